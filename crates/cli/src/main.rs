@@ -1,0 +1,2 @@
+//! ferroce
+fn main() {}
