@@ -1,2 +1,78 @@
-//! ferroce
-fn main() {}
+//! The command `ferroce`.
+//!
+//! This crate knows command lines, files and terminals; what packets mean is the business of the crates below. Each
+//! subcommand is a module with a `run` that takes its arguments and the [`style::Screen`], and returns an
+//! [`exit::ExitStatus`].
+#![forbid(unsafe_code)]
+
+mod analyze;
+mod args;
+mod decode;
+mod duration;
+mod exit;
+mod generate;
+mod style;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
+
+use args::{Cli, Command};
+use exit::ExitStatus;
+use style::{ColorChoice, Screen};
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match parse(&arguments) {
+        Ok(cli) => {
+            let screen = Screen::new(cli.color);
+            run(&cli.command, &screen).into()
+        }
+        Err(error) => {
+            // A failure to print help has nowhere to be reported.
+            let _ = error.print();
+            match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitStatus::Success,
+                _ => ExitStatus::Failure,
+            }
+            .into()
+        }
+    }
+}
+
+fn run(command: &Command, screen: &Screen) -> ExitStatus {
+    match command {
+        Command::Decode(args) => decode::run(args, screen),
+        Command::Analyze(args) => analyze::run(args, screen),
+        Command::Completions { shell } => generate::completions(*shell, screen),
+        Command::Man { dir } => generate::man(dir.as_deref(), screen),
+    }
+}
+
+/// Parses the command line. The parser must know about colour before it parses, for help and usage errors are its own.
+fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let color = match color_choice(arguments) {
+        ColorChoice::Auto => clap::ColorChoice::Auto,
+        ColorChoice::Always => clap::ColorChoice::Always,
+        ColorChoice::Never => clap::ColorChoice::Never,
+    };
+    let mut command = Cli::command().color(color);
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+fn color_choice(arguments: &[OsString]) -> ColorChoice {
+    let words = arguments.iter().filter_map(|argument| argument.to_str());
+    let next = words.clone().skip(1);
+    words
+        .zip(next.chain([""]))
+        .find_map(|(word, next)| match word.strip_prefix("--color") {
+            Some("") => Some(next),
+            Some(value) => value.strip_prefix('='),
+            None => None,
+        })
+        .and_then(|value| clap::ValueEnum::from_str(value, false).ok())
+        .unwrap_or_default()
+}

@@ -1,8 +1,30 @@
 //! RoCE on the wire: bytes to meaning and back.
+//!
+//! This crate knows packet formats and nothing else: no socket, no clock, no memory but the bytes it is lent, no
+//! state between two packets. It does not allocate, does not panic on any input and has no unsafe code.
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod address;
+pub mod cm;
+pub mod ethernet;
+pub mod field;
+pub mod frame;
 pub mod icrc;
+pub mod infiniband;
+pub mod ip;
+pub mod mad;
+pub mod malformed;
+pub mod number;
+pub mod opcode;
+pub mod packet;
+pub mod rdmacm;
+pub mod setup;
+pub mod syndrome;
+pub mod transport;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! The command line: the one definition from which parsing, help, man pages and completions come.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use ferroce_trace::link::LinkType;
+
+use crate::decode::numbers::Numbers;
+use crate::duration::Interval;
+use crate::style::ColorChoice;
+
+/// Said in every help text and man page.
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done, and nothing was wrong with the input
+  1  not done: wrong usage, a file that cannot be opened, output that cannot be written
+  2  bad input was met: a damaged or foreign file, a malformed packet, a wrong ICRC;
+     whatever was readable was shown";
+
+const EXAMPLES: &str = "\
+Examples:
+  ferroce analyze capture.pcap         what happened in a capture
+  ferroce decode capture.pcap          its frames, one line each
+  ferroce decode capture.pcap 12       frame 12, field by field";
+
+const DECODE_EXAMPLES: &str = "\
+Examples:
+  ferroce decode capture.pcap                  list the frames, one line each
+  ferroce decode capture.pcap 12               frame 12, field by field
+  ferroce decode capture.pcap 3 7-9 20-        several frames; 20- is 20 and all that follow
+  ferroce decode --json capture.pcap 12        the same for programs
+  ferroce decode 525400770011525400770012...   a frame in hexadecimal
+  xxd -p frame.bin | ferroce decode -          the same from the standard input
+  tcpdump -w - udp port 4791 | ferroce decode - 1-10";
+
+const ANALYZE_EXAMPLES: &str = "\
+Examples:
+  ferroce analyze capture.pcap                 conversations, latencies, anomalies, traffic graph
+  ferroce analyze --ladder capture.pcap        with a ladder diagram of each conversation
+  ferroce analyze --ladder=2 --rows 100 capture.pcap
+  ferroce analyze --messages capture.pcap      every message: operation, size, packets, latency
+  ferroce analyze --packets capture.pcap       every packet: ICRC verdict and summary
+  ferroce analyze --json *.pcapng | jq '.files[].icrc'";
+
+/// RDMA over Converged Ethernet in user space: see every packet, explained.
+#[derive(Debug, Parser)]
+#[command(name = "ferroce", version, propagate_version = true, max_term_width = 100)]
+#[command(arg_required_else_help = true, subcommand_required = true, after_help = after(EXAMPLES))]
+pub struct Cli {
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show a frame as an annotated tree
+    ///
+    /// Every field of every header: its offset in the frame, its bytes, its name, its value and what that means,
+    /// from the link layer to the ICRC, the connection manager's messages included. Frames come from a capture file
+    /// (pcap or pcapng) by their number, or as hexadecimal digits.
+    #[command(after_help = after(DECODE_EXAMPLES))]
+    Decode(DecodeArgs),
+
+    /// Explain what happened in capture files
+    ///
+    /// Protocol hierarchy; conversations by queue pair, both directions joined; messages with their sizes and
+    /// latencies; every retransmission, duplicate, NAK, RNR, timeout and congestion notification, named and
+    /// classified; the connection manager's timeline; the ICRC of every packet; a traffic graph.
+    #[command(after_help = after(ANALYZE_EXAMPLES))]
+    Analyze(AnalyzeArgs),
+
+    /// Write completions for a shell
+    ///
+    /// For example, in bash: source <(ferroce completions bash)
+    #[command(after_help = after(""))]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+
+    /// Write the man pages
+    ///
+    /// Without --dir, the page of ferroce itself goes to the standard output: ferroce man | man -l -
+    #[command(after_help = after(""))]
+    Man {
+        /// Write all pages to files in this directory, which is made if missing
+        #[arg(long, value_hint = ValueHint::DirPath)]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Arguments of `ferroce decode`.
+#[derive(Args, Debug)]
+pub struct DecodeArgs {
+    /// A frame in hexadecimal, or a capture file; - is the standard input
+    ///
+    /// Hexadecimal digits may be separated by spaces, colons, commas and newlines, and prefixed by 0x. Anything else
+    /// is taken as the name of a file. With frame numbers it is a file in any case.
+    #[arg(value_name = "HEX|FILE", required_unless_present = "file", value_hint = ValueHint::FilePath)]
+    pub input: Option<String>,
+
+    /// Numbers of the frames to show, from 1: N, N-M, or N- for N and all that follow
+    ///
+    /// Without any, the frames of the file are listed, one line each.
+    #[arg(value_name = "N")]
+    pub numbers: Vec<Numbers>,
+
+    /// The capture file, for names that could be hexadecimal
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "numbers"], value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+
+    /// A frame to show, with --file; may be repeated
+    #[arg(long = "frame", value_name = "N", requires = "file")]
+    pub frames: Vec<Numbers>,
+
+    /// What a frame in hexadecimal starts with
+    ///
+    /// By default it is guessed between Ethernet and IP. A capture file says it by itself.
+    #[arg(long, value_name = "TYPE", conflicts_with_all = ["file", "numbers"])]
+    pub link: Option<Link>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show reserved fields that are zero, and all bytes of payloads
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// What a frame starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Link {
+    /// Ethernet, from the destination address on
+    Ethernet,
+    /// IPv4 or IPv6
+    Ip,
+    /// Linux cooked capture, version 1
+    Sll,
+    /// Linux cooked capture, version 2
+    Sll2,
+    /// BSD loopback: an address family in the byte order of the machine
+    Null,
+    /// OpenBSD loopback: an address family in network byte order
+    Loop,
+    /// Endace's extensible record format
+    Erf,
+    /// InfiniBand, from the local route header on
+    Infiniband,
+}
+
+impl Link {
+    /// The number that capture files have for it.
+    pub const fn link_type(self) -> LinkType {
+        match self {
+            Self::Ethernet => LinkType::ETHERNET,
+            Self::Ip => LinkType::RAW,
+            Self::Sll => LinkType::LINUX_SLL,
+            Self::Sll2 => LinkType::LINUX_SLL2,
+            Self::Null => LinkType::NULL,
+            Self::Loop => LinkType::LOOP,
+            Self::Erf => LinkType::ERF,
+            Self::Infiniband => LinkType::INFINIBAND,
+        }
+    }
+}
+
+/// Arguments of `ferroce analyze`.
+#[derive(Args, Debug)]
+pub struct AnalyzeArgs {
+    /// Capture files, pcap or pcapng; - is the standard input
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw a ladder diagram of each conversation, or of the one with this number
+    #[arg(long, value_name = "CONVERSATION", num_args = 0..=1, require_equals = true)]
+    pub ladder: Option<Option<u32>>,
+
+    /// Longest ladder diagram, in packets
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub rows: usize,
+
+    /// List every message
+    #[arg(long)]
+    pub messages: bool,
+
+    /// List every packet, with the verdict on its ICRC
+    #[arg(long)]
+    pub packets: bool,
+
+    /// Keep to the conversation with this number
+    #[arg(long, value_name = "N")]
+    pub conversation: Option<u32>,
+
+    /// Step of the traffic graph, such as 10ms or 1s; by default it fits the file
+    #[arg(long, value_name = "TIME")]
+    pub graph_interval: Option<Interval>,
+
+    /// No progress bar on long files
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// Most messages listed; more are only counted
+    #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
+    pub max_messages: usize,
+
+    /// Most anomalies listed
+    #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
+    pub max_anomalies: usize,
+
+    /// Most packets listed
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
+    pub max_packets: usize,
+
+    /// Most conversations followed at once
+    #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = "Limits")]
+    pub max_conversations: usize,
+}
+
+fn after(examples: &str) -> String {
+    if examples.is_empty() {
+        return EXIT_STATUS.to_owned();
+    }
+    format!("{examples}\n\n{EXIT_STATUS}")
+}

@@ -1,0 +1,57 @@
+//! Trees for programs: one JSON object, written frame by frame so that its length takes no memory.
+
+use std::io::{self, Write};
+
+use ferroce_trace::dissect::Tree;
+use serde::Serialize;
+
+use super::Shown;
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comment: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    oddities: Vec<String>,
+    link: String,
+    #[serde(flatten)]
+    tree: &'a Tree<'a>,
+}
+
+/// Opens the object. `input` is the file's name, or what else the frames come from.
+pub fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
+    write!(out, "{{\"input\": {}, \"frames\": [", serde_json::to_string(input)?)
+}
+
+/// Writes one frame.
+pub fn frame(out: &mut dyn Write, shown: &Shown<'_>, first: bool) -> io::Result<()> {
+    let record = shown.record;
+    let frame = Frame {
+        number: record.map(|record| record.number),
+        file_offset: record.map(|record| record.data_offset),
+        timestamp: record.and_then(|record| record.timestamp).map(|time| time.to_string()),
+        interface: record.and_then(|record| record.interface_name),
+        comment: record.and_then(|record| record.comment.as_deref()),
+        oddities: record.map_or(Vec::new(), |record| {
+            record.oddities.iter().map(|oddity| oddity.to_string()).collect()
+        }),
+        link: shown.link.to_string(),
+        tree: shown.tree,
+    };
+    out.write_all(if first { b"\n" } else { b",\n" })?;
+    serde_json::to_writer_pretty(out, &frame)?;
+    Ok(())
+}
+
+/// Closes the object.
+pub fn end(out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(b"\n]}\n")
+}

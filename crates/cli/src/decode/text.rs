@@ -1,0 +1,185 @@
+//! The tree for people: aligned columns of offset, bytes, field, value and what it means.
+
+use std::io::{self, Write};
+
+use ferroce_trace::dissect::{Field, Layer, Tree, Verdict};
+
+use super::dump;
+use crate::style::{Paint, Role, Screen, fit};
+
+/// Bytes of a field on one line: what 8 bytes take, or the bits of 2.
+const BYTES_WIDTH: usize = 23;
+/// Values up to this long decide how wide their column is; longer ones push what follows aside.
+const VALUE_LIMIT: usize = 26;
+/// A field's bytes and value beyond this are cut unless all is asked for.
+const LONG_FIELD: usize = 16;
+/// Less room than this is not worth starting an explanation in.
+const LEAST_NOTE: usize = 16;
+
+/// Writes trees.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeWriter {
+    paint: Paint,
+    width: Option<usize>,
+    all: bool,
+}
+
+/// Widths of the columns, the same for all layers of a tree.
+struct Columns {
+    offset: usize,
+    name: usize,
+    value: usize,
+}
+
+impl TreeWriter {
+    /// For this screen; with `all`, reserved fields and whole payloads too.
+    pub fn new(screen: &Screen, all: bool) -> Self {
+        Self { paint: screen.paint, width: screen.width.filter(|_| !all), all }
+    }
+
+    /// Writes a tree: its summary, its layers, and what is wrong with it.
+    pub fn write(&self, out: &mut dyn Write, tree: &Tree<'_>) -> io::Result<()> {
+        let columns = self.columns(tree);
+        if let (Some(source), Some(destination)) = (tree.source, tree.destination) {
+            writeln!(out, "{source} → {destination}")?;
+        }
+        writeln!(out, "{}", self.paint.role(Role::Title, &tree.summary))?;
+        for layer in &tree.layers {
+            writeln!(out)?;
+            self.layer(out, layer, &columns)?;
+        }
+        if !tree.problems.is_empty() {
+            writeln!(out)?;
+        }
+        for problem in &tree.problems {
+            let text = format!("✗ at byte {}: {}", problem.offset, problem.message);
+            writeln!(out, "{}", self.paint.role(Role::Bad, text))?;
+        }
+        Ok(())
+    }
+
+    fn shows(&self, field: &Field<'_>) -> bool {
+        self.all || !field.is_silent()
+    }
+
+    fn columns(&self, tree: &Tree<'_>) -> Columns {
+        let fields = tree.layers.iter().flat_map(|layer| &layer.fields);
+        let shown: Vec<_> = fields.filter(|field| self.shows(field)).collect();
+        let values = shown.iter().map(|field| field.value.chars().count());
+        Columns {
+            offset: 2 + tree.captured_len.to_string().len().max(3),
+            name: shown.iter().map(|field| field.name.len()).max().unwrap_or(0),
+            value: values.filter(|&len| len <= VALUE_LIMIT).max().unwrap_or(0),
+        }
+    }
+
+    fn layer(&self, out: &mut dyn Write, layer: &Layer<'_>, columns: &Columns) -> io::Result<()> {
+        let last = layer.offset + layer.length.saturating_sub(1);
+        let place = match layer.length {
+            1 => format!("byte {last}"),
+            _ => format!("bytes {}–{last}", layer.offset),
+        };
+        writeln!(
+            out,
+            "{}  {}  {}",
+            self.paint.role(Role::Heading, layer.name),
+            self.paint.role(Role::Quiet, place),
+            layer.summary
+        )?;
+        for field in layer.fields.iter().filter(|field| self.shows(field)) {
+            self.field(out, field, columns)?;
+        }
+        match layer.data {
+            Some(data) => {
+                dump::write(out, self.paint, (layer.offset, data), columns.offset, self.all)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn field(&self, out: &mut dyn Write, field: &Field<'_>, columns: &Columns) -> io::Result<()> {
+        let Columns { offset, name: name_width, value: value_width } = *columns;
+        let mut lines = if field.is_bits() { bit_lines(field) } else { byte_lines(field.bytes) };
+        let long = !self.all && field.bytes.len() > LONG_FIELD;
+        if long {
+            lines.truncate(1);
+        }
+        let value = match long {
+            true => fit(&field.value, VALUE_LIMIT),
+            false => field.value.as_str().into(),
+        };
+        let (meaning, note) = self.explanation(field, columns, value.chars().count());
+        let mut row = format!(
+            "{:>offset$}  {:<BYTES_WIDTH$}  {:<name_width$}  {:<value_width$}",
+            self.paint.role(Role::Quiet, field.offset),
+            self.paint.role(Role::Bytes, lines.first().map_or("", |line| line)),
+            field.name.replace('_', " "),
+            self.paint.role(Role::Value, &value),
+        );
+        if !meaning.is_empty() {
+            row.push_str(&format!("  {}", self.paint.role(meaning_role(field), meaning)));
+        }
+        if !note.is_empty() {
+            let between = if meaning.is_empty() { "  " } else { " · " };
+            row.push_str(&format!("{}", self.paint.role(Role::Quiet, between.to_owned() + &note)));
+        }
+        writeln!(out, "{}", row.trim_end())?;
+        for line in lines.iter().skip(1) {
+            writeln!(out, "{:>offset$}  {}", "", self.paint.role(Role::Bytes, line))?;
+        }
+        Ok(())
+    }
+
+    /// What the value means and what the field is for; the latter cut to what room a terminal leaves.
+    fn explanation<'f>(
+        &self,
+        field: &'f Field<'_>,
+        columns: &Columns,
+        value_len: usize,
+    ) -> (&'f str, String) {
+        let meaning = field.meaning.as_str();
+        // Three columns to the left, each with its gap, and what separates the two parts.
+        let value_len = value_len.max(columns.value);
+        let before = columns.offset + BYTES_WIDTH + columns.name + value_len + 8;
+        let separator = if meaning.is_empty() { 0 } else { 3 };
+        let used = before + meaning.chars().count() + separator;
+        match self.width.map(|width| width.saturating_sub(used)) {
+            None => (meaning, field.doc.to_owned()),
+            Some(room) if room < LEAST_NOTE.min(field.doc.chars().count()) => {
+                (meaning, String::new())
+            }
+            Some(room) => (meaning, fit(field.doc, room).into_owned()),
+        }
+    }
+}
+
+fn meaning_role(field: &Field<'_>) -> Role {
+    match field.verdict {
+        None => Role::Meaning,
+        Some(Verdict::Correct) => Role::Good,
+        Some(Verdict::Wrong) => Role::Bad,
+        Some(Verdict::Unverifiable) => Role::Warning,
+    }
+}
+
+fn byte_lines(bytes: &[u8]) -> Vec<String> {
+    let line = |chunk: &[u8]| {
+        let digits: Vec<String> = chunk.iter().map(|byte| format!("{byte:02x}")).collect();
+        digits.join(" ")
+    };
+    bytes.chunks(8).map(line).collect()
+}
+
+/// The bits of a field that starts or ends inside of a byte, with dots for its neighbours.
+fn bit_lines(field: &Field<'_>) -> Vec<String> {
+    let bits: Vec<char> = field
+        .bits()
+        .map(|bit| match bit {
+            None => '.',
+            Some(false) => '0',
+            Some(true) => '1',
+        })
+        .collect();
+    let byte = |byte: &[char]| byte.iter().collect::<String>();
+    bits.chunks(16).map(|line| line.chunks(8).map(byte).collect::<Vec<_>>().join(" ")).collect()
+}

@@ -1,0 +1,162 @@
+//! Where the output goes, and how it looks there: colour and width.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+
+/// Whether to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What a piece of text is for. Commands choose by this, so that the same thing looks the same everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The line that says what all below is about.
+    Title,
+    /// The name of a part: a layer, a section, a conversation.
+    Heading,
+    /// Places and numbering, which the eye should skip.
+    Quiet,
+    /// Raw bytes.
+    Bytes,
+    /// A value.
+    Value,
+    /// What a value means.
+    Meaning,
+    /// It is as it should be.
+    Good,
+    /// It deserves a look.
+    Warning,
+    /// It is wrong.
+    Bad,
+}
+
+impl Role {
+    const fn style(self) -> Style {
+        match self {
+            Self::Title => Style::new().bold(),
+            Self::Heading => AnsiColor::Cyan.on_default().bold(),
+            Self::Quiet => Style::new().dimmed(),
+            Self::Bytes => AnsiColor::Blue.on_default(),
+            Self::Value => AnsiColor::Yellow.on_default(),
+            Self::Meaning => Style::new(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Warning => AnsiColor::Magenta.on_default(),
+            Self::Bad => AnsiColor::Red.on_default().bold(),
+        }
+    }
+}
+
+/// Puts text in colour, or leaves it as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Paint {
+    enabled: bool,
+}
+
+impl Paint {
+    /// No colour, whatever the output.
+    pub const PLAIN: Self = Self { enabled: false };
+
+    fn new(choice: ColorChoice, terminal: bool) -> Self {
+        let wanted = match choice {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => terminal && !colour_is_unwanted(),
+        };
+        Self { enabled: wanted }
+    }
+
+    /// `text` in the style of its role. Width and alignment of the format string apply to the text alone.
+    pub fn role<D: fmt::Display>(self, role: Role, text: D) -> Painted<D> {
+        Painted { style: self.enabled.then(|| role.style()), text }
+    }
+}
+
+/// The user's standing wish (no-color.org), or a terminal that cannot do it.
+fn colour_is_unwanted() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
+}
+
+/// Text with its style: see [`Paint::role`].
+#[derive(Clone, Copy, Debug)]
+pub struct Painted<D> {
+    style: Option<Style>,
+    text: D,
+}
+
+impl<D: fmt::Display> fmt::Display for Painted<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(style) = self.style else { return self.text.fmt(f) };
+        write!(f, "{style}")?;
+        self.text.fmt(f)?;
+        write!(f, "{style:#}")
+    }
+}
+
+/// The two outputs of the command.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// Colour of the standard output.
+    pub paint: Paint,
+    /// Columns of the terminal that the standard output is; `None` for a file or a pipe, which take any width.
+    pub width: Option<usize>,
+    errors: Paint,
+}
+
+impl Screen {
+    /// Looks at where the outputs go.
+    pub fn new(choice: ColorChoice) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let columns = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        Self {
+            paint: Paint::new(choice, terminal),
+            width: terminal.then(columns).flatten(),
+            errors: Paint::new(choice, io::stderr().is_terminal()),
+        }
+    }
+
+    /// Says on the standard error output what went wrong, in one line: what, where, and what to do about it.
+    pub fn complain(&self, message: impl fmt::Display) {
+        // Nowhere is left to report a failure of this output.
+        let _ = writeln!(io::stderr(), "{} {message}", self.errors.role(Role::Bad, "ferroce:"));
+    }
+}
+
+/// `text` cut to `width` columns, with an ellipsis where something is missing.
+pub fn fit(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    (kept + "…").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_counts_the_text_and_not_its_colour() {
+        let paint = Paint { enabled: true };
+        assert_eq!(format!("{:<4}|", paint.role(Role::Good, "ab")), "\x1b[32mab  \x1b[0m|");
+        assert_eq!(format!("{:<4}|", Paint::PLAIN.role(Role::Good, "ab")), "ab  |");
+    }
+
+    #[test]
+    fn text_is_cut_at_characters() {
+        assert_eq!(fit("→→→", 3), "→→→");
+        assert_eq!(fit("→→→→", 3), "→→…");
+        assert_eq!(fit("abc", 0), "…");
+    }
+}

@@ -1,0 +1,235 @@
+//! The connection manager's handshakes over time.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use ferroce_wire::cm::{CommId, Message, Transport};
+use ferroce_wire::field::{Meaning, Show, Value};
+use ferroce_wire::mad::Mad;
+use ferroce_wire::rdmacm;
+
+use super::flow::Handshake;
+use super::report::CmEvent;
+use super::sink::Stamp;
+
+/// Handshakes remembered, to find the other half of each.
+const MOST: usize = 65_536;
+
+/// What a REQ said, kept until its REP comes and for the messages that end the connection.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    active: (IpAddr, u32),
+    /// Where the REQ asked to connect to.
+    passive: IpAddr,
+    mtu: Option<u32>,
+    answered: Option<Handshake>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CmTracker {
+    /// By the active side's address and communication id.
+    asked: HashMap<(IpAddr, CommId), Asked>,
+    /// From the passive side's address and id to the active side's.
+    replied: HashMap<(IpAddr, CommId), (IpAddr, CommId)>,
+    seen: HashSet<(IpAddr, u64, u16, u32)>,
+}
+
+/// What a message of the connection manager turned out to be.
+#[derive(Debug)]
+pub(super) struct CmSeen {
+    pub(super) event: CmEvent,
+    /// A handshake that this message completes.
+    pub(super) connected: Option<Handshake>,
+    /// The connection that this message is about.
+    pub(super) about: Option<Handshake>,
+    /// Why a connection was refused.
+    pub(super) rejected: Option<String>,
+}
+
+impl CmTracker {
+    /// Reads the payload of a datagram to queue pair 1; `None` when it is not the connection manager's.
+    pub(super) fn datagram(
+        &mut self,
+        payload: &[u8],
+        source: IpAddr,
+        destination: IpAddr,
+        stamp: Stamp,
+    ) -> Option<CmSeen> {
+        let mad = Mad::parse(payload).ok()?;
+        let message = Message::from_mad(&mad).ok()?;
+        let local = message.local_comm_id();
+        let remote = message.remote_comm_id();
+        let transaction = mad.header.transaction.0;
+        let name = message.name().trim_start_matches("CM ");
+
+        let id = local.or(remote).map_or(0, |id| id.0);
+        if self.seen.len() >= MOST {
+            self.seen.clear();
+        }
+        let repeated =
+            !self.seen.insert((source, transaction, message.attribute().0, id));
+        let connected = self.track(&message, source, destination);
+        let about = connected.or_else(|| self.about(&message, source, destination));
+
+        let (header, consumer) = match message.service_id() {
+            Some(service) if !matches!(message, Message::SidrRep(_)) => {
+                match rdmacm::split_private_data(service, message.private_data()) {
+                    Ok((header, consumer)) => (Some(header), consumer),
+                    Err(_) => (None, message.private_data()),
+                }
+            }
+            _ => (None, message.private_data()),
+        };
+        let mut details = BTreeMap::new();
+        message.visit(&mut |field, value| {
+            if !field.is_reserved() && field.name != "private_data" {
+                details.insert(field.name, explained(value));
+            }
+        });
+        if let Some(header) = header {
+            details.insert("ip_version", header.ip_version.to_string());
+            details.insert("ip_source_port", header.source_port.to_string());
+            if let (Some(from), Some(to)) = (header.source_ip(), header.destination_ip()) {
+                details.insert("ip_source", from.to_string());
+                details.insert("ip_destination", to.to_string());
+            }
+        }
+        let rejected = match &message {
+            Message::Rej(rej) => Some(format!(
+                "connection refused: {} (reason {})",
+                Meaning(&rej.reason),
+                rej.reason.0
+            )),
+            _ => None,
+        };
+        let event = CmEvent {
+            frame: stamp.frame,
+            time_ns: stamp.time,
+            source: source.to_string(),
+            destination: destination.to_string(),
+            message: name,
+            transaction,
+            local_id: local.map(|id| id.0),
+            remote_id: remote.map(|id| id.0),
+            repeated,
+            conversation: None,
+            summary: summary(&message),
+            details,
+            private_data: hex(consumer),
+        };
+        Some(CmSeen { event, connected, about, rejected })
+    }
+
+    /// Follows a handshake, and returns it when this message completes it.
+    fn track(
+        &mut self,
+        message: &Message,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Option<Handshake> {
+        match message {
+            Message::Req(req) => {
+                let path = req.primary_path();
+                let (local, remote) = (path.local_gid.to_ip(), path.remote_gid.to_ip());
+                if self.asked.len() >= MOST {
+                    self.asked.clear();
+                    self.replied.clear();
+                }
+                self.asked.insert(
+                    (source, req.local_comm_id),
+                    Asked {
+                        active: (local, req.local_qpn.0),
+                        passive: remote,
+                        mtu: req.path_mtu.bytes().map(|bytes| bytes as u32),
+                        answered: None,
+                    },
+                );
+                None
+            }
+            Message::Rep(rep) => {
+                let asked = self.asked.get_mut(&(destination, rep.remote_comm_id))?;
+                let handshake = Handshake {
+                    active: asked.active,
+                    passive: (asked.passive, rep.local_qpn.0),
+                    mtu: asked.mtu,
+                };
+                asked.answered = Some(handshake);
+                let active = (destination, rep.remote_comm_id);
+                self.replied.insert((source, rep.local_comm_id), active);
+                Some(handshake)
+            }
+            _ => None,
+        }
+    }
+
+    fn about(&self, message: &Message, source: IpAddr, destination: IpAddr) -> Option<Handshake> {
+        let sides = [
+            message.local_comm_id().map(|id| (source, id)),
+            message.remote_comm_id().map(|id| (destination, id)),
+        ];
+        sides.into_iter().flatten().find_map(|side| {
+            let active = self.replied.get(&side).copied().unwrap_or(side);
+            self.asked.get(&active)?.answered
+        })
+    }
+}
+
+/// A field's value, with its meaning where it has one.
+pub(super) fn explained(value: &dyn Show) -> String {
+    let mut text = Value(value).to_string();
+    let meaning = Meaning(value).to_string();
+    if !meaning.is_empty() && meaning != text {
+        let _ = write!(text, " ({meaning})");
+    }
+    text
+}
+
+/// What a message says, in one line.
+fn summary(message: &Message) -> String {
+    match message {
+        Message::Req(req) => format!(
+            "connect to {} from QP {}, {}, first PSN {}, MTU {}, retry {}, RNR retry {}",
+            explained(&req.service_id),
+            req.local_qpn,
+            req.transport().map_or("unknown transport", |transport| match transport {
+                Transport::Rc => "RC",
+                Transport::Uc => "UC",
+                Transport::Rd => "RD",
+                Transport::Xrc => "XRC",
+            }),
+            req.starting_psn,
+            req.path_mtu.bytes().unwrap_or(0),
+            req.retry_count,
+            Value(&req.rnr_retry_count),
+        ),
+        Message::Rep(rep) => format!(
+            "accepted with QP {}, first PSN {}, RNR retry {}",
+            rep.local_qpn,
+            rep.starting_psn,
+            Value(&rep.rnr_retry_count),
+        ),
+        Message::Rtu(_) => "ready to use".to_owned(),
+        Message::Rej(rej) => {
+            format!("refused: {} (reason {})", Meaning(&rej.reason), rej.reason.0)
+        }
+        Message::Mra(mra) => format!("received, wait {}", explained(&mra.service_timeout)),
+        Message::Dreq(dreq) => format!("disconnect QP {}", dreq.remote_qpn),
+        Message::Drep(_) => "disconnected".to_owned(),
+        Message::SidrReq(req) => format!("which QP serves {}?", explained(&req.service_id)),
+        Message::SidrRep(rep) => {
+            format!("QP {} with Q_Key {}, {}", rep.qpn, rep.q_key, explained(&rep.status))
+        }
+        Message::Lap(_) => "use another path as alternate".to_owned(),
+        Message::Apr(apr) => format!("alternate path: {}", explained(&apr.status)),
+    }
+}
+
+/// Hexadecimal without trailing zeroes.
+fn hex(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    bytes[..end].iter().fold(String::with_capacity(end * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,400 @@
+//! The pass over a file: each record through all trackers, then the report.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
+use ferroce_wire::ip::Ecn;
+use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::Transport;
+use ferroce_wire::packet::{MAX_PAYLOAD, Packet};
+use ferroce_wire::setup;
+
+use super::Options;
+use super::anomaly::AnomalyKind;
+use super::cm::{CmTracker, explained};
+use super::findings::findings;
+use super::flow::{Flow, Flows, Handshake};
+use super::graph::Grapher;
+use super::hierarchy::Hierarchy;
+use super::latency::Histogram;
+use super::report::{
+    Conversation, Endpoint, FileReport, JoinedBy, PacketRow, ProblemReport, SetupEvent,
+};
+use super::sink::{Side, Sink, Stamp, Tally};
+use super::window::Seen;
+use crate::dissect;
+use crate::file::Record;
+
+#[derive(Debug)]
+pub(super) struct Engine<'o> {
+    options: &'o Options,
+    report: FileReport,
+    opcodes: [u64; 256],
+    hierarchy: Hierarchy,
+    grapher: Grapher,
+    flows: Flows,
+    cm: CmTracker,
+    /// The connection that each listed CM message is about.
+    cm_about: Vec<Option<Handshake>>,
+    sink: Sink,
+    rows: Vec<(Option<Side>, PacketRow)>,
+    last_time: i64,
+}
+
+impl<'o> Engine<'o> {
+    pub(super) fn new(path: &str, options: &'o Options) -> Self {
+        Self {
+            options,
+            report: FileReport { path: path.to_owned(), ..FileReport::default() },
+            opcodes: [0; 256],
+            hierarchy: Hierarchy::default(),
+            grapher: Grapher::new(options.graph_interval_ns),
+            flows: Flows::new(options.max_conversations),
+            cm: CmTracker::default(),
+            cm_about: Vec::new(),
+            sink: Sink::new(options),
+            rows: Vec::new(),
+            last_time: 0,
+        }
+    }
+
+    pub(super) fn record(&mut self, record: &Record<'_>) {
+        self.report.packets += 1;
+        let bytes = u64::from(record.original_len);
+        self.report.bytes += bytes;
+        let stamp = self.stamp(record);
+        for oddity in record.oddities.iter() {
+            self.problem(Some(record.number), record.offset, oddity.to_string());
+        }
+        let read = dissect::read(record.link, record.data, record.original_len as usize);
+        let frame = match read {
+            Ok(Some((start, frame))) => {
+                if let Some(malformed) = frame.problem {
+                    let at = record.data_offset + (start + malformed.offset) as u64;
+                    self.problem(Some(record.number), at, malformed.problem.to_string());
+                }
+                frame
+            }
+            Ok(None) => return self.grapher.add(stamp.time, false, bytes),
+            Err(error) => {
+                self.problem(Some(record.number), record.data_offset, error.to_string());
+                return self.grapher.add(stamp.time, false, bytes);
+            }
+        };
+        self.hierarchy.add(record.link.name().unwrap_or("unknown"), &frame, bytes);
+        let roce = frame.is_roce();
+        self.grapher.add(stamp.time, roce, bytes);
+        if roce {
+            self.roce(record, &frame, stamp);
+        }
+    }
+
+    fn stamp(&mut self, record: &Record<'_>) -> Stamp {
+        // Simple packet blocks have no time: they are taken to follow at once.
+        let time = match record.timestamp {
+            Some(timestamp) => {
+                let now = timestamp.as_nanoseconds();
+                now.saturating_sub(*self.report.start_ns.get_or_insert(now))
+            }
+            None => self.last_time,
+        };
+        self.last_time = time;
+        self.report.duration_ns = self.report.duration_ns.max(u64::try_from(time).unwrap_or(0));
+        Stamp { frame: record.number, time }
+    }
+
+    fn problem(&mut self, frame: Option<u64>, offset: u64, text: String) {
+        self.report.problems_total += 1;
+        if self.report.problems.len() < self.options.max_problems {
+            self.report.problems.push(ProblemReport { frame, offset, text });
+        }
+    }
+
+    /// The file itself is damaged.
+    pub(super) fn damaged(&mut self, offset: u64, text: String) {
+        self.problem(None, offset, text);
+    }
+
+    fn roce(&mut self, record: &Record<'_>, frame: &Frame<'_>, stamp: Stamp) {
+        self.report.roce_packets += 1;
+        self.sink.notes.clear();
+        let verdict = frame.check_icrc();
+        let icrc = match verdict {
+            IcrcVerdict::Ok => {
+                self.report.icrc.ok += 1;
+                "ok"
+            }
+            IcrcVerdict::Bad { .. } => {
+                self.report.icrc.bad += 1;
+                "bad"
+            }
+            IcrcVerdict::Unverifiable => {
+                self.report.icrc.unverifiable += 1;
+                "unverifiable"
+            }
+        };
+        let side = match &frame.packet {
+            Some(packet) => self.packet(record, frame, packet, verdict, stamp),
+            None => None,
+        };
+        if self.options.packet_list && self.rows.len() < self.options.max_packet_rows {
+            let row = PacketRow {
+                frame: stamp.frame,
+                time_ns: stamp.time,
+                conversation: None,
+                from_a: true,
+                icrc,
+                summary: dissect::summary(frame),
+                notes: std::mem::take(&mut self.sink.notes),
+            };
+            self.rows.push((side, row));
+        }
+    }
+
+    fn packet(
+        &mut self,
+        record: &Record<'_>,
+        frame: &Frame<'_>,
+        packet: &Packet<'_>,
+        verdict: IcrcVerdict,
+        stamp: Stamp,
+    ) -> Option<Side> {
+        let opcode = packet.bth.opcode;
+        self.opcodes[usize::from(opcode.0)] += 1;
+        let psn = Some(packet.bth.psn.0);
+        let transport_at = (record.data.len() - frame.bytes.len() + frame.at.transport) as u64;
+        if let IcrcVerdict::Bad { computed, found } = verdict {
+            if packet.payload_len > MAX_PAYLOAD {
+                let text = format!(
+                    "{} bytes of payload: packets that an offload has not split yet; capture behind it",
+                    packet.payload_len
+                );
+                self.sink.anomaly(AnomalyKind::Oversized, stamp, None, psn, text);
+            } else {
+                let text = format!("ICRC {}, should be {}", hex(found), hex(computed));
+                self.sink.anomaly(AnomalyKind::BadIcrc, stamp, None, psn, text);
+            }
+            // A receiver drops it unread, and what it says cannot be trusted.
+            return None;
+        }
+        let Some(info) = opcode.info() else {
+            let text = format!("{} opcode {:#04x}", opcode.name(), opcode.0);
+            self.problem(Some(stamp.frame), record.data_offset + transport_at, text.clone());
+            self.sink.anomaly(AnomalyKind::UnknownOpcode, stamp, None, psn, text);
+            return None;
+        };
+        if frame.problem.is_some() {
+            return None;
+        }
+        if !packet.is_whole() {
+            let text = format!(
+                "snapped: {} of {} bytes captured, ICRC cut off; record with a larger snap length",
+                record.data.len(),
+                record.original_len
+            );
+            self.problem(Some(stamp.frame), record.offset, text);
+        }
+        let (source, destination) = frame.addresses()?;
+        let identification = match frame.network {
+            Some(Network::Ipv4(ip, _)) => Some(ip.identification.0),
+            _ => None,
+        };
+        let seen = Seen { stamp, packet, info, identification };
+        if info.transport == Transport::UnreliableDatagram {
+            self.management(packet, source, destination, stamp);
+        }
+        let side = self.flows.packet(
+            source,
+            destination,
+            &seen,
+            u64::from(record.original_len),
+            &mut self.sink,
+        );
+        if congested(frame) {
+            let text = "congestion experienced on the way".to_owned();
+            self.sink.anomaly(AnomalyKind::EcnMarked, stamp, side, psn, text);
+        }
+        side
+    }
+
+    /// Datagrams that set up connections.
+    fn management(
+        &mut self,
+        packet: &Packet<'_>,
+        source: IpAddr,
+        destination: IpAddr,
+        stamp: Stamp,
+    ) {
+        if packet.bth.destination == Qpn::GENERAL_SERVICES {
+            let Some(seen) = self.cm.datagram(packet.payload, source, destination, stamp) else {
+                return;
+            };
+            if let Some(handshake) = &seen.connected {
+                if !seen.event.repeated {
+                    self.flows.connected(handshake);
+                }
+            }
+            if seen.event.repeated {
+                let text = format!("{} sent again", seen.event.message);
+                self.sink.anomaly(AnomalyKind::CmRepeated, stamp, None, None, text);
+            }
+            if let Some(why) = seen.rejected {
+                self.sink.anomaly(AnomalyKind::CmReject, stamp, None, None, why);
+            }
+            if self.report.cm.len() < self.options.max_cm {
+                self.report.cm.push(seen.event);
+                self.cm_about.push(seen.about);
+            } else {
+                self.report.cm_omitted += 1;
+            }
+        } else if packet.bth.destination == setup::QUEUE_PAIR {
+            let Ok(message) = setup::Message::parse(packet.payload) else { return };
+            if self.report.setup.len() >= self.options.max_cm {
+                return;
+            }
+            let mut details = BTreeMap::new();
+            message.visit(&mut |field, value| {
+                if !field.is_reserved() {
+                    details.insert(field.name, explained(value));
+                }
+            });
+            self.report.setup.push(SetupEvent {
+                frame: stamp.frame,
+                time_ns: stamp.time,
+                source: source.to_string(),
+                destination: destination.to_string(),
+                message: message.name(),
+                details,
+            });
+        }
+    }
+
+    pub(super) fn finish(mut self, format: &str, file_bytes: u64) -> FileReport {
+        self.report.format = format.to_owned();
+        self.report.file_bytes = file_bytes;
+        self.flows.finish(&mut self.sink);
+        let numbers = self.numbers();
+        let sides = self.flows.by_sides();
+        let id = |index: usize| numbers[index];
+        let wanted = self.options.conversation;
+        let keep = |conversation: Option<u32>| wanted.is_none() || conversation == wanted;
+
+        let mut report = self.report;
+        for (code, &count) in self.opcodes.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let opcode = ferroce_wire::opcode::Opcode(code as u8);
+            report.opcodes.insert(opcode.to_string(), count);
+        }
+        report.hierarchy = self.hierarchy.finish();
+        report.graph = self.grapher.finish();
+        for (event, about) in report.cm.iter_mut().zip(&self.cm_about) {
+            let found = about.and_then(|about| sides.get(&(about.active, about.passive)));
+            event.conversation = found.map(|&index| id(index));
+        }
+        for (side, mut row) in self.rows {
+            if let Some(side) = side.map(|side| self.flows.resolve(side)) {
+                (row.conversation, row.from_a) = (Some(id(side.conversation)), side.from_a);
+            }
+            if keep(row.conversation) {
+                report.packet_list.push(row);
+            }
+        }
+        for (side, mut message) in self.sink.messages {
+            let side = self.flows.resolve(side);
+            (message.conversation, message.from_a) = (id(side.conversation), side.from_a);
+            if keep(Some(message.conversation)) {
+                report.messages.push(message);
+            }
+        }
+        report.messages_total = self.sink.messages_total;
+        for (side, mut anomaly) in self.sink.anomalies {
+            let side = side.map(|side| self.flows.resolve(side));
+            anomaly.conversation = side.map(|side| id(side.conversation));
+            if keep(anomaly.conversation) {
+                report.anomalies.push(anomaly);
+            }
+        }
+        report.anomalies.sort_by_key(|anomaly| anomaly.frame);
+        report.anomaly_counts = self.sink.anomaly_counts;
+
+        let mut latency: BTreeMap<&'static str, Histogram> = BTreeMap::new();
+        for (index, flow) in self.flows.flows.iter().enumerate() {
+            if flow.merged_into.is_some() || !keep(Some(id(index))) {
+                continue;
+            }
+            let tally = self.sink.tallies.get(index).cloned().unwrap_or_default();
+            for (name, operations) in &tally.operations {
+                latency.entry(name).or_default().merge(&operations.latency);
+            }
+            report.conversations.push(conversation(id(index), flow, tally));
+        }
+        report.latency =
+            latency.iter().filter_map(|(name, all)| Some((*name, all.summary()?))).collect();
+        if self.flows.untracked > 0 {
+            report.problems_total += 1;
+            report.problems.push(ProblemReport {
+                frame: None,
+                offset: 0,
+                text: format!(
+                    "more than {} conversations: {} packets of further ones were only counted",
+                    self.options.max_conversations, self.flows.untracked
+                ),
+            });
+        }
+        report
+    }
+
+    /// The number that each conversation gets in the report: in the order in which they were first heard.
+    fn numbers(&self) -> Vec<u32> {
+        let mut next = 0;
+        (self.flows.flows.iter())
+            .map(|flow| {
+                next += u32::from(flow.merged_into.is_none());
+                next
+            })
+            .collect()
+    }
+}
+
+fn conversation(id: u32, flow: &Flow, tally: Tally) -> Conversation {
+    let endpoint = |peer: super::flow::Peer| Endpoint {
+        address: peer.address.to_string(),
+        qpn: peer.qpn,
+    };
+    let findings = findings(&tally);
+    let operations = tally.operations.into_iter().map(|(name, mut operations)| {
+        operations.stats.latency = operations.latency.summary();
+        (name, operations.stats)
+    });
+    // A conversation that a handshake or a datagram joined may still be one-way: nothing came back.
+    let one_way = flow.joined_by == JoinedBy::Datagram && flow.halves[1].traffic.packets == 0;
+    Conversation {
+        id,
+        transport: flow.transport.name(),
+        a: endpoint(flow.a),
+        b: endpoint(flow.b),
+        joined_by: if one_way { JoinedBy::OneWay } else { flow.joined_by },
+        path_mtu: flow.mtu,
+        a_to_b: flow.halves[0].traffic,
+        b_to_a: flow.halves[1].traffic,
+        first_frame: flow.first.frame,
+        last_frame: flow.last.frame,
+        time_ns: flow.first.time,
+        duration_ns: u64::try_from(flow.last.time - flow.first.time).unwrap_or(0),
+        operations: operations.collect(),
+        anomalies: tally.anomalies.iter().map(|(kind, count)| (kind.name(), count.count)).collect(),
+        findings,
+    }
+}
+
+fn congested(frame: &Frame<'_>) -> bool {
+    match frame.network {
+        Some(Network::Ipv4(ip, _)) => ip.ecn == Ecn::CONGESTION_EXPERIENCED,
+        Some(Network::Ipv6(ip)) => ip.ecn == Ecn::CONGESTION_EXPERIENCED,
+        _ => false,
+    }
+}
+
+fn hex(bytes: [u8; 4]) -> String {
+    format!("{:08x}", u32::from_be_bytes(bytes))
+}

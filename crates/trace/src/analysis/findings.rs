@@ -1,0 +1,100 @@
+//! The diagnosis: what the anomalies of a conversation add up to, in sentences.
+
+use super::anomaly::{AnomalyKind as Kind, Severity};
+use super::report::Finding;
+use super::sink::Tally;
+use super::text::named;
+
+/// The findings about one conversation, worst first.
+pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut say = |severity, text| findings.push(Finding { severity, text });
+
+    // What ended the connection speaks for itself.
+    for kind in [
+        Kind::NakRemoteAccess,
+        Kind::NakInvalidRequest,
+        Kind::NakRemoteOperational,
+        Kind::NakInvalidRd,
+        Kind::RetryExceeded,
+        Kind::RnrRetryExceeded,
+    ] {
+        if let Some(count) = tally.anomalies.get(&kind) {
+            say(Severity::Error, format!("frame {}: {}", count.first_frame, count.first));
+        }
+    }
+
+    let not_ready = tally.count(Kind::RnrNak);
+    if not_ready > 0 && tally.count(Kind::RnrRetryExceeded) == 0 {
+        let text = format!(
+            "receiver not ready: {}; the receiver posts its receive requests too late or too few, and the sender had to wait and send again",
+            named(not_ready, "RNR NAK")
+        );
+        say(Severity::Warning, text);
+    }
+
+    let again = tally.count(Kind::Retransmission);
+    if again > 0 {
+        let causes = [
+            (tally.count(Kind::NakSequence), "NAK, PSN sequence error"),
+            (not_ready, "RNR NAK"),
+            (tally.count(Kind::MissingResponse), "missing response"),
+            (tally.count(Kind::Timeout), "timeout"),
+        ];
+        let causes: Vec<_> = (causes.iter().filter(|(count, _)| *count > 0))
+            .map(|(count, name)| format!("{count} × {name}"))
+            .collect();
+        let text =
+            format!("{} sent again, because of {}", named(again, "packet"), causes.join(", "));
+        say(Severity::Warning, text);
+    }
+
+    let overtaken = tally.count(Kind::Reordered);
+    if overtaken > 0 {
+        let text = format!(
+            "the path reorders: {} came after later ones; a reliable connection takes that for loss and goes back",
+            named(overtaken, "packet")
+        );
+        say(Severity::Warning, text);
+    }
+    let missing = tally.count(Kind::MissingRequest);
+    if missing > overtaken {
+        let text = format!(
+            "requests are lost before the capture point: {} in the sequence",
+            named(missing, "gap")
+        );
+        say(Severity::Warning, text);
+    }
+    let missing = tally.count(Kind::MissingResponse);
+    if missing > 0 {
+        let text = format!(
+            "responses are lost before the capture point: {} in READ or atomic responses",
+            named(missing, "gap")
+        );
+        say(Severity::Warning, text);
+    }
+    let doubled = tally.count(Kind::Duplicate);
+    if doubled > 0 {
+        say(Severity::Warning, format!("the path doubles: {} came twice", named(doubled, "packet")));
+    }
+    let lost = tally.count(Kind::MessageLost);
+    if lost > 0 {
+        let text = format!("packets of unreliable messages are missing: {}", named(lost, "gap"));
+        say(Severity::Warning, text);
+    }
+    let notified = tally.count(Kind::Cnp);
+    let marked = tally.count(Kind::EcnMarked);
+    if notified + marked > 0 {
+        let text = format!(
+            "congestion: {} and {}",
+            named(marked, "packet marked"),
+            named(notified, "notification")
+        );
+        say(Severity::Info, text);
+    }
+    if tally.count(Kind::Restart) > 0 {
+        let text = "the queue pair was connected more than once in this capture".to_owned();
+        say(Severity::Info, text);
+    }
+    findings
+}

@@ -1,0 +1,404 @@
+//! Who talks to whom: streams of packets, and how two of them make a conversation.
+//!
+//! A packet of a connection names only the queue pair it goes to, so a stream is (source, destination, destination
+//! queue pair), and which two streams belong together has to be found out: from the connection manager's handshake,
+//! from an acknowledgement that fits requests of the other direction, or at last because no others are there.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ferroce_wire::number::Psn;
+use ferroce_wire::opcode::{Operation, Position, Transport};
+use ferroce_wire::packet::MAX_PAYLOAD;
+
+use super::anomaly::AnomalyKind;
+use super::report::{JoinedBy, Traffic};
+use super::requester::Requester;
+use super::sink::{Side, Sink, Stamp};
+use super::unreliable::UnreliableSender;
+use super::window::Seen;
+
+/// Streams looked at for the other direction of an answer, newest first.
+const MOST_WAITING: usize = 1024;
+
+/// One side: its address, and its queue pair once a packet to it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    pub(super) qpn: Option<u32>,
+}
+
+/// One direction of a conversation.
+#[derive(Debug, Default)]
+pub(super) struct Half {
+    pub(super) traffic: Traffic,
+    requester: Requester,
+    unreliable: UnreliableSender,
+}
+
+/// A conversation as it grows.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) transport: Transport,
+    pub(super) a: Peer,
+    pub(super) b: Peer,
+    pub(super) joined_by: JoinedBy,
+    pub(super) mtu: Option<u32>,
+    /// From `a` to `b`, and back.
+    pub(super) halves: [Half; 2],
+    pub(super) first: Stamp,
+    pub(super) last: Stamp,
+    /// The conversation this one was found to be the other direction of.
+    pub(super) merged_into: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct StreamKey {
+    transport: Transport,
+    source: IpAddr,
+    destination: IpAddr,
+    qpn: u32,
+    /// Datagrams name their sender's queue pair as well.
+    source_qpn: Option<u32>,
+}
+
+/// What a connection manager's handshake says about one side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handshake {
+    pub(super) active: (IpAddr, u32),
+    pub(super) passive: (IpAddr, u32),
+    pub(super) mtu: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(super) struct Flows {
+    pub(super) flows: Vec<Flow>,
+    streams: HashMap<StreamKey, Side>,
+    /// Streams that have no other direction yet, by source and destination.
+    single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
+    /// By the side a packet goes to: the side it must come from.
+    handshakes: HashMap<(IpAddr, u32), ((IpAddr, u32), Option<u32>)>,
+    most: usize,
+    /// Packets of conversations beyond the limit.
+    pub(super) untracked: u64,
+}
+
+impl Flows {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            flows: Vec::new(),
+            streams: HashMap::new(),
+            single: HashMap::new(),
+            handshakes: HashMap::new(),
+            most,
+            untracked: 0,
+        }
+    }
+
+    /// Takes the next packet and returns the side it belongs to.
+    pub(super) fn packet(
+        &mut self,
+        source: IpAddr,
+        destination: IpAddr,
+        seen: &Seen<'_>,
+        wire_bytes: u64,
+        sink: &mut Sink,
+    ) -> Option<Side> {
+        let key = StreamKey {
+            // A congestion notification is for a connection of any kind; nearly always a reliable one.
+            transport: match seen.info.transport {
+                Transport::CongestionNotification => Transport::ReliableConnection,
+                transport => transport,
+            },
+            source,
+            destination,
+            qpn: seen.packet.bth.destination.0,
+            source_qpn: seen.packet.extensions.deth.map(|deth| deth.source.0),
+        };
+        let Some(side) = self.side(key, seen.stamp) else {
+            self.untracked += 1;
+            return None;
+        };
+        let side = self.join_by_answer(key, side, seen, sink);
+        let flow = &mut self.flows[side.conversation];
+        flow.last = seen.stamp;
+        let traffic = &mut flow.halves[usize::from(!side.from_a)].traffic;
+        traffic.packets += 1;
+        traffic.bytes += wire_bytes;
+        traffic.payload += seen.packet.payload_len as u64;
+
+        match seen.info.transport {
+            Transport::ReliableConnection | Transport::ExtendedReliableConnection => {
+                flow.learn_mtu(seen);
+                flow.reliable(seen, side, sink);
+            }
+            Transport::UnreliableConnection => {
+                flow.learn_mtu(seen);
+                flow.halves[usize::from(!side.from_a)].unreliable.packet(seen, side, sink);
+            }
+            Transport::UnreliableDatagram => {
+                flow.halves[usize::from(!side.from_a)].unreliable.datagram(seen, side, sink);
+            }
+            Transport::CongestionNotification => {
+                let text = format!(
+                    "congestion on the path of queue pair {}: its sender shall slow down",
+                    seen.packet.bth.destination
+                );
+                sink.anomaly(AnomalyKind::Cnp, seen.stamp, Some(side), None, text);
+            }
+            // Counted, not tracked: no device has it, and its responder is found by an end-to-end context.
+            Transport::ReliableDatagram => {}
+        }
+        Some(side)
+    }
+
+    /// The side of a stream, known or new.
+    fn side(&mut self, key: StreamKey, stamp: Stamp) -> Option<Side> {
+        if let Some(&side) = self.streams.get(&key) {
+            return Some(side);
+        }
+        let side = match key.source_qpn {
+            Some(source_qpn) => {
+                let back = StreamKey {
+                    source: key.destination,
+                    destination: key.source,
+                    qpn: source_qpn,
+                    source_qpn: Some(key.qpn),
+                    ..key
+                };
+                self.attach_or_open(key, back, Some(source_qpn), JoinedBy::Datagram, None, stamp)?
+            }
+            None => match self.handshakes.get(&(key.destination, key.qpn)) {
+                Some(&((address, qpn), mtu)) if address == key.source => {
+                    let back = StreamKey {
+                        source: key.destination,
+                        destination: key.source,
+                        qpn,
+                        ..key
+                    };
+                    self.attach_or_open(key, back, Some(qpn), JoinedBy::Cm, mtu, stamp)?
+                }
+                _ => self.open(key, None, JoinedBy::OneWay, None, stamp)?,
+            },
+        };
+        self.streams.insert(key, side);
+        Some(side)
+    }
+
+    /// The other direction of a stream that is there already, or a new conversation whose both sides are known.
+    fn attach_or_open(
+        &mut self,
+        key: StreamKey,
+        back: StreamKey,
+        source_qpn: Option<u32>,
+        joined_by: JoinedBy,
+        mtu: Option<u32>,
+        stamp: Stamp,
+    ) -> Option<Side> {
+        match self.streams.get(&back) {
+            Some(side) => Some(Side { from_a: !side.from_a, ..*side }),
+            None => self.open(key, source_qpn, joined_by, mtu, stamp),
+        }
+    }
+
+    fn open(
+        &mut self,
+        key: StreamKey,
+        source_qpn: Option<u32>,
+        joined_by: JoinedBy,
+        mtu: Option<u32>,
+        stamp: Stamp,
+    ) -> Option<Side> {
+        if self.flows.len() >= self.most {
+            return None;
+        }
+        let conversation = self.flows.len();
+        if joined_by == JoinedBy::OneWay {
+            self.single.entry((key.source, key.destination)).or_default().push(conversation);
+        }
+        self.flows.push(Flow {
+            transport: key.transport,
+            a: Peer { address: key.source, qpn: source_qpn },
+            b: Peer { address: key.destination, qpn: Some(key.qpn) },
+            joined_by,
+            mtu,
+            halves: Default::default(),
+            first: stamp,
+            last: stamp,
+            merged_into: None,
+        });
+        Some(Side { conversation, from_a: true })
+    }
+
+    /// Joins the stream of an answer to the one stream of the other direction that waits for it.
+    fn join_by_answer(
+        &mut self,
+        key: StreamKey,
+        side: Side,
+        seen: &Seen<'_>,
+        sink: &mut Sink,
+    ) -> Side {
+        let alone = self.flows[side.conversation].joined_by == JoinedBy::OneWay;
+        let answers = matches!(
+            seen.info.operation,
+            Operation::Acknowledge | Operation::AtomicAcknowledge | Operation::ReadResponse
+        );
+        if !alone || !answers {
+            return side;
+        }
+        let waiting = self.single.get(&(key.destination, key.source)).into_iter().flatten();
+        let waiting = waiting.rev().take(MOST_WAITING);
+        let mut fitting = waiting.copied().filter(|&other| {
+            let flow = &self.flows[other];
+            other != side.conversation
+                && flow.transport == key.transport
+                && flow.expects(seen.packet.bth.psn)
+        });
+        match (fitting.next(), fitting.next()) {
+            (Some(other), None) => {
+                self.merge(side.conversation, other, JoinedBy::Acknowledgement, sink);
+                self.streams.get(&key).copied().unwrap_or(side)
+            }
+            // None, or more than one: a later answer may tell.
+            _ => side,
+        }
+    }
+
+    /// Makes one conversation of two streams of opposite direction: the one heard first keeps its number.
+    fn merge(&mut self, one: usize, other: usize, joined_by: JoinedBy, sink: &mut Sink) {
+        let (keep, drop) = (one.min(other), one.max(other));
+        for single in [one, other] {
+            let flow = &self.flows[single];
+            let key = (flow.a.address, flow.b.address);
+            if let Some(list) = self.single.get_mut(&key) {
+                list.retain(|&index| index != single);
+            }
+        }
+        let dropped = &mut self.flows[drop];
+        dropped.merged_into = Some(keep);
+        let half = std::mem::take(&mut dropped.halves[0]);
+        let (mtu, last, peer) = (dropped.mtu, dropped.last, dropped.b);
+        let kept = &mut self.flows[keep];
+        kept.halves[1] = half;
+        kept.a.qpn = peer.qpn;
+        kept.mtu = kept.mtu.or(mtu);
+        kept.joined_by = joined_by;
+        if last.frame > kept.last.frame {
+            kept.last = last;
+        }
+        let key = self.flows[drop].stream();
+        self.streams.insert(key, Side { conversation: keep, from_a: false });
+        let tally = std::mem::take(sink.tally(drop));
+        sink.tally(keep).absorb(tally);
+    }
+
+    /// The connection manager connected two queue pairs: packets between them from now on are one conversation.
+    pub(super) fn connected(&mut self, handshake: &Handshake) {
+        let Handshake { active, passive, mtu } = *handshake;
+        if self.handshakes.len() + 2 > 2 * self.most {
+            return;
+        }
+        self.handshakes.insert(active, (passive, mtu));
+        self.handshakes.insert(passive, (active, mtu));
+        // Queue pair numbers are used again: what came before the handshake was another connection.
+        for transport in [
+            Transport::ReliableConnection,
+            Transport::UnreliableConnection,
+            Transport::ExtendedReliableConnection,
+        ] {
+            for (from, to) in [(active, passive), (passive, active)] {
+                self.streams.remove(&StreamKey {
+                    transport,
+                    source: from.0,
+                    destination: to.0,
+                    qpn: to.1,
+                    source_qpn: None,
+                });
+            }
+        }
+    }
+
+    /// Conversations by their two sides, both ways round.
+    pub(super) fn by_sides(&self) -> HashMap<((IpAddr, u32), (IpAddr, u32)), usize> {
+        let mut sides = HashMap::new();
+        for (index, flow) in self.flows.iter().enumerate() {
+            if let (Some(a), Some(b), None) = (flow.a.qpn, flow.b.qpn, flow.merged_into) {
+                let (a, b) = ((flow.a.address, a), (flow.b.address, b));
+                sides.insert((a, b), index);
+                sides.insert((b, a), index);
+            }
+        }
+        sides
+    }
+
+    /// The file ends: what is under way ends unfinished, and streams that can only belong together are joined.
+    pub(super) fn finish(&mut self, sink: &mut Sink) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            for (half, from_a) in flow.halves.iter_mut().zip([true, false]) {
+                let side = Side { conversation: index, from_a };
+                half.requester.finish(side, sink);
+                half.unreliable.finish(side, sink);
+            }
+        }
+        let lone = |list: &Vec<usize>| <[usize; 1]>::try_from(list.as_slice()).ok();
+        let pairs: Vec<_> = (self.single.iter())
+            .filter_map(|(&(source, destination), list)| {
+                let [one] = lone(list)?;
+                let [other] = lone(self.single.get(&(destination, source))?)?;
+                let same = self.flows[one].transport == self.flows[other].transport;
+                (one < other && same).then_some((one, other))
+            })
+            .collect();
+        for (one, other) in pairs {
+            self.merge(one, other, JoinedBy::Address, sink);
+        }
+    }
+
+    /// The conversation that took a number over, and whether its direction turned.
+    pub(super) fn resolve(&self, side: Side) -> Side {
+        match self.flows[side.conversation].merged_into {
+            Some(conversation) => Side { conversation, from_a: !side.from_a },
+            None => side,
+        }
+    }
+}
+
+impl Flow {
+    /// The stream that a conversation of one direction stands for.
+    fn stream(&self) -> StreamKey {
+        StreamKey {
+            transport: self.transport,
+            source: self.a.address,
+            destination: self.b.address,
+            qpn: self.b.qpn.unwrap_or(0),
+            source_qpn: None,
+        }
+    }
+
+    fn expects(&self, psn: Psn) -> bool {
+        self.halves[0].requester.expects(psn)
+    }
+
+    /// A packet that another one of its message follows is as long as the path MTU (IBA 9.7.4.1.6).
+    fn learn_mtu(&mut self, seen: &Seen<'_>) {
+        let full = matches!(seen.info.position, Position::First | Position::Middle);
+        let len = seen.packet.payload_len;
+        if self.mtu.is_some() || !full || !len.is_power_of_two() || !(256..=MAX_PAYLOAD).contains(&len) {
+            return;
+        }
+        self.mtu = Some(len as u32);
+        for half in &mut self.halves {
+            half.requester.learn_mtu(len as u32);
+        }
+    }
+
+    fn reliable(&mut self, seen: &Seen<'_>, side: Side, sink: &mut Sink) {
+        let own = usize::from(!side.from_a);
+        if seen.info.request {
+            self.halves[own].requester.request(seen, &mut self.mtu, side, sink);
+        } else {
+            let asker = Side { from_a: !side.from_a, ..side };
+            self.halves[1 - own].requester.response(seen, asker, sink);
+        }
+    }
+}

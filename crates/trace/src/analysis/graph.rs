@@ -1,0 +1,104 @@
+//! Traffic over time in a bounded number of steps, though the file's length is not known before its end.
+
+use super::report::{Graph, GraphBin};
+
+/// Most steps kept: when more are needed, pairs are merged and the step doubles.
+const MOST: usize = 2048;
+
+/// Steps that a graph of its own choosing should end with, at least half of them.
+const WANTED: usize = 128;
+
+/// The finest step.
+const FINEST_NS: u64 = 1_000;
+
+#[derive(Debug)]
+pub(super) struct Grapher {
+    interval: u64,
+    chosen: bool,
+    bins: Vec<GraphBin>,
+}
+
+impl Grapher {
+    /// `interval_ns`: the step wanted, or `None` for one that fits.
+    pub(super) fn new(interval_ns: Option<u64>) -> Self {
+        let interval = interval_ns.unwrap_or(FINEST_NS).max(1);
+        Self { interval, chosen: interval_ns.is_some(), bins: Vec::new() }
+    }
+
+    /// Counts a packet at `time` after the file's start. Packets dated before it count as its first.
+    pub(super) fn add(&mut self, time: i64, roce: bool, bytes: u64) {
+        let time = u64::try_from(time).unwrap_or(0);
+        while time / self.interval >= MOST as u64 {
+            self.double();
+        }
+        let at = (time / self.interval) as usize;
+        if self.bins.len() <= at {
+            self.bins.resize(at + 1, GraphBin::default());
+        }
+        let bin = &mut self.bins[at];
+        if roce {
+            bin.packets += 1;
+            bin.bytes += bytes;
+        } else {
+            bin.other_packets += 1;
+            bin.other_bytes += bytes;
+        }
+    }
+
+    fn double(&mut self) {
+        self.interval *= 2;
+        self.bins = self
+            .bins
+            .chunks(2)
+            .map(|pair| {
+                pair.iter().fold(GraphBin::default(), |sum, bin| GraphBin {
+                    packets: sum.packets + bin.packets,
+                    bytes: sum.bytes + bin.bytes,
+                    other_packets: sum.other_packets + bin.other_packets,
+                    other_bytes: sum.other_bytes + bin.other_bytes,
+                })
+            })
+            .collect();
+    }
+
+    pub(super) fn finish(mut self) -> Graph {
+        while !self.chosen && self.bins.len() > WANTED {
+            self.double();
+        }
+        Graph { interval_ns: self.interval, bins: self.bins }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_everything_in_bounded_steps() {
+        let mut grapher = Grapher::new(None);
+        for second in 0..10_000 {
+            grapher.add(second * 1_000_000_000, second % 2 == 0, 100);
+        }
+        grapher.add(-5, true, 100);
+        let graph = grapher.finish();
+        assert!((WANTED / 2..=WANTED).contains(&graph.bins.len()), "{}", graph.bins.len());
+        assert_eq!(graph.bins.iter().map(|bin| bin.packets).sum::<u64>(), 5001);
+        assert_eq!(graph.bins.iter().map(|bin| bin.other_bytes).sum::<u64>(), 500_000);
+    }
+
+    #[test]
+    fn a_step_that_was_asked_for_is_kept_while_it_fits() {
+        let mut grapher = Grapher::new(Some(1_000));
+        grapher.add(999, true, 1);
+        grapher.add(1_000, true, 1);
+        let graph = grapher.finish();
+        assert_eq!((graph.interval_ns, graph.bins.len()), (1_000, 2));
+    }
+
+    #[test]
+    fn the_farthest_time_ends() {
+        let mut grapher = Grapher::new(Some(1));
+        grapher.add(i64::MAX, true, 1);
+        assert!(grapher.finish().bins.len() <= MOST);
+    }
+}

@@ -1,0 +1,163 @@
+//! Where the trackers put what they find: lists with limits, and counts without.
+
+use std::collections::BTreeMap;
+
+use super::Options;
+use super::anomaly::AnomalyKind;
+use super::latency::Histogram;
+use super::report::{Anomaly, Message, MessageStatus, OperationStats};
+
+/// A packet on its way through the analysis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    /// Number in the file.
+    pub(super) frame: u64,
+    /// Nanoseconds since the file's first packet.
+    pub(super) time: i64,
+}
+
+/// One direction of one conversation, by the table's own numbering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) conversation: usize,
+    /// Whether the packet came from the side that was heard first.
+    pub(super) from_a: bool,
+}
+
+/// What was found about one conversation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) anomalies: BTreeMap<AnomalyKind, Count>,
+    pub(super) operations: BTreeMap<&'static str, Operations>,
+}
+
+/// Anomalies of one kind in one conversation.
+#[derive(Clone, Debug)]
+pub(super) struct Count {
+    pub(super) count: u64,
+    /// The text of the first: it stands for the rest in the diagnosis.
+    pub(super) first: String,
+    pub(super) first_frame: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Operations {
+    pub(super) stats: OperationStats,
+    pub(super) latency: Histogram,
+}
+
+impl Tally {
+    pub(super) fn count(&self, kind: AnomalyKind) -> u64 {
+        self.anomalies.get(&kind).map_or(0, |count| count.count)
+    }
+
+    /// Takes over what was found under another number.
+    pub(super) fn absorb(&mut self, other: Self) {
+        for (kind, theirs) in other.anomalies {
+            match self.anomalies.get_mut(&kind) {
+                Some(ours) => {
+                    ours.count += theirs.count;
+                    if theirs.first_frame < ours.first_frame {
+                        (ours.first, ours.first_frame) = (theirs.first, theirs.first_frame);
+                    }
+                }
+                None => {
+                    self.anomalies.insert(kind, theirs);
+                }
+            }
+        }
+        for (name, theirs) in other.operations {
+            let ours = self.operations.entry(name).or_default();
+            ours.stats.messages += theirs.stats.messages;
+            ours.stats.bytes += theirs.stats.bytes;
+            ours.stats.packets += theirs.stats.packets;
+            ours.latency.merge(&theirs.latency);
+        }
+    }
+}
+
+/// Collects.
+#[derive(Debug)]
+pub(super) struct Sink {
+    pub(super) anomalies: Vec<(Option<Side>, Anomaly)>,
+    pub(super) anomaly_counts: BTreeMap<&'static str, u64>,
+    pub(super) messages: Vec<(Side, Message)>,
+    pub(super) messages_total: u64,
+    /// By conversation.
+    pub(super) tallies: Vec<Tally>,
+    /// What was found about the packet at hand, for the packet list.
+    pub(super) notes: Vec<String>,
+    max_messages: usize,
+    max_anomalies: usize,
+}
+
+impl Sink {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            anomalies: Vec::new(),
+            anomaly_counts: BTreeMap::new(),
+            messages: Vec::new(),
+            messages_total: 0,
+            tallies: Vec::new(),
+            notes: Vec::new(),
+            max_messages: options.max_messages,
+            max_anomalies: options.max_anomalies,
+        }
+    }
+
+    pub(super) fn anomaly(
+        &mut self,
+        kind: AnomalyKind,
+        at: Stamp,
+        side: Option<Side>,
+        psn: Option<u32>,
+        text: String,
+    ) {
+        *self.anomaly_counts.entry(kind.name()).or_default() += 1;
+        if let Some(side) = side {
+            let tally = self.tally(side.conversation);
+            match tally.anomalies.get_mut(&kind) {
+                Some(count) => count.count += 1,
+                None => {
+                    let count = Count { count: 1, first: text.clone(), first_frame: at.frame };
+                    tally.anomalies.insert(kind, count);
+                }
+            }
+        }
+        self.notes.push(text.clone());
+        if self.anomalies.len() < self.max_anomalies {
+            let anomaly = Anomaly {
+                kind,
+                severity: kind.severity(),
+                frame: at.frame,
+                time_ns: at.time,
+                conversation: None,
+                psn,
+                text,
+            };
+            self.anomalies.push((side, anomaly));
+        }
+    }
+
+    pub(super) fn message(&mut self, side: Side, message: Message) {
+        self.messages_total += 1;
+        let operations =
+            self.tally(side.conversation).operations.entry(message.operation).or_default();
+        operations.stats.messages += 1;
+        operations.stats.bytes += message.size;
+        operations.stats.packets += message.packets;
+        if let (Some(latency), MessageStatus::Acknowledged) = (message.latency_ns, message.status) {
+            operations.latency.record(latency);
+        }
+        if self.messages.len() < self.max_messages {
+            self.messages.push((side, message));
+        }
+    }
+
+    pub(super) fn tally(&mut self, conversation: usize) -> &mut Tally {
+        if self.tallies.len() <= conversation {
+            self.tallies.resize_with(conversation + 1, Tally::default);
+        }
+        &mut self.tallies[conversation]
+    }
+}

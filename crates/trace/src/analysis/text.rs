@@ -1,0 +1,17 @@
+//! Small wordings.
+
+/// A count with its noun.
+pub(super) fn named(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time in the unit that suits it.
+pub(super) fn duration(nanoseconds: i64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds.unsigned_abs() {
+        0..1_000 => format!("{nanoseconds} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}

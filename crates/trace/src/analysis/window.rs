@@ -1,0 +1,209 @@
+//! The requests of one requester that are not yet finished, by PSN.
+//!
+//! PSNs wrap at 2^24, so they are counted on in 64 bits here: a *sequence* orders where a PSN cannot.
+
+use std::collections::VecDeque;
+
+use ferroce_wire::number::Psn;
+use ferroce_wire::opcode::{Opcode, OpcodeInfo, Operation};
+use ferroce_wire::packet::Packet;
+
+use super::sink::Stamp;
+
+/// Most requests kept for one requester. Beyond it the oldest is given up: its acknowledgement is not in the capture.
+const MOST: usize = 65_536;
+
+/// Where sequences start: room for packets from before the first one seen.
+const ORIGIN: u64 = 1 << 32;
+
+/// A packet with what the trackers need of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) packet: &'a Packet<'a>,
+    pub(super) info: &'static OpcodeInfo,
+    /// IPv4 identification.
+    pub(super) identification: Option<u16>,
+}
+
+/// A PSN and the sequence it stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) psn: Psn,
+    pub(super) sequence: u64,
+}
+
+impl Place {
+    pub(super) fn first(psn: Psn) -> Self {
+        Self { psn, sequence: ORIGIN }
+    }
+
+    /// The sequence of a PSN near this one.
+    pub(super) fn sequence_of(self, psn: Psn) -> u64 {
+        self.sequence.wrapping_add_signed(i64::from(psn.distance(self.psn)))
+    }
+}
+
+/// One request packet, as first seen.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) sequence: u64,
+    /// PSNs it takes: a READ takes one for each response packet.
+    pub(super) span: u32,
+    /// Whether `span` is sure: that of a READ follows from the path MTU.
+    pub(super) span_known: bool,
+    pub(super) psn: Psn,
+    pub(super) opcode: Opcode,
+    pub(super) payload: u32,
+    /// Bytes that a READ asks for.
+    pub(super) asked: u32,
+    pub(super) address: Option<u64>,
+    pub(super) key: Option<u32>,
+    pub(super) immediate: Option<u32>,
+    pub(super) invalidate: Option<u32>,
+    /// First time it was seen.
+    pub(super) first: Stamp,
+    /// Last time it was seen.
+    pub(super) last_time: i64,
+    /// How often it was seen.
+    pub(super) sends: u32,
+    /// IPv4 identification of the last time.
+    pub(super) identification: Option<u16>,
+    /// The packet that finished it.
+    pub(super) finished: Option<Stamp>,
+    pub(super) refused: bool,
+    /// Responses so far: how many in order, how many at all, their bytes.
+    pub(super) responses: u32,
+    pub(super) response_bytes: u64,
+    pub(super) response_missing: bool,
+}
+
+impl Slot {
+    pub(super) fn new(seen: &Seen<'_>, sequence: u64, mtu: Option<u32>) -> Self {
+        let extensions = &seen.packet.extensions;
+        let reading = seen.info.operation == Operation::ReadRequest;
+        let asked = extensions.reth.filter(|_| reading).map_or(0, |reth| reth.length);
+        let (span, span_known) = match mtu {
+            // IBA 9.7.2.2: a READ takes as many PSNs as its response has packets.
+            Some(mtu) => (asked.div_ceil(mtu).max(1), true),
+            // 256 bytes is the smallest path MTU there is.
+            None => (1, asked <= 256),
+        };
+        Self {
+            sequence,
+            span,
+            span_known,
+            psn: seen.packet.bth.psn,
+            opcode: seen.packet.bth.opcode,
+            payload: seen.packet.payload_len as u32,
+            asked,
+            address: (extensions.reth.map(|reth| reth.address))
+                .or(extensions.atomic.map(|atomic| atomic.address))
+                .map(|address| address.0),
+            key: (extensions.reth.map(|reth| reth.key))
+                .or(extensions.atomic.map(|atomic| atomic.key))
+                .map(|key| key.0),
+            immediate: extensions.immediate.map(|immediate| immediate.value.0),
+            invalidate: extensions.ieth.map(|ieth| ieth.key.0),
+            first: seen.stamp,
+            last_time: seen.stamp.time,
+            sends: 1,
+            identification: seen.identification,
+            finished: None,
+            refused: false,
+            responses: 0,
+            response_bytes: 0,
+            response_missing: false,
+        }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.sequence + u64::from(self.span)
+    }
+
+    pub(super) fn info(&self) -> Option<&'static OpcodeInfo> {
+        self.opcode.info()
+    }
+
+    /// Whether only a response of its own finishes it: an acknowledgement of a later request does not (IBA 9.7.5.1.1).
+    pub(super) fn needs_response(&self) -> bool {
+        self.info().is_some_and(|info| {
+            matches!(
+                info.operation,
+                Operation::ReadRequest
+                    | Operation::CompareSwap
+                    | Operation::FetchAdd
+                    | Operation::Flush
+                    | Operation::AtomicWrite
+            )
+        })
+    }
+}
+
+/// Slots in order of their sequence; not every sequence has one.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    slots: VecDeque<Slot>,
+    /// Everything before it was looked at by an acknowledgement already.
+    acknowledged: u64,
+}
+
+impl Window {
+    pub(super) fn front(&self) -> Option<&Slot> {
+        self.slots.front()
+    }
+
+    pub(super) fn back(&self) -> Option<&Slot> {
+        self.slots.back()
+    }
+
+    pub(super) fn back_mut(&mut self) -> Option<&mut Slot> {
+        self.slots.back_mut()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.slots.len() >= MOST
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Slot> {
+        self.slots.pop_front()
+    }
+
+    /// The front slot if it is finished.
+    pub(super) fn pop_finished(&mut self) -> Option<Slot> {
+        self.slots.front()?.finished?;
+        self.slots.pop_front()
+    }
+
+    /// Puts a slot in its place. Nearly always the end.
+    pub(super) fn insert(&mut self, slot: Slot) {
+        match self.slots.back() {
+            Some(last) if last.sequence >= slot.sequence => {
+                let at = self.slots.partition_point(|other| other.sequence < slot.sequence);
+                self.acknowledged = self.acknowledged.min(slot.sequence);
+                self.slots.insert(at, slot);
+            }
+            _ => self.slots.push_back(slot),
+        }
+    }
+
+    /// The slot whose span holds `sequence`.
+    pub(super) fn find(&mut self, sequence: u64) -> Option<&mut Slot> {
+        let behind = self.slots.partition_point(|slot| slot.sequence <= sequence);
+        let slot = self.slots.get_mut(behind.checked_sub(1)?)?;
+        (sequence < slot.end()).then_some(slot)
+    }
+
+    /// Slots that end before `sequence` and were not looked at before, oldest first.
+    pub(super) fn acknowledge(&mut self, sequence: u64) -> impl Iterator<Item = &mut Slot> {
+        let from = self.acknowledged;
+        self.acknowledged = self.acknowledged.max(sequence);
+        let first = self.slots.partition_point(|slot| slot.sequence < from);
+        self.slots.range_mut(first..).take_while(move |slot| slot.end() <= sequence)
+    }
+
+    /// Lets the next acknowledgement look at everything from `sequence` on again.
+    pub(super) fn look_again(&mut self, sequence: u64) {
+        self.acknowledged = self.acknowledged.min(sequence);
+    }
+}

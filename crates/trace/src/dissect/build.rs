@@ -1,0 +1,174 @@
+//! Grows a tree, layer by layer, in the order of the frame's bytes.
+
+use ferroce_wire::field::{FieldSpec, Header, Meaning, Show, Value};
+
+use super::tree::{Field, Layer, Trouble, Verdict};
+use crate::link::LinkHeader;
+
+/// The layers found so far, and how far into the frame they reach.
+pub(super) struct Builder<'a> {
+    /// The whole frame, link header included: offsets in the tree count from its first byte.
+    pub(super) bytes: &'a [u8],
+    pub(super) layers: Vec<Layer<'a>>,
+    pub(super) problems: Vec<Trouble>,
+    /// Where the next layer starts.
+    pub(super) at: usize,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, layers: Vec::new(), problems: Vec::new(), at: 0 }
+    }
+
+    /// Adds a header that was parsed from the bytes at hand.
+    pub(super) fn header<H: Header>(&mut self, header: &H, summary: String) -> &mut Layer<'a> {
+        self.visited(H::NAME, H::LEN, summary, |visitor| header.visit(visitor))
+    }
+
+    /// Adds the first `len` bytes of anything that describes its fields. Fields behind them are left out: they
+    /// make a layer of their own.
+    pub(super) fn visited(
+        &mut self,
+        name: &'static str,
+        len: usize,
+        summary: String,
+        visit: impl FnOnce(&mut dyn FnMut(&'static FieldSpec, &dyn Show)),
+    ) -> &mut Layer<'a> {
+        let (bytes, offset) = (self.bytes, self.at);
+        let mut fields = Vec::new();
+        visit(&mut |spec, value| {
+            if spec.bytes().end <= len {
+                fields.push(field(bytes, offset, spec, value));
+            }
+        });
+        self.push(Layer { name, offset, length: len, summary, fields, data: None })
+    }
+
+    /// Adds the header that the capture put before the frame.
+    pub(super) fn link_header(&mut self, header: LinkHeader, len: usize) {
+        let bytes = self.bytes;
+        let fields: Vec<_> = header
+            .fields
+            .into_iter()
+            .map(|field| Field {
+                name: field.name,
+                offset: field.range.start,
+                bit: 0,
+                width: field.range.len() * 8,
+                bytes: bytes.get(field.range).unwrap_or_default(),
+                value: field.value,
+                meaning: field.meaning,
+                doc: "",
+                verdict: None,
+            })
+            .collect();
+        let summary = "added by the capture".to_owned();
+        let (name, offset) = (header.name, self.at);
+        self.push(Layer { name, offset, length: len, summary, fields, data: None });
+    }
+
+    /// Adds `len` bytes without inner structure; fewer when the frame has fewer.
+    pub(super) fn data(&mut self, name: &'static str, len: usize, summary: String) {
+        let data = self.rest();
+        let data = &data[..len.min(data.len())];
+        if !data.is_empty() {
+            let (offset, length) = (self.at, data.len());
+            self.push(Layer {
+                name,
+                offset,
+                length,
+                summary,
+                fields: Vec::new(),
+                data: Some(data),
+            });
+        }
+    }
+
+    /// Adds a layer that is one value of whole bytes.
+    pub(super) fn value(&mut self, name: &'static str, len: usize, item: Item) {
+        let rest = self.rest();
+        let bytes = &rest[..len.min(rest.len())];
+        let offset = self.at;
+        let field = Field {
+            name: item.name,
+            offset,
+            bit: 0,
+            width: bytes.len() * 8,
+            bytes,
+            value: item.value,
+            meaning: item.meaning,
+            doc: item.doc,
+            verdict: item.verdict,
+        };
+        let summary = item.summary;
+        let (length, fields) = (bytes.len(), vec![field]);
+        self.push(Layer { name, offset, length, summary, fields, data: None });
+    }
+
+    /// What no layer covers yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    pub(super) fn trouble(&mut self, offset: usize, message: impl ToString) {
+        self.problems.push(Trouble { offset, message: message.to_string() });
+    }
+
+    fn push(&mut self, layer: Layer<'a>) -> &mut Layer<'a> {
+        self.at = layer.offset + layer.length;
+        self.layers.push(layer);
+        let last = self.layers.len() - 1;
+        &mut self.layers[last]
+    }
+}
+
+/// What [`Builder::value`] says about its bytes.
+#[derive(Default)]
+pub(super) struct Item {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) meaning: String,
+    pub(super) doc: &'static str,
+    pub(super) verdict: Option<Verdict>,
+    /// The layer's one line.
+    pub(super) summary: String,
+}
+
+impl Layer<'_> {
+    /// Says more about a value than the field's own type knows.
+    pub(super) fn explain(&mut self, name: &str, meaning: impl Into<String>) -> &mut Self {
+        if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
+            field.meaning = meaning.into();
+        }
+        self
+    }
+
+    /// Says whether a checksum is right.
+    pub(super) fn judge(&mut self, name: &str, verdict: Verdict, meaning: String) -> &mut Self {
+        if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
+            field.verdict = Some(verdict);
+            field.meaning = meaning;
+        }
+        self
+    }
+}
+
+fn field<'a>(
+    bytes: &'a [u8],
+    start: usize,
+    spec: &'static FieldSpec,
+    value: &dyn Show,
+) -> Field<'a> {
+    let range = spec.bytes();
+    Field {
+        name: spec.name,
+        offset: start + range.start,
+        bit: spec.bit % 8,
+        width: spec.width,
+        bytes: bytes.get(start + range.start..start + range.end).unwrap_or_default(),
+        value: Value(value).to_string(),
+        meaning: Meaning(value).to_string(),
+        doc: spec.doc,
+        verdict: None,
+    }
+}

@@ -1,0 +1,86 @@
+//! The set-up exchange: its messages in the datagrams to their own queue pair.
+
+use std::fmt::Write;
+
+use ferroce_wire::packet::Packet;
+use ferroce_wire::setup::{Magic, Message, ParseError, Prefix, QUEUE_KEY, QUEUE_PAIR, Status};
+
+use super::build::Builder;
+use super::carrier::{bytes, named};
+
+/// The message in a packet. None if the packet is not for the exchange: a foreign datagram may well go to the same
+/// queue pair, so that the key and the magic number must be right as well.
+fn message(packet: &Packet<'_>) -> Option<Result<Message, ParseError>> {
+    let deth = packet.extensions.deth?;
+    if packet.bth.destination != QUEUE_PAIR || deth.queue_key != QUEUE_KEY {
+        return None;
+    }
+    let (prefix, _) = Prefix::split(packet.payload)?;
+    (prefix.magic == Magic::SETUP).then(|| Message::parse(packet.payload))
+}
+
+/// The name of the message that a packet carries, if it carries one.
+pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
+    Some(message(packet)?.map_or("set-up message", |message| message.name()))
+}
+
+/// The message that a packet carries, in one line.
+pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
+    Some(match message(packet)? {
+        Ok(message) => format!("{}  {}", message.name(), details(&message)),
+        Err(problem) => format!("set-up message  {problem}"),
+    })
+}
+
+/// Adds the payload of a packet as a message. False if it is none, and nothing was added.
+pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
+    let Some(message) = message(packet) else { return false };
+    let len = packet.payload.len();
+    match message {
+        Ok(message) => {
+            builder
+                .visited(message.name(), len, details(&message), |visitor| message.visit(visitor));
+        }
+        Err(problem) => {
+            // A cut capture is reported for the packet as a whole.
+            if len == packet.payload_len {
+                builder.trouble(builder.at, problem);
+            }
+            let end = builder.at + len;
+            if let Some((prefix, _)) = Prefix::split(packet.payload) {
+                builder.header(&prefix, problem.to_string());
+            }
+            let left = end - builder.at;
+            builder.data("Set-up data", left, bytes(left));
+        }
+    }
+    true
+}
+
+fn details(message: &Message) -> String {
+    let prefix = message.prefix();
+    let mut line = format!("exchange {}", prefix.exchange);
+    // Writing to a string cannot fail.
+    let _ = match message {
+        Message::QpCreateReq(qp) => write!(line, "  QP {}  PSN {}", qp.qp_number, qp.starting_psn),
+        Message::QpCreateResp(qp) => write!(line, "  QP {}  PSN {}", qp.qp_number, qp.starting_psn),
+        Message::MrRegisterReq(mr) => {
+            write!(line, "  {} bytes at {}", mr.length, mr.virtual_address)
+        }
+        Message::MrRegisterResp(mr) => {
+            let (length, address, key) = (mr.length, mr.virtual_address, mr.remote_key);
+            write!(line, "  {length} bytes at {address} rkey {key}")
+        }
+        Message::ConnectionReq(it) => write!(line, "  QP {} → {}", it.client_qp, it.server_qp),
+        Message::ConnectionAccept(it) => write!(line, "  QP {} → {}", it.server_qp, it.client_qp),
+        Message::ConnectionConfirm(it) => write!(line, "  QP {} → {}", it.client_qp, it.server_qp),
+        Message::DeviceDiscoveryReq(_) | Message::DeviceDiscoveryResp(_) => Ok(()),
+    };
+    if prefix.attempt != 0 {
+        let _ = write!(line, "  attempt {}", u16::from(prefix.attempt) + 1);
+    }
+    if prefix.status != Status::SUCCESS {
+        let _ = write!(line, "  {}", named(&prefix.status));
+    }
+    line
+}

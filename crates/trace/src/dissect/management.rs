@@ -1,0 +1,167 @@
+//! Management datagrams: the connection manager's messages, with RDMA-CM's header in their private data.
+
+use std::fmt::Write;
+
+use ferroce_wire::cm::{Message, Req};
+use ferroce_wire::field::Meaning;
+use ferroce_wire::mad::{AttributeId, Mad, MadHeader, ManagementClass};
+use ferroce_wire::number::Qpn;
+use ferroce_wire::packet::Packet;
+use ferroce_wire::rdmacm::{IpHeader, split_private_data};
+
+use super::build::Builder;
+use super::carrier::{bytes, named};
+
+/// Whether the payload is a management datagram: what queue pairs 0 and 1 receive (IBA 13.5.1).
+fn is_management(packet: &Packet<'_>) -> bool {
+    packet.extensions.deth.is_some() && packet.bth.destination.0 <= Qpn::GENERAL_SERVICES.0
+}
+
+fn message(packet: &Packet<'_>) -> Option<Message> {
+    if !is_management(packet) {
+        return None;
+    }
+    Message::from_mad(&Mad::parse(packet.payload).ok()?).ok()
+}
+
+/// The name of the message that a packet carries, if it carries one of the connection manager's.
+pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
+    match message(packet) {
+        Some(message) => Some(message.name()),
+        None if is_management(packet) => Some("MAD"),
+        None => None,
+    }
+}
+
+/// The message that a packet carries, in one line.
+pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
+    if let Some(message) = message(packet) {
+        let mut line = message.name().to_owned();
+        // Writing to a string cannot fail.
+        let _ = message_details(&mut line, &message);
+        return Some(line);
+    }
+    if !is_management(packet) {
+        return None;
+    }
+    let header = MadHeader::split(packet.payload);
+    Some(match header {
+        Some((header, _)) => {
+            format!("MAD  QP {}  {}", packet.bth.destination, mad_summary(&header))
+        }
+        None => format!("MAD  QP {}  {}", packet.bth.destination, bytes(packet.payload_len)),
+    })
+}
+
+fn message_details(line: &mut String, message: &Message) -> std::fmt::Result {
+    match (message.local_comm_id(), message.remote_comm_id()) {
+        (Some(local), Some(remote)) => write!(line, "  id {local} → {remote}")?,
+        (Some(id), None) | (None, Some(id)) => write!(line, "  id {id}")?,
+        (None, None) => {}
+    }
+    match message {
+        Message::Req(req) => {
+            let transport = req.transport().map_or("?".to_owned(), |kind| kind.to_string());
+            write!(line, "  {transport} QP {}  PSN {}", req.local_qpn, req.starting_psn)
+        }
+        Message::Rep(rep) => write!(line, "  QP {}  PSN {}", rep.local_qpn, rep.starting_psn),
+        Message::Rej(rej) => {
+            write!(line, "  of {}: {}", named(&rej.message), named(&rej.reason))
+        }
+        Message::Mra(mra) => {
+            let (what, time) = (Meaning(&mra.message), Meaning(&mra.service_timeout));
+            write!(line, "  of {what}, answer within {time}")
+        }
+        Message::Dreq(dreq) => write!(line, "  QP {}", dreq.remote_qpn),
+        Message::Apr(apr) => write!(line, "  {}", named(&apr.status)),
+        Message::SidrRep(rep) => match rep.status.0 {
+            0 => write!(line, "  QP {}  Q_Key {}", rep.qpn, rep.q_key),
+            _ => write!(line, "  {}", named(&rep.status)),
+        },
+        Message::Rtu(_) | Message::Drep(_) | Message::SidrReq(_) | Message::Lap(_) => Ok(()),
+    }?;
+    if let Some(service) = message.service_id() {
+        write!(line, "  {}", named(&service))?;
+    }
+    Ok(())
+}
+
+fn mad_summary(header: &MadHeader) -> String {
+    let attribute = attribute_name(header);
+    format!("{}, {} {attribute}", named(&header.class), named(&header.method))
+}
+
+/// An attribute's name depends on the class, which its own type does not know.
+fn attribute_name(header: &MadHeader) -> String {
+    if header.class == ManagementClass::COMMUNICATION {
+        let name = match header.attribute {
+            AttributeId::REQ => "REQ",
+            AttributeId::MRA => "MRA",
+            AttributeId::REJ => "REJ",
+            AttributeId::REP => "REP",
+            AttributeId::RTU => "RTU",
+            AttributeId::DREQ => "DREQ",
+            AttributeId::DREP => "DREP",
+            AttributeId::SIDR_REQ => "SIDR_REQ",
+            AttributeId::SIDR_REP => "SIDR_REP",
+            AttributeId::LAP => "LAP",
+            AttributeId::APR => "APR",
+            other => return named(&other),
+        };
+        return name.to_owned();
+    }
+    named(&header.attribute)
+}
+
+/// Adds the payload of a packet as a management datagram. False if it is none, and nothing was added.
+pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
+    if !is_management(packet) {
+        return false;
+    }
+    let Some((header, _)) = MadHeader::split(packet.payload) else { return false };
+    let end = builder.at + packet.payload.len();
+    let start = builder.at;
+    builder.header(&header, mad_summary(&header)).explain("attribute", attribute_name(&header));
+    match Mad::parse(packet.payload) {
+        Ok(mad) => match Message::from_mad(&mad) {
+            Ok(message) => message_layers(builder, &message),
+            // Other classes are none of our business; a message that should be readable is.
+            Err(problem) if header.class == ManagementClass::COMMUNICATION => {
+                builder.trouble(start, problem);
+            }
+            Err(_) => {}
+        },
+        // A cut capture is reported for the packet as a whole.
+        Err(problem) if packet.payload.len() == packet.payload_len => {
+            builder.trouble(start, problem);
+        }
+        Err(_) => {}
+    }
+    let left = end - builder.at;
+    builder.data("MAD data", left, bytes(left));
+    true
+}
+
+fn message_layers(builder: &mut Builder<'_>, message: &Message) {
+    let private = message.private_data();
+    let len = Req::LEN - private.len();
+    let mut line = String::new();
+    let _ = message_details(&mut line, message);
+    builder.visited(message.name(), len, line.trim_start().to_owned(), |visitor| {
+        message.visit(visitor)
+    });
+
+    let mut consumer = private.len();
+    let carries_header = matches!(message, Message::Req(_) | Message::SidrReq(_));
+    if let Some(service) = message.service_id().filter(|_| carries_header) {
+        if let Ok((header, rest)) = split_private_data(service, private) {
+            builder.header(&header, ip_summary(&header));
+            consumer = rest.len();
+        }
+    }
+    builder.data("Private data", consumer, bytes(consumer));
+}
+
+fn ip_summary(header: &IpHeader) -> String {
+    format!("{} port {} → {}", header.source, header.source_port, header.destination)
+}

@@ -1,0 +1,142 @@
+//! Dissection: one frame as an annotated tree, and in one line.
+//!
+//! The names, places and meanings of fields come from the `wire` crate's own tables, by which it parses: nothing
+//! here repeats a layout. What this module adds is what takes more than one field to know: whether checksums are
+//! right, what a payload is, where a frame stops making sense. It shows whatever was readable, and then says what
+//! was not, and where.
+//!
+//! ```
+//! use ferroce_trace::dissect::dissect;
+//! use ferroce_trace::link::LinkType;
+//!
+//! let tree = dissect(LinkType::ETHERNET, &[0; 20], 20);
+//! assert_eq!(tree.layers[0].name, "Ethernet");
+//! assert_eq!(tree.layers[0].field("source").unwrap().value, "00:00:00:00:00:00");
+//! ```
+
+mod build;
+mod carrier;
+mod checksum;
+mod exchange;
+mod management;
+mod summary;
+mod transport;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use ferroce_wire::ethernet::EtherType;
+use ferroce_wire::frame::Frame;
+
+pub use summary::{summary, title};
+pub use tree::{Field, Layer, Tree, Trouble, Verdict};
+
+use crate::link::{self, Carried, LinkError, LinkType};
+use build::Builder;
+use carrier::bytes as count;
+
+/// Reads the frame of a record: strips the header that the capture added, and parses what it carries. The number
+/// is where the frame starts in the record. None for a packet of InfiniBand's link layer, which has nothing to
+/// parse.
+pub fn read(
+    link: LinkType,
+    bytes: &[u8],
+    original_len: usize,
+) -> Result<Option<(usize, Frame<'_>)>, LinkError> {
+    let carried = link::network(link, bytes)?;
+    let start = carried.offset();
+    let len = original_len.saturating_sub(start);
+    let frame = match carried {
+        Carried::Ethernet { data, .. } => Frame::ethernet(data, len),
+        Carried::Network { ethertype, data, .. } => {
+            Frame::network(EtherType(ethertype), data, 0, len)
+        }
+        Carried::Infiniband { data, .. } => Frame::infiniband(data, 0, len),
+        Carried::InfinibandLink { .. } => return Ok(None),
+    };
+    Ok(Some((start, frame)))
+}
+
+/// Takes a record of a capture apart: `bytes` of a packet that had `original_len` on the wire.
+pub fn dissect(link: LinkType, bytes: &[u8], original_len: usize) -> Tree<'_> {
+    let mut builder = Builder::new(bytes);
+    let mut tree = Tree {
+        summary: String::new(),
+        source: None,
+        destination: None,
+        captured_len: bytes.len(),
+        original_len,
+        layers: Vec::new(),
+        problems: Vec::new(),
+    };
+    let read = read(link, bytes, original_len);
+    // The header itself may be sound although nothing can be made of what it announces.
+    if let Ok(Some(header)) = link::header(link, bytes) {
+        let end = header.fields.iter().map(|field| field.range.end).max().unwrap_or(0);
+        builder.link_header(header, end);
+    }
+    match read {
+        Ok(Some((start, frame))) => {
+            tree.summary = summary(&frame);
+            (tree.source, tree.destination) = frame.addresses().unzip();
+            frame_layers(&mut builder, start, &frame, original_len);
+        }
+        Ok(None) => {
+            tree.summary = "InfiniBand link packet (flow control)".to_owned();
+            let left = builder.rest().len();
+            builder.data("Link packet", left, count(left));
+        }
+        Err(problem) => {
+            tree.summary = format!("not readable: {problem}");
+            builder.trouble(problem_offset(&problem), problem);
+        }
+    }
+    let left = builder.rest().len();
+    builder.data("Data", left, count(left));
+    Tree { layers: builder.layers, problems: builder.problems, ..tree }
+}
+
+fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, original_len: usize) {
+    carrier::layers(builder, frame);
+    transport::layers(builder, frame);
+    if let Some(malformed) = &frame.problem {
+        builder.trouble(start + malformed.offset, malformed.problem);
+        // What could not be read, apart from what merely follows it.
+        let left = (frame.bytes.len() - frame.trailer.len()).saturating_sub(builder.at - start);
+        builder.data("Unread", left, format!("{}: {}", count(left), malformed.problem));
+    } else if let Some(packet) = frame.packet.filter(|packet| !packet.is_whole()) {
+        let kept = builder.bytes.len();
+        builder.trouble(
+            start + frame.at.transport,
+            format!(
+                "the capture kept {kept} of {original_len} bytes, {} of {} bytes of payload, \
+                 so that the ICRC cannot be checked: record with a larger snap length",
+                packet.payload.len(),
+                packet.payload_len
+            ),
+        );
+    }
+    let (what, len) = trailer(frame);
+    builder.data("Trailer", len, what);
+}
+
+/// What stands behind the packet, by its length and link.
+fn trailer(frame: &Frame<'_>) -> (String, usize) {
+    let len = frame.trailer.len();
+    let zero = frame.trailer.iter().all(|&byte| byte == 0);
+    let what = match (len, frame.ethernet.is_some()) {
+        (_, true) if zero => "padding up to Ethernet's shortest frame",
+        (4, true) => "Ethernet's frame check sequence",
+        (2, false) => "InfiniBand's variant CRC",
+        _ => "behind the packet",
+    };
+    (format!("{}: {what}", count(len)), len)
+}
+
+fn problem_offset(problem: &LinkError) -> usize {
+    match *problem {
+        LinkError::Truncated { offset, .. } | LinkError::LyingLength { offset, .. } => offset,
+        _ => 0,
+    }
+}

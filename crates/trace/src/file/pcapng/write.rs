@@ -1,0 +1,152 @@
+//! Writing pcapng: one little-endian section, nanoseconds, Enhanced Packet Blocks.
+
+use std::io::{self, BufWriter, Write};
+
+use super::{
+    BLOCK_TRAILER_LEN, BYTE_ORDER_MAGIC, DIRECTION_INBOUND, DIRECTION_OUTBOUND,
+    INTERFACE_FIXED_LEN, PACKET_FIXED_LEN, SECTION_FIXED_LEN, SECTION_LENGTH_UNKNOWN, block_type,
+    option_code,
+};
+use crate::file::MAX_WRITTEN_LEN;
+use crate::file::bytes::padded;
+use crate::file::error::WriteError;
+use crate::file::record::Direction;
+use crate::file::timestamp::Resolution;
+use crate::file::writer::Packet;
+use crate::link::LinkType;
+
+/// What the file says it was written by.
+const APPLICATION: &str = concat!("ferroce ", env!("CARGO_PKG_VERSION"));
+
+/// Writes a pcapng file: one section, any number of interfaces, times in nanoseconds.
+///
+/// Interfaces can be added at any time before the first packet on them. Call
+/// [`PcapngWriter::finish`] at the end; a writer that is only dropped cannot tell that the disk was
+/// full.
+pub struct PcapngWriter<W: Write> {
+    output: BufWriter<W>,
+    interfaces: u32,
+    /// The options of the block being written, kept for its allocation.
+    options: Vec<u8>,
+}
+
+impl<W: Write> PcapngWriter<W> {
+    /// Starts a file.
+    pub fn new(output: W) -> Result<PcapngWriter<W>, WriteError> {
+        PcapngWriter::start(output, None)
+    }
+
+    /// Starts a file with a comment on all of it.
+    pub fn with_comment(output: W, comment: &str) -> Result<PcapngWriter<W>, WriteError> {
+        PcapngWriter::start(output, Some(comment))
+    }
+
+    fn start(output: W, comment: Option<&str>) -> Result<PcapngWriter<W>, WriteError> {
+        let output = BufWriter::with_capacity(64 << 10, output);
+        let mut writer = PcapngWriter { output, interfaces: 0, options: Vec::new() };
+        if let Some(comment) = comment {
+            writer.option(option_code::COMMENT, comment.as_bytes())?;
+        }
+        writer.option(option_code::SECTION_APPLICATION, APPLICATION.as_bytes())?;
+        // Section 4.1: writers must write version 1.0.
+        let mut body = [0; SECTION_FIXED_LEN - 8];
+        body[0..4].copy_from_slice(&BYTE_ORDER_MAGIC.to_le_bytes());
+        body[4..6].copy_from_slice(&1u16.to_le_bytes());
+        body[8..16].copy_from_slice(&SECTION_LENGTH_UNKNOWN.to_le_bytes());
+        writer.block(block_type::SECTION_HEADER, &body, &[])?;
+        Ok(writer)
+    }
+
+    /// Describes an interface and returns its number, for [`Packet::on_interface`].
+    pub fn add_interface(&mut self, link: LinkType, name: Option<&str>) -> Result<u32, WriteError> {
+        self.options.clear();
+        if let Some(name) = name {
+            self.option(option_code::INTERFACE_NAME, name.as_bytes())?;
+        }
+        let resolution = [Resolution::NANOSECONDS.as_option()];
+        self.option(option_code::INTERFACE_RESOLUTION, &resolution)?;
+        // Section 4.2.
+        let mut body = [0; INTERFACE_FIXED_LEN - 8];
+        body[0..2].copy_from_slice(&link.0.to_le_bytes());
+        body[4..8].copy_from_slice(&(MAX_WRITTEN_LEN as u32).to_le_bytes());
+        self.block(block_type::INTERFACE_DESCRIPTION, &body, &[])?;
+        let number = self.interfaces;
+        self.interfaces += 1;
+        Ok(number)
+    }
+
+    /// Writes a packet.
+    pub fn write(&mut self, packet: &Packet<'_>) -> Result<(), WriteError> {
+        if packet.interface >= self.interfaces {
+            return Err(WriteError::UnknownInterface(packet.interface));
+        }
+        let captured_len = packet.captured_len()?;
+        let units = u64::try_from(packet.timestamp.as_nanoseconds())
+            .map_err(|_| WriteError::TimestampOutOfRange(packet.timestamp))?;
+        self.options.clear();
+        if let Some(direction) = packet.direction {
+            // Section 4.3.1.
+            let flags = match direction {
+                Direction::Inbound => DIRECTION_INBOUND,
+                Direction::Outbound => DIRECTION_OUTBOUND,
+            };
+            self.option(option_code::PACKET_FLAGS, &flags.to_le_bytes())?;
+        }
+        if let Some(comment) = packet.comment {
+            self.option(option_code::COMMENT, comment.as_bytes())?;
+        }
+        // Section 4.3: the upper half of the timestamp comes first, whatever the byte order.
+        let mut body = [0; PACKET_FIXED_LEN - 8];
+        body[0..4].copy_from_slice(&packet.interface.to_le_bytes());
+        body[4..8].copy_from_slice(&((units >> 32) as u32).to_le_bytes());
+        body[8..12].copy_from_slice(&(units as u32).to_le_bytes());
+        body[12..16].copy_from_slice(&captured_len.to_le_bytes());
+        body[16..20].copy_from_slice(&packet.original_len.to_le_bytes());
+        self.block(block_type::ENHANCED_PACKET, &body, packet.data)
+    }
+
+    /// Hands everything written so far to the output, for a reader that follows.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        Ok(self.output.flush()?)
+    }
+
+    /// Ends the file and returns the output.
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.output.flush()?;
+        self.output.into_inner().map_err(|error| WriteError::Io(io::Error::from(error)))
+    }
+
+    /// Adds an option to the next block (section 3.5). Nothing is written yet, so that a value that
+    /// does not fit leaves the file as it was.
+    fn option(&mut self, code: u16, value: &[u8]) -> Result<(), WriteError> {
+        let length = u16::try_from(value.len())
+            .map_err(|_| WriteError::TextTooLong { length: value.len() })?;
+        self.options.extend_from_slice(&code.to_le_bytes());
+        self.options.extend_from_slice(&length.to_le_bytes());
+        self.options.extend_from_slice(value);
+        self.options.resize(padded(self.options.len()), 0);
+        Ok(())
+    }
+
+    /// Writes a block of these fixed fields, this packet and the options collected (section 3.1).
+    fn block(&mut self, kind: u32, fixed: &[u8], data: &[u8]) -> Result<(), WriteError> {
+        if !self.options.is_empty() {
+            // Section 3.5: writers must end the list.
+            self.option(option_code::END, &[])?;
+        }
+        let padding = padded(data.len()) - data.len();
+        let length =
+            8 + fixed.len() + data.len() + padding + self.options.len() + BLOCK_TRAILER_LEN;
+        // At most 256 KiB of packet and twice 64 KiB of options.
+        let length = (length as u32).to_le_bytes();
+        self.output.write_all(&kind.to_le_bytes())?;
+        self.output.write_all(&length)?;
+        self.output.write_all(fixed)?;
+        self.output.write_all(data)?;
+        self.output.write_all(&[0; 3][..padding])?;
+        self.output.write_all(&self.options)?;
+        self.output.write_all(&length)?;
+        self.options.clear();
+        Ok(())
+    }
+}

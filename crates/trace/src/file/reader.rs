@@ -1,0 +1,181 @@
+//! The reader of capture files: finds out which format it is, and delivers records.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Read;
+use std::ops::Range;
+
+use super::error::{FileError, Problem};
+use super::record::{Direction, Interface, Oddities, Record};
+use super::source::Source;
+use super::timestamp::Timestamp;
+use super::{pcap, pcapng};
+
+/// The format of a capture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The classic format of libpcap, in micro- or nanoseconds.
+    Pcap,
+    /// Its successor, with sections, interfaces and comments.
+    Pcapng,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Pcap => "pcap",
+            Format::Pcapng => "pcapng",
+        })
+    }
+}
+
+/// Reads the records of a capture file, pcap or pcapng, from any input.
+///
+/// It buffers by itself: hand it the plain file, not a `BufReader`. See the
+/// [module](super) for what it promises.
+pub struct CaptureReader<R> {
+    source: Source<R>,
+    format: FormatReader,
+    records: u64,
+    finished: bool,
+}
+
+enum FormatReader {
+    Pcap(pcap::Reader),
+    Pcapng(pcapng::Reader),
+}
+
+/// A record as the readers of the formats find it: places in the buffer, not yet borrowed.
+pub(super) struct Found {
+    pub(super) offset: u64,
+    /// How far behind `offset` the packet starts.
+    pub(super) header_len: u32,
+    pub(super) timestamp: Option<Timestamp>,
+    pub(super) interface: u32,
+    pub(super) original_len: u32,
+    pub(super) data: Range<usize>,
+    /// The options of the block, in pcapng.
+    pub(super) options: Range<usize>,
+    pub(super) oddities: Oddities,
+}
+
+impl<R: Read> CaptureReader<R> {
+    /// Reads the header of a capture file, and by it finds out the format.
+    pub fn new(input: R) -> Result<CaptureReader<R>, FileError> {
+        let mut source = Source::new(input);
+        let magic = match source.fill(4)? {
+            0 => return Err(FileError::new(0, Problem::Empty)),
+            _ => source.available().first_chunk::<4>().copied(),
+        };
+        let format = match magic {
+            Some(pcapng::SECTION_MAGIC) => FormatReader::Pcapng(pcapng::Reader::new(&mut source)?),
+            Some(magic) => FormatReader::Pcap(pcap::Reader::new(&mut source, magic)?),
+            None => {
+                source.require(4, "file header")?;
+                return Err(FileError::new(0, Problem::Empty));
+            }
+        };
+        Ok(CaptureReader { source, format, records: 0, finished: false })
+    }
+
+    /// The next record, or none at the end of the file.
+    ///
+    /// After an error the reading is over and further calls return none. What came before it was
+    /// read soundly.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, FileError> {
+        if self.finished {
+            return Ok(None);
+        }
+        let found = match &mut self.format {
+            FormatReader::Pcap(reader) => reader.next(&mut self.source),
+            FormatReader::Pcapng(reader) => reader.next(&mut self.source),
+        };
+        let found = match found {
+            Ok(Some(found)) => found,
+            other => {
+                self.finished = true;
+                return other.map(|_| None);
+            }
+        };
+        self.records += 1;
+        Ok(Some(self.lend(found)))
+    }
+
+    /// Borrows what was found.
+    #[inline]
+    fn lend(&self, found: Found) -> Record<'_> {
+        let (interface, section, annotations) = match &self.format {
+            FormatReader::Pcap(reader) => (reader.interface(), 0, Annotations::default()),
+            FormatReader::Pcapng(reader) => (
+                // Found by this index a moment ago.
+                &reader.interfaces()[found.interface as usize],
+                reader.section(),
+                reader.annotations(self.source.bytes(found.options)),
+            ),
+        };
+        let mut oddities = found.oddities;
+        oddities.note(super::Oddity::DamagedOptions, annotations.damaged);
+        Record {
+            number: self.records,
+            offset: found.offset,
+            data_offset: found.offset + u64::from(found.header_len),
+            timestamp: found.timestamp,
+            section,
+            interface: found.interface,
+            interface_name: interface.name.as_deref(),
+            link: interface.link,
+            original_len: found.original_len,
+            data: self.source.bytes(found.data),
+            comment: annotations.comment,
+            direction: annotations.direction,
+            oddities,
+        }
+    }
+
+    /// The format of the file.
+    pub fn format(&self) -> Format {
+        match self.format {
+            FormatReader::Pcap(_) => Format::Pcap,
+            FormatReader::Pcapng(_) => Format::Pcapng,
+        }
+    }
+
+    /// How many bytes of the file have been read and passed on: where the next record starts.
+    pub fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// How many records have been delivered.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The interfaces that the current section has described so far; one in a pcap file.
+    pub fn interfaces(&self) -> &[Interface] {
+        match &self.format {
+            FormatReader::Pcap(reader) => std::slice::from_ref(reader.interface()),
+            FormatReader::Pcapng(reader) => reader.interfaces(),
+        }
+    }
+
+    /// The comments on the current section of a pcapng file, joined by newlines.
+    pub fn section_comment(&self) -> Option<&str> {
+        match &self.format {
+            FormatReader::Pcap(_) => None,
+            FormatReader::Pcapng(reader) => reader.comment(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn buffer_len(&self) -> usize {
+        self.source.buffer_len()
+    }
+}
+
+/// What the options of a packet block say.
+#[derive(Default)]
+pub(super) struct Annotations<'a> {
+    pub(super) comment: Option<Cow<'a, str>>,
+    pub(super) direction: Option<Direction>,
+    pub(super) damaged: bool,
+}

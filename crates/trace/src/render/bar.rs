@@ -1,0 +1,51 @@
+//! Bars out of block characters, lying and standing.
+
+/// A lying bar for `part` of `whole`, `columns` long when they are equal. Something is never drawn as nothing.
+pub fn lying(part: f64, whole: f64, columns: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = eighths(part, whole, columns);
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+/// Standing bars, one a value, in `rows` lines from the top. The highest value reaches the top.
+pub fn standing(values: &[f64], rows: usize) -> Vec<String> {
+    const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let highest = values.iter().copied().fold(0.0, f64::max);
+    let heights: Vec<_> = values.iter().map(|&value| eighths(value, highest, rows)).collect();
+    let row = |below: usize| {
+        let text: String =
+            heights.iter().map(|&height| EIGHTHS[height.saturating_sub(below * 8).min(8)]).collect();
+        text.trim_end().to_owned()
+    };
+    (0..rows).rev().map(row).collect()
+}
+
+/// The eighths of a cell that a bar of `cells` takes for `part` of `whole`.
+fn eighths(part: f64, whole: f64, cells: usize) -> usize {
+    if part <= 0.0 || whole <= 0.0 || !part.is_finite() || !whole.is_finite() {
+        return 0;
+    }
+    let full = cells * 8;
+    ((part / whole * full as f64).round() as usize).clamp(1, full.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_part() {
+        assert_eq!(lying(1.0, 1.0, 4), "████");
+        assert_eq!(lying(0.5, 1.0, 4), "██");
+        assert_eq!(lying(0.3, 1.0, 4), "█▎");
+        assert_eq!(lying(1e-9, 1.0, 4), "▏");
+        assert_eq!((lying(0.0, 1.0, 4), lying(1.0, 0.0, 4)), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn bars_stand_on_one_ground() {
+        assert_eq!(standing(&[1.0, 4.0, 0.0, 2.0, 3.0, 0.001], 2), [" █  ▄", "▄█ ██▁"]);
+        assert_eq!(standing(&[0.0, 0.0], 2), ["", ""]);
+        assert_eq!(standing(&[], 1), [""]);
+    }
+}

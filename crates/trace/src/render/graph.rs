@@ -1,0 +1,200 @@
+//! Traffic over time, drawn with standing bars.
+
+use super::bar;
+use super::text::{Line, Tone, width};
+use super::units;
+use crate::analysis::report::{Graph, GraphBin};
+
+/// One of the plots below each other.
+struct Plot {
+    title: &'static str,
+    tone: Tone,
+    rows: usize,
+    value: fn(&GraphBin) -> u64,
+    /// What a figure by the second reads like, from the value by the second.
+    label: fn(f64) -> String,
+}
+
+const PLOTS: [Plot; 4] = [
+    Plot {
+        title: "RoCE, bit/s",
+        tone: Tone::Forth,
+        rows: 6,
+        value: |bin| bin.bytes,
+        label: |bytes| units::bits_per_second(bytes * 8.0),
+    },
+    Plot {
+        title: "RoCE, packets/s",
+        tone: Tone::Forth,
+        rows: 3,
+        value: |bin| bin.packets,
+        label: units::packets_per_second,
+    },
+    Plot {
+        title: "other traffic, bit/s",
+        tone: Tone::Back,
+        rows: 3,
+        value: |bin| bin.other_bytes,
+        label: |bytes| units::bits_per_second(bytes * 8.0),
+    },
+    Plot {
+        title: "other traffic, packets/s",
+        tone: Tone::Back,
+        rows: 2,
+        value: |bin| bin.other_packets,
+        label: units::packets_per_second,
+    },
+];
+
+/// Columns for the labels of the axis.
+const LABELS: usize = 14;
+
+/// The graph of a file in `columns`. Empty when there are not two steps to compare.
+pub fn traffic(graph: &Graph, columns: usize) -> Vec<Line> {
+    if graph.bins.len() < 2 || graph.interval_ns == 0 {
+        return Vec::new();
+    }
+    let room = columns.saturating_sub(LABELS + 3).max(16);
+    let mut lines = Vec::new();
+    let mut drawn = 0;
+    for plot in &PLOTS {
+        let counts: Vec<u64> = graph.bins.iter().map(plot.value).collect();
+        if counts.iter().all(|&count| count == 0) {
+            continue;
+        }
+        let rates = fit(&counts, graph.interval_ns, room);
+        drawn = rates.len();
+        lines.extend(draw(plot, &rates));
+    }
+    if drawn > 0 {
+        let length = graph.interval_ns.saturating_mul(graph.bins.len() as u64);
+        lines.push(time_axis(length, drawn));
+    }
+    lines
+}
+
+/// The values by the second, one a column: steps are drawn several columns wide when there is room, and averaged
+/// over time when there is not.
+fn fit(counts: &[u64], interval_ns: u64, columns: usize) -> Vec<f64> {
+    let rate = |count: f64| units::per_second(count, interval_ns).unwrap_or(0.0);
+    if counts.len() <= columns {
+        let wide = columns / counts.len();
+        return counts
+            .iter()
+            .flat_map(|&count| std::iter::repeat_n(rate(count as f64), wide))
+            .collect();
+    }
+    let step = counts.len() as f64 / columns as f64;
+    (0..columns)
+        .map(|column| {
+            let (from, to) = (column as f64 * step, (column + 1) as f64 * step);
+            let (first, last) = (from as usize, (to.ceil() as usize).min(counts.len()));
+            let sum: f64 = (first..last)
+                .map(|at| {
+                    let inside = (to.min((at + 1) as f64) - from.max(at as f64)).max(0.0);
+                    counts[at] as f64 * inside
+                })
+                .sum();
+            rate(sum / step)
+        })
+        .collect()
+}
+
+fn draw(plot: &Plot, rates: &[f64]) -> Vec<Line> {
+    let highest = rates.iter().copied().fold(0.0, f64::max);
+    let mut lines = vec![Line::of(Tone::Faint, format!("{:LABELS$}   {}", "", plot.title))];
+    for (row, bars) in bar::standing(rates, plot.rows).into_iter().enumerate() {
+        let (label, tick) = match row {
+            0 => ((plot.label)(highest), "┤"),
+            row if plot.rows > 4 && row == plot.rows / 2 => ((plot.label)(highest / 2.0), "┤"),
+            _ => (String::new(), "│"),
+        };
+        let mut line = Line::of(Tone::Faint, format!("{label:>LABELS$} {tick}"));
+        line.push(plot.tone, bars);
+        lines.push(line);
+    }
+    lines.push(Line::of(Tone::Faint, format!("{:>LABELS$} └{}", "0", "─".repeat(rates.len()))));
+    lines
+}
+
+/// Times under the plots, as many as have room: each starts at its column.
+fn time_axis(length_ns: u64, columns: usize) -> Line {
+    let mut text = " ".repeat(LABELS + 2);
+    let quarters = if columns >= 48 { 4 } else { 2 };
+    for quarter in 0..=quarters {
+        let at = columns * quarter / quarters;
+        let label = match quarter {
+            0 => "0".to_owned(),
+            _ => units::duration((u128::from(length_ns) * quarter as u128 / quarters as u128) as u64),
+        };
+        // The last one ends where the axis does.
+        let start = if quarter == quarters { at.saturating_sub(width(&label)) } else { at };
+        let used = width(&text);
+        let wanted = LABELS + 2 + start;
+        if wanted > used || quarter == 0 {
+            text.push_str(&" ".repeat(wanted.saturating_sub(used)));
+            text.push_str(&label);
+        }
+    }
+    Line::of(Tone::Faint, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(graph: &Graph, columns: usize) -> String {
+        traffic(graph, columns).iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn bin(packets: u64) -> GraphBin {
+        GraphBin { packets, bytes: packets * 1000, ..GraphBin::default() }
+    }
+
+    #[test]
+    fn steps_are_drawn_as_wide_as_there_is_room() {
+        let graph = Graph { interval_ns: 1_000_000, bins: vec![bin(1), bin(4), bin(0), bin(2)] };
+        assert_eq!(
+            drawn(&graph, 42),
+            "                 RoCE, bit/s
+   32.0 Mbit/s ┤      ██████
+               │      ██████
+               │      ██████
+   16.0 Mbit/s ┤      ██████      ██████
+               │▄▄▄▄▄▄██████      ██████
+               │████████████      ██████
+             0 └────────────────────────
+                 RoCE, packets/s
+      4.00 k/s ┤      ██████
+               │      ██████      ▄▄▄▄▄▄
+               │▆▆▆▆▆▆██████      ██████
+             0 └────────────────────────
+                0           2.00 ms 4.00 ms
+"
+        );
+    }
+
+    #[test]
+    fn more_steps_than_columns_are_averaged() {
+        let rates = fit(&[10, 20, 30, 40, 50, 60], 1_000_000_000, 4);
+        // Each column is a step and a half.
+        let expected = [(10.0 + 20.0 / 2.0) / 1.5, (10.0 + 30.0) / 1.5, 65.0 / 1.5, 85.0 / 1.5];
+        for (rate, expected) in rates.iter().zip(expected) {
+            assert!((rate - expected).abs() < 1e-9, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn other_traffic_is_drawn_apart() {
+        let other = GraphBin { other_packets: 1, other_bytes: 90, ..GraphBin::default() };
+        let text = drawn(&Graph { interval_ns: 1000, bins: vec![other, bin(1)] }, 60);
+        assert!(text.contains("RoCE, bit/s") && text.contains("other traffic, bit/s"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_nothing() {
+        assert!(traffic(&Graph::default(), 80).is_empty());
+        assert!(traffic(&Graph { interval_ns: 5, bins: vec![bin(3)] }, 80).is_empty());
+        assert!(traffic(&Graph { interval_ns: 5, bins: vec![bin(0), bin(0)] }, 80).is_empty());
+    }
+}

@@ -1,0 +1,247 @@
+//! Ladder diagrams: two lifelines, and what passed between them.
+
+mod step;
+
+#[cfg(test)]
+mod tests;
+
+use step::{Arrow, Step, Stroke};
+
+use super::sections::{endpoint, ends};
+use super::text::{Line, Tone, cut, width, wrap};
+use super::units::{self, Clock};
+use crate::analysis::report::{Conversation, FileReport};
+
+/// The ladder of a conversation. `rows` limits its length and lets middle packets be folded; `None` draws everything.
+pub fn ladder(
+    file: &FileReport,
+    conversation: &Conversation,
+    columns: usize,
+    rows: Option<usize>,
+) -> Vec<Line> {
+    let steps = step::steps(file, conversation, rows);
+    let arrows = steps.iter().filter_map(|step| match step {
+        Step::Packet(arrow) | Step::Fold { first: arrow, .. } => Some(arrow),
+        _ => None,
+    });
+    let clock = Clock::for_times(arrows.clone().map(|arrow| arrow.time_ns));
+    let frames = arrows.clone().map(|arrow| width(&arrow.frame.to_string()));
+    let frame_width = frames.max().unwrap_or(0).max("frame".len());
+    let margin = 2 + frame_width + 2 + clock.width() + 2;
+    let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
+    let room = columns.saturating_sub(margin + 2).max(LEAST_LANE);
+    let heads = width(&endpoint(&conversation.a)) + width(&endpoint(&conversation.b)) + 8;
+    let lane = (longest + OVERHEAD + 4).max(heads).max(NICE_LANE).min(room);
+    let drawing = Drawing { clock, frame_width, margin, lane };
+
+    let mut lines = vec![Line::of(Tone::Faint, format!("  {}", ends(conversation)))];
+    if steps.is_empty() {
+        return lines;
+    }
+    lines.extend(drawing.head(conversation));
+    for step in &steps {
+        drawing.step(step, &mut lines);
+    }
+    lines
+}
+
+/// Columns between the lifelines: at least, and at least where there is room.
+const LEAST_LANE: usize = 32;
+const NICE_LANE: usize = 56;
+
+/// Columns of an arrow that are not its label.
+const OVERHEAD: usize = 8;
+
+struct Drawing {
+    clock: Clock,
+    frame_width: usize,
+    /// Columns left of the first lifeline.
+    margin: usize,
+    /// Columns between the lifelines.
+    lane: usize,
+}
+
+impl Drawing {
+    /// Who the lifelines are.
+    fn head(&self, conversation: &Conversation) -> Vec<Line> {
+        let (a, b) = (&conversation.a, &conversation.b);
+        let a = Line::of(Tone::Forth, "A ").plain(endpoint(a));
+        let b = Line::of(Tone::Plain, endpoint(b)).with(Tone::Back, " B");
+        let end = self.margin + self.lane + 2;
+        let mut lines = Vec::new();
+        let mut line = Line::new();
+        line.pad_to(self.margin);
+        line.append(a);
+        if line.width() + 2 + b.width() > end {
+            lines.push(std::mem::take(&mut line));
+        }
+        line.pad_to(end.saturating_sub(b.width()));
+        line.append(b);
+        lines.push(line);
+
+        let names = format!(
+            "  {:>frames$}  {:>times$}  ",
+            "frame",
+            self.clock.unit(),
+            frames = self.frame_width,
+            times = self.clock.width()
+        );
+        lines.push(self.between(Line::of(Tone::Faint, names), Line::new(), "│"));
+        lines
+    }
+
+    fn step(&self, step: &Step, lines: &mut Vec<Line>) {
+        match step {
+            Step::Packet(arrow) => {
+                let (label, rest) = self.split_label(&arrow.label);
+                lines.push(self.arrow(arrow, &label));
+                for text in rest {
+                    lines.push(self.beside(Tone::Faint, &text));
+                }
+                for (tone, note) in &arrow.notes {
+                    self.note(*tone, note, lines);
+                }
+            }
+            Step::Fold { first, count, last_psn } => {
+                let mut label = vec![fold_title(first, *count)];
+                if let (Some(from), Some(to)) = (first.psn(), last_psn) {
+                    label.push(format!("PSN {from}–{to}"));
+                }
+                let (label, _) = self.split_label(&label);
+                let faint = Arrow { tone: Tone::Faint, ..first.clone() };
+                lines.push(self.arrow(&faint, &label));
+            }
+            Step::Missing { from_a, text, tone } => {
+                lines.push(self.missing(*from_a, text, *tone));
+            }
+            Step::Pause { nanoseconds } => {
+                let text = format!("{} later", units::duration(*nanoseconds));
+                lines.push(self.centred(&text, "┊"));
+            }
+            Step::More { packets } => {
+                let text = format!("{} not drawn (--rows)", units::counted(*packets, "packet"));
+                lines.push(self.centred(&text, "┊"));
+            }
+        }
+    }
+
+    /// As much of a label as an arrow has room for, and the rest in lines.
+    fn split_label(&self, parts: &[String]) -> (String, Vec<String>) {
+        let room = self.lane.saturating_sub(OVERHEAD);
+        let mut label = String::new();
+        let mut rest: Vec<String> = Vec::new();
+        for part in parts {
+            let gap = if label.is_empty() { "" } else { "  " };
+            if rest.is_empty() && width(&label) + width(gap) + width(part) <= room {
+                label.push_str(gap);
+                label.push_str(part);
+            } else if label.is_empty() {
+                label = cut(part, room);
+            } else {
+                rest.push(part.clone());
+            }
+        }
+        let rest = rest.join("  ");
+        let rest = if rest.is_empty() { Vec::new() } else { wrap(&rest, room) };
+        (label, rest)
+    }
+
+    /// `├─── label ───▶│` or `│◀── label ───┤`: the labels of both directions start in one column.
+    fn arrow(&self, arrow: &Arrow, label: &str) -> Line {
+        let dash = match arrow.stroke {
+            Stroke::Solid => "─",
+            Stroke::Dashed => "╌",
+            Stroke::Double => "═",
+        };
+        let stroke = if is_plain(arrow.tone) { Tone::Drawing } else { arrow.tone };
+        let rest = dash.repeat(self.lane.saturating_sub(width(label) + 6));
+        let mut line = self.start(arrow);
+        if arrow.from_a {
+            line.push(Tone::Drawing, "├");
+            line.push(stroke, format!("{dash}{dash}{dash} "));
+        } else {
+            line.push(Tone::Drawing, "│");
+            line.push(stroke, format!("◀{dash}{dash} "));
+        }
+        line.push(arrow.tone, label);
+        if arrow.from_a {
+            line.push(stroke, format!(" {rest}▶"));
+            line.push(Tone::Drawing, "│");
+        } else {
+            line.push(stroke, format!(" {dash}{rest}"));
+            line.push(Tone::Drawing, "┤");
+        }
+        line
+    }
+
+    /// `├╌╌╌ text ╌╌✗      │`: sent, and never seen.
+    fn missing(&self, from_a: bool, text: &str, tone: Tone) -> Line {
+        let text = cut(text, self.lane.saturating_sub(OVERHEAD));
+        let tail = if width(&text) + 6 + 12 <= self.lane { "╌╌╌╌╌╌" } else { "" };
+        let mut line = self.margin();
+        if from_a {
+            let shaft = format!("╌╌╌ {text} {tail}✗");
+            let space = self.lane.saturating_sub(width(&shaft));
+            line.push(Tone::Drawing, "├");
+            line.push(tone, shaft);
+            line.push(Tone::Drawing, format!("{}│", " ".repeat(space)));
+        } else {
+            let shaft = format!("✗{tail} {text} ╌╌╌");
+            let space = self.lane.saturating_sub(width(&shaft));
+            line.push(Tone::Drawing, format!("│{}", " ".repeat(space)));
+            line.push(tone, shaft);
+            line.push(Tone::Drawing, "┤");
+        }
+        line
+    }
+
+    fn note(&self, tone: Tone, note: &str, lines: &mut Vec<Line>) {
+        let room = self.lane.saturating_sub(OVERHEAD);
+        for (at, text) in wrap(note, room).into_iter().enumerate() {
+            let sign = if at == 0 { "↳ " } else { "  " };
+            lines.push(self.beside(tone, &format!("{sign}{text}")));
+        }
+    }
+
+    /// Text under the label of the arrow above.
+    fn beside(&self, tone: Tone, text: &str) -> Line {
+        self.between(self.margin(), Line::of(Tone::Plain, "    ").with(tone, text), "│")
+    }
+
+    fn centred(&self, text: &str, lifeline: &str) -> Line {
+        let space = self.lane.saturating_sub(width(text)) / 2;
+        let text = Line::of(Tone::Plain, " ".repeat(space)).with(Tone::Faint, text);
+        self.between(self.margin(), text, lifeline)
+    }
+
+    /// Anything between the lifelines.
+    fn between(&self, mut line: Line, body: Line, lifeline: &str) -> Line {
+        line.push(Tone::Drawing, lifeline);
+        line.append(body);
+        line.pad_to(self.margin + 1 + self.lane);
+        line.push(Tone::Drawing, lifeline);
+        line
+    }
+
+    fn margin(&self) -> Line {
+        Line::of(Tone::Plain, " ".repeat(self.margin))
+    }
+
+    /// Frame and time of an arrow.
+    fn start(&self, arrow: &Arrow) -> Line {
+        let mut line = Line::of(Tone::Plain, "  ");
+        line.push(Tone::Plain, format!("{:>frames$}  ", arrow.frame, frames = self.frame_width));
+        line.push(Tone::Faint, format!("{}  ", self.clock.time(arrow.time_ns)));
+        line
+    }
+}
+
+/// Whether a tone only tells the direction.
+fn is_plain(tone: Tone) -> bool {
+    matches!(tone, Tone::Forth | Tone::Back)
+}
+
+fn fold_title(first: &Arrow, count: u64) -> String {
+    let title = first.label.first().map_or("", String::as_str);
+    format!("… {} × {title} …", units::count(count))
+}

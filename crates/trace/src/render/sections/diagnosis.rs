@@ -1,0 +1,118 @@
+//! What went wrong, in words: what people came for.
+
+use std::collections::BTreeMap;
+
+use super::more;
+use crate::analysis::anomaly::{AnomalyKind, Severity};
+use crate::analysis::report::FileReport;
+use crate::render::text::{Line, Tone, width, wrap};
+use crate::render::units;
+
+/// A sentence and the conversations it is true of.
+struct Item<'a> {
+    severity: Severity,
+    text: &'a str,
+    conversations: Vec<u32>,
+    /// How often, where it is not about a conversation.
+    times: u64,
+}
+
+/// Findings of all conversations and what belongs to none, errors first.
+pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
+    let mut items = findings(file);
+    items.extend(homeless(file));
+    // Stable: of one severity, the conversations stay in order.
+    items.sort_by_key(|item| std::cmp::Reverse(item.severity));
+
+    let mut lines = Vec::new();
+    if items.is_empty() && file.roce_packets > 0 && file.anomaly_counts.is_empty() {
+        let text = "nothing out of the ordinary: no loss, no retransmission, no refusal";
+        return vec![Line::of(Tone::Good, "  ✓ ").plain(text)];
+    }
+    for item in items.iter().take(limit) {
+        lines.extend(draw(item, columns));
+    }
+    lines.extend(more(items.len().saturating_sub(limit) as u64, "more finding", "--all"));
+    lines
+}
+
+fn findings(file: &FileReport) -> Vec<Item<'_>> {
+    let mut items: Vec<Item<'_>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for conversation in &file.conversations {
+        for finding in &conversation.findings {
+            // The same of many conversations is said once.
+            let at = *known.entry((finding.severity, finding.text.as_str())).or_insert_with(|| {
+                items.push(Item {
+                    severity: finding.severity,
+                    text: &finding.text,
+                    conversations: Vec::new(),
+                    times: 1,
+                });
+                items.len() - 1
+            });
+            items[at].conversations.push(conversation.id);
+        }
+    }
+    items
+}
+
+/// Anomalies of no conversation: the first of each kind, and how many there are.
+fn homeless(file: &FileReport) -> Vec<Item<'_>> {
+    let mut kinds: BTreeMap<AnomalyKind, Item<'_>> = BTreeMap::new();
+    for anomaly in file.anomalies.iter().filter(|anomaly| anomaly.conversation.is_none()) {
+        let item = kinds.entry(anomaly.kind).or_insert_with(|| Item {
+            severity: anomaly.severity,
+            text: &anomaly.text,
+            conversations: Vec::new(),
+            times: 0,
+        });
+        item.times += 1;
+    }
+    kinds.into_values().collect()
+}
+
+fn draw(item: &Item<'_>, columns: usize) -> Vec<Line> {
+    let tone = Tone::from(item.severity);
+    let mut line = Line::of(tone, format!("  {} ", mark(item.severity)));
+    if !item.conversations.is_empty() {
+        line.push(Tone::Faint, format!("{} ", numbers(&item.conversations)));
+    }
+    let mut text = item.text.to_owned();
+    if item.times > 1 {
+        text.push_str(&format!(" ({} like this)", units::count(item.times)));
+    }
+    let indent = line.width();
+    let room = columns.saturating_sub(indent).max(24);
+    let body = if item.severity == Severity::Info { Tone::Plain } else { tone };
+    let mut lines = Vec::new();
+    for part in wrap(&text, room) {
+        line.pad_to(indent);
+        line.push(body, part);
+        lines.push(std::mem::take(&mut line));
+    }
+    lines
+}
+
+/// The sign of a severity.
+pub(super) fn mark(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "•",
+        Severity::Warning => "!",
+        Severity::Error => "✗",
+    }
+}
+
+/// Conversations by number: `#1 #2 #3`, and how many more when that gets long.
+fn numbers(conversations: &[u32]) -> String {
+    let mut text = String::new();
+    for (at, id) in conversations.iter().enumerate() {
+        let next = format!("#{id} ");
+        if width(&text) + width(&next) > 24 {
+            text.push_str(&format!("+{} ", conversations.len() - at));
+            break;
+        }
+        text.push_str(&next);
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! What the file is, and what of it could not be read.
+
+use super::more;
+use crate::analysis::report::{FileReport, ProblemReport};
+use crate::render::table::{Align, Table, cell};
+use crate::render::text::{Line, Tone};
+use crate::render::units;
+
+/// The first lines of a report.
+pub(super) fn head(file: &FileReport) -> Vec<Line> {
+    let mut name = Line::of(Tone::Strong, &file.path);
+    let format = if file.format.is_empty() { "no capture file" } else { &file.format };
+    name.push(Tone::Faint, format!("  {format}, {}", units::bytes(file.file_bytes)));
+    let mut lines = vec![name];
+    if file.packets == 0 {
+        if file.problems_total == 0 {
+            lines.push(Line::of(Tone::Plain, "  no packets"));
+        }
+        return lines;
+    }
+
+    let mut packets = Line::of(Tone::Plain, "  ")
+        .with(Tone::Strong, units::counted(file.packets, "packet"))
+        .plain(format!(", {} of RoCE", roce(file)))
+        .plain(format!(" · {}", units::bytes(file.bytes)))
+        .plain(format!(" in {}", units::duration(file.duration_ns)));
+    if let Some(rate) = units::bit_rate(file.bytes, file.duration_ns) {
+        packets.push(Tone::Plain, format!(", {rate}"));
+    }
+    if let Some(start) = file.start_ns {
+        packets.push(Tone::Faint, format!(" · from {}", units::date(start)));
+    }
+    lines.push(packets);
+
+    let icrc = file.icrc;
+    if icrc.ok + icrc.bad + icrc.unverifiable > 0 {
+        let mut line = Line::of(Tone::Plain, "  ICRC ");
+        let tone = if icrc.ok > 0 { Tone::Good } else { Tone::Plain };
+        line.push(tone, format!("{} ok", units::count(icrc.ok)));
+        let tone = if icrc.bad > 0 { Tone::Bad } else { Tone::Plain };
+        line.push(Tone::Plain, ", ");
+        line.push(tone, format!("{} bad", units::count(icrc.bad)));
+        let tone = if icrc.unverifiable > 0 { Tone::Warning } else { Tone::Plain };
+        line.push(Tone::Plain, ", ");
+        line.push(tone, format!("{} unverifiable", units::count(icrc.unverifiable)));
+        lines.push(line);
+    }
+    lines
+}
+
+fn roce(file: &FileReport) -> String {
+    if file.roce_packets == file.packets {
+        return "all".to_owned();
+    }
+    units::count(file.roce_packets)
+}
+
+/// Where the file or a packet of it is damaged.
+pub(super) fn problems(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
+    if file.problems.is_empty() {
+        return Vec::new();
+    }
+    let mut table =
+        Table::new(&[("frame", Align::Right), ("byte", Align::Right), ("problem", Align::Rest)]);
+    for problem in file.problems.iter().take(limit) {
+        let frame = problem.frame.map(units::count).unwrap_or_default();
+        let text = Line::of(Tone::Bad, &problem.text);
+        table.row(vec![cell(frame), cell(units::count(problem.offset)), text]);
+    }
+    let mut lines = table.lines(columns);
+    let shown = file.problems.len().min(limit) as u64;
+    lines.extend(more(file.problems_total.saturating_sub(shown), "more problem", ""));
+    lines
+}
+
+/// A problem in one line: `frame 12 (byte 3456 of the file): …`.
+pub(super) fn sentence(problem: &ProblemReport) -> String {
+    let ProblemReport { frame, offset, text } = problem;
+    match frame {
+        Some(frame) => format!("frame {frame} (byte {offset} of the file): {text}"),
+        None => format!("byte {offset} of the file: {text}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! Messages by operation: how many, how large, how fast.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::report::{FileReport, Latency, OperationStats};
+use crate::render::table::{Align, Table, cell};
+use crate::render::text::{Line, Tone};
+use crate::render::units;
+
+/// Conversations whose operations are told apart; of more, only the sum is.
+const APART: usize = 8;
+
+/// One row an operation, and one for each conversation that has it when there are a few.
+pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
+    let mut sums: BTreeMap<&str, OperationStats> = BTreeMap::new();
+    for conversation in &file.conversations {
+        for (&operation, stats) in &conversation.operations {
+            let sum = sums.entry(operation).or_default();
+            sum.messages += stats.messages;
+            sum.bytes += stats.bytes;
+            sum.packets += stats.packets;
+        }
+    }
+    if sums.is_empty() {
+        return Vec::new();
+    }
+    let sizes = Sizes::of(file);
+    let mut table = Table::new(&[
+        ("operation", Align::Left),
+        ("count", Align::Right),
+        ("total", Align::Right),
+        ("smallest", Align::Right),
+        ("median", Align::Right),
+        ("largest", Align::Right),
+        ("min", Align::Right),
+        ("p50", Align::Right),
+        ("p90", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+    ]);
+    for (operation, sum) in &sums {
+        let latency = file.latency.get(operation).copied();
+        let name = Line::of(Tone::Strong, *operation);
+        table.row(row(name, sum, latency, sizes.get(operation, None)));
+        let having: Vec<_> = file
+            .conversations
+            .iter()
+            .filter_map(|conversation| Some((conversation.id, conversation.operations.get(operation)?)))
+            .collect();
+        if having.len() > 1 && having.len() <= APART {
+            for (id, stats) in having {
+                let name = Line::of(Tone::Faint, format!("  in #{id}"));
+                table.row(row(name, stats, stats.latency, sizes.get(operation, Some(id))));
+            }
+        }
+    }
+    let mut lines = table.lines(columns);
+    if !sizes.complete {
+        let listed = units::count(file.messages.len() as u64);
+        let text = format!("  sizes are those of the first {listed} messages");
+        lines.push(Line::of(Tone::Faint, text));
+    }
+    lines
+}
+
+fn row(
+    name: Line,
+    stats: &OperationStats,
+    latency: Option<Latency>,
+    sizes: Option<(u64, u64, u64)>,
+) -> Vec<Line> {
+    let mut cells =
+        vec![name, cell(units::count(stats.messages)), cell(units::bytes(stats.bytes))];
+    let (least, median, most) = match sizes {
+        Some((least, median, most)) => {
+            (units::bytes(least), units::bytes(median), units::bytes(most))
+        }
+        None => Default::default(),
+    };
+    cells.extend([least, median, most].map(cell));
+    if let Some(latency) = latency {
+        let Latency { min_ns, p50_ns, p90_ns, p99_ns, max_ns, .. } = latency;
+        let tones = [Tone::Plain, Tone::Strong, Tone::Plain, Tone::Plain, Tone::Plain];
+        let values = [min_ns, p50_ns, p90_ns, p99_ns, max_ns].map(units::duration);
+        cells.extend(values.into_iter().zip(tones).map(|(value, tone)| Line::of(tone, value)));
+    }
+    cells
+}
+
+/// Message sizes by operation, over all conversations and of each.
+struct Sizes {
+    sorted: BTreeMap<(&'static str, Option<u32>), Vec<u64>>,
+    complete: bool,
+}
+
+impl Sizes {
+    fn of(file: &FileReport) -> Self {
+        let mut sorted: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for message in &file.messages {
+            sorted.entry((message.operation, None)).or_default().push(message.size);
+            let own = (message.operation, Some(message.conversation));
+            sorted.entry(own).or_default().push(message.size);
+        }
+        sorted.values_mut().for_each(|sizes| sizes.sort_unstable());
+        Self { sorted, complete: file.messages.len() as u64 == file.messages_total }
+    }
+
+    /// The smallest, the median and the largest.
+    fn get(&self, operation: &&'static str, conversation: Option<u32>) -> Option<(u64, u64, u64)> {
+        let sizes = self.sorted.get(&(*operation, conversation))?;
+        Some((*sizes.first()?, *sizes.get(sizes.len() / 2)?, *sizes.last()?))
+    }
+}

@@ -1,0 +1,65 @@
+//! Which protocols and which opcodes.
+
+use crate::analysis::report::{FileReport, HierarchyNode};
+use crate::render::table::{Align, Table, cell};
+use crate::render::text::{Line, Tone};
+use crate::render::{bar, units};
+
+/// Columns of the longest bar.
+const BAR: usize = 20;
+
+/// The protocol hierarchy as a tree.
+pub(super) fn hierarchy(file: &FileReport, columns: usize) -> Vec<Line> {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("packets", Align::Right),
+        ("", Align::Right),
+        ("bytes", Align::Right),
+        ("", Align::Right),
+        ("", Align::Left),
+    ]);
+    for root in &file.hierarchy {
+        branch(root, file, "", "", &mut table);
+    }
+    if file.hierarchy.is_empty() { Vec::new() } else { table.lines(columns) }
+}
+
+/// Adds a protocol and what it carried. `stem` is drawn before its own name, `below` before those of its children.
+fn branch(node: &HierarchyNode, file: &FileReport, stem: &str, below: &str, table: &mut Table) {
+    table.row(vec![
+        Line::of(Tone::Drawing, stem).plain(node.name),
+        cell(units::count(node.packets)),
+        Line::of(Tone::Faint, units::percent(node.packets, file.packets)),
+        cell(units::bytes(node.bytes)),
+        Line::of(Tone::Faint, units::percent(node.bytes, file.bytes)),
+        Line::of(Tone::Forth, bar::lying(node.bytes as f64, file.bytes as f64, BAR)),
+    ]);
+    for (at, child) in node.children.iter().enumerate() {
+        let last = at + 1 == node.children.len();
+        let (own, further) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        branch(child, file, &format!("{below}{own}"), &format!("{below}{further}"), table);
+    }
+}
+
+/// Packets by opcode, the most frequent first.
+pub(super) fn opcodes(file: &FileReport, columns: usize) -> Vec<Line> {
+    let total = file.opcodes.values().sum::<u64>();
+    let most = file.opcodes.values().copied().max().unwrap_or(0);
+    let mut opcodes: Vec<_> = file.opcodes.iter().collect();
+    opcodes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("", Align::Right),
+        ("", Align::Right),
+        ("", Align::Left),
+    ]);
+    for (name, &count) in opcodes {
+        table.row(vec![
+            cell(name),
+            cell(units::count(count)),
+            Line::of(Tone::Faint, units::percent(count, total)),
+            Line::of(Tone::Forth, bar::lying(count as f64, most as f64, BAR)),
+        ]);
+    }
+    table.lines(columns)
+}

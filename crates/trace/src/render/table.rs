@@ -1,0 +1,153 @@
+//! Aligned columns.
+
+use super::text::{Line, Tone, width, wrap};
+
+/// Where the text of a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Figures.
+    Right,
+    /// Sentences: takes what is left of the line and goes on below. For the last column.
+    Rest,
+}
+
+/// Rows of aligned cells under a line of column names.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Line>>,
+}
+
+/// Columns left free on the left.
+const INDENT: usize = 2;
+
+/// Columns between two cells.
+const GAP: usize = 2;
+
+/// What a [`Align::Rest`] column has at least, on however narrow a terminal.
+const LEAST_REST: usize = 24;
+
+impl Table {
+    /// A table with these columns. Names may be empty; when all are, none are drawn.
+    pub fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row. Cells it has not got stay empty.
+    pub fn row(&mut self, cells: Vec<Line>) {
+        self.rows.push(cells);
+    }
+
+    /// The table in lines, those of sentences broken to stay within `columns`.
+    pub fn lines(&self, columns: usize) -> Vec<Line> {
+        let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.column_width(at)).collect();
+        let mut lines = Vec::with_capacity(self.rows.len() + 1);
+        if self.columns.iter().any(|(name, _)| !name.is_empty()) {
+            let names: Vec<_> =
+                self.columns.iter().map(|(name, _)| Line::of(Tone::Faint, *name)).collect();
+            self.draw(&names, &widths, columns, &mut lines);
+        }
+        for row in &self.rows {
+            self.draw(row, &widths, columns, &mut lines);
+        }
+        lines
+    }
+
+    fn column_width(&self, at: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(at)).map(Line::width);
+        cells.chain([width(self.columns[at].0)]).max().unwrap_or(0)
+    }
+
+    fn draw(&self, row: &[Line], widths: &[usize], columns: usize, lines: &mut Vec<Line>) {
+        let mut line = Line::new();
+        let mut start = INDENT;
+        let mut below = Vec::new();
+        for ((cell, &(_, align)), &column) in row.iter().zip(&self.columns).zip(widths) {
+            if cell.width() > 0 {
+                match align {
+                    Align::Left => line.pad_to(start),
+                    Align::Right => line.pad_to(start + column - cell.width()),
+                    Align::Rest => {
+                        line.pad_to(start);
+                        let room = columns.saturating_sub(start).max(LEAST_REST);
+                        below = broken(cell, room);
+                    }
+                }
+                if below.is_empty() {
+                    line.append(cell.clone());
+                }
+            }
+            if align != Align::Rest {
+                start += column + GAP;
+            }
+        }
+        let mut below = below.into_iter();
+        if let Some(first) = below.next() {
+            line.append(first);
+        }
+        lines.push(line);
+        for rest in below {
+            let mut line = Line::new();
+            line.pad_to(start);
+            line.append(rest);
+            lines.push(line);
+        }
+    }
+}
+
+/// A cell in lines of at most `room` columns. One that has to be broken gets the tone that it starts with.
+fn broken(cell: &Line, room: usize) -> Vec<Line> {
+    if cell.width() <= room {
+        return vec![cell.clone()];
+    }
+    let tone = cell.spans.first().map_or(Tone::Plain, |span| span.tone);
+    wrap(&cell.to_string(), room).into_iter().map(|text| Line::of(tone, text)).collect()
+}
+
+/// A plain cell.
+pub fn cell(text: impl Into<String>) -> Line {
+    Line::of(Tone::Plain, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(table: &Table, columns: usize) -> String {
+        table.lines(columns).iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_sentences_broken() {
+        let mut table =
+            Table::new(&[("kind", Align::Left), ("count", Align::Right), ("meaning", Align::Rest)]);
+        table.row(vec![cell("timeout"), cell("3"), cell("no answer came in time, so it was sent")]);
+        table.row(vec![cell("cnp"), cell("1,000"), cell("slow down")]);
+        table.row(vec![cell("alone")]);
+        assert_eq!(
+            drawn(&table, 44),
+            "  kind     count  meaning
+  timeout      3  no answer came in time, so
+                  it was sent
+  cnp      1,000  slow down
+  alone
+"
+        );
+    }
+
+    #[test]
+    fn a_table_without_names_has_no_head() {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+        table.row(vec![cell("a"), cell("1")]);
+        assert_eq!(drawn(&table, 80), "  a  1\n");
+    }
+
+    #[test]
+    fn nothing_overflows_on_a_terminal_of_no_width() {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Rest)]);
+        table.row(vec![cell("abc"), cell("a sentence of several words")]);
+        assert_eq!(drawn(&table, 0).lines().count(), 2);
+    }
+}

@@ -1,0 +1,236 @@
+//! Figures with units, as people write them.
+
+/// A whole number with its thousands apart: `1,234,567`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at != 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number and the word for it, in the plural when it is one: `1 packet`, `1,200 packets`.
+pub fn counted(value: u64, one: &str) -> String {
+    let plural = if value == 1 { "" } else { "s" };
+    format!("{} {one}{plural}", count(value))
+}
+
+/// Bytes: exact up to five digits, then in decimal units as networks count them.
+pub fn bytes(value: u64) -> String {
+    match value {
+        0..=99_999 => format!("{} B", count(value)),
+        _ => scaled(value as f64, &["B", "kB", "MB", "GB", "TB", "PB", "EB"]),
+    }
+}
+
+/// Bits a second, for so many bytes in so many nanoseconds; nothing is known of no time at all.
+pub fn bit_rate(bytes: u64, nanoseconds: u64) -> Option<String> {
+    per_second(bytes as f64 * 8.0, nanoseconds).map(bits_per_second)
+}
+
+/// Bits a second.
+pub fn bits_per_second(value: f64) -> String {
+    scaled(value, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// Packets a second.
+pub fn packets_per_second(value: f64) -> String {
+    scaled(value, &["/s", "k/s", "M/s", "G/s"])
+}
+
+/// So many in so many nanoseconds, by the second.
+pub fn per_second(value: f64, nanoseconds: u64) -> Option<f64> {
+    (nanoseconds != 0).then(|| value * 1e9 / nanoseconds as f64)
+}
+
+/// A length of time: `800 ns`, `12.3 µs`, `1.28 ms`, `4.00 s`, `5 min 12 s`.
+pub fn duration(nanoseconds: u64) -> String {
+    match nanoseconds {
+        0..=999 => format!("{nanoseconds} ns"),
+        1_000..=119_999_999_999 => scaled(nanoseconds as f64, &["ns", "µs", "ms", "s"]),
+        _ => {
+            let seconds = nanoseconds / 1_000_000_000;
+            match seconds / 60 {
+                minutes @ ..=119 => format!("{minutes} min {} s", seconds % 60),
+                minutes => format!("{} h {} min", count(minutes / 60), minutes % 60),
+            }
+        }
+    }
+}
+
+/// A part of a whole in percent, one decimal.
+pub fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.1}%", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+/// Three significant digits and the unit that fits.
+fn scaled(value: f64, units: &[&str]) -> String {
+    let mut value = value.max(0.0);
+    let mut unit = 0;
+    // 999.5 would be printed as 1000.
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match value {
+        value if unit == 0 && value == value.trunc() => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", units.get(unit).unwrap_or(&""))
+}
+
+/// How the times of one list are written: all in one unit, with the decimals that the finest of them needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    seconds: bool,
+    decimals: usize,
+    width: usize,
+}
+
+impl Clock {
+    /// The clock for these times. Microseconds where they fit on a line, else seconds.
+    pub fn for_times(times: impl Iterator<Item = i64> + Clone) -> Self {
+        let seconds = times.clone().any(|time| time.unsigned_abs() >= 100_000_000_000);
+        let fine = times.clone().any(|time| time % 1000 != 0);
+        let decimals = match (seconds, fine) {
+            (true, true) => 9,
+            (true, false) => 6,
+            (false, true) => 3,
+            (false, false) => 0,
+        };
+        let mut clock = Self { seconds, decimals, width: 0 };
+        let widths = times.map(|time| super::text::width(&clock.write(time)));
+        clock.width = widths.max().unwrap_or(0).max(clock.unit().chars().count());
+        clock
+    }
+
+    /// The unit, to stand over the column.
+    pub fn unit(&self) -> &'static str {
+        if self.seconds { "s" } else { "µs" }
+    }
+
+    /// Columns that the longest time takes.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// A time, aligned to the right.
+    pub fn time(&self, nanoseconds: i64) -> String {
+        format!("{:>width$}", self.write(nanoseconds), width = self.width)
+    }
+
+    fn write(&self, nanoseconds: i64) -> String {
+        let sign = if nanoseconds < 0 { "-" } else { "" };
+        let unit = if self.seconds { 1_000_000_000 } else { 1_000 };
+        let (whole, part) =
+            (nanoseconds.unsigned_abs() / unit, nanoseconds.unsigned_abs() % unit);
+        // What is cut off is zero: the decimals were chosen so.
+        let part = format!("{part:0digits$}", digits = if self.seconds { 9 } else { 3 });
+        match part.get(..self.decimals) {
+            Some(part) if !part.is_empty() => format!("{sign}{}.{part}", count(whole)),
+            _ => format!("{sign}{}", count(whole)),
+        }
+    }
+}
+
+/// A point in time in UTC, from nanoseconds since 1970: `2024-05-17 08:15:02.000123456 UTC`.
+pub fn date(nanoseconds: i64) -> String {
+    let seconds = nanoseconds.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let fraction = nanoseconds.rem_euclid(1_000_000_000);
+    let fraction = match fraction % 1000 {
+        0 => format!("{:06}", fraction / 1000),
+        _ => format!("{fraction:09}"),
+    };
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}.{fraction} UTC",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years are counted from March, so
+/// that the leap day is a year's last; 400 years, an era, have 146,097 days.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!((counted(1, "packet"), counted(0, "packet")), ("1 packet".into(), "0 packets".into()));
+    }
+
+    #[test]
+    fn bytes_are_exact_while_they_are_short() {
+        assert_eq!(bytes(99_999), "99,999 B");
+        assert_eq!(bytes(100_000), "100 kB");
+        assert_eq!(bytes(999_499), "999 kB");
+        assert_eq!(bytes(999_500), "1.00 MB");
+        assert_eq!(bytes(u64::MAX), "18.4 EB");
+    }
+
+    #[test]
+    fn rates_and_percentages() {
+        assert_eq!(bit_rate(1250, 1_000_000).as_deref(), Some("10.0 Mbit/s"));
+        assert_eq!(bit_rate(1250, 0), None);
+        assert_eq!(bits_per_second(12.0), "12 bit/s");
+        assert_eq!(packets_per_second(12_345.0), "12.3 k/s");
+        assert_eq!((percent(1, 3), percent(1, 0)), ("33.3%".into(), "-".into()));
+    }
+
+    #[test]
+    fn durations_choose_their_unit() {
+        let cases = [0, 999, 1_000, 12_340, 999_600, 1_280_000, 4_000_000_000, 312_000_000_000];
+        let texts =
+            ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "1.00 ms", "1.28 ms", "4.00 s", "5 min 12 s"];
+        assert_eq!(cases.map(duration), texts);
+        assert_eq!(duration(9_000_000_000_000), "2 h 30 min");
+    }
+
+    #[test]
+    fn a_clock_fits_its_list() {
+        let clock = Clock::for_times([0, 1_000, 1_234_000].into_iter());
+        assert_eq!((clock.unit(), clock.time(1_000), clock.time(1_234_000)), ("µs", "    1".into(), "1,234".into()));
+        let fine = Clock::for_times([1, 1_000].into_iter());
+        assert_eq!((fine.time(1), fine.time(-1_500)), ("0.001".into(), "-1.500".into()));
+        let long = Clock::for_times([200_000_000_000_i64].into_iter());
+        assert_eq!((long.unit(), long.time(1_500_000_000)), ("s", "  1.500000".into()));
+        assert_eq!(Clock::for_times(std::iter::empty::<i64>()).time(0), " 0");
+        // The farthest times, which a damaged file may hold.
+        let far = Clock::for_times([i64::MIN, i64::MAX].into_iter());
+        assert!(far.time(i64::MIN).starts_with("-9,223,372,036.8547"));
+    }
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00:00.000000 UTC");
+        assert_eq!(date(951_782_400_000_000_001), "2000-02-29 00:00:00.000000001 UTC");
+        assert_eq!(date(1_709_251_199_999_999_000), "2024-02-29 23:59:59.999999 UTC");
+        assert_eq!(date(-1_000), "1969-12-31 23:59:59.999999 UTC");
+        assert!(date(i64::MAX).starts_with("2262-04-11"));
+    }
+}

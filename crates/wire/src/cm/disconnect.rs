@@ -1,0 +1,31 @@
+//! DREQ and DREP: the end of a connection.
+
+use crate::cm::CommId;
+use crate::field::{Octets, header};
+use crate::number::{Hex8, Qpn};
+
+header! {
+    /// Disconnection request (IBA 12.6.10, table 112). Either side may send it.
+    pub struct Dreq("CM DREQ", 232) {
+        /// The sender's name for this connection.
+        local_comm_id: CommId = 32,
+        /// The receiver's name for it.
+        remote_comm_id: CommId = 32,
+        /// The receiver's queue pair or end-to-end context, to be sure that the right one goes.
+        remote_qpn: Qpn = 24,
+        /// Reserved.
+        reserved: Hex8 = 8,
+        /// The consumer's bytes.
+        private_data: Octets<220> = 1760,
+    }
+
+    /// Disconnection reply (IBA 12.6.11, table 113).
+    pub struct Drep("CM DREP", 232) {
+        /// The sender's name for this connection.
+        local_comm_id: CommId = 32,
+        /// The receiver's name for it.
+        remote_comm_id: CommId = 32,
+        /// The consumer's bytes.
+        private_data: Octets<224> = 1792,
+    }
+}

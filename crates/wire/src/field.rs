@@ -1,0 +1,319 @@
+//! Headers as tables of bit fields.
+//!
+//! A header is written down once, field by field in the order and with the widths of the specification's figure
+//! (`header!`). From that one table come the struct, its parser, its emitter, the compile-time proof that the
+//! fields tile the header without gap or overlap, and the description that the dissector prints. Nothing about a
+//! header can therefore be true in one of these places and false in another.
+
+use core::fmt;
+
+/// Where a field lies in its header, and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldSpec {
+    /// The field's name in the struct.
+    pub name: &'static str,
+    /// First bit, counted from the header's first byte, most significant bit first.
+    pub bit: usize,
+    /// Width in bits.
+    pub width: usize,
+    /// What the specification says about it, one line.
+    pub doc: &'static str,
+}
+
+impl FieldSpec {
+    /// Bits the specification reserves: shown only when someone set them.
+    pub fn is_reserved(&self) -> bool {
+        self.name.starts_with("reserved")
+    }
+
+    /// The bytes the field touches, relative to its header.
+    pub fn bytes(&self) -> core::ops::Range<usize> {
+        self.bit / 8..(self.bit + self.width).div_ceil(8)
+    }
+}
+
+/// A value that can stand in a header field.
+pub trait Field: Sized {
+    /// Reads the value from `width` bits at `bit`. The `header!` table proves at compile time that they exist.
+    fn load(bytes: &[u8], bit: usize, width: usize) -> Self;
+    /// Writes the value there; bits beyond the width are dropped.
+    fn store(&self, bytes: &mut [u8], bit: usize, width: usize);
+}
+
+/// How a field's value presents itself to a reader.
+pub trait Show {
+    /// The value, in the notation people expect of such a field.
+    fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// What the value means, where the number alone does not say it. Writes nothing otherwise.
+    fn meaning(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// Prints [`Show::value`] through `Display`.
+pub struct Value<'a>(pub &'a dyn Show);
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.value(f)
+    }
+}
+
+/// Prints [`Show::meaning`] through `Display`.
+pub struct Meaning<'a>(pub &'a dyn Show);
+
+impl fmt::Display for Meaning<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.meaning(f)
+    }
+}
+
+/// A fixed-size header made by `header!`.
+pub trait Header: Sized {
+    /// The specification's short name, for example `BTH`.
+    const NAME: &'static str;
+    /// Its size in bytes.
+    const LEN: usize;
+    /// Its fields in order.
+    const FIELDS: &'static [FieldSpec];
+
+    /// Calls `visitor` for every field, in order.
+    fn visit(&self, visitor: &mut dyn FnMut(&'static FieldSpec, &dyn Show));
+}
+
+/// Big-endian bits `bit..bit + width` (at most 64, in at most 8 bytes) as a number.
+#[inline(always)]
+pub(crate) fn load_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
+    let (first, end) = (bit / 8, (bit + width).div_ceil(8));
+    let mut value = 0u64;
+    for &byte in &bytes[first..end] {
+        value = value << 8 | u64::from(byte);
+    }
+    value >> (end * 8 - bit - width) & mask(width)
+}
+
+/// The inverse of [`load_bits`]; neighbouring bits keep their value.
+#[inline(always)]
+pub(crate) fn store_bits(bytes: &mut [u8], bit: usize, width: usize, value: u64) {
+    let (first, end) = (bit / 8, (bit + width).div_ceil(8));
+    let shift = end * 8 - bit - width;
+    let (mut value, mut keep) = ((value & mask(width)) << shift, !(mask(width) << shift));
+    for byte in bytes[first..end].iter_mut().rev() {
+        *byte = *byte & keep as u8 | value as u8;
+        value >>= 8;
+        keep = keep >> 8 | 0xff << 56;
+    }
+}
+
+const fn mask(width: usize) -> u64 {
+    u64::MAX >> (64 - width)
+}
+
+/// Where each field starts: the running sum of the widths before it.
+pub(crate) const fn offsets<const N: usize>(widths: [usize; N]) -> [usize; N] {
+    let mut at = [0; N];
+    let mut i = 1;
+    while i < N {
+        at[i] = at[i - 1] + widths[i - 1];
+        i += 1;
+    }
+    at
+}
+
+macro_rules! unsigned_fields {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            #[inline(always)]
+            fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
+                load_bits(bytes, bit, width) as $type
+            }
+
+            #[inline(always)]
+            fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
+                store_bits(bytes, bit, width, u64::from(*self));
+            }
+        }
+
+        impl Show for $type {
+            fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )*};
+}
+
+unsigned_fields!(u8, u16, u32, u64);
+
+impl Field for bool {
+    #[inline(always)]
+    fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
+        load_bits(bytes, bit, width) != 0
+    }
+
+    #[inline(always)]
+    fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
+        store_bits(bytes, bit, width, u64::from(*self));
+    }
+}
+
+impl Show for bool {
+    fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self { "1" } else { "0" })
+    }
+
+    fn meaning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self { "set" } else { "not set" })
+    }
+}
+
+/// Bytes that mean nothing to this layer: private data, signatures, payload of a management datagram.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Octets<const N: usize>(pub [u8; N]);
+
+impl<const N: usize> Default for Octets<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> core::ops::Deref for Octets<N> {
+    type Target = [u8; N];
+
+    fn deref(&self) -> &[u8; N] {
+        &self.0
+    }
+}
+
+impl<const N: usize> Octets<N> {
+    /// `bytes` followed by zeroes, or `None` when they do not fit.
+    pub fn padded(bytes: &[u8]) -> Option<Self> {
+        let mut octets = Self::default();
+        octets.0.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(octets)
+    }
+}
+
+impl<const N: usize> fmt::Debug for Octets<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Show::value(self, f)
+    }
+}
+
+impl<const N: usize> Field for Octets<N> {
+    #[inline(always)]
+    fn load(bytes: &[u8], bit: usize, _width: usize) -> Self {
+        let mut octets = [0; N];
+        octets.copy_from_slice(&bytes[bit / 8..bit / 8 + N]);
+        Self(octets)
+    }
+
+    #[inline(always)]
+    fn store(&self, bytes: &mut [u8], bit: usize, _width: usize) {
+        bytes[bit / 8..bit / 8 + N].copy_from_slice(&self.0);
+    }
+}
+
+impl<const N: usize> Show for Octets<N> {
+    fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        self.0[..shown].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        match N - shown {
+            0 => Ok(()),
+            zeroes if shown == 0 => write!(f, "{zeroes} zero bytes"),
+            zeroes => write!(f, " + {zeroes} zero bytes"),
+        }
+    }
+}
+
+/// Defines fixed-size headers from the specification's figures. See the module's text.
+///
+/// ```ignore
+/// header! {
+///     /// Base transport header (IBA 9.2).
+///     pub struct Bth("BTH", 12) {
+///         /// What the packet does and which headers follow.
+///         opcode: Opcode = 8,
+///         ...
+///     }
+/// }
+/// ```
+macro_rules! header {
+    ($(
+        $(#[doc = $about:literal])+
+        pub struct $name:ident($label:literal, $len:literal) {
+            $( $(#[doc = $doc:literal])+ $field:ident: $type:ty = $width:literal, )+
+        }
+    )+) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $( $(#[doc = $doc])+ pub $field: $type, )+
+        }
+
+        const _: () = {
+            #[allow(non_camel_case_types)]
+            enum Index { $($field),+ }
+
+            const WIDTHS: [usize; [$(Index::$field as usize),+].len()] = [$($width),+];
+            const OFFSETS: [usize; WIDTHS.len()] = crate::field::offsets(WIDTHS);
+            assert!(
+                OFFSETS[WIDTHS.len() - 1] + WIDTHS[WIDTHS.len() - 1] == $len * 8,
+                concat!("the fields of ", stringify!($name), " do not tile its length")
+            );
+
+            impl $name {
+                /// Size in bytes.
+                pub const LEN: usize = $len;
+
+                /// Reads the header. Every bit pattern is a header: reserved bits are kept, not judged.
+                #[inline]
+                pub fn parse(bytes: &[u8; $len]) -> Self {
+                    Self {
+                        $( $field: <$type as crate::field::Field>::load(
+                            bytes, OFFSETS[Index::$field as usize], $width), )+
+                    }
+                }
+
+                /// Reads the header from the front of `bytes` and returns it with what follows,
+                /// or `None` when fewer bytes are there.
+                #[inline]
+                pub fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
+                    let (header, rest) = bytes.split_first_chunk::<$len>()?;
+                    Some((Self::parse(header), rest))
+                }
+
+                /// The header's bytes: the inverse of [`Self::parse`].
+                #[inline]
+                pub fn to_bytes(&self) -> [u8; $len] {
+                    let mut bytes = [0; $len];
+                    $( crate::field::Field::store(
+                        &self.$field, &mut bytes, OFFSETS[Index::$field as usize], $width); )+
+                    bytes
+                }
+            }
+
+            impl crate::field::Header for $name {
+                const NAME: &'static str = $label;
+                const LEN: usize = $len;
+                const FIELDS: &'static [crate::field::FieldSpec] = &[
+                    $( crate::field::FieldSpec {
+                        name: stringify!($field),
+                        bit: OFFSETS[Index::$field as usize],
+                        width: $width,
+                        doc: concat!($($doc),+).trim_ascii(),
+                    }, )+
+                ];
+
+                fn visit(
+                    &self,
+                    visitor: &mut dyn FnMut(&'static crate::field::FieldSpec, &dyn crate::field::Show),
+                ) {
+                    $( visitor(&Self::FIELDS[Index::$field as usize], &self.$field); )+
+                }
+            }
+        };
+    )+};
+}
+
+pub(crate) use header;

@@ -1,0 +1,409 @@
+//! A frame: what carries a transport packet, layer by layer, over RoCEv2, RoCEv1 or native InfiniBand.
+//!
+//! Parsing goes as far as the bytes make sense and keeps every layer that was readable together with the problem
+//! that stopped it, so that a capture of anything can be shown.
+
+use core::net::IpAddr;
+
+use crate::address::Gid;
+use crate::ethernet::{EtherType, Ethernet, Vlan};
+use crate::field::Header;
+use crate::icrc::{self, Check, Encapsulation};
+use crate::infiniband::{Grh, LinkNextHeader, Lrh};
+use crate::ip::{IpProtocol, Ipv4, Ipv6, ROCE_PORT, Udp};
+use crate::malformed::{Malformed, Problem};
+use crate::packet::{ICRC_LEN, Packet, short};
+
+/// One frame, as far as it was readable.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The bytes it was read from.
+    pub bytes: &'a [u8],
+    /// Ethernet header; captures of loopback, tunnels and InfiniBand have none.
+    pub ethernet: Option<Ethernet>,
+    /// VLAN tags, outermost first.
+    pub vlans: [Option<Vlan>; 2],
+    /// What the network layer is said to be, whether it was readable or not.
+    pub ethertype: Option<EtherType>,
+    /// Network layer.
+    pub network: Option<Network<'a>>,
+    /// UDP header.
+    pub udp: Option<Udp>,
+    /// The transport packet, when this is RoCE or InfiniBand.
+    pub packet: Option<Packet<'a>>,
+    /// Bytes behind the packet: Ethernet padding, frame check sequence, variant CRC.
+    pub trailer: &'a [u8],
+    /// Where the layers start.
+    pub at: Offsets,
+    /// What stopped the parser.
+    pub problem: Option<Malformed>,
+}
+
+/// Where the layers of a frame start, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offsets {
+    /// Network layer: IP, GRH, or LRH.
+    pub network: usize,
+    /// UDP.
+    pub udp: usize,
+    /// BTH.
+    pub transport: usize,
+}
+
+/// The layer that routes the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network<'a> {
+    /// IPv4 with its options.
+    Ipv4(Ipv4, &'a [u8]),
+    /// IPv6.
+    Ipv6(Ipv6),
+    /// RoCEv1: a GRH directly on Ethernet.
+    Grh(Grh),
+    /// Native InfiniBand.
+    Lrh(Lrh, Option<Grh>),
+}
+
+/// What checking a frame's ICRC gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcrcVerdict {
+    /// It is right.
+    Ok,
+    /// The packet is damaged, or its sender computes another ICRC.
+    Bad {
+        /// What the packet's bytes give.
+        computed: [u8; ICRC_LEN],
+        /// What the packet carries.
+        found: [u8; ICRC_LEN],
+    },
+    /// Not all of the packet is here.
+    Unverifiable,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads an Ethernet frame that had `original_len` bytes on the wire.
+    pub fn ethernet(bytes: &'a [u8], original_len: usize) -> Self {
+        let mut frame = Self::empty(bytes);
+        let Some((ethernet, _)) = Ethernet::split(bytes) else {
+            return frame.fail(short(Ethernet::NAME, Ethernet::LEN, bytes.len(), original_len, 0));
+        };
+        frame.ethernet = Some(ethernet);
+        frame.network_layer(ethernet.ethertype, Ethernet::LEN, original_len)
+    }
+
+    /// Reads a packet that starts with its network layer, or with a VLAN tag before it, `start` bytes into `bytes`:
+    /// raw IP, loopback and cooked captures.
+    pub fn network(
+        ethertype: EtherType,
+        bytes: &'a [u8],
+        start: usize,
+        original_len: usize,
+    ) -> Self {
+        Self::empty(bytes).network_layer(ethertype, start.min(bytes.len()), original_len)
+    }
+
+    /// Reads a native InfiniBand packet that starts with its LRH, `start` bytes into `bytes`.
+    pub fn infiniband(bytes: &'a [u8], start: usize, original_len: usize) -> Self {
+        let mut frame = Self::empty(bytes);
+        let start = start.min(bytes.len());
+        frame.at.network = start;
+        let on_wire = original_len.saturating_sub(start);
+        let Some((lrh, rest)) = Lrh::split(&bytes[start..]) else {
+            return frame.fail(short(Lrh::NAME, Lrh::LEN, bytes.len() - start, on_wire, start));
+        };
+        frame.network = Some(Network::Lrh(lrh, None));
+        // IBA 7.7.6: words from the LRH up to the variant CRC.
+        let says = usize::from(lrh.packet_length) * 4;
+        if says < Lrh::LEN || says > on_wire {
+            return frame.lie("LRH packet length", says, Lrh::LEN, on_wire, start);
+        }
+        let end = start + says;
+        match lrh.next_header {
+            LinkNextHeader::BTH => frame.transport(start + Lrh::LEN, end),
+            LinkNextHeader::GRH => {
+                let at = start + Lrh::LEN;
+                let Some((grh, _)) = Grh::split(rest) else {
+                    return frame.fail(short(Grh::NAME, Grh::LEN, rest.len(), end - at, at));
+                };
+                frame.network = Some(Network::Lrh(lrh, Some(grh)));
+                if grh.next_header != IpProtocol::BTH {
+                    return frame;
+                }
+                frame.transport(at + Grh::LEN, end)
+            }
+            // Raw packets carry no transport.
+            _ => frame,
+        }
+    }
+
+    fn empty(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            ethernet: None,
+            vlans: [None; 2],
+            ethertype: None,
+            network: None,
+            udp: None,
+            packet: None,
+            trailer: &[],
+            at: Offsets::default(),
+            problem: None,
+        }
+    }
+
+    fn fail(mut self, malformed: Malformed) -> Self {
+        self.problem = Some(malformed);
+        self
+    }
+
+    fn lie(self, field: &'static str, says: usize, least: usize, most: usize, offset: usize) -> Self {
+        self.fail(Malformed { offset, problem: Problem::Length { field, says, least, most } })
+    }
+
+    fn network_layer(
+        mut self,
+        mut ethertype: EtherType,
+        mut at: usize,
+        original_len: usize,
+    ) -> Self {
+        let wire_len = original_len.max(self.bytes.len());
+        let mut tags = 0;
+        while ethertype.is_vlan() {
+            if tags == self.vlans.len() {
+                return self.fail(Malformed { offset: at, problem: Problem::VlanDepth });
+            }
+            let rest = &self.bytes[at..];
+            let Some((vlan, _)) = Vlan::split(rest) else {
+                return self.fail(short(Vlan::NAME, Vlan::LEN, rest.len(), wire_len - at, at));
+            };
+            self.vlans[tags] = Some(vlan);
+            tags += 1;
+            ethertype = vlan.ethertype;
+            at += Vlan::LEN;
+        }
+        self.ethertype = Some(ethertype);
+        self.at.network = at;
+        let on_wire = wire_len - at;
+        match ethertype {
+            EtherType::IPV4 => self.ipv4(at, on_wire),
+            EtherType::IPV6 => self.ipv6(at, on_wire),
+            EtherType::ROCE_V1 => self.roce_v1(at, on_wire),
+            _ => self,
+        }
+    }
+
+    fn ipv4(mut self, at: usize, on_wire: usize) -> Self {
+        let bytes = &self.bytes[at..];
+        let Some((ip, rest)) = Ipv4::split(bytes) else {
+            return self.fail(short(Ipv4::NAME, Ipv4::LEN, bytes.len(), on_wire, at));
+        };
+        if ip.version != 4 {
+            let problem = Problem::Version { header: Ipv4::NAME, found: ip.version };
+            return self.fail(Malformed { offset: at, problem });
+        }
+        let header_len = ip.header_len();
+        if header_len < Ipv4::LEN || header_len > on_wire {
+            self.network = Some(Network::Ipv4(ip, &[]));
+            return self.lie("IPv4 header length", header_len, Ipv4::LEN, on_wire.min(60), at);
+        }
+        let Some(options) = rest.get(..header_len - Ipv4::LEN) else {
+            return self.fail(short("IPv4 options", header_len, bytes.len(), on_wire, at));
+        };
+        self.network = Some(Network::Ipv4(ip, options));
+        let total = usize::from(ip.total_length);
+        if total < header_len || total > on_wire {
+            return self.lie("IPv4 total length", total, header_len, on_wire, at);
+        }
+        if ip.protocol != IpProtocol::UDP || ip.fragment_offset != 0 {
+            return self;
+        }
+        self = self.udp(at + header_len, at + total);
+        // Only a first fragment has a UDP header, so only there is it known to be RoCE's.
+        if ip.more_fragments && self.is_roce() {
+            self.packet = None;
+            return self.fail(Malformed { offset: at, problem: Problem::Fragment { offset: 0 } });
+        }
+        self
+    }
+
+    fn ipv6(mut self, at: usize, on_wire: usize) -> Self {
+        let bytes = &self.bytes[at..];
+        let Some((ip, _)) = Ipv6::split(bytes) else {
+            return self.fail(short(Ipv6::NAME, Ipv6::LEN, bytes.len(), on_wire, at));
+        };
+        if ip.version != 6 {
+            let problem = Problem::Version { header: Ipv6::NAME, found: ip.version };
+            return self.fail(Malformed { offset: at, problem });
+        }
+        self.network = Some(Network::Ipv6(ip));
+        let total = Ipv6::LEN + usize::from(ip.payload_length);
+        if total > on_wire {
+            let (says, most) = (total - Ipv6::LEN, on_wire - Ipv6::LEN.min(on_wire));
+            return self.lie("IPv6 payload length", says, 0, most, at);
+        }
+        if ip.next_header != IpProtocol::UDP {
+            return self;
+        }
+        self.udp(at + Ipv6::LEN, at + total)
+    }
+
+    fn roce_v1(mut self, at: usize, on_wire: usize) -> Self {
+        let bytes = &self.bytes[at..];
+        let Some((grh, _)) = Grh::split(bytes) else {
+            return self.fail(short(Grh::NAME, Grh::LEN, bytes.len(), on_wire, at));
+        };
+        self.network = Some(Network::Grh(grh));
+        if grh.version != 6 {
+            let problem = Problem::Version { header: Grh::NAME, found: grh.version };
+            return self.fail(Malformed { offset: at, problem });
+        }
+        let total = Grh::LEN + usize::from(grh.payload_length);
+        if total > on_wire {
+            let (says, most) = (total - Grh::LEN, on_wire - Grh::LEN.min(on_wire));
+            return self.lie("GRH payload length", says, 0, most, at);
+        }
+        if grh.next_header != IpProtocol::BTH {
+            return self;
+        }
+        self.transport(at + Grh::LEN, at + total)
+    }
+
+    fn udp(mut self, at: usize, end: usize) -> Self {
+        let bytes = self.bytes.get(at..).unwrap_or_default();
+        let Some((udp, _)) = Udp::split(bytes) else {
+            return self.fail(short(Udp::NAME, Udp::LEN, bytes.len(), end - at, at));
+        };
+        self.udp = Some(udp);
+        self.at.udp = at;
+        if !self.is_roce() {
+            return self;
+        }
+        let says = usize::from(udp.length);
+        if says < Udp::LEN || says > end - at {
+            return self.lie("UDP length", says, Udp::LEN, end - at, at);
+        }
+        self.transport(at + Udp::LEN, at + says)
+    }
+
+    fn transport(mut self, at: usize, end: usize) -> Self {
+        self.at.transport = at;
+        let wire_len = end.saturating_sub(at);
+        let bytes = self.bytes.get(at..).unwrap_or_default();
+        let (packet, problem) = Packet::parse_captured(bytes, wire_len);
+        self.packet = packet;
+        self.trailer = self.bytes.get(end..).unwrap_or_default();
+        match problem {
+            Some(Malformed { offset, problem }) => {
+                self.fail(Malformed { offset: at + offset, problem })
+            }
+            None => self,
+        }
+    }
+
+    /// Whether this is RoCE or InfiniBand, readable or not.
+    pub fn is_roce(&self) -> bool {
+        match self.network {
+            Some(Network::Ipv4(..) | Network::Ipv6(_)) => {
+                self.udp.is_some_and(|udp| udp.destination_port == ROCE_PORT)
+            }
+            Some(Network::Grh(_) | Network::Lrh(..)) => true,
+            None => self.ethertype == Some(EtherType::ROCE_V1),
+        }
+    }
+
+    /// Source and destination address. Native InfiniBand without a GRH has only local identifiers: they stand in
+    /// the last two bytes of a link-local GID.
+    pub fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        let local = |lid: u16| {
+            let mut gid = [0; 16];
+            (gid[0], gid[1]) = (0xfe, 0x80);
+            gid[14..].copy_from_slice(&lid.to_be_bytes());
+            Gid(gid).to_ip()
+        };
+        Some(match self.network? {
+            Network::Ipv4(ip, _) => (IpAddr::from(ip.source.0), IpAddr::from(ip.destination.0)),
+            Network::Ipv6(ip) => (ip.source.to_ip(), ip.destination.to_ip()),
+            Network::Grh(grh) | Network::Lrh(_, Some(grh)) => {
+                (grh.source.to_ip(), grh.destination.to_ip())
+            }
+            Network::Lrh(lrh, None) => (local(lrh.source.0), local(lrh.destination.0)),
+        })
+    }
+
+    /// Checks the ICRC over all bytes it covers, the IPv4 identification included.
+    pub fn check_icrc(&self) -> IcrcVerdict {
+        let checked = self.packet.filter(Packet::is_whole).and_then(|packet| {
+            let covered = self.bytes.get(self.at.network..self.at.transport + packet.wire_len())?;
+            icrc::check(self.network?.encapsulation(), covered).ok()
+        });
+        match checked {
+            Some(check) if check.is_ok() => IcrcVerdict::Ok,
+            Some(Check { computed, found }) => IcrcVerdict::Bad { computed, found },
+            None => IcrcVerdict::Unverifiable,
+        }
+    }
+
+    /// Writes the frame to the front of `out` with a freshly computed ICRC: the inverse of parsing for every frame
+    /// whose ICRC is right. Returns the number of bytes, or `None` when `out` is too short or the frame is not a
+    /// whole one.
+    pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
+        let packet = self.packet.as_ref().filter(|_| self.problem.is_none())?;
+        let network = self.network?;
+        let mut writer = Writer { out, at: 0 };
+        if let Some(ethernet) = self.ethernet {
+            writer.put(&ethernet.to_bytes())?;
+        }
+        for vlan in self.vlans.iter().flatten() {
+            writer.put(&vlan.to_bytes())?;
+        }
+        let network_at = writer.at;
+        match network {
+            Network::Ipv4(ip, options) => {
+                writer.put(&ip.to_bytes())?;
+                writer.put(options)?;
+            }
+            Network::Ipv6(ip) => writer.put(&ip.to_bytes())?,
+            Network::Grh(grh) => writer.put(&grh.to_bytes())?,
+            Network::Lrh(lrh, grh) => {
+                writer.put(&lrh.to_bytes())?;
+                if let Some(grh) = grh {
+                    writer.put(&grh.to_bytes())?;
+                }
+            }
+        }
+        if let Some(udp) = self.udp {
+            writer.put(&udp.to_bytes())?;
+        }
+        writer.at += packet.emit(writer.out.get_mut(writer.at..)?)?;
+        let icrc_at = writer.at;
+        writer.put(&[0; ICRC_LEN])?;
+        let check = icrc::check(network.encapsulation(), &writer.out[network_at..writer.at]).ok()?;
+        writer.out[icrc_at..writer.at].copy_from_slice(&check.computed);
+        writer.put(self.trailer)?;
+        Some(writer.at)
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        self.out.get_mut(self.at..self.at + bytes.len())?.copy_from_slice(bytes);
+        self.at += bytes.len();
+        Some(())
+    }
+}
+
+impl Network<'_> {
+    /// How the ICRC covers this layer.
+    pub fn encapsulation(&self) -> Encapsulation {
+        match self {
+            Self::Ipv4(..) => Encapsulation::Ipv4,
+            Self::Ipv6(_) => Encapsulation::Ipv6,
+            Self::Grh(_) => Encapsulation::RoceV1,
+            Self::Lrh(..) => Encapsulation::Native,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+use core::time::Duration;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::super::Identification;
+use super::Plausibility::{Expected, Implausible, Unproven};
+use super::{AHEAD, BATCH_LIMIT, BEHIND, IdentificationHistory, Plausibility};
+
+fn observe(history: &mut IdentificationHistory, id: u16) -> Plausibility {
+    history.observe(Identification { id, dont_fragment: true }, Duration::ZERO)
+}
+
+fn counting_from(id: u16) -> IdentificationHistory {
+    let mut history = IdentificationHistory::new();
+    assert_eq!(observe(&mut history, id), Unproven);
+    history
+}
+
+#[test]
+fn the_first_of_a_counter_is_taken_on_trust() {
+    let mut history = counting_from(47_664);
+    assert_eq!(observe(&mut history, 47_665), Expected);
+}
+
+#[test]
+fn a_counter_wraps_around() {
+    let mut history = counting_from(65_534);
+    for id in [65_535, 0, 1, 2, 130] {
+        assert_eq!(observe(&mut history, id), Expected, "{id}");
+    }
+}
+
+#[test]
+fn losses_and_reordering_leave_gaps() {
+    let mut history = counting_from(1000);
+    assert_eq!(observe(&mut history, 1000 + AHEAD), Expected);
+    assert_eq!(observe(&mut history, 1000 + AHEAD - BEHIND), Expected);
+    assert_eq!(observe(&mut history, 1000 + AHEAD), Expected, "the same twice");
+    // A packet that came late does not set the counter back.
+    assert_eq!(observe(&mut history, 1000 + 2 * AHEAD), Expected);
+}
+
+#[test]
+fn what_is_out_of_reach_is_implausible() {
+    let mut history = counting_from(30_000);
+    assert_eq!(observe(&mut history, 30_001 + AHEAD), Implausible);
+    assert_eq!(observe(&mut history, 29_999 - BEHIND), Implausible);
+    assert_eq!(observe(&mut history, 30_001), Expected, "the counter stays where it was");
+}
+
+#[test]
+fn an_idle_counter_may_jump_by_the_time_that_passed() {
+    let at = |id, seconds| {
+        let seen = Identification { id, dont_fragment: true };
+        counting_from(20_000).observe(seen, Duration::from_secs(seconds))
+    };
+    assert_eq!(at(21_500, 0), Implausible);
+    assert_eq!(at(21_500, 1), Expected);
+    assert_eq!(at(40_000, 10), Implausible);
+    assert_eq!(at(40_000, 60), Unproven, "after a minute nothing is known");
+}
+
+#[test]
+fn the_flag_belongs_to_the_pattern() {
+    let mut history = counting_from(500);
+    let without_flag = Identification { id: 501, dont_fragment: false };
+    assert_eq!(history.observe(without_flag, Duration::ZERO), Implausible);
+
+    let mut fragmenting = IdentificationHistory::new();
+    assert_eq!(fragmenting.observe(without_flag, Duration::ZERO), Unproven);
+    let next = Identification { id: 502, dont_fragment: false };
+    assert_eq!(fragmenting.observe(next, Duration::ZERO), Expected);
+}
+
+#[test]
+fn batches_begin_again_at_zero() {
+    let mut history = IdentificationHistory::new();
+    for id in (0..BATCH_LIMIT).chain(0..3).chain([0, 0, 127, 5]) {
+        assert_eq!(observe(&mut history, id), Expected, "{id}");
+    }
+    assert_eq!(observe(&mut history, BATCH_LIMIT), Implausible);
+    assert_eq!(observe(&mut history, 0), Expected);
+    let idle = Duration::from_secs(3600);
+    let seen = Identification::of_segment(7);
+    assert_eq!(history.observe(seen, idle), Expected, "indices do not age");
+}
+
+#[test]
+fn a_sender_that_jumps_loses_one_packet() {
+    let mut history = counting_from(1000);
+    assert_eq!(observe(&mut history, 1001), Expected);
+    assert_eq!(observe(&mut history, 40_000), Implausible);
+    assert_eq!(observe(&mut history, 40_001), Expected);
+    assert_eq!(observe(&mut history, 40_002), Expected);
+    // And to a sender of batches.
+    assert_eq!(observe(&mut history, 90), Implausible);
+    assert_eq!(observe(&mut history, 0), Expected);
+    assert_eq!(observe(&mut history, 1), Expected);
+}
+
+#[test]
+fn a_sender_of_random_identifications_is_not_shut_out() {
+    let mut history = IdentificationHistory::new();
+    let verdicts: Vec<_> =
+        (1..100_u16).map(|n| observe(&mut history, n.wrapping_mul(40_503))).collect();
+    assert_eq!(verdicts[0], Unproven);
+    assert_eq!(verdicts.iter().filter(|&&verdict| verdict == Implausible).count(), 4);
+    assert!(verdicts[5..].iter().all(|&verdict| verdict == Unproven));
+    // If it takes to counting it is held to that again.
+    for id in 100..200 {
+        let _ = observe(&mut history, id);
+    }
+    assert_eq!(observe(&mut history, 200), Expected);
+    assert_eq!(observe(&mut history, 9_000), Implausible);
+}
+
+#[test]
+fn two_counters_behind_one_address_are_not_shut_out() {
+    let mut history = IdentificationHistory::new();
+    let dropped = (0..1000)
+        .map(|n| observe(&mut history, if n % 2 == 0 { 1000 + n / 2 } else { 30_000 + n / 2 }))
+        .filter(|&verdict| verdict == Implausible)
+        .count();
+    assert!(dropped <= 12, "{dropped} dropped");
+}
+
+proptest! {
+    /// One corrupt packet among good ones changes nothing for the good ones.
+    #[test]
+    fn corruption_does_not_displace_a_counter(start: u16, wrong: u16, flag: bool) {
+        prop_assume!(start >= BATCH_LIMIT);
+        let mut history = counting_from(start);
+        let seen = Identification { id: wrong, dont_fragment: flag };
+        let verdict = history.observe(seen, Duration::ZERO);
+        prop_assume!(verdict == Implausible);
+        for n in 1..200 {
+            prop_assert_eq!(observe(&mut history, start.wrapping_add(n)), Expected);
+        }
+    }
+
+    /// Any sequence is judged without a panic, and a counter is believed again after one loss.
+    #[test]
+    fn any_sequence_is_survived(
+        ids: Vec<(u16, bool, u32)>,
+        next in BATCH_LIMIT..60_000,
+    ) {
+        let mut history = IdentificationHistory::new();
+        for (id, dont_fragment, milliseconds) in ids {
+            let elapsed = Duration::from_millis(milliseconds.into());
+            let _ = history.observe(Identification { id, dont_fragment }, elapsed);
+        }
+        let _ = observe(&mut history, next);
+        prop_assert_ne!(observe(&mut history, next + 1), Implausible);
+    }
+}

@@ -1,0 +1,167 @@
+//! IPv4, IPv6 and UDP: what carries RoCEv2 (IBA A17).
+
+use core::fmt;
+
+use crate::address::{Gid, Ip4};
+use crate::field::header;
+use crate::number::numbers;
+
+/// The UDP destination port of RoCEv2, registered with IANA (IBA A17.3.1.1).
+pub const ROCE_PORT: u16 = 4791;
+
+header! {
+    /// IPv4 header without options (RFC 791).
+    pub struct Ipv4("IPv4", 20) {
+        /// Always 4.
+        version: u8 = 4,
+        /// Header length in 32-bit words.
+        header_words: u8 = 4,
+        /// Differentiated services.
+        dscp: u8 = 6,
+        /// Explicit congestion notification.
+        ecn: Ecn = 2,
+        /// Header and payload together, bytes.
+        total_length: u16 = 16,
+        /// Identification: covered by the ICRC, though RoCE is never fragmented.
+        identification: Identification = 16,
+        /// Reserved flag.
+        reserved: bool = 1,
+        /// Do not fragment: set by RoCE (IBA A17.3.1).
+        dont_fragment: bool = 1,
+        /// More fragments follow.
+        more_fragments: bool = 1,
+        /// Where this fragment belongs, in units of 8 bytes.
+        fragment_offset: u16 = 13,
+        /// Time to live.
+        time_to_live: u8 = 8,
+        /// What follows.
+        protocol: IpProtocol = 8,
+        /// Header checksum.
+        checksum: Checksum = 16,
+        /// Source address.
+        source: Ip4 = 32,
+        /// Destination address.
+        destination: Ip4 = 32,
+    }
+
+    /// IPv6 header (RFC 8200).
+    pub struct Ipv6("IPv6", 40) {
+        /// Always 6.
+        version: u8 = 4,
+        /// Differentiated services.
+        dscp: u8 = 6,
+        /// Explicit congestion notification.
+        ecn: Ecn = 2,
+        /// Flow label.
+        flow_label: u32 = 20,
+        /// Bytes behind this header.
+        payload_length: u16 = 16,
+        /// What follows.
+        next_header: IpProtocol = 8,
+        /// Hop limit.
+        hop_limit: u8 = 8,
+        /// Source address.
+        source: Gid = 128,
+        /// Destination address.
+        destination: Gid = 128,
+    }
+
+    /// UDP header (RFC 768).
+    pub struct Udp("UDP", 8) {
+        /// Source port: RoCEv2 uses it to spread connections over equal paths (IBA A17.3.1.1).
+        source_port: u16 = 16,
+        /// Destination port: 4791 for RoCEv2.
+        destination_port: u16 = 16,
+        /// Header and payload together, bytes.
+        length: u16 = 16,
+        /// Checksum; zero means none, which RoCEv2 allows.
+        checksum: Checksum = 16,
+    }
+}
+
+numbers! {
+    /// Explicit congestion notification (RFC 3168 5).
+    pub struct Ecn(u8), 3, |ecn| match ecn.0 {
+        0 => "not ECN-capable",
+        1 => "ECN-capable, ECT(1)",
+        2 => "ECN-capable, ECT(0)",
+        _ => "congestion experienced",
+    };
+    /// IPv4 identification.
+    pub struct Identification(u16), 6;
+    /// A checksum of IP or UDP.
+    pub struct Checksum(u16), 6;
+    /// What an IP header is followed by.
+    pub struct IpProtocol(u8), 4, |protocol| match protocol.0 {
+        0 => "IPv6 hop-by-hop options",
+        1 => "ICMP",
+        6 => "TCP",
+        17 => "UDP",
+        27 => "InfiniBand BTH",
+        44 => "IPv6 fragment",
+        58 => "ICMPv6",
+        _ => "",
+    };
+}
+
+impl Ecn {
+    /// A router met congestion.
+    pub const CONGESTION_EXPERIENCED: Self = Self(3);
+}
+
+impl IpProtocol {
+    /// UDP.
+    pub const UDP: Self = Self(17);
+    /// A GRH's next header when a BTH follows (IBA 8.3).
+    pub const BTH: Self = Self(0x1b);
+    /// IPv6's fragment header.
+    pub const IPV6_FRAGMENT: Self = Self(44);
+}
+
+/// The Internet checksum (RFC 1071) as a running sum, for the IPv4 header and for UDP with its pseudo-header.
+#[derive(Clone, Copy, Default)]
+pub struct InternetChecksum(u64);
+
+impl InternetChecksum {
+    /// Adds bytes; an odd count is as if a zero byte followed, so only the last part may be odd.
+    pub fn over(mut self, bytes: &[u8]) -> Self {
+        let mut pairs = bytes.chunks_exact(2);
+        for pair in &mut pairs {
+            self.0 += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
+        }
+        if let [last] = pairs.remainder() {
+            self.0 += u64::from(*last) << 8;
+        }
+        self
+    }
+
+    /// The checksum as it goes into the header.
+    pub fn finish(self) -> Checksum {
+        let mut sum = self.0;
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        Checksum(!(sum as u16))
+    }
+}
+
+impl fmt::Debug for InternetChecksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InternetChecksum({})", self.finish())
+    }
+}
+
+impl Ipv4 {
+    /// Bytes of header and options together.
+    pub fn header_len(&self) -> usize {
+        usize::from(self.header_words) * 4
+    }
+
+    /// The header with its checksum filled in, options not included.
+    #[must_use]
+    pub fn with_checksum(mut self) -> Self {
+        self.checksum = Checksum(0);
+        self.checksum = InternetChecksum::default().over(&self.to_bytes()).finish();
+        self
+    }
+}

@@ -1,0 +1,177 @@
+//! The numbers of the protocol as types, so that a key is never taken for an address nor a sequence number compared
+//! as if it did not wrap.
+
+/// A newtype over an unsigned integer that shows itself in hexadecimal with a fixed number of digits. What a value
+/// means is given as a text for each value, or behind `=>` as a closure that writes it.
+macro_rules! numbers {
+    ($(
+        $(#[$meta:meta])+
+        pub struct $name:ident($repr:ty), $digits:literal $(, $meaning:expr)? $(=> $write:expr)?;
+    )+) => {$(
+        $(#[$meta])+
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+        pub struct $name(pub $repr);
+
+        impl crate::field::Field for $name {
+            #[inline(always)]
+            fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
+                Self(crate::field::load_bits(bytes, bit, width) as $repr)
+            }
+
+            #[inline(always)]
+            fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
+                crate::field::store_bits(bytes, bit, width, u64::from(self.0));
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, concat!("{:#0", $digits, "x}"), self.0)
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+
+        impl crate::field::Show for $name {
+            fn value(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+
+            $(fn meaning(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let meaning: fn(&Self) -> &'static str = $meaning;
+                f.write_str(meaning(self))
+            })?
+
+            $(fn meaning(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let write: fn(&Self, &mut core::fmt::Formatter<'_>) -> core::fmt::Result = $write;
+                write(self, f)
+            })?
+        }
+    )+};
+}
+
+pub(crate) use numbers;
+
+/// A [`numbers!`] type whose values have names: one table gives the constants, their list and their meanings.
+macro_rules! codes {
+    ($(
+        $(#[$meta:meta])+
+        pub struct $name:ident($repr:ty), $digits:literal {
+            $( $code:ident = $value:literal => $meaning:literal, )+
+            _ => $other:literal,
+        }
+    )+) => {
+        crate::number::numbers! {$(
+            $(#[$meta])+
+            pub struct $name($repr), $digits, |code| match code.0 {
+                $( $value => $meaning, )+
+                _ => $other,
+            };
+        )+}
+
+        $(impl $name {
+            /// Every value that has a name, in the specification's order.
+            pub const ALL: &[Self] = &[$(Self($value)),+];
+            $( #[doc = concat!("Means: ", $meaning, ".")] pub const $code: Self = Self($value); )+
+        })+
+    };
+}
+
+pub(crate) use codes;
+
+numbers! {
+    /// Packet sequence number, 24 bits (IBA 9.2). It wraps, so it has no order: see [`Psn::distance`].
+    pub struct Psn(u32), 8;
+    /// Queue pair number, 24 bits.
+    pub struct Qpn(u32), 8, |qpn| match qpn.0 {
+        0 => "subnet management",
+        1 => "general services (connection manager)",
+        0xff_ffff => "multicast",
+        _ => "",
+    };
+    /// Message sequence number, 24 bits (IBA 9.7.7.1): how many messages the responder has completed.
+    pub struct Msn(u32), 8;
+    /// The remote key of a memory region or window: with the address, the capability to reach it.
+    pub struct RKey(u32), 10;
+    /// The local key of a memory region.
+    pub struct LKey(u32), 10;
+    /// Queue key of a datagram (IBA 10.2.5).
+    pub struct QKey(u32), 10, |key| match key.0 {
+        0x8001_0000 => "general services, well known",
+        0x0123_4567 => "RDMA-CM's default for UDP",
+        key if key & 0x8000_0000 != 0 => "controlled: set by privileged software",
+        _ => "",
+    };
+    /// Partition key (IBA 10.9.1): the top bit says full membership.
+    pub struct PKey(u16), 6, |key| match key.0 {
+        0xffff => "default partition, full member",
+        0x7fff => "default partition, limited member",
+        key if key & 0x8000 != 0 => "full member",
+        _ => "limited member",
+    };
+    /// A virtual address in the memory of the peer that registered it. Only ever a number here.
+    pub struct VirtualAddress(u64), 18;
+    /// A 64-bit number without arithmetic: swap and compare operands, original values of atomics.
+    pub struct Word(u64), 18;
+    /// A device's or node's globally unique identifier.
+    pub struct Guid(u64), 18;
+    /// A local identifier of native InfiniBand's subnet. Zero over Ethernet.
+    pub struct Lid(u16), 6;
+    /// A field of flags or codes best read in hexadecimal.
+    pub struct Hex8(u8), 4;
+    /// A field of flags or codes best read in hexadecimal.
+    pub struct Hex16(u16), 6;
+    /// A field of flags or codes best read in hexadecimal.
+    pub struct Hex32(u32), 10;
+    /// Immediate data: four bytes handed to the receiver's completion.
+    pub struct Immediate(u32), 10;
+}
+
+/// All 24-bit numbers stay below this.
+pub const LIMIT_24: u32 = 1 << 24;
+
+impl Psn {
+    /// The sequence number with only its 24 bits.
+    pub const fn new(value: u32) -> Self {
+        Self(value & (LIMIT_24 - 1))
+    }
+
+    /// This number advanced by `count` packets, wrapping at 2^24 (IBA 9.7.2).
+    #[must_use]
+    pub const fn add(self, count: u32) -> Self {
+        Self::new(self.0.wrapping_add(count))
+    }
+
+    /// This number moved back by `count` packets.
+    #[must_use]
+    pub const fn sub(self, count: u32) -> Self {
+        Self::new(self.0.wrapping_sub(count))
+    }
+
+    /// How far `self` is ahead of `earlier`: negative when behind. Half the circle either way (IBA 9.7.2), which is
+    /// why sequence numbers have a distance but no order.
+    pub const fn distance(self, earlier: Self) -> i32 {
+        (self.0.wrapping_sub(earlier.0) << 8) as i32 >> 8
+    }
+
+    /// Whether `self` comes before `other` on the shorter way round.
+    pub const fn is_before(self, other: Self) -> bool {
+        self.distance(other) < 0
+    }
+}
+
+impl Qpn {
+    /// The queue pair of the connection manager and other general services (IBA 13.5.1).
+    pub const GENERAL_SERVICES: Self = Self(1);
+    /// The destination of multicast datagrams.
+    pub const MULTICAST: Self = Self(0xff_ffff);
+}
+
+impl QKey {
+    /// The key of queue pair 1 (IBA 13.5.1).
+    pub const GENERAL_SERVICES: Self = Self(0x8001_0000);
+}

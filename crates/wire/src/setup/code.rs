@@ -1,0 +1,205 @@
+//! The coded fields of the set-up exchange.
+
+use core::fmt;
+
+use crate::number::{codes, numbers};
+
+codes! {
+    /// Which of the nine messages it is.
+    pub struct MessageType(u8), 4 {
+        DEVICE_DISCOVERY_REQ = 0x01 => "DEVICE_DISCOVERY_REQ",
+        DEVICE_DISCOVERY_RESP = 0x02 => "DEVICE_DISCOVERY_RESP",
+        QP_CREATE_REQ = 0x03 => "QP_CREATE_REQ",
+        QP_CREATE_RESP = 0x04 => "QP_CREATE_RESP",
+        MR_REGISTER_REQ = 0x05 => "MR_REGISTER_REQ",
+        MR_REGISTER_RESP = 0x06 => "MR_REGISTER_RESP",
+        CONNECTION_REQ = 0x07 => "CONNECTION_REQ",
+        CONNECTION_ACCEPT = 0x08 => "CONNECTION_ACCEPT",
+        CONNECTION_CONFIRM = 0x09 => "CONNECTION_CONFIRM",
+        _ => "unknown",
+    }
+
+    /// The outcome of a request. Anything but success ends the exchange.
+    pub struct Status(u8), 4 {
+        SUCCESS = 0x00 => "success",
+        UNSUPPORTED_VERSION = 0x01 => "protocol version not supported",
+        OUT_OF_ORDER = 0x02 => "message does not belong to this phase",
+        UNKNOWN_EXCHANGE = 0x03 => "no such exchange",
+        INVALID_PARAMETER = 0x04 => "a field has a value that is not allowed",
+        UNSUPPORTED_TRANSPORT = 0x05 => "transport not supported",
+        UNSUPPORTED_CAPABILITY = 0x06 => "capability not supported",
+        NO_RESOURCES = 0x07 => "no resources",
+        NO_QUEUE_PAIR = 0x08 => "no such queue pair, or none left",
+        NO_MEMORY_REGION = 0x09 => "no memory region left",
+        ACCESS_DENIED = 0x0a => "access rights not granted",
+        KEY_MISMATCH = 0x0b => "memory key does not match",
+        REJECTED = 0x0c => "rejected by the application",
+        TIMEOUT = 0x0d => "the peer took too long",
+        INTERNAL_ERROR = 0x0e => "internal error",
+        _ => "unknown",
+    }
+
+    /// The transport of a queue pair.
+    pub struct QpType(u8), 4 {
+        RC = 0x01 => "reliable connection",
+        UC = 0x02 => "unreliable connection",
+        UD = 0x03 => "unreliable datagram",
+        XRC = 0x04 => "extended reliable connection",
+        _ => "unknown",
+    }
+}
+
+numbers! {
+    /// Tells the messages of this exchange from other datagrams.
+    pub struct Magic(u32), 10, |magic| if *magic == Magic::SETUP { "set-up exchange" } else { "foreign" };
+    /// An exchange, as the client that began it names it: the same in all its messages.
+    pub struct ExchangeId(u32), 10;
+    /// A request, as its sender numbers it; the response gives it back.
+    pub struct TransactionId(u32), 10;
+    /// The name a peer gives to itself.
+    pub struct PeerId(u32), 10;
+    /// The number a peer gives to a memory region.
+    pub struct RegionId(u32), 10;
+    /// The number a peer gives to a protection domain.
+    pub struct DomainId(u32), 10;
+}
+
+impl Magic {
+    /// "FeSU" in ASCII.
+    pub const SETUP: Self = Self(u32::from_be_bytes(*b"FeSU"));
+}
+
+impl QpType {
+    /// The set with only this transport, empty when it is unknown.
+    pub const fn to_set(self) -> Transports {
+        match self {
+            Self::RC => Transports::RC,
+            Self::UC => Transports::UC,
+            Self::UD => Transports::UD,
+            Self::XRC => Transports::XRC,
+            _ => Transports(0),
+        }
+    }
+}
+
+/// A [`numbers!`] type that is a set of flags: one table gives the constants and the names that are shown.
+macro_rules! flags {
+    ($(
+        $(#[$meta:meta])+
+        pub struct $name:ident($repr:ty), $digits:literal {
+            $( $(#[doc = $doc:literal])+ $flag:ident = $value:expr, )+
+        }
+    )+) => {
+        numbers! {$(
+            $(#[$meta])+
+            pub struct $name($repr), $digits => |set, f| names(
+                f,
+                u32::from(set.0),
+                &[$( (stringify!($flag), u32::from($name::$flag.0)), )+],
+            );
+        )+}
+
+        $(impl $name {
+            $( $(#[doc = $doc])+ pub const $flag: Self = Self($value); )+
+
+            /// Whether every flag of `other` is in this set.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+        }
+
+        impl core::ops::BitOr for $name {
+            type Output = Self;
+
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+
+        impl core::ops::BitAnd for $name {
+            type Output = Self;
+
+            fn bitand(self, other: Self) -> Self {
+                Self(self.0 & other.0)
+            }
+        })+
+    };
+}
+
+flags! {
+    /// The transports a device offers.
+    pub struct Transports(u8), 4 {
+        /// Reliable connection.
+        RC = 1 << 0,
+        /// Unreliable connection.
+        UC = 1 << 1,
+        /// Unreliable datagram.
+        UD = 1 << 2,
+        /// Extended reliable connection.
+        XRC = 1 << 3,
+    }
+
+    /// What a peer can do beyond SEND.
+    pub struct Capabilities(u32), 10 {
+        /// RDMA WRITE.
+        RDMA_WRITE = 1 << 0,
+        /// RDMA READ.
+        RDMA_READ = 1 << 1,
+        /// Compare-and-swap, fetch-and-add.
+        ATOMIC = 1 << 2,
+        /// Immediate data with SEND and RDMA WRITE.
+        IMMEDIATE = 1 << 3,
+        /// SEND with invalidate, and memory windows to invalidate.
+        INVALIDATE = 1 << 4,
+        /// Shared receive queues.
+        SHARED_RECEIVE_QUEUE = 1 << 5,
+        /// ATOMIC WRITE.
+        ATOMIC_WRITE = 1 << 6,
+        /// FLUSH.
+        FLUSH = 1 << 7,
+        /// Answers congestion marks with CNPs, and slows down on them.
+        CONGESTION_CONTROL = 1 << 8,
+    }
+
+    /// What a memory region may be used for: the bits of `IBV_ACCESS_*`.
+    pub struct AccessFlags(u32), 10 {
+        /// Its owner's receives, reads and atomics may write to it.
+        LOCAL_WRITE = 1 << 0,
+        /// Peers may write to it.
+        REMOTE_WRITE = 1 << 1,
+        /// Peers may read from it.
+        REMOTE_READ = 1 << 2,
+        /// Peers may do atomics on it.
+        REMOTE_ATOMIC = 1 << 3,
+        /// Memory windows may be bound to it.
+        MW_BIND = 1 << 4,
+        /// Its addresses count from zero.
+        ZERO_BASED = 1 << 5,
+        /// Its pages are fetched when they are used.
+        ON_DEMAND = 1 << 6,
+        /// It lies in huge pages.
+        HUGETLB = 1 << 7,
+        /// Peers may make what they wrote globally visible.
+        FLUSH_GLOBAL = 1 << 8,
+        /// Peers may make what they wrote persistent.
+        FLUSH_PERSISTENT = 1 << 9,
+        /// Writes to it may be seen in any order.
+        RELAXED_ORDERING = 1 << 20,
+    }
+}
+
+/// Writes the names of the flags that are set, and what remains as a number.
+fn names(f: &mut fmt::Formatter<'_>, set: u32, flags: &[(&str, u32)]) -> fmt::Result {
+    let mut rest = set;
+    let mut separator = "";
+    for (name, flag) in flags.iter().filter(|(_, flag)| set & flag != 0) {
+        write!(f, "{separator}{name}")?;
+        separator = " | ";
+        rest &= !flag;
+    }
+    match rest {
+        0 if set == 0 => f.write_str("none"),
+        0 => Ok(()),
+        rest => write!(f, "{separator}{rest:#x} unknown"),
+    }
+}

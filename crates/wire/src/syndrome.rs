@@ -1,0 +1,226 @@
+//! The AETH's syndrome: acknowledge with credits, "receiver not ready" with a timer, or a refusal with its reason
+//! (IBA 9.7.5.1, tables 43 to 46 and 58).
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::field::{Field, Show, load_bits, store_bits};
+
+/// The syndrome byte as it stands on the wire.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Syndrome(pub u8);
+
+/// What a syndrome says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SyndromeKind {
+    /// All packets up to the AETH's PSN arrived.
+    Ack(Credits),
+    /// No receive request was posted: try again after this time.
+    RnrNak(RnrTimer),
+    /// The request is refused.
+    Nak(NakCode),
+    /// A value the specification reserves.
+    Reserved,
+}
+
+/// End-to-end credits: how many more messages that consume a receive request the responder can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Credits(u8);
+
+/// Why a request is refused (IBA table 46).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NakCode {
+    /// A packet is missing before this one: go back.
+    PsnSequenceError,
+    /// The request is not one the queue pair accepts.
+    InvalidRequest,
+    /// The key, the bounds or the access rights do not allow it.
+    RemoteAccessError,
+    /// The responder failed locally.
+    RemoteOperationalError,
+    /// Reliable datagram only.
+    InvalidRdRequest,
+}
+
+/// The 5-bit code of the time to wait after an RNR NAK (IBA table 45).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RnrTimer(u8);
+
+/// Credits by their code (IBA table 58); code 31 means that the responder does not count.
+const CREDITS: [u16; 31] = [
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+    3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
+];
+
+/// RNR times by their code, in steps of 10 µs (IBA table 45): 0 is the longest.
+const RNR_TIMES: [u16; 32] = [
+    65535, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+impl Syndrome {
+    /// An acknowledge from a responder that does not count credits. What rdma_rxe and most devices send.
+    pub const ACK: Self = Self(31);
+
+    /// What the byte says. Bit 7 is reserved, bits 6 and 5 say which kind (IBA table 43).
+    pub const fn kind(self) -> SyndromeKind {
+        let value = self.0 & 0x1f;
+        match self.0 >> 5 {
+            0b000 => SyndromeKind::Ack(Credits(value)),
+            0b001 => SyndromeKind::RnrNak(RnrTimer(value)),
+            0b011 => match NakCode::from_code(value) {
+                Some(code) => SyndromeKind::Nak(code),
+                None => SyndromeKind::Reserved,
+            },
+            _ => SyndromeKind::Reserved,
+        }
+    }
+
+    /// Whether everything up to the PSN is acknowledged.
+    pub const fn is_ack(self) -> bool {
+        matches!(self.kind(), SyndromeKind::Ack(_))
+    }
+}
+
+impl From<SyndromeKind> for Syndrome {
+    /// The byte for a kind; `Reserved` stands for many bytes and becomes the first of them.
+    fn from(kind: SyndromeKind) -> Self {
+        match kind {
+            SyndromeKind::Ack(credits) => Self(credits.0),
+            SyndromeKind::RnrNak(timer) => Self(0x20 | timer.0),
+            SyndromeKind::Nak(code) => Self(0x60 | code.code()),
+            SyndromeKind::Reserved => Self(0x40),
+        }
+    }
+}
+
+impl Credits {
+    /// The responder does not count.
+    pub const UNLIMITED: Self = Self(31);
+
+    /// The credits for a 5-bit code.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if code < 32 { Some(Self(code)) } else { None }
+    }
+
+    /// The most credits that do not promise more than `count`: the table is coarse, and a responder must never
+    /// claim receives that it does not have.
+    pub fn at_most(count: u32) -> Self {
+        let above = CREDITS.iter().position(|&credits| u32::from(credits) > count);
+        Self(above.unwrap_or(CREDITS.len()) as u8 - 1)
+    }
+
+    /// The 5-bit code.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The number of messages, `None` when the responder does not count.
+    pub fn count(self) -> Option<u16> {
+        CREDITS.get(usize::from(self.0)).copied()
+    }
+}
+
+impl NakCode {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 5] = [
+        Self::PsnSequenceError,
+        Self::InvalidRequest,
+        Self::RemoteAccessError,
+        Self::RemoteOperationalError,
+        Self::InvalidRdRequest,
+    ];
+
+    /// The code for a 5-bit value, `None` where it is reserved.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if (code as usize) < Self::ALL.len() { Some(Self::ALL[code as usize]) } else { None }
+    }
+
+    /// The 5-bit value.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PsnSequenceError => "PSN sequence error",
+            Self::InvalidRequest => "invalid request",
+            Self::RemoteAccessError => "remote access error",
+            Self::RemoteOperationalError => "remote operational error",
+            Self::InvalidRdRequest => "invalid RD request",
+        }
+    }
+}
+
+impl RnrTimer {
+    /// The timer for a 5-bit code.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        if code < 32 { Some(Self(code)) } else { None }
+    }
+
+    /// The shortest time of the table that is at least `time`; the longest when none is.
+    pub fn at_least(time: Duration) -> Self {
+        let codes = (1..32u8).chain([0]);
+        Self(codes.into_iter().find(|&code| Self(code).duration() >= time).unwrap_or(0))
+    }
+
+    /// The 5-bit code.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The time to wait: 0.01 ms to 655.36 ms.
+    pub fn duration(self) -> Duration {
+        match self.0 {
+            // 65536 does not fit the table's 16 bits.
+            0 => Duration::from_micros(655_360),
+            code => Duration::from_micros(10 * u64::from(RNR_TIMES[usize::from(code)])),
+        }
+    }
+}
+
+impl fmt::Display for SyndromeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ack(credits) => match credits.count() {
+                Some(count) => write!(f, "ACK, {count} credits"),
+                None => f.write_str("ACK"),
+            },
+            Self::RnrNak(timer) => {
+                let micros = timer.duration().as_micros();
+                write!(f, "RNR NAK, wait {}.{:02} ms", micros / 1000, micros % 1000 / 10)
+            }
+            Self::Nak(code) => write!(f, "NAK, {}", code.name()),
+            Self::Reserved => f.write_str("reserved"),
+        }
+    }
+}
+
+impl fmt::Debug for Syndrome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Syndrome({:#04x} {})", self.0, self.kind())
+    }
+}
+
+impl Field for Syndrome {
+    #[inline(always)]
+    fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
+        Self(load_bits(bytes, bit, width) as u8)
+    }
+
+    #[inline(always)]
+    fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
+        store_bits(bytes, bit, width, u64::from(self.0));
+    }
+}
+
+impl Show for Syndrome {
+    fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#04x}", self.0)
+    }
+
+    fn meaning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.kind(), f)
+    }
+}

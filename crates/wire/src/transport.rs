@@ -1,0 +1,140 @@
+//! The base transport header and its extensions (IBA 9.2 and 9.3).
+
+use crate::field::header;
+use crate::number::{
+    Hex8, Immediate, Msn, PKey, Psn, QKey, Qpn, RKey, VirtualAddress, Word, numbers,
+};
+use crate::opcode::Opcode;
+use crate::syndrome::Syndrome;
+
+header! {
+    /// Base transport header (IBA 9.2).
+    pub struct Bth("BTH", 12) {
+        /// What the packet does and which headers follow.
+        opcode: Opcode = 8,
+        /// The receiver should raise an event when this message completes.
+        solicited: bool = 1,
+        /// Path migration state.
+        migrated: bool = 1,
+        /// Pad bytes behind the payload, to a multiple of 4.
+        pad: u8 = 2,
+        /// Transport header version, 0.
+        version: u8 = 4,
+        /// Partition.
+        partition: PKey = 16,
+        /// Forward congestion notification (IBA A17.9).
+        fecn: bool = 1,
+        /// Backward congestion notification: set in a CNP (IBA A17.9.3).
+        becn: bool = 1,
+        /// Reserved; with the two bits before it taken as ones by the ICRC.
+        reserved1: u8 = 6,
+        /// Destination queue pair.
+        destination: Qpn = 24,
+        /// An acknowledge is wanted.
+        ack_request: bool = 1,
+        /// Reserved.
+        reserved2: u8 = 7,
+        /// Packet sequence number.
+        psn: Psn = 24,
+    }
+
+    /// Reliable datagram extended transport header (IBA 9.3.1).
+    pub struct Rdeth("RDETH", 4) {
+        /// Reserved.
+        reserved: Hex8 = 8,
+        /// End-to-end context.
+        context: u32 = 24,
+    }
+
+    /// Datagram extended transport header (IBA 9.3.2).
+    pub struct Deth("DETH", 8) {
+        /// Queue key: must be the receiving queue pair's.
+        queue_key: QKey = 32,
+        /// Reserved.
+        reserved: Hex8 = 8,
+        /// The sender's queue pair: where an answer goes.
+        source: Qpn = 24,
+    }
+
+    /// XRC extended transport header (IBA A14.4).
+    pub struct Xrceth("XRCETH", 4) {
+        /// Reserved.
+        reserved: Hex8 = 8,
+        /// The shared receive queue that the message is for.
+        receive_queue: Qpn = 24,
+    }
+
+    /// Flush extended transport header (IBA A19).
+    pub struct Feth("FETH", 4) {
+        /// Reserved.
+        reserved: u32 = 26,
+        /// How much is flushed.
+        selectivity: FlushSelectivity = 2,
+        /// To which point it must have come: a set of flags.
+        placement: FlushPlacement = 4,
+    }
+
+    /// RDMA extended transport header (IBA 9.3.3).
+    pub struct Reth("RETH", 16) {
+        /// Where in the responder's memory.
+        address: VirtualAddress = 64,
+        /// The key that allows it.
+        key: RKey = 32,
+        /// Bytes of the whole message.
+        length: u32 = 32,
+    }
+
+    /// Atomic extended transport header (IBA 9.3.4).
+    pub struct AtomicEth("AtomicETH", 28) {
+        /// Where in the responder's memory, a multiple of 8.
+        address: VirtualAddress = 64,
+        /// The key that allows it.
+        key: RKey = 32,
+        /// The value to swap in, or to add.
+        swap_or_add: Word = 64,
+        /// The value to compare with; fetch-and-add ignores it.
+        compare: Word = 64,
+    }
+
+    /// Acknowledge extended transport header (IBA 9.3.5).
+    pub struct Aeth("AETH", 4) {
+        /// Acknowledge, not ready, or refused.
+        syndrome: Syndrome = 8,
+        /// How many messages the responder has completed.
+        msn: Msn = 24,
+    }
+
+    /// Atomic acknowledge extended transport header (IBA 9.3.5.3).
+    pub struct AtomicAckEth("AtomicAckETH", 8) {
+        /// The value that was there before.
+        original: Word = 64,
+    }
+
+    /// Immediate data (IBA 9.3.6).
+    pub struct ImmDt("ImmDt", 4) {
+        /// Handed to the receiver with its completion.
+        value: Immediate = 32,
+    }
+
+    /// Invalidate extended transport header (IBA 9.3.7).
+    pub struct Ieth("IETH", 4) {
+        /// The key that the receiver shall make invalid.
+        key: RKey = 32,
+    }
+}
+
+numbers! {
+    /// How much a FLUSH covers.
+    pub struct FlushSelectivity(u8), 3, |level| match level.0 {
+        0 => "the given range",
+        1 => "the whole memory region",
+        _ => "reserved",
+    };
+    /// What a FLUSH waits for.
+    pub struct FlushPlacement(u8), 3, |placement| match placement.0 {
+        1 => "globally visible",
+        2 => "persistent",
+        3 => "globally visible and persistent",
+        _ => "reserved",
+    };
+}
