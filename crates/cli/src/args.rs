@@ -47,19 +47,19 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "ferroce", version, propagate_version = true, max_term_width = 100)]
 #[command(arg_required_else_help = true, subcommand_required = true, after_help = after(EXAMPLES))]
-pub struct Cli {
+pub(crate) struct Cli {
     /// When to use colour
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub color: ColorChoice,
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 100)]
+    pub(crate) color: ColorChoice,
 
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Show a frame as an annotated tree
     ///
     /// Every field of every header: its offset in the frame, its bytes, its name, its value and what that means,
@@ -98,46 +98,46 @@ pub enum Command {
 
 /// Arguments of `ferroce decode`.
 #[derive(Args, Debug)]
-pub struct DecodeArgs {
+pub(crate) struct DecodeArgs {
     /// A frame in hexadecimal, or a capture file; - is the standard input
     ///
     /// Hexadecimal digits may be separated by spaces, colons, commas and newlines, and prefixed by 0x. Anything else
     /// is taken as the name of a file. With frame numbers it is a file in any case.
     #[arg(value_name = "HEX|FILE", required_unless_present = "file", value_hint = ValueHint::FilePath)]
-    pub input: Option<String>,
+    pub(crate) input: Option<String>,
 
     /// Numbers of the frames to show, from 1: N, N-M, or N- for N and all that follow
     ///
     /// Without any, the frames of the file are listed, one line each.
     #[arg(value_name = "N")]
-    pub numbers: Vec<Numbers>,
+    pub(crate) numbers: Vec<Numbers>,
 
     /// The capture file, for names that could be hexadecimal
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "numbers"], value_hint = ValueHint::FilePath)]
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 
     /// A frame to show, with --file; may be repeated
     #[arg(long = "frame", value_name = "N", requires = "file")]
-    pub frames: Vec<Numbers>,
+    pub(crate) frames: Vec<Numbers>,
 
     /// What a frame in hexadecimal starts with
     ///
     /// By default it is guessed between Ethernet and IP. A capture file says it by itself.
     #[arg(long, value_name = "TYPE", conflicts_with_all = ["file", "numbers"])]
-    pub link: Option<Link>,
+    pub(crate) link: Option<Link>,
 
     /// Write JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 
     /// Show reserved fields that are zero, and all bytes of payloads
     #[arg(long)]
-    pub all: bool,
+    pub(crate) all: bool,
 }
 
 /// What a frame starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Link {
+pub(crate) enum Link {
     /// Ethernet, from the destination address on
     Ethernet,
     /// IPv4 or IPv6
@@ -158,7 +158,7 @@ pub enum Link {
 
 impl Link {
     /// The number that capture files have for it.
-    pub const fn link_type(self) -> LinkType {
+    pub(crate) const fn link_type(self) -> LinkType {
         match self {
             Self::Ethernet => LinkType::ETHERNET,
             Self::Ip => LinkType::RAW,
@@ -174,58 +174,70 @@ impl Link {
 
 /// Arguments of `ferroce analyze`.
 #[derive(Args, Debug)]
-pub struct AnalyzeArgs {
+pub(crate) struct AnalyzeArgs {
     /// Capture files, pcap or pcapng; - is the standard input
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
 
     /// Write JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 
     /// Draw a ladder diagram of each conversation, or of the one with this number
     #[arg(long, value_name = "CONVERSATION", num_args = 0..=1, require_equals = true)]
-    pub ladder: Option<Option<u32>>,
+    pub(crate) ladder: Option<Option<u32>>,
 
     /// Longest ladder diagram, in packets
     #[arg(long, value_name = "N", default_value_t = 40)]
-    pub rows: usize,
+    pub(crate) rows: usize,
+
+    /// Fold and cut nothing: every row of every list, every packet of a ladder
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// List every anomaly
+    #[arg(long)]
+    pub(crate) anomalies: bool,
 
     /// List every message
     #[arg(long)]
-    pub messages: bool,
+    pub(crate) messages: bool,
 
     /// List every packet, with the verdict on its ICRC
     #[arg(long)]
-    pub packets: bool,
+    pub(crate) packets: bool,
 
     /// Keep to the conversation with this number
     #[arg(long, value_name = "N")]
-    pub conversation: Option<u32>,
+    pub(crate) conversation: Option<u32>,
 
     /// Step of the traffic graph, such as 10ms or 1s; by default it fits the file
     #[arg(long, value_name = "TIME")]
-    pub graph_interval: Option<Interval>,
+    pub(crate) graph_interval: Option<Interval>,
+
+    /// Draw with ASCII alone; by default where the locale is not UTF-8
+    #[arg(long)]
+    pub(crate) ascii: bool,
 
     /// No progress bar on long files
     #[arg(long, short)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 
     /// Most messages listed; more are only counted
     #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
-    pub max_messages: usize,
+    pub(crate) max_messages: usize,
 
     /// Most anomalies listed
     #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
-    pub max_anomalies: usize,
+    pub(crate) max_anomalies: usize,
 
     /// Most packets listed
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
-    pub max_packets: usize,
+    pub(crate) max_packets: usize,
 
     /// Most conversations followed at once
     #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = "Limits")]
-    pub max_conversations: usize,
+    pub(crate) max_conversations: usize,
 }
 
 fn after(examples: &str) -> String {

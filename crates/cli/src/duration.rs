@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 /// A time of at least a nanosecond, such as `10ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval {
+pub(crate) struct Interval {
     /// The time.
-    pub nanoseconds: u64,
+    pub(crate) nanoseconds: u64,
 }
 
 impl FromStr for Interval {

@@ -7,7 +7,7 @@ use crate::style::Screen;
 
 /// The exit status. Documented in `--help` and the man page, so scripts rely on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExitStatus {
+pub(crate) enum ExitStatus {
     /// All was done, and nothing was wrong with the input.
     #[default]
     Success,
@@ -19,7 +19,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// The number.
-    pub const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::Failure => 1,
@@ -29,7 +29,7 @@ impl ExitStatus {
 
     /// The status of two jobs together: a job that was not done outweighs bad input, which outweighs success.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub(crate) const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Failure, _) | (_, Self::Failure) => Self::Failure,
             (Self::BadInput, _) | (_, Self::BadInput) => Self::BadInput,
@@ -39,7 +39,7 @@ impl ExitStatus {
 
     /// The status of a job that could fail only by its output. Who reads it may have gone away (`| head`): that is
     /// no error, and nobody is left to be told.
-    pub fn of_output(result: io::Result<Self>, screen: &Screen) -> Self {
+    pub(crate) fn of_output(result: io::Result<Self>, screen: &Screen) -> Self {
         match result {
             Ok(status) => status,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Success,

@@ -1,5 +1,6 @@
 //! Where the output goes, and how it looks there: colour and width.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
@@ -8,7 +9,7 @@ use clap::ValueEnum;
 
 /// Whether to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ColorChoice {
+pub(crate) enum ColorChoice {
     /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
@@ -20,7 +21,7 @@ pub enum ColorChoice {
 
 /// What a piece of text is for. Commands choose by this, so that the same thing looks the same everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// The line that says what all below is about.
     Title,
     /// The name of a part: a layer, a section, a conversation.
@@ -33,6 +34,10 @@ pub enum Role {
     Value,
     /// What a value means.
     Meaning,
+    /// The first of two that are told apart: a direction, a series of a graph.
+    First,
+    /// The second of two.
+    Second,
     /// It is as it should be.
     Good,
     /// It deserves a look.
@@ -47,9 +52,11 @@ impl Role {
             Self::Title => Style::new().bold(),
             Self::Heading => AnsiColor::Cyan.on_default().bold(),
             Self::Quiet => Style::new().dimmed(),
-            Self::Bytes => AnsiColor::Blue.on_default(),
+            Self::Bytes => AnsiColor::BrightBlue.on_default(),
             Self::Value => AnsiColor::Yellow.on_default(),
             Self::Meaning => Style::new(),
+            Self::First => AnsiColor::Cyan.on_default(),
+            Self::Second => AnsiColor::BrightBlue.on_default(),
             Self::Good => AnsiColor::Green.on_default(),
             Self::Warning => AnsiColor::Magenta.on_default(),
             Self::Bad => AnsiColor::Red.on_default().bold(),
@@ -59,13 +66,13 @@ impl Role {
 
 /// Puts text in colour, or leaves it as it is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Paint {
+pub(crate) struct Paint {
     enabled: bool,
 }
 
 impl Paint {
     /// No colour, whatever the output.
-    pub const PLAIN: Self = Self { enabled: false };
+    pub(crate) const PLAIN: Self = Self { enabled: false };
 
     fn new(choice: ColorChoice, terminal: bool) -> Self {
         let wanted = match choice {
@@ -77,7 +84,7 @@ impl Paint {
     }
 
     /// `text` in the style of its role. Width and alignment of the format string apply to the text alone.
-    pub fn role<D: fmt::Display>(self, role: Role, text: D) -> Painted<D> {
+    pub(crate) fn role<D: fmt::Display>(self, role: Role, text: D) -> Painted<D> {
         Painted { style: self.enabled.then(|| role.style()), text }
     }
 }
@@ -90,7 +97,7 @@ fn colour_is_unwanted() -> bool {
 
 /// Text with its style: see [`Paint::role`].
 #[derive(Clone, Copy, Debug)]
-pub struct Painted<D> {
+pub(crate) struct Painted<D> {
     style: Option<Style>,
     text: D,
 }
@@ -106,17 +113,17 @@ impl<D: fmt::Display> fmt::Display for Painted<D> {
 
 /// The two outputs of the command.
 #[derive(Clone, Copy, Debug)]
-pub struct Screen {
+pub(crate) struct Screen {
     /// Colour of the standard output.
-    pub paint: Paint,
+    pub(crate) paint: Paint,
     /// Columns of the terminal that the standard output is; `None` for a file or a pipe, which take any width.
-    pub width: Option<usize>,
+    pub(crate) width: Option<usize>,
     errors: Paint,
 }
 
 impl Screen {
     /// Looks at where the outputs go.
-    pub fn new(choice: ColorChoice) -> Self {
+    pub(crate) fn new(choice: ColorChoice) -> Self {
         let terminal = io::stdout().is_terminal();
         let columns = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         Self {
@@ -127,14 +134,22 @@ impl Screen {
     }
 
     /// Says on the standard error output what went wrong, in one line: what, where, and what to do about it.
-    pub fn complain(&self, message: impl fmt::Display) {
+    pub(crate) fn complain(&self, message: impl fmt::Display) {
         // Nowhere is left to report a failure of this output.
         let _ = writeln!(io::stderr(), "{} {message}", self.errors.role(Role::Bad, "ferroce:"));
     }
 }
 
+/// `text` without control characters: names and comments come from files, and a terminal obeys what it is sent.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
+}
+
 /// `text` cut to `width` columns, with an ellipsis where something is missing.
-pub fn fit(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
+pub(crate) fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if text.chars().count() <= width {
         return text.into();
     }
@@ -151,6 +166,12 @@ mod tests {
         let paint = Paint { enabled: true };
         assert_eq!(format!("{:<4}|", paint.role(Role::Good, "ab")), "\x1b[32mab  \x1b[0m|");
         assert_eq!(format!("{:<4}|", Paint::PLAIN.role(Role::Good, "ab")), "ab  |");
+    }
+
+    #[test]
+    fn a_terminal_gets_nothing_to_obey() {
+        assert_eq!(printable("é→ b"), "é→ b");
+        assert_eq!(printable("a\x1b[2J\u{9b}\nb"), "a?[2J??b");
     }
 
     #[test]

@@ -5,3 +5,4 @@ pub mod analysis;
 pub mod dissect;
 pub mod file;
 pub mod link;
+pub mod render;

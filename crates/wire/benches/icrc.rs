@@ -31,18 +31,18 @@ fn whole(bencher: Bencher, encapsulation: Encapsulation, size: usize) {
         .bench_local(|| verify(encapsulation, black_box(&packet)));
 }
 
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn verify_ipv4(bencher: Bencher, size: usize) {
     whole(bencher, Encapsulation::Ipv4, size);
 }
 
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn verify_ipv6(bencher: Bencher, size: usize) {
     whole(bencher, Encapsulation::Ipv6, size);
 }
 
 /// As a sender does: headers, then the payload from where it lies, in two spans.
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn gather_ipv4(bencher: Bencher, size: usize) {
     let (ip, udp, bth) = ([0x45; 20], [0; 8], [4; 12]);
     let payload = vec![0x5a; size - 44];
@@ -78,18 +78,18 @@ fn with_identification_hidden(bencher: Bencher, size: usize, expected: u16) {
         .bench_local(|| solve(black_box(&FLOW), black_box(&datagram), black_box(expected)));
 }
 
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn hidden_as_expected(bencher: Bencher, size: usize) {
     with_identification_hidden(bencher, size, 77);
 }
 
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn hidden_solved(bencher: Bencher, size: usize) {
     with_identification_hidden(bencher, size, 0);
 }
 
 /// The solving by itself, the CRC being known.
-#[divan::bench]
+#[divan::bench(sample_size = 1000)]
 fn solve_difference_alone(bencher: Bencher) {
     let expected = Identification::of_segment(0);
     bencher.bench_local(|| {

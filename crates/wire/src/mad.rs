@@ -127,8 +127,7 @@ pub enum MadError {
 impl<'a> Mad<'a> {
     /// Reads a MAD: the whole payload of a datagram to queue pair 0 or 1.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MadError> {
-        let whole: &[u8; MAD_LEN] =
-            bytes.try_into().map_err(|_| MadError::Length(bytes.len()))?;
+        let whole: &[u8; MAD_LEN] = bytes.try_into().map_err(|_| MadError::Length(bytes.len()))?;
         let (header, data) = MadHeader::split(whole).ok_or(MadError::Length(bytes.len()))?;
         if header.base_version != BASE_VERSION {
             return Err(MadError::BaseVersion(header.base_version));

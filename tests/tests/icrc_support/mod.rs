@@ -7,16 +7,16 @@ use std::time::Duration;
 use ferroce_wire::icrc::Encapsulation;
 
 /// A packet without what Ethernet puts around it: IP header to ICRC.
-pub struct Packet {
+pub(crate) struct Packet {
     /// The file it is in, and its number there.
-    pub name: String,
-    pub time: Duration,
-    pub encapsulation: Encapsulation,
-    pub bytes: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) time: Duration,
+    pub(crate) encapsulation: Encapsulation,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// The packets of each file, in the order of their names.
-pub fn captures() -> Vec<Vec<Packet>> {
+pub(crate) fn captures() -> Vec<Vec<Packet>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/rxe");
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -39,7 +39,7 @@ fn packets(path: &Path) -> Vec<Packet> {
     let (mut packets, mut at) = (Vec::new(), 24);
     while at < file.len() {
         let length = word(at + 8) as usize;
-        let name = format!("{} {}", path.file_stem().unwrap().display(), packets.len() + 1);
+        let name = format!("{} {}", path.file_stem().unwrap().to_string_lossy(), packets.len() + 1);
         assert_eq!(word(at + 8), word(at + 12), "{name}: cut short");
         let (encapsulation, bytes) = packet(&file[at + 16..at + 16 + length]);
         let time = Duration::new(word(at).into(), word(at + 4) * fraction_is);
@@ -56,27 +56,5 @@ fn packet(frame: &[u8]) -> (Encapsulation, &[u8]) {
         [0x08, 0x00] => (Encapsulation::Ipv4, &frame[14..14 + length(14 + 2)]),
         [0x86, 0xdd] => (Encapsulation::Ipv6, &frame[14..14 + 40 + length(14 + 4)]),
         _ => panic!("neither IPv4 nor IPv6"),
-    }
-}
-
-/// A random number generator: SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `limit`.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
     }
 }

@@ -14,7 +14,7 @@ use ferroce_trace::render::sections::{self, LadderView, View};
 use crate::args::AnalyzeArgs;
 use crate::exit::ExitStatus;
 use crate::style::Screen;
-use output::{Alphabet, print};
+use output::{Alphabet, Printable, print};
 use progress::Progress;
 
 /// Columns of a report that does not go to a terminal.
@@ -24,123 +24,123 @@ const FILE_COLUMNS: usize = 100;
 const NAMED_PROBLEMS: usize = 10;
 
 /// Analyses the files that the arguments name.
-pub fn run(args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
+pub(crate) fn run(args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let result = if args.json {
-        json(args, screen, &mut output)
-    } else {
-        text(args, screen, &mut output)
-    };
+    let result =
+        if args.json { json(args, screen, &mut output) } else { text(args, screen, &mut output) };
     ExitStatus::of_output(result.and_then(|status| output.flush().map(|()| status)), screen)
 }
 
 /// The reports one below the other.
-fn text(
-    args: &AnalyzeArgs,
-    screen: &Screen,
-    output: &mut impl Write,
-) -> io::Result<ExitStatus> {
+fn text(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let view = view(args, screen);
     let alphabet = Alphabet::choose(args.ascii);
     let mut status = ExitStatus::Success;
-    for (at, path) in args.files.iter().enumerate() {
-        let (report, found) = file(path, args, screen);
-        if at > 0 {
-            writeln!(output)?;
+    let mut first = true;
+    for path in &args.files {
+        let file = Analyzed::of(path, args);
+        if file.opened {
+            if !std::mem::take(&mut first) {
+                writeln!(output)?;
+            }
+            print(&sections::report(&file.report, &view), screen.paint, alphabet, output)?;
+            // What was readable comes first: on a terminal, what is wrong with it stands below.
+            output.flush()?;
         }
-        print(&sections::report(&report, &view), screen.paint, alphabet, output)?;
-        // What was readable comes first: on a terminal, what is wrong with it stands below.
-        output.flush()?;
-        complain(&report, screen);
-        status = status.and(found);
+        status = status.and(file.complain(screen));
     }
     Ok(status)
 }
 
 /// One document, written file by file: however many there are, one report is held at a time.
-fn json(
-    args: &AnalyzeArgs,
-    screen: &Screen,
-    output: &mut impl Write,
-) -> io::Result<ExitStatus> {
+fn json(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let mut status = ExitStatus::Success;
     write!(output, "{{\"schema\":\"{SCHEMA}\",\"files\":[")?;
     for (at, path) in args.files.iter().enumerate() {
-        let (report, found) = file(path, args, screen);
+        let file = Analyzed::of(path, args);
         if at > 0 {
             write!(output, ",")?;
         }
-        serde_json::to_writer(&mut *output, &report)?;
-        complain(&report, screen);
-        status = status.and(found);
+        serde_json::to_writer(&mut *output, &file.report)?;
+        status = status.and(file.complain(screen));
     }
     writeln!(output, "]}}")?;
     Ok(status)
 }
 
-/// Analyses one file.
-fn file(path: &Path, args: &AnalyzeArgs, screen: &Screen) -> (FileReport, ExitStatus) {
-    let options = Options {
+/// One file's report.
+struct Analyzed {
+    report: FileReport,
+    /// False for a file that could not even be opened.
+    opened: bool,
+}
+
+impl Analyzed {
+    fn of(path: &Path, args: &AnalyzeArgs) -> Self {
+        if path == Path::new("-") {
+            return Self::read("-", io::stdin().lock(), None, args);
+        }
+        let name = path.to_string_lossy();
+        match File::open(path) {
+            Ok(file) => {
+                let data = file.metadata().ok().filter(|data| data.is_file());
+                Self::read(&name, file, data.map(|data| data.len()), args)
+            }
+            Err(error) => {
+                let text = format!("cannot be opened: {error}");
+                let report = FileReport {
+                    path: name.into_owned(),
+                    problems: vec![ProblemReport { frame: None, offset: 0, text }],
+                    problems_total: 1,
+                    ..FileReport::default()
+                };
+                Self { report, opened: false }
+            }
+        }
+    }
+
+    fn read(name: &str, input: impl Read, length: Option<u64>, args: &AnalyzeArgs) -> Self {
+        let mut progress = Progress::new(name, length, args.quiet);
+        let report =
+            analysis::analyze(name, input, &options(args), &mut |done| progress.show(done));
+        progress.erase();
+        Self { report, opened: true }
+    }
+
+    /// Says what could not be read, and where.
+    fn complain(&self, screen: &Screen) -> ExitStatus {
+        let path = Printable(&self.report.path);
+        let problems = &self.report.problems;
+        for problem in problems.iter().take(NAMED_PROBLEMS) {
+            if self.opened {
+                screen.complain(format_args!("{path}: {}", sections::problem(problem)));
+            } else {
+                screen.complain(format_args!("{path}: {}", problem.text));
+            }
+        }
+        let named = problems.len().min(NAMED_PROBLEMS) as u64;
+        match self.report.problems_total.saturating_sub(named) {
+            0 => {}
+            1 => screen.complain(format_args!("{path}: 1 more problem")),
+            more => screen.complain(format_args!("{path}: {more} more problems")),
+        }
+        match self.report.problems_total {
+            0 => ExitStatus::Success,
+            _ => ExitStatus::BadInput,
+        }
+    }
+}
+
+fn options(args: &AnalyzeArgs) -> Options {
+    Options {
         packet_list: args.packets || args.ladder.is_some(),
-        conversation: args.conversation.or(args.ladder.flatten()),
+        conversation: args.conversation,
         graph_interval_ns: args.graph_interval.map(|interval| interval.nanoseconds),
         max_packet_rows: args.max_packets,
         max_messages: args.max_messages,
         max_anomalies: args.max_anomalies,
         max_conversations: args.max_conversations,
         ..Options::default()
-    };
-    if path == Path::new("-") {
-        return input("-", io::stdin().lock(), None, &options, args);
-    }
-    let name = path.to_string_lossy();
-    match File::open(path) {
-        Ok(opened) => {
-            let length = opened.metadata().ok().filter(|file| file.is_file()).map(|file| file.len());
-            input(&name, opened, length, &options, args)
-        }
-        Err(error) => {
-            screen.complain(format_args!("{name}: {error}"));
-            let problem = ProblemReport { frame: None, offset: 0, text: error.to_string() };
-            let report = FileReport {
-                path: name.into_owned(),
-                problems: vec![problem],
-                problems_total: 1,
-                ..FileReport::default()
-            };
-            (report, ExitStatus::Failure)
-        }
-    }
-}
-
-fn input(
-    name: &str,
-    input: impl Read,
-    length: Option<u64>,
-    options: &Options,
-    args: &AnalyzeArgs,
-) -> (FileReport, ExitStatus) {
-    let mut progress = Progress::new(name, length, args.quiet);
-    let report = analysis::analyze(name, input, options, &mut |done| progress.show(done));
-    progress.erase();
-    let sound = report.problems_total == 0;
-    (report, if sound { ExitStatus::Success } else { ExitStatus::BadInput })
-}
-
-/// Names the problems of a file. One that could not be opened has been named.
-fn complain(report: &FileReport, screen: &Screen) {
-    if report.format.is_empty() && report.file_bytes == 0 && report.packets == 0 {
-        // Nothing of the file was read: there is no place to name but its start.
-    }
-    let path = &report.path;
-    for problem in report.problems.iter().take(NAMED_PROBLEMS) {
-        screen.complain(format_args!("{path}: {}", sections::problem(problem)));
-    }
-    let named = report.problems.len().min(NAMED_PROBLEMS) as u64;
-    match report.problems_total.saturating_sub(named) {
-        0 => {}
-        1 => screen.complain(format_args!("{path}: and 1 more problem")),
-        more => screen.complain(format_args!("{path}: and {more} more problems")),
     }
 }
 

@@ -7,11 +7,11 @@ use crate::style::{Paint, Role};
 const PER_LINE: usize = 16;
 
 /// Bytes shown of a payload unless all are asked for.
-pub const SHORT: usize = 64;
+pub(crate) const SHORT: usize = 64;
 
 /// Writes the lines of a dump, each behind the offset of its first byte. Without `all`, only the first bytes, and no
 /// zeroes that merely fill up the rest.
-pub fn write(
+pub(crate) fn write(
     out: &mut dyn Write,
     paint: Paint,
     (offset, data): (usize, &[u8]),
@@ -35,7 +35,8 @@ pub fn write(
         )?;
     }
     let left = &data[shown..];
-    if !left.is_empty() {
+    // Where nothing but zeroes is there, the heading says so.
+    if shown > 0 && !left.is_empty() {
         let what = if left.iter().all(|&byte| byte == 0) { "zero bytes" } else { "more bytes" };
         let note = format!("… {} {what}", left.len());
         let hint = if what == "more bytes" { ", shown by --all" } else { "" };
@@ -91,7 +92,7 @@ mod tests {
         data[199] = 1;
         assert!(dump(&data, false).ends_with("\n      … 136 more bytes, shown by --all\n"));
         assert_eq!(dump(&data, true).lines().count(), 13);
-        assert_eq!(dump(&[0; 40], false), "      … 40 zero bytes\n");
+        assert_eq!(dump(&[0; 40], false), "");
         assert_eq!(dump(&[], false), "");
     }
 }

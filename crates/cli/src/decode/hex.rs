@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why text is not a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HexError {
+pub(crate) enum HexError {
     /// There is no digit in it.
     Empty,
     /// Something that is neither a digit nor a separator.
@@ -23,7 +23,7 @@ pub enum HexError {
 
 /// The bytes that `text` has the digits of. Spaces, newlines, colons, commas, dashes and underscores may stand
 /// between them, `0x` before them, and offsets as tcpdump prints them (`0x0010:`) at the start of lines.
-pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
+pub(crate) fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut digits = Vec::new();
     let mut characters = text.chars().enumerate().peekable();
     let mut line_starts = true;

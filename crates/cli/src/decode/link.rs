@@ -4,7 +4,7 @@ use ferroce_trace::link::LinkType;
 use ferroce_wire::ethernet::{EtherType, Ethernet};
 
 /// Ethernet if the EtherType is one that is met with RDMA, else IP if the first header looks like it, else Ethernet.
-pub fn guess(bytes: &[u8]) -> LinkType {
+pub(crate) fn guess(bytes: &[u8]) -> LinkType {
     if Ethernet::split(bytes).is_some_and(|(ethernet, rest)| is_plausible(ethernet.ethertype, rest))
     {
         return LinkType::ETHERNET;
@@ -30,7 +30,7 @@ fn is_plausible(ethertype: EtherType, rest: &[u8]) -> bool {
 }
 
 /// The name of a link type in a sentence.
-pub fn name(link: LinkType) -> &'static str {
+pub(crate) fn name(link: LinkType) -> &'static str {
     match link {
         LinkType::ETHERNET => "Ethernet",
         LinkType::RAW => "IP",

@@ -4,7 +4,7 @@ mod dump;
 mod hex;
 mod json;
 mod link;
-pub mod numbers;
+pub(crate) mod numbers;
 mod text;
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use ferroce_trace::link::LinkType;
 
 use crate::args::DecodeArgs;
 use crate::exit::ExitStatus;
-use crate::style::{Role, Screen};
+use crate::style::{Role, Screen, fit, printable};
 use numbers::Selection;
 use text::TreeWriter;
 
@@ -44,7 +44,7 @@ enum Format {
 }
 
 /// Shows the frames that the arguments ask for.
-pub fn run(args: &DecodeArgs, screen: &Screen) -> ExitStatus {
+pub(crate) fn run(args: &DecodeArgs, screen: &Screen) -> ExitStatus {
     let mut out = BufWriter::new(io::stdout().lock());
     let result = decode(args, screen, &mut out).and_then(|status| {
         out.flush()?;
@@ -54,7 +54,7 @@ pub fn run(args: &DecodeArgs, screen: &Screen) -> ExitStatus {
 }
 
 fn decode(args: &DecodeArgs, screen: &Screen, out: &mut dyn Write) -> io::Result<ExitStatus> {
-    let mut job = Job { args, screen, out, shown: 0 };
+    let mut job = Job { args, screen, out, shown: 0, addresses: 0 };
     match (&args.file, args.input.as_deref()) {
         (Some(file), _) => job.file(file, &args.frames),
         (None, Some("-")) if args.numbers.is_empty() => job.standard_input(),
@@ -75,6 +75,8 @@ struct Job<'a> {
     out: &'a mut dyn Write,
     /// Frames written so far.
     shown: u64,
+    /// The longest pair of addresses in the list so far: as wide as their column is.
+    addresses: usize,
 }
 
 impl Job<'_> {
@@ -96,9 +98,12 @@ impl Job<'_> {
             }
             return self.file(path, &[]);
         }
-        self.screen.complain(format_args!(
-            "not a frame in hexadecimal: {foreign}; and there is no file of that name either"
-        ));
+        match looks_like_digits {
+            true => self.screen.complain(format_args!("not a frame in hexadecimal: {foreign}")),
+            false => self.screen.complain(format_args!(
+                "{input:?} is neither a file nor a frame in hexadecimal: {foreign}"
+            )),
+        }
         Ok(ExitStatus::BadInput)
     }
 
@@ -157,7 +162,8 @@ impl Job<'_> {
     }
 
     fn file(&mut self, path: &Path, numbers: &[numbers::Numbers]) -> io::Result<ExitStatus> {
-        let name = path.display().to_string();
+        let name = path.to_string_lossy();
+        let name = printable(&name);
         match File::open(path) {
             Ok(file) => self.capture(&name, file, numbers),
             Err(error) => Ok(self.unreadable(&name, &error)),
@@ -276,7 +282,7 @@ impl Job<'_> {
             false => format!("  {captured} bytes"),
         });
         if let Some(interface) = record.interface_name {
-            line.push_str(&format!("  on {interface}"));
+            line.push_str(&format!("  on {}", printable(interface)));
         }
         if let Some(direction) = record.direction {
             line.push_str(&format!("  {direction}"));
@@ -284,8 +290,8 @@ impl Job<'_> {
         let title = format!("Frame {}", record.number);
         writeln!(self.out, "{}{line}", paint.role(Role::Heading, title))?;
         for comment in record.comment.iter().flat_map(|comment| comment.lines()) {
-            let printable: String = comment.chars().filter(|c| !c.is_control()).collect();
-            writeln!(self.out, "{}", paint.role(Role::Quiet, format!("# {printable}")))?;
+            let comment = printable(comment);
+            writeln!(self.out, "{}", paint.role(Role::Quiet, format!("# {comment}")))?;
         }
         for oddity in record.oddities.iter() {
             writeln!(self.out, "{}", paint.role(Role::Warning, format!("! {oddity}")))?;
@@ -296,19 +302,28 @@ impl Job<'_> {
     fn list_line(&mut self, shown: &Shown<'_>) -> io::Result<()> {
         let Some(record) = shown.record else { return Ok(()) };
         let paint = self.screen.paint;
-        let (role, summary) = match shown.tree.problems.first() {
-            None => (Role::Meaning, shown.tree.summary.clone()),
-            Some(_) => (Role::Bad, shown.tree.summary.clone()),
+        let (mark, role) = match shown.tree.problems.is_empty() {
+            true => (" ", Role::Meaning),
+            false => ("✗", Role::Bad),
         };
         let time = record.timestamp.map_or(String::new(), |time| clock(&time.to_string()));
         let between = match (shown.tree.source, shown.tree.destination) {
             (Some(source), Some(destination)) => format!("{source} → {destination}"),
             _ => String::new(),
         };
+        self.addresses = self.addresses.max(between.chars().count());
+        let width = self.addresses;
+        // Number, mark, time and addresses, with the gaps behind them.
+        let used = 6 + 1 + 1 + 1 + time.len() + 2 + width + 2;
+        let summary = match self.screen.width {
+            Some(columns) => fit(&shown.tree.summary, columns.saturating_sub(used)),
+            None => shown.tree.summary.as_str().into(),
+        };
         writeln!(
             self.out,
-            "{:>6}  {}  {between}  {}",
+            "{:>6} {} {}  {between:<width$}  {}",
             paint.role(Role::Heading, record.number),
+            paint.role(Role::Bad, mark),
             paint.role(Role::Quiet, time),
             paint.role(role, summary)
         )

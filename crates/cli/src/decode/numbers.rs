@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A run of frame numbers: `N`, `N-M`, or `N-` for N and all that follow. Frames count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     first: u64,
     last: u64,
 }
@@ -51,26 +51,26 @@ impl fmt::Display for Numbers {
 
 /// The frames that the command line asks for. A file is read once, from its start, so they come in its order.
 #[derive(Clone, Debug, Default)]
-pub struct Selection(Vec<Numbers>);
+pub(crate) struct Selection(Vec<Numbers>);
 
 impl Selection {
     /// All that any of the runs has.
-    pub fn new(runs: &[Numbers]) -> Self {
+    pub(crate) fn new(runs: &[Numbers]) -> Self {
         Self(runs.to_vec())
     }
 
     /// Whether the frame is asked for.
-    pub fn contains(&self, number: u64) -> bool {
+    pub(crate) fn contains(&self, number: u64) -> bool {
         self.0.iter().any(|run| run.first <= number && number <= run.last)
     }
 
     /// Whether nothing behind this frame is asked for.
-    pub fn ends_with(&self, number: u64) -> bool {
+    pub(crate) fn ends_with(&self, number: u64) -> bool {
         self.0.iter().all(|run| run.last <= number)
     }
 
     /// What is asked for but cannot be in a file of `count` frames.
-    pub fn missing(&self, count: u64) -> impl Iterator<Item = Numbers> + '_ {
+    pub(crate) fn missing(&self, count: u64) -> impl Iterator<Item = Numbers> + '_ {
         self.0
             .iter()
             .filter(move |run| run.first > count || !run.is_open() && run.last > count)

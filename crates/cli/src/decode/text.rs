@@ -7,8 +7,11 @@ use ferroce_trace::dissect::{Field, Layer, Tree, Verdict};
 use super::dump;
 use crate::style::{Paint, Role, Screen, fit};
 
-/// Bytes of a field on one line: what 8 bytes take, or the bits of 2.
-const BYTES_WIDTH: usize = 23;
+/// Bytes of a field on one line, and on a terminal that is narrow.
+const BYTES_PER_LINE: usize = 8;
+const NARROW_BYTES_PER_LINE: usize = 4;
+/// Terminals with fewer columns are narrow.
+const NARROW: usize = 110;
 /// Values up to this long decide how wide their column is; longer ones push what follows aside.
 const VALUE_LIMIT: usize = 26;
 /// A field's bytes and value beyond this are cut unless all is asked for.
@@ -18,35 +21,47 @@ const LEAST_NOTE: usize = 16;
 
 /// Writes trees.
 #[derive(Clone, Copy, Debug)]
-pub struct TreeWriter {
+pub(crate) struct TreeWriter {
     paint: Paint,
     width: Option<usize>,
     all: bool,
 }
 
-/// Widths of the columns, the same for all layers of a tree.
+/// Sizes of the columns: the same for all layers of a tree, where there is room.
 struct Columns {
     offset: usize,
+    bytes_per_line: usize,
     name: usize,
     value: usize,
 }
 
+impl Columns {
+    /// Two digits for each byte of a line, and the spaces between them.
+    fn bytes_width(&self) -> usize {
+        self.bytes_per_line * 3 - 1
+    }
+}
+
 impl TreeWriter {
     /// For this screen; with `all`, reserved fields and whole payloads too.
-    pub fn new(screen: &Screen, all: bool) -> Self {
+    pub(crate) fn new(screen: &Screen, all: bool) -> Self {
         Self { paint: screen.paint, width: screen.width.filter(|_| !all), all }
     }
 
     /// Writes a tree: its summary, its layers, and what is wrong with it.
-    pub fn write(&self, out: &mut dyn Write, tree: &Tree<'_>) -> io::Result<()> {
-        let columns = self.columns(tree);
+    pub(crate) fn write(&self, out: &mut dyn Write, tree: &Tree<'_>) -> io::Result<()> {
+        let fields = tree.layers.iter().flat_map(|layer| &layer.fields);
+        let columns = self.columns(tree.captured_len, fields);
         if let (Some(source), Some(destination)) = (tree.source, tree.destination) {
             writeln!(out, "{source} → {destination}")?;
         }
         writeln!(out, "{}", self.paint.role(Role::Title, &tree.summary))?;
         for layer in &tree.layers {
             writeln!(out)?;
-            self.layer(out, layer, &columns)?;
+            match self.is_narrow() {
+                true => self.layer(out, layer, &self.columns(tree.captured_len, &layer.fields))?,
+                false => self.layer(out, layer, &columns)?,
+            }
         }
         if !tree.problems.is_empty() {
             writeln!(out)?;
@@ -59,17 +74,28 @@ impl TreeWriter {
     }
 
     fn shows(&self, field: &Field<'_>) -> bool {
-        self.all || !field.is_silent()
+        self.all || !field.silent
     }
 
-    fn columns(&self, tree: &Tree<'_>) -> Columns {
-        let fields = tree.layers.iter().flat_map(|layer| &layer.fields);
-        let shown: Vec<_> = fields.filter(|field| self.shows(field)).collect();
+    fn is_narrow(&self) -> bool {
+        self.width.is_some_and(|width| width < NARROW)
+    }
+
+    /// On a narrow terminal, no column is wider than it must be.
+    fn columns<'f>(
+        &self,
+        frame_len: usize,
+        fields: impl IntoIterator<Item = &'f Field<'f>>,
+    ) -> Columns {
+        let shown: Vec<_> = fields.into_iter().filter(|field| self.shows(field)).collect();
         let values = shown.iter().map(|field| field.value.chars().count());
+        let value = values.filter(|&len| len <= VALUE_LIMIT).max().unwrap_or(0);
+        let narrow = self.is_narrow();
         Columns {
-            offset: 2 + tree.captured_len.to_string().len().max(3),
+            offset: 2 + frame_len.to_string().len().max(3),
+            bytes_per_line: if narrow { NARROW_BYTES_PER_LINE } else { BYTES_PER_LINE },
             name: shown.iter().map(|field| field.name.len()).max().unwrap_or(0),
-            value: values.filter(|&len| len <= VALUE_LIMIT).max().unwrap_or(0),
+            value: if narrow { 0 } else { value },
         }
     }
 
@@ -98,8 +124,12 @@ impl TreeWriter {
     }
 
     fn field(&self, out: &mut dyn Write, field: &Field<'_>, columns: &Columns) -> io::Result<()> {
-        let Columns { offset, name: name_width, value: value_width } = *columns;
-        let mut lines = if field.is_bits() { bit_lines(field) } else { byte_lines(field.bytes) };
+        let Columns { offset, bytes_per_line, name: name_width, value: value_width } = *columns;
+        let bytes_width = columns.bytes_width();
+        let mut lines = match field.is_bits() {
+            true => bit_lines(field, bytes_per_line / 4),
+            false => byte_lines(field.bytes, bytes_per_line),
+        };
         let long = !self.all && field.bytes.len() > LONG_FIELD;
         if long {
             lines.truncate(1);
@@ -110,7 +140,7 @@ impl TreeWriter {
         };
         let (meaning, note) = self.explanation(field, columns, value.chars().count());
         let mut row = format!(
-            "{:>offset$}  {:<BYTES_WIDTH$}  {:<name_width$}  {:<value_width$}",
+            "{:>offset$}  {:<bytes_width$}  {:<name_width$}  {:<value_width$}",
             self.paint.role(Role::Quiet, field.offset),
             self.paint.role(Role::Bytes, lines.first().map_or("", |line| line)),
             field.name.replace('_', " "),
@@ -138,19 +168,26 @@ impl TreeWriter {
         value_len: usize,
     ) -> (&'f str, String) {
         let meaning = field.meaning.as_str();
+        let doc = if says_more(field) { field.doc } else { "" };
         // Three columns to the left, each with its gap, and what separates the two parts.
         let value_len = value_len.max(columns.value);
-        let before = columns.offset + BYTES_WIDTH + columns.name + value_len + 8;
+        let before = columns.offset + columns.bytes_width() + columns.name + value_len + 8;
         let separator = if meaning.is_empty() { 0 } else { 3 };
         let used = before + meaning.chars().count() + separator;
         match self.width.map(|width| width.saturating_sub(used)) {
-            None => (meaning, field.doc.to_owned()),
-            Some(room) if room < LEAST_NOTE.min(field.doc.chars().count()) => {
-                (meaning, String::new())
-            }
-            Some(room) => (meaning, fit(field.doc, room).into_owned()),
+            None => (meaning, doc.to_owned()),
+            Some(room) if room < LEAST_NOTE.min(doc.chars().count()) => (meaning, String::new()),
+            Some(room) => (meaning, fit(doc, room).into_owned()),
         }
     }
+}
+
+/// Whether the description of a field is more than its name in a sentence.
+fn says_more(field: &Field<'_>) -> bool {
+    let letters = |text: &str| -> String {
+        text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+    };
+    letters(field.doc) != letters(field.name)
 }
 
 fn meaning_role(field: &Field<'_>) -> Role {
@@ -162,16 +199,16 @@ fn meaning_role(field: &Field<'_>) -> Role {
     }
 }
 
-fn byte_lines(bytes: &[u8]) -> Vec<String> {
+fn byte_lines(bytes: &[u8], per_line: usize) -> Vec<String> {
     let line = |chunk: &[u8]| {
         let digits: Vec<String> = chunk.iter().map(|byte| format!("{byte:02x}")).collect();
         digits.join(" ")
     };
-    bytes.chunks(8).map(line).collect()
+    bytes.chunks(per_line).map(line).collect()
 }
 
 /// The bits of a field that starts or ends inside of a byte, with dots for its neighbours.
-fn bit_lines(field: &Field<'_>) -> Vec<String> {
+fn bit_lines(field: &Field<'_>, per_line: usize) -> Vec<String> {
     let bits: Vec<char> = field
         .bits()
         .map(|bit| match bit {
@@ -181,5 +218,7 @@ fn bit_lines(field: &Field<'_>) -> Vec<String> {
         })
         .collect();
     let byte = |byte: &[char]| byte.iter().collect::<String>();
-    bits.chunks(16).map(|line| line.chunks(8).map(byte).collect::<Vec<_>>().join(" ")).collect()
+    bits.chunks(8 * per_line)
+        .map(|line| line.chunks(8).map(byte).collect::<Vec<_>>().join(" "))
+        .collect()
 }

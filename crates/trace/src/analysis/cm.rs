@@ -41,8 +41,8 @@ pub(super) struct CmSeen {
     pub(super) event: CmEvent,
     /// A handshake that this message completes.
     pub(super) connected: Option<Handshake>,
-    /// The connection that this message is about.
-    pub(super) about: Option<Handshake>,
+    /// The connection that this message is about, by its active side's name for it.
+    pub(super) about: Option<(IpAddr, CommId)>,
     /// Why a connection was refused.
     pub(super) rejected: Option<String>,
 }
@@ -67,10 +67,9 @@ impl CmTracker {
         if self.seen.len() >= MOST {
             self.seen.clear();
         }
-        let repeated =
-            !self.seen.insert((source, transaction, message.attribute().0, id));
+        let repeated = !self.seen.insert((source, transaction, message.attribute().0, id));
         let connected = self.track(&message, source, destination);
-        let about = connected.or_else(|| self.about(&message, source, destination));
+        let about = self.about(&message, source, destination);
 
         let (header, consumer) = match message.service_id() {
             Some(service) if !matches!(message, Message::SidrRep(_)) => {
@@ -163,15 +162,25 @@ impl CmTracker {
         }
     }
 
-    fn about(&self, message: &Message, source: IpAddr, destination: IpAddr) -> Option<Handshake> {
+    fn about(
+        &self,
+        message: &Message,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Option<(IpAddr, CommId)> {
         let sides = [
             message.local_comm_id().map(|id| (source, id)),
             message.remote_comm_id().map(|id| (destination, id)),
         ];
         sides.into_iter().flatten().find_map(|side| {
             let active = self.replied.get(&side).copied().unwrap_or(side);
-            self.asked.get(&active)?.answered
+            self.asked.contains_key(&active).then_some(active)
         })
+    }
+
+    /// The two sides of a connection that [`CmSeen::about`] named, once it was accepted.
+    pub(super) fn handshake(&self, about: (IpAddr, CommId)) -> Option<Handshake> {
+        self.asked.get(&about)?.answered
     }
 }
 
@@ -201,13 +210,11 @@ fn summary(message: &Message) -> String {
             req.starting_psn,
             req.path_mtu.bytes().unwrap_or(0),
             req.retry_count,
-            Value(&req.rnr_retry_count),
+            req.rnr_retry_count.0,
         ),
         Message::Rep(rep) => format!(
             "accepted with QP {}, first PSN {}, RNR retry {}",
-            rep.local_qpn,
-            rep.starting_psn,
-            Value(&rep.rnr_retry_count),
+            rep.local_qpn, rep.starting_psn, rep.rnr_retry_count.0,
         ),
         Message::Rtu(_) => "ready to use".to_owned(),
         Message::Rej(rej) => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ferroce_wire::cm::CommId;
 use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
 use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::Qpn;
@@ -14,7 +15,7 @@ use super::Options;
 use super::anomaly::AnomalyKind;
 use super::cm::{CmTracker, explained};
 use super::findings::findings;
-use super::flow::{Flow, Flows, Handshake};
+use super::flow::{Flow, Flows};
 use super::graph::Grapher;
 use super::hierarchy::Hierarchy;
 use super::latency::Histogram;
@@ -36,7 +37,7 @@ pub(super) struct Engine<'o> {
     flows: Flows,
     cm: CmTracker,
     /// The connection that each listed CM message is about.
-    cm_about: Vec<Option<Handshake>>,
+    cm_about: Vec<Option<(IpAddr, CommId)>>,
     sink: Sink,
     rows: Vec<(Option<Side>, PacketRow)>,
     last_time: i64,
@@ -288,7 +289,8 @@ impl<'o> Engine<'o> {
         report.hierarchy = self.hierarchy.finish();
         report.graph = self.grapher.finish();
         for (event, about) in report.cm.iter_mut().zip(&self.cm_about) {
-            let found = about.and_then(|about| sides.get(&(about.active, about.passive)));
+            let handshake = about.and_then(|about| self.cm.handshake(about));
+            let found = handshake.and_then(|both| sides.get(&(both.active, both.passive)));
             event.conversation = found.map(|&index| id(index));
         }
         for (side, mut row) in self.rows {
@@ -357,10 +359,8 @@ impl<'o> Engine<'o> {
 }
 
 fn conversation(id: u32, flow: &Flow, tally: Tally) -> Conversation {
-    let endpoint = |peer: super::flow::Peer| Endpoint {
-        address: peer.address.to_string(),
-        qpn: peer.qpn,
-    };
+    let endpoint =
+        |peer: super::flow::Peer| Endpoint { address: peer.address.to_string(), qpn: peer.qpn };
     let findings = findings(&tally);
     let operations = tally.operations.into_iter().map(|(name, mut operations)| {
         operations.stats.latency = operations.latency.summary();

@@ -57,11 +57,10 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
         );
         say(Severity::Warning, text);
     }
-    let missing = tally.count(Kind::MissingRequest);
-    if missing > overtaken {
+    if tally.lost_requests > 0 {
         let text = format!(
-            "requests are lost before the capture point: {} in the sequence",
-            named(missing, "gap")
+            "requests are lost before the capture point: the first sending of {} is not in the capture",
+            named(tally.lost_requests, "packet")
         );
         say(Severity::Warning, text);
     }
@@ -75,7 +74,10 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
     }
     let doubled = tally.count(Kind::Duplicate);
     if doubled > 0 {
-        say(Severity::Warning, format!("the path doubles: {} came twice", named(doubled, "packet")));
+        say(
+            Severity::Warning,
+            format!("the path doubles: {} came twice", named(doubled, "packet")),
+        );
     }
     let lost = tally.count(Kind::MessageLost);
     if lost > 0 {

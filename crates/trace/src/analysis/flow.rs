@@ -170,12 +170,8 @@ impl Flows {
             }
             None => match self.handshakes.get(&(key.destination, key.qpn)) {
                 Some(&((address, qpn), mtu)) if address == key.source => {
-                    let back = StreamKey {
-                        source: key.destination,
-                        destination: key.source,
-                        qpn,
-                        ..key
-                    };
+                    let back =
+                        StreamKey { source: key.destination, destination: key.source, qpn, ..key };
                     self.attach_or_open(key, back, Some(qpn), JoinedBy::Cm, mtu, stamp)?
                 }
                 _ => self.open(key, None, JoinedBy::OneWay, None, stamp)?,
@@ -383,7 +379,11 @@ impl Flow {
     fn learn_mtu(&mut self, seen: &Seen<'_>) {
         let full = matches!(seen.info.position, Position::First | Position::Middle);
         let len = seen.packet.payload_len;
-        if self.mtu.is_some() || !full || !len.is_power_of_two() || !(256..=MAX_PAYLOAD).contains(&len) {
+        if self.mtu.is_some()
+            || !full
+            || !len.is_power_of_two()
+            || !(256..=MAX_PAYLOAD).contains(&len)
+        {
             return;
         }
         self.mtu = Some(len as u32);

@@ -117,4 +117,3 @@ fn protocol_name(protocol: IpProtocol) -> &'static str {
         _ => "other",
     }
 }
-

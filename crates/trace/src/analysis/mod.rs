@@ -12,10 +12,13 @@ mod findings;
 mod flow;
 mod graph;
 mod hierarchy;
+mod identification;
 mod latency;
 pub mod report;
 mod requester;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod text;
 mod unreliable;
 mod window;

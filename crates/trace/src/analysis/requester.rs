@@ -9,6 +9,7 @@ use ferroce_wire::syndrome::{NakCode, RnrTimer, SyndromeKind};
 
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
+use super::identification::Identifications;
 use super::sink::{Side, Sink, Stamp};
 use super::text::{duration, named};
 use super::window::{Place, Seen, Slot, Window};
@@ -16,9 +17,18 @@ use super::window::{Place, Seen, Slot, Window};
 /// A jump of the PSN by more than this is a new connection on the same queue pair, not loss.
 const RESTART: i32 = 1 << 16;
 
+/// The first packets of a requester may be lost before the capture, and the responder then asks for them.
+const BEFORE_FIRST: u64 = 64;
+
 /// Packets that come again within this time, with nothing to ask for them, were doubled on the way: no requester's
 /// timer is so short.
 const DOUBLED_WITHIN_NS: i64 = 100_000;
+
+/// Packets sent again one after the other follow within this time.
+const RUN_WITHIN_NS: i64 = 1_000_000;
+
+/// A requester goes back within this time after the answer that asks for it; later, its timer made it do so.
+const PROMPT_WITHIN_NS: i64 = 20_000_000;
 
 /// A gap that closes within this time was reordering.
 const REORDERED_WITHIN_NS: i64 = 1_000_000;
@@ -48,20 +58,27 @@ impl Cause {
     }
 }
 
+/// An answer that makes the requester go back.
+#[derive(Clone, Copy, Debug)]
+struct Trigger {
+    cause: Cause,
+    /// Where to.
+    from: u64,
+    time: i64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Requester {
     /// The next packet that would be new.
     next: Option<Place>,
     window: Window,
     assembly: Assembly,
-    /// What will make the requester go back, and to where.
-    trigger: Option<(Cause, u64)>,
+    /// What will make the requester go back.
+    trigger: Option<Trigger>,
     /// The sequence that continues going back.
     run: Option<(Cause, u64)>,
     finished: VecDeque<(u64, Option<u16>, i64)>,
-    last_identification: Option<u16>,
-    /// Whether identifications count up, and so tell copies from packets sent again.
-    identifications_tell: bool,
+    identifications: Identifications,
     last_time: i64,
     /// RNR NAKs since the last packet that was accepted.
     not_ready: u32,
@@ -73,7 +90,7 @@ impl Requester {
     pub(super) fn expects(&self, psn: Psn) -> bool {
         let Some(next) = self.next else { return false };
         let sequence = next.sequence_of(psn);
-        let oldest = self.window.front().map_or(next.sequence, |slot| slot.sequence);
+        let oldest = self.window.front().map_or(next.sequence, |slot| slot.sequence - BEFORE_FIRST);
         // A READ whose span is not yet known may be answered beyond it.
         let reading =
             self.window.back().is_some_and(|slot| !slot.span_known && sequence >= slot.sequence);
@@ -92,7 +109,8 @@ impl Requester {
         let mut next = *self.next.get_or_insert(Place::first(psn));
         let mut ahead = psn.distance(next.psn);
         if ahead.unsigned_abs() > RESTART as u32 {
-            let text = format!("PSN {psn} follows {}: the queue pair was connected again", next.psn);
+            let text =
+                format!("PSN {psn} follows {}: the queue pair was connected again", next.psn);
             sink.anomaly(AnomalyKind::Restart, seen.stamp, Some(side), Some(psn.0), text);
             self.finish(side, sink);
             *self = Self::default();
@@ -123,10 +141,11 @@ impl Requester {
         } else {
             self.old(seen, sequence, *mtu, side, sink);
         }
-        if let (Some(last), Some(now)) = (self.last_identification, seen.identification) {
-            self.identifications_tell |= last != now && ahead == 0;
+        if ahead >= 0 {
+            self.identifications.new_packet(seen.identification);
+        } else {
+            self.identifications.any_packet(seen.identification);
         }
-        self.last_identification = seen.identification;
         self.last_time = seen.stamp.time;
     }
 
@@ -148,48 +167,62 @@ impl Requester {
             },
         };
         let elapsed = seen.stamp.time - known_time;
-        let going_back = self.run.is_some_and(|(_, next)| next == sequence);
-        let triggered = self.trigger.is_some_and(|(_, from)| sequence >= from);
-        let asked_for = going_back || triggered;
+        // A run of packets sent again goes on where it was; some of its packets may be lost before the capture.
+        let in_run = seen.stamp.time - self.last_time < RUN_WITHIN_NS;
+        let run = self.run.filter(|(_, next)| in_run && *next <= sequence);
+        let trigger = self.trigger.filter(|trigger| {
+            let prompt = seen.stamp.time - trigger.time < PROMPT_WITHIN_NS;
+            trigger.from <= sequence && (prompt || matches!(trigger.cause, Cause::NotReady(_)))
+        });
+        let asked_for = run.is_some() || trigger.is_some();
 
+        let ids = &self.identifications;
         let doubled = known
-            && if self.identifications_tell {
-                seen.identification.is_some() && seen.identification == known_identification
-            } else {
-                !asked_for && elapsed < DOUBLED_WITHIN_NS
-            };
+            && (ids.same_packet(known_identification, seen.identification))
+                .unwrap_or(!asked_for && elapsed < DOUBLED_WITHIN_NS);
         if doubled {
             let text = format!("PSN {psn} came twice: doubled on the way");
             sink.anomaly(AnomalyKind::Duplicate, seen.stamp, Some(side), Some(psn.0), text);
             return;
         }
-        let is_earlier = match (seen.identification, self.last_identification) {
-            (Some(now), Some(last)) if self.identifications_tell => {
-                (now.wrapping_sub(last) as i16) < 0
-            }
-            _ => !asked_for && elapsed < REORDERED_WITHIN_NS,
-        };
-        if !known && is_earlier {
+        let overtaken = (ids.overtaken(seen.identification))
+            .unwrap_or(!known && !asked_for && elapsed < REORDERED_WITHIN_NS);
+        if overtaken {
             let text = format!("PSN {psn} was overtaken by packets sent after it");
             sink.anomaly(AnomalyKind::Reordered, seen.stamp, Some(side), Some(psn.0), text);
-            let slot = Slot::new(seen, sequence, mtu);
-            self.insert(slot, side, sink);
-            return;
+            if !known {
+                let slot = Slot::new(seen, sequence, mtu);
+                return self.insert(slot, side, sink);
+            }
+            if let Some(slot) = self.window.find(sequence).filter(|slot| slot.first_lost) {
+                // It was not lost: here it is, behind its own second sending.
+                slot.first_lost = false;
+                sink.tally(side.conversation).lost_requests -= 1;
+                return;
+            }
         }
 
-        let cause = match (self.run.filter(|_| going_back), self.trigger.filter(|_| triggered)) {
-            (Some((cause, _)), _) | (None, Some((cause, _))) => cause,
-            (None, None) => {
+        let because = run.map(|(cause, _)| cause).or(trigger.map(|trigger| trigger.cause));
+        let cause = match (because, overtaken) {
+            (Some(cause), _) => Some(cause),
+            // Its place among the packets sent again is lost with its order, and so is its cause.
+            (None, true) => None,
+            (None, false) => {
                 let text = format!(
                     "no answer to PSN {psn} for {}: the requester's timer ran out",
                     duration(elapsed)
                 );
                 sink.anomaly(AnomalyKind::Timeout, seen.stamp, Some(side), Some(psn.0), text);
-                Cause::Timeout
+                Some(Cause::Timeout)
             }
         };
-        self.trigger = None;
-        let text = format!("PSN {psn} sent again {}", cause.text());
+        if run.is_none() && trigger.is_some() {
+            self.trigger = None;
+        }
+        let text = match cause {
+            Some(cause) => format!("PSN {psn} sent again {}", cause.text()),
+            None => format!("PSN {psn} sent again"),
+        };
         sink.anomaly(AnomalyKind::Retransmission, seen.stamp, Some(side), Some(psn.0), text);
         let span = match self.window.find(sequence) {
             Some(slot) => {
@@ -202,13 +235,17 @@ impl Requester {
                 let mut slot = Slot::new(seen, sequence, mtu);
                 // The capture shows it for the first time, the requester sent it before.
                 slot.sends = 2;
+                slot.first_lost = true;
+                sink.tally(side.conversation).lost_requests += 1;
                 let span = slot.span;
                 self.insert(slot, side, sink);
                 u64::from(span)
             }
             None => 1,
         };
-        self.run = Some((cause, sequence + span));
+        if let Some(cause) = cause {
+            self.run = Some((cause, sequence + span));
+        }
         // What follows may be acknowledged anew.
         self.window.look_again(sequence);
     }
@@ -295,6 +332,10 @@ impl Requester {
     fn acknowledge(&mut self, sequence: u64, at: Stamp, side: Side, sink: &mut Sink) -> bool {
         let mut news = false;
         let mut missing = None;
+        if self.trigger.is_some_and(|trigger| trigger.from < sequence) {
+            // What was asked for has arrived.
+            self.trigger = None;
+        }
         for slot in self.window.acknowledge(sequence) {
             if slot.finished.is_some() {
                 continue;
@@ -314,7 +355,7 @@ impl Requester {
             }
         }
         if let Some(sequence) = missing {
-            self.trigger = Some((Cause::MissingResponse, sequence));
+            self.go_back(Cause::MissingResponse, sequence, at);
         }
         if news {
             self.not_ready = 0;
@@ -337,15 +378,18 @@ impl Requester {
         let (kind, text) = match syndrome {
             SyndromeKind::RnrNak(timer) => {
                 self.not_ready += 1;
-                self.trigger = Some((Cause::NotReady(timer), sequence));
+                self.go_back(Cause::NotReady(timer), sequence, seen.stamp);
                 let wait = duration(timer.duration().as_nanos() as i64);
                 let text = format!("no receive request posted for PSN {psn}: wait {wait}");
                 (AnomalyKind::RnrNak, text)
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
-                let keep = matches!(self.trigger, Some((Cause::NotReady(_), from)) if from == sequence);
-                if !keep {
-                    self.trigger = Some((Cause::SequenceNak, sequence));
+                // rdma_rxe sends one after an RNR NAK, for the packets that followed the refused one: the wait holds.
+                let waiting = self.trigger.is_some_and(|trigger| {
+                    matches!(trigger.cause, Cause::NotReady(_)) && trigger.from == sequence
+                });
+                if !waiting {
+                    self.go_back(Cause::SequenceNak, sequence, seen.stamp);
                 }
                 let text = format!("responder expects PSN {psn}: packets before this were lost");
                 (AnomalyKind::NakSequence, text)
@@ -375,6 +419,10 @@ impl Requester {
             }
         };
         sink.anomaly(kind, seen.stamp, Some(side), Some(psn.0), text);
+    }
+
+    fn go_back(&mut self, cause: Cause, from: u64, at: Stamp) {
+        self.trigger = Some(Trigger { cause, from, time: at.time });
     }
 
     /// Marks the request at `sequence` refused and says what it was.
@@ -410,12 +458,15 @@ impl Requester {
             let first = slot.psn.add(slot.responses);
             if !slot.response_missing {
                 slot.response_missing = true;
-                let text =
-                    format!("{} from PSN {first} not in the capture", named(missing, "response packet"));
+                let text = format!(
+                    "{} from PSN {first} not in the capture",
+                    named(missing, "response packet")
+                );
                 let kind = AnomalyKind::MissingResponse;
                 sink.anomaly(kind, seen.stamp, Some(side), Some(first.0), text);
             }
-            self.trigger = Some((Cause::MissingResponse, slot.sequence));
+            let from = slot.sequence;
+            self.go_back(Cause::MissingResponse, from, seen.stamp);
         } else {
             slot.responses += 1;
             slot.response_missing = false;

@@ -29,6 +29,8 @@ pub(super) struct Side {
 pub(super) struct Tally {
     pub(super) anomalies: BTreeMap<AnomalyKind, Count>,
     pub(super) operations: BTreeMap<&'static str, Operations>,
+    /// Requests whose first sending is not in the capture.
+    pub(super) lost_requests: u64,
 }
 
 /// Anomalies of one kind in one conversation.
@@ -66,6 +68,7 @@ impl Tally {
                 }
             }
         }
+        self.lost_requests += other.lost_requests;
         for (name, theirs) in other.operations {
             let ours = self.operations.entry(name).or_default();
             ours.stats.messages += theirs.stats.messages;

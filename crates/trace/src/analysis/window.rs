@@ -65,8 +65,10 @@ pub(super) struct Slot {
     pub(super) first: Stamp,
     /// Last time it was seen.
     pub(super) last_time: i64,
-    /// How often it was seen.
+    /// How often it was sent, as far as is known.
     pub(super) sends: u32,
+    /// Whether its first sending did not come past the capture.
+    pub(super) first_lost: bool,
     /// IPv4 identification of the last time.
     pub(super) identification: Option<u16>,
     /// The packet that finished it.
@@ -108,6 +110,7 @@ impl Slot {
             first: seen.stamp,
             last_time: seen.stamp.time,
             sends: 1,
+            first_lost: false,
             identification: seen.identification,
             finished: None,
             refused: false,

@@ -60,6 +60,7 @@ impl<'a> Builder<'a> {
                 meaning: field.meaning,
                 doc: "",
                 verdict: None,
+                silent: false,
             })
             .collect();
         let summary = "added by the capture".to_owned();
@@ -68,10 +69,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds `len` bytes without inner structure; fewer when the frame has fewer.
-    pub(super) fn data(&mut self, name: &'static str, len: usize, summary: String) {
+    pub(super) fn data(&mut self, name: &'static str, len: usize, mut summary: String) {
         let data = self.rest();
         let data = &data[..len.min(data.len())];
         if !data.is_empty() {
+            if data.iter().all(|&byte| byte == 0) {
+                summary.push_str(", all zero");
+            }
             let (offset, length) = (self.at, data.len());
             self.push(Layer {
                 name,
@@ -99,6 +103,7 @@ impl<'a> Builder<'a> {
             meaning: item.meaning,
             doc: item.doc,
             verdict: item.verdict,
+            silent: false,
         };
         let summary = item.summary;
         let (length, fields) = (bytes.len(), vec![field]);
@@ -143,6 +148,13 @@ impl Layer<'_> {
         self
     }
 
+    /// Takes the fields whose names start so out of sight: they belong to something that is not there.
+    pub(super) fn silence(&mut self, prefix: &str) {
+        for field in self.fields.iter_mut().filter(|field| field.name.starts_with(prefix)) {
+            field.silent = true;
+        }
+    }
+
     /// Says whether a checksum is right.
     pub(super) fn judge(&mut self, name: &str, verdict: Verdict, meaning: String) -> &mut Self {
         if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
@@ -160,7 +172,7 @@ fn field<'a>(
     value: &dyn Show,
 ) -> Field<'a> {
     let range = spec.bytes();
-    Field {
+    let mut field = Field {
         name: spec.name,
         offset: start + range.start,
         bit: spec.bit % 8,
@@ -170,5 +182,8 @@ fn field<'a>(
         meaning: Meaning(value).to_string(),
         doc: spec.doc,
         verdict: None,
-    }
+        silent: false,
+    };
+    field.silent = spec.is_reserved() && field.bits().all(|bit| bit != Some(true));
+    field
 }

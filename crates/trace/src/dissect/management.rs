@@ -147,9 +147,11 @@ fn message_layers(builder: &mut Builder<'_>, message: &Message) {
     let len = Req::LEN - private.len();
     let mut line = String::new();
     let _ = message_details(&mut line, message);
-    builder.visited(message.name(), len, line.trim_start().to_owned(), |visitor| {
-        message.visit(visitor)
-    });
+    let line = line.trim_start().to_owned();
+    let layer = builder.visited(message.name(), len, line, |visitor| message.visit(visitor));
+    if matches!(message, Message::Req(req) if req.alternate_path().is_none()) {
+        layer.silence("alternate_");
+    }
 
     let mut consumer = private.len();
     let carries_header = matches!(message, Message::Req(_) | Message::SidrReq(_));

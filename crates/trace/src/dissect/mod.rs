@@ -104,7 +104,7 @@ fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, orig
         builder.trouble(start + malformed.offset, malformed.problem);
         // What could not be read, apart from what merely follows it.
         let left = (frame.bytes.len() - frame.trailer.len()).saturating_sub(builder.at - start);
-        builder.data("Unread", left, format!("{}: {}", count(left), malformed.problem));
+        builder.data("Unread", left, count(left));
     } else if let Some(packet) = frame.packet.filter(|packet| !packet.is_whole()) {
         let kept = builder.bytes.len();
         builder.trouble(

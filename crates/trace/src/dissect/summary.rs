@@ -38,6 +38,11 @@ pub fn title(packet: &Packet<'_>) -> String {
     if let Some(name) = management::title(packet).or_else(|| exchange::title(packet)) {
         return name.to_owned();
     }
+    operation_title(packet)
+}
+
+/// What the opcode alone says.
+fn operation_title(packet: &Packet<'_>) -> String {
     let Some(info) = packet.bth.opcode.info() else {
         return format!("{} opcode {:#04x}", packet.bth.opcode.name(), packet.bth.opcode.0);
     };
@@ -83,10 +88,10 @@ fn operation(info: &OpcodeInfo, packet: &Packet<'_>) -> &'static str {
     }
 }
 
-/// Title, queue pair and sequence number: what the BTH alone says.
+/// Operation, queue pair and sequence number: what the BTH alone says.
 pub(super) fn address_line(packet: &Packet<'_>) -> String {
     let bth = &packet.bth;
-    format!("{}  QP {}  PSN {}", title(packet), bth.destination, bth.psn)
+    format!("{}  QP {}  PSN {}", operation_title(packet), bth.destination, bth.psn)
 }
 
 fn packet_summary(packet: &Packet<'_>) -> String {
@@ -138,14 +143,14 @@ fn details(line: &mut String, packet: &Packet<'_>) -> std::fmt::Result {
             _ => write!(line, "  {}", bytes(length))?,
         }
         write!(line, " {arrow} {} rkey {}", reth.address, reth.key)?;
-    } else if info.is_none_or(|info| info.payload) {
+    } else if info.is_none_or(|info| moves_data(info) && info.extensions == headers.set()) {
         write!(line, "  {}", bytes(packet.payload_len))?;
     }
     if let Some(atomic) = headers.atomic {
         if info.is_some_and(|info| info.operation == Operation::CompareSwap) {
-            write!(line, "  {} if {}", atomic.swap_or_add, atomic.compare)?;
+            write!(line, "  swap {} if {}", atomic.swap_or_add, atomic.compare)?;
         } else {
-            write!(line, "  + {}", atomic.swap_or_add)?;
+            write!(line, "  add {}", atomic.swap_or_add)?;
         }
         write!(line, " → {} rkey {}", atomic.address, atomic.key)?;
     }
@@ -159,6 +164,11 @@ fn details(line: &mut String, packet: &Packet<'_>) -> std::fmt::Result {
         write!(line, "  invalidates {}", ieth.key)?;
     }
     Ok(())
+}
+
+/// Whether the payload is of interest: a congestion notification has 16 bytes, but all reserved.
+fn moves_data(info: &OpcodeInfo) -> bool {
+    info.payload && info.operation != Operation::CongestionNotification
 }
 
 /// A frame without a transport packet.

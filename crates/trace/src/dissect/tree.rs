@@ -67,6 +67,9 @@ pub struct Field<'a> {
     /// For checksums: whether it is right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// Whether it says nothing and need not be shown: reserved and zero, or part of something that is not there.
+    #[serde(skip)]
+    pub silent: bool,
 }
 
 /// What checking a field gave.
@@ -105,12 +108,6 @@ impl Layer<'_> {
 }
 
 impl Field<'_> {
-    /// Whether it is reserved and zero, as it should be: nothing that needs to be shown.
-    pub fn is_silent(&self) -> bool {
-        self.name.starts_with("reserved")
-            && bits(self.bytes, self.bit, self.width).all(|bit| bit != Some(true))
-    }
-
     /// Whether it starts or ends inside of a byte.
     pub fn is_bits(&self) -> bool {
         self.bit != 0 || self.width % 8 != 0
@@ -118,15 +115,10 @@ impl Field<'_> {
 
     /// Each bit of the bytes that the field touches: `None` for those of its neighbours.
     pub fn bits(&self) -> impl Iterator<Item = Option<bool>> + '_ {
-        bits(self.bytes, self.bit, self.width)
+        let (bytes, own) = (self.bytes, self.bit..self.bit + self.width);
+        (0..bytes.len() * 8)
+            .map(move |at| own.contains(&at).then(|| bytes[at / 8] >> (7 - at % 8) & 1 == 1))
     }
-}
-
-fn bits(bytes: &[u8], first: usize, width: usize) -> impl Iterator<Item = Option<bool>> + '_ {
-    (0..bytes.len() * 8).map(move |at| {
-        let inside = at >= first && at < first + width;
-        inside.then(|| bytes[at / 8] >> (7 - at % 8) & 1 == 1)
-    })
 }
 
 /// Bytes as text: two digits each, nothing between them.

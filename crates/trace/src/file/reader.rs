@@ -172,6 +172,16 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
+/// Where it is, not the buffer.
+impl<R> fmt::Debug for CaptureReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaptureReader")
+            .field("records", &self.records)
+            .field("finished", &self.finished)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What the options of a packet block say.
 #[derive(Default)]
 pub(super) struct Annotations<'a> {

@@ -13,8 +13,10 @@ pub fn standing(values: &[f64], rows: usize) -> Vec<String> {
     let highest = values.iter().copied().fold(0.0, f64::max);
     let heights: Vec<_> = values.iter().map(|&value| eighths(value, highest, rows)).collect();
     let row = |below: usize| {
-        let text: String =
-            heights.iter().map(|&height| EIGHTHS[height.saturating_sub(below * 8).min(8)]).collect();
+        let text: String = heights
+            .iter()
+            .map(|&height| EIGHTHS[height.saturating_sub(below * 8).min(8)])
+            .collect();
         text.trim_end().to_owned()
     };
     (0..rows).rev().map(row).collect()

@@ -125,7 +125,9 @@ fn time_axis(length_ns: u64, columns: usize) -> Line {
         let at = columns * quarter / quarters;
         let label = match quarter {
             0 => "0".to_owned(),
-            _ => units::duration((u128::from(length_ns) * quarter as u128 / quarters as u128) as u64),
+            _ => {
+                units::duration((u128::from(length_ns) * quarter as u128 / quarters as u128) as u64)
+            }
         };
         // The last one ends where the axis does.
         let start = if quarter == quarters { at.saturating_sub(width(&label)) } else { at };

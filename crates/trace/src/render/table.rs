@@ -26,8 +26,11 @@ const INDENT: usize = 2;
 /// Columns between two cells.
 const GAP: usize = 2;
 
-/// What a [`Align::Rest`] column has at least, on however narrow a terminal.
-const LEAST_REST: usize = 24;
+/// What a [`Align::Rest`] column needs beside the others. With less it goes below them.
+const LEAST_REST: usize = 36;
+
+/// Where such a column starts below the others.
+const BELOW: usize = 6;
 
 impl Table {
     /// A table with these columns. Names may be empty; when all are, none are drawn.
@@ -63,36 +66,33 @@ impl Table {
     fn draw(&self, row: &[Line], widths: &[usize], columns: usize, lines: &mut Vec<Line>) {
         let mut line = Line::new();
         let mut start = INDENT;
-        let mut below = Vec::new();
+        let mut rest = Vec::new();
         for ((cell, &(_, align)), &column) in row.iter().zip(&self.columns).zip(widths) {
             if cell.width() > 0 {
                 match align {
                     Align::Left => line.pad_to(start),
                     Align::Right => line.pad_to(start + column - cell.width()),
                     Align::Rest => {
-                        line.pad_to(start);
-                        let room = columns.saturating_sub(start).max(LEAST_REST);
-                        below = broken(cell, room);
+                        let room = columns.saturating_sub(start);
+                        if cell.width() > room && room < LEAST_REST {
+                            lines.push(std::mem::take(&mut line));
+                            start = BELOW;
+                        }
+                        rest = broken(cell, columns.saturating_sub(start).max(LEAST_REST));
+                        break;
                     }
                 }
-                if below.is_empty() {
-                    line.append(cell.clone());
-                }
+                line.append(cell.clone());
             }
-            if align != Align::Rest {
-                start += column + GAP;
-            }
+            start += column + GAP;
         }
-        let mut below = below.into_iter();
-        if let Some(first) = below.next() {
-            line.append(first);
+        if rest.is_empty() {
+            lines.push(std::mem::take(&mut line));
         }
-        lines.push(line);
-        for rest in below {
-            let mut line = Line::new();
+        for part in rest {
             line.pad_to(start);
-            line.append(rest);
-            lines.push(line);
+            line.append(part);
+            lines.push(std::mem::take(&mut line));
         }
     }
 }
@@ -127,10 +127,10 @@ mod tests {
         table.row(vec![cell("cnp"), cell("1,000"), cell("slow down")]);
         table.row(vec![cell("alone")]);
         assert_eq!(
-            drawn(&table, 44),
+            drawn(&table, 54),
             "  kind     count  meaning
-  timeout      3  no answer came in time, so
-                  it was sent
+  timeout      3  no answer came in time, so it was
+                  sent
   cnp      1,000  slow down
   alone
 "
@@ -145,9 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overflows_on_a_terminal_of_no_width() {
+    fn sentences_go_below_where_there_is_no_room_beside() {
         let mut table = Table::new(&[("", Align::Left), ("", Align::Rest)]);
-        table.row(vec![cell("abc"), cell("a sentence of several words")]);
-        assert_eq!(drawn(&table, 0).lines().count(), 2);
+        table.row(vec![cell("abcdefgh"), cell("a sentence of more than a few words")]);
+        let below = "  abcdefgh\n      a sentence of more than a few words\n";
+        assert_eq!((drawn(&table, 40).as_str(), drawn(&table, 0).as_str()), (below, below));
     }
 }

@@ -19,10 +19,10 @@ pub fn counted(value: u64, one: &str) -> String {
     format!("{} {one}{plural}", count(value))
 }
 
-/// Bytes: exact up to five digits, then in decimal units as networks count them.
+/// Bytes: exact up to four digits, then in decimal units as networks count them.
 pub fn bytes(value: u64) -> String {
     match value {
-        0..=99_999 => format!("{} B", count(value)),
+        0..=9_999 => format!("{} B", count(value)),
         _ => scaled(value as f64, &["B", "kB", "MB", "GB", "TB", "PB", "EB"]),
     }
 }
@@ -131,8 +131,7 @@ impl Clock {
     fn write(&self, nanoseconds: i64) -> String {
         let sign = if nanoseconds < 0 { "-" } else { "" };
         let unit = if self.seconds { 1_000_000_000 } else { 1_000 };
-        let (whole, part) =
-            (nanoseconds.unsigned_abs() / unit, nanoseconds.unsigned_abs() % unit);
+        let (whole, part) = (nanoseconds.unsigned_abs() / unit, nanoseconds.unsigned_abs() % unit);
         // What is cut off is zero: the decimals were chosen so.
         let part = format!("{part:0digits$}", digits = if self.seconds { 9 } else { 3 });
         match part.get(..self.decimals) {
@@ -181,13 +180,16 @@ mod tests {
     #[test]
     fn counts_have_their_thousands_apart() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!((counted(1, "packet"), counted(0, "packet")), ("1 packet".into(), "0 packets".into()));
+        assert_eq!(
+            (counted(1, "packet"), counted(0, "packet")),
+            ("1 packet".into(), "0 packets".into())
+        );
     }
 
     #[test]
     fn bytes_are_exact_while_they_are_short() {
-        assert_eq!(bytes(99_999), "99,999 B");
-        assert_eq!(bytes(100_000), "100 kB");
+        assert_eq!(bytes(9_999), "9,999 B");
+        assert_eq!(bytes(10_000), "10.0 kB");
         assert_eq!(bytes(999_499), "999 kB");
         assert_eq!(bytes(999_500), "1.00 MB");
         assert_eq!(bytes(u64::MAX), "18.4 EB");
@@ -214,7 +216,10 @@ mod tests {
     #[test]
     fn a_clock_fits_its_list() {
         let clock = Clock::for_times([0, 1_000, 1_234_000].into_iter());
-        assert_eq!((clock.unit(), clock.time(1_000), clock.time(1_234_000)), ("µs", "    1".into(), "1,234".into()));
+        assert_eq!(
+            (clock.unit(), clock.time(1_000), clock.time(1_234_000)),
+            ("µs", "    1".into(), "1,234".into())
+        );
         let fine = Clock::for_times([1, 1_000].into_iter());
         assert_eq!((fine.time(1), fine.time(-1_500)), ("0.001".into(), "-1.500".into()));
         let long = Clock::for_times([200_000_000_000_i64].into_iter());

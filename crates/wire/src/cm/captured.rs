@@ -1,6 +1,5 @@
 //! Management datagrams that rdma_rxe sent, out of the captures in `tests/data/rxe`. Trailing zeroes are left out.
 
-use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::mad::MAD_LEN;
@@ -71,13 +70,14 @@ pub(crate) const ALL: [&str; 10] =
 
 /// The datagram of a text above.
 pub(crate) fn mad(text: &str) -> [u8; MAD_LEN] {
-    let digits: String = text.split_whitespace().collect();
-    let bytes: Vec<u8> = digits
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(&String::from_utf8_lossy(pair).to_string(), 16).unwrap())
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|digit| !digit.is_whitespace())
+        .map(|digit| digit.to_digit(16).unwrap() as u8)
         .collect();
     let mut mad = [0; MAD_LEN];
-    mad[..bytes.len()].copy_from_slice(&bytes);
+    for (byte, pair) in mad.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
     mad
 }

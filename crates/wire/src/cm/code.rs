@@ -190,7 +190,10 @@ pub enum Transport {
 
 impl Transport {
     /// The transport from REQ's two fields, `None` when they are reserved.
-    pub const fn from_codes(service: TransportService, extended: ExtendedTransport) -> Option<Self> {
+    pub const fn from_codes(
+        service: TransportService,
+        extended: ExtendedTransport,
+    ) -> Option<Self> {
         match (service, extended) {
             (TransportService::RC, _) => Some(Self::Rc),
             (TransportService::UC, _) => Some(Self::Uc),

@@ -245,7 +245,9 @@ fn counted(information: &[u8], length: u8) -> &[u8] {
 impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Class(class) => write!(f, "management class {class}, not the connection manager's"),
+            Self::Class(class) => {
+                write!(f, "management class {class}, not the connection manager's")
+            }
             Self::ClassVersion(version) => {
                 write!(f, "connection manager's class version {version}, not {CLASS_VERSION}")
             }

@@ -1,3 +1,4 @@
+use std::format;
 use std::string::ToString;
 
 use proptest::prelude::*;
@@ -5,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cm::captured;
 use crate::cm::{Message, Req, SidrReq};
-use crate::field::{Meaning, Value};
+use crate::field::{Header, Meaning, Value};
 use crate::mad::Mad;
 
 fn message(text: &str) -> Message {
@@ -98,6 +99,17 @@ fn addresses_are_shown_as_what_they_are() {
     assert_eq!(shown(Ipv4Addr::new(10, 77, 0, 12).into()), "10.77.0.12");
     assert_eq!(shown(Ipv6Addr::LOCALHOST.into()), "::1");
     assert_eq!(shown("fd77::12".parse::<Ipv6Addr>().unwrap().into()), "fd77::12");
+}
+
+#[test]
+fn the_document_has_the_header() {
+    let document = include_str!("../../../../docs/connection-manager.md");
+    for spec in <IpHeader as Header>::FIELDS {
+        let bit = if spec.bit % 8 == 0 { "" } else { ".4" };
+        let row =
+            format!("| {}{bit} | {} | {} | {} |", spec.bit / 8, spec.width, spec.name, spec.doc);
+        assert!(document.lines().any(|line| line == row), "no line {row}");
+    }
 }
 
 proptest! {

@@ -92,15 +92,16 @@ macro_rules! flags {
     )+) => {
         numbers! {$(
             $(#[$meta])+
-            pub struct $name($repr), $digits => |set, f| names(
-                f,
-                u32::from(set.0),
-                &[$( (stringify!($flag), u32::from($name::$flag.0)), )+],
-            );
+            pub struct $name($repr), $digits => |set, f| {
+                names(f, u32::from(set.0), $name::ALL.iter().map(|(name, flag)| (*name, u32::from(flag.0))))
+            };
         )+}
 
         $(impl $name {
             $( $(#[doc = $doc])+ pub const $flag: Self = Self($value); )+
+
+            /// Every flag with its name.
+            pub const ALL: &[(&'static str, Self)] = &[$( (stringify!($flag), Self::$flag) ),+];
 
             /// Whether every flag of `other` is in this set.
             pub const fn contains(self, other: Self) -> bool {
@@ -189,10 +190,14 @@ flags! {
 }
 
 /// Writes the names of the flags that are set, and what remains as a number.
-fn names(f: &mut fmt::Formatter<'_>, set: u32, flags: &[(&str, u32)]) -> fmt::Result {
+fn names(
+    f: &mut fmt::Formatter<'_>,
+    set: u32,
+    flags: impl Iterator<Item = (&'static str, u32)>,
+) -> fmt::Result {
     let mut rest = set;
     let mut separator = "";
-    for (name, flag) in flags.iter().filter(|(_, flag)| set & flag != 0) {
+    for (name, flag) in flags.filter(|(_, flag)| set & flag != 0) {
         write!(f, "{separator}{name}")?;
         separator = " | ";
         rest &= !flag;

@@ -23,7 +23,7 @@ macro_rules! prefixed {
                 version: u8 = 8,
                 /// Outcome: of the request in a response, of the exchange in CONNECTION_CONFIRM; zero in requests.
                 status: Status = 8,
-                /// How often this request was sent before; its response gives it back, so that its time can be measured.
+                /// How often this request was sent before; its response repeats it, to be timed by.
                 attempt: u8 = 8,
                 /// Tells the message from a foreign datagram: "FeSU".
                 magic: Magic = 32,

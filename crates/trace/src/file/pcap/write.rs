@@ -1,5 +1,6 @@
 //! Writing pcap: little-endian, with nanoseconds.
 
+use std::fmt;
 use std::io::{self, BufWriter, Write};
 
 use super::{MAGIC_NANOSECONDS, RECORD_HEADER_LEN, VERSION};
@@ -13,6 +14,7 @@ use crate::link::LinkType;
 /// The format has one interface, without a name, and no comments or directions: those of a packet
 /// are left out. Call [`PcapWriter::finish`] at the end; a writer that is only dropped cannot tell
 /// that the disk was full.
+#[must_use = "a file is complete only when it is finished"]
 pub struct PcapWriter<W: Write> {
     output: BufWriter<W>,
 }
@@ -56,5 +58,11 @@ impl<W: Write> PcapWriter<W> {
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.output.flush()?;
         self.output.into_inner().map_err(|error| WriteError::Io(io::Error::from(error)))
+    }
+}
+
+impl<W: Write> fmt::Debug for PcapWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PcapWriter").finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! Writing pcapng: one little-endian section, nanoseconds, Enhanced Packet Blocks.
 
+use std::fmt;
 use std::io::{self, BufWriter, Write};
 
 use super::{
@@ -23,6 +24,7 @@ const APPLICATION: &str = concat!("ferroce ", env!("CARGO_PKG_VERSION"));
 /// Interfaces can be added at any time before the first packet on them. Call
 /// [`PcapngWriter::finish`] at the end; a writer that is only dropped cannot tell that the disk was
 /// full.
+#[must_use = "a file is complete only when it is finished"]
 pub struct PcapngWriter<W: Write> {
     output: BufWriter<W>,
     interfaces: u32,
@@ -148,5 +150,11 @@ impl<W: Write> PcapngWriter<W> {
         self.output.write_all(&length)?;
         self.options.clear();
         Ok(())
+    }
+}
+
+impl<W: Write> fmt::Debug for PcapngWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PcapngWriter").finish_non_exhaustive()
     }
 }

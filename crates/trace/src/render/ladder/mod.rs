@@ -7,7 +7,7 @@ mod tests;
 
 use step::{Arrow, Step, Stroke};
 
-use super::sections::{endpoint, ends};
+use super::sections::endpoint;
 use super::text::{Line, Tone, cut, width, wrap};
 use super::units::{self, Clock};
 use crate::analysis::report::{Conversation, FileReport};
@@ -31,14 +31,16 @@ pub fn ladder(
     let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
     let room = columns.saturating_sub(margin + 2).max(LEAST_LANE);
     let heads = width(&endpoint(&conversation.a)) + width(&endpoint(&conversation.b)) + 8;
-    let lane = (longest + OVERHEAD + 4).max(heads).max(NICE_LANE).min(room);
+    // Long arrows are drawn where that saves lines; else the rest of a label goes below it.
+    let whole = longest + OVERHEAD + 2;
+    let wanted = if whole <= room { whole.max(NICE_LANE) } else { NICE_LANE };
+    let lane = wanted.max(heads).min(room);
     let drawing = Drawing { clock, frame_width, margin, lane };
 
-    let mut lines = vec![Line::of(Tone::Faint, format!("  {}", ends(conversation)))];
     if steps.is_empty() {
-        return lines;
+        return Vec::new();
     }
-    lines.extend(drawing.head(conversation));
+    let mut lines = drawing.head(conversation);
     for step in &steps {
         drawing.step(step, &mut lines);
     }
@@ -47,7 +49,7 @@ pub fn ladder(
 
 /// Columns between the lifelines: at least, and at least where there is room.
 const LEAST_LANE: usize = 32;
-const NICE_LANE: usize = 56;
+const NICE_LANE: usize = 72;
 
 /// Columns of an arrow that are not its label.
 const OVERHEAD: usize = 8;
@@ -114,36 +116,41 @@ impl Drawing {
             Step::Missing { from_a, text, tone } => {
                 lines.push(self.missing(*from_a, text, *tone));
             }
+            Step::End { text, tone } => {
+                for (at, text) in wrap(text, self.lane.saturating_sub(OVERHEAD)).iter().enumerate()
+                {
+                    let sign = if at == 0 { "✗ " } else { "  " };
+                    lines.push(self.beside(*tone, &format!("{sign}{text}")));
+                }
+            }
             Step::Pause { nanoseconds } => {
                 let text = format!("{} later", units::duration(*nanoseconds));
                 lines.push(self.centred(&text, "┊"));
             }
             Step::More { packets } => {
-                let text = format!("{} not drawn (--rows)", units::counted(*packets, "packet"));
+                let text =
+                    format!("{} not drawn: --rows or --all", units::counted(*packets, "packet"));
                 lines.push(self.centred(&text, "┊"));
             }
         }
     }
 
-    /// As much of a label as an arrow has room for, and the rest in lines.
+    /// As much of a label as an arrow has room for, and the rest in lines. Broken between parts, where that is
+    /// possible.
     fn split_label(&self, parts: &[String]) -> (String, Vec<String>) {
         let room = self.lane.saturating_sub(OVERHEAD);
-        let mut label = String::new();
-        let mut rest: Vec<String> = Vec::new();
+        let mut lines: Vec<String> = Vec::new();
         for part in parts {
-            let gap = if label.is_empty() { "" } else { "  " };
-            if rest.is_empty() && width(&label) + width(gap) + width(part) <= room {
-                label.push_str(gap);
-                label.push_str(part);
-            } else if label.is_empty() {
-                label = cut(part, room);
-            } else {
-                rest.push(part.clone());
+            match lines.last_mut() {
+                Some(line) if width(line) + 2 + width(part) <= room => {
+                    line.push_str("  ");
+                    line.push_str(part);
+                }
+                _ => lines.extend(wrap(part, room)),
             }
         }
-        let rest = rest.join("  ");
-        let rest = if rest.is_empty() { Vec::new() } else { wrap(&rest, room) };
-        (label, rest)
+        let mut lines = lines.into_iter();
+        (lines.next().unwrap_or_default(), lines.collect())
     }
 
     /// `├─── label ───▶│` or `│◀── label ───┤`: the labels of both directions start in one column.

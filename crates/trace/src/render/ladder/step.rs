@@ -21,6 +21,8 @@ pub(super) enum Step {
     },
     /// Packets that must have been there and are not in the capture.
     Missing { from_a: bool, text: String, tone: Tone },
+    /// How it ended, badly.
+    End { text: String, tone: Tone },
     /// Nothing for a long time.
     Pause { nanoseconds: u64 },
     /// Packets that are not drawn.
@@ -56,8 +58,8 @@ pub(super) enum Stroke {
 const FOLDED_FROM: usize = 3;
 
 /// Shortest pause that is shown, and how many times the usual distance of two packets it has to be.
-const PAUSE_NS: i64 = 100_000;
-const PAUSE_TIMES: i64 = 8;
+const PAUSE_NS: i64 = 20_000;
+const PAUSE_TIMES: i64 = 20;
 
 /// The steps of a conversation: all of its packets, or as many rows as `rows` allows with middle packets folded.
 pub(super) fn steps(
@@ -65,7 +67,8 @@ pub(super) fn steps(
     conversation: &Conversation,
     rows: Option<usize>,
 ) -> Vec<Step> {
-    let arrows = arrows(file, conversation);
+    let mut arrows = arrows(file, conversation);
+    say_once(&mut arrows);
     let missing = missing(file, conversation);
     let pause = usual_distance(&arrows).saturating_mul(PAUSE_TIMES).max(PAUSE_NS);
     let drawn_packets = arrows.iter().filter(|arrow| arrow.stroke != Stroke::Double).count();
@@ -87,35 +90,62 @@ pub(super) fn steps(
             steps.push(Step::Missing { from_a, text, tone });
         }
         let mut run: Vec<Arrow> = Vec::new();
-        while let Some(next) = arrows.next_if(|next| continues(&run, next, rows, pause)) {
+        while let Some(next) = arrows.next_if(|next| {
+            run.is_empty()
+                || rows.is_some()
+                    && !missing.contains_key(&next.frame)
+                    && run.last().is_some_and(|last| continues(last, next, pause))
+        }) {
             run.push(next);
         }
         before = run.last().map(|last| last.time_ns);
         packets += run.iter().filter(|arrow| arrow.stroke != Stroke::Double).count();
         fold(run, &mut steps);
     }
-    let total = (conversation.a_to_b.packets + conversation.b_to_a.packets)
-        .max(drawn_packets as u64);
+    let total =
+        (conversation.a_to_b.packets + conversation.b_to_a.packets).max(drawn_packets as u64);
     if packets as u64 != total {
         steps.push(Step::More { packets: total - packets as u64 });
     }
+    let ends = file
+        .anomalies
+        .iter()
+        .filter(|anomaly| anomaly.conversation == Some(conversation.id) && is_end(anomaly.kind));
+    steps.extend(ends.map(|end| Step::End { text: end.text.clone(), tone: end.severity.into() }));
     steps
 }
 
-/// Whether an arrow belongs to a run of middle packets. Any arrow starts one.
-fn continues(run: &[Arrow], next: &Arrow, rows: Option<usize>, pause: i64) -> bool {
-    let Some(last) = run.last() else { return true };
-    rows.is_some()
-        && is_plain_middle(last)
-        && is_plain_middle(next)
+/// Takes a note away that says of a packet what was just said of the one before it: a sequence that is sent again has
+/// one reason.
+fn say_once(arrows: &mut [Arrow]) {
+    let mut before: Option<(bool, Vec<(Tone, String)>)> = None;
+    for arrow in arrows {
+        let own = arrow.psn().map(|psn| format!("PSN {psn} "));
+        for (_, note) in &mut arrow.notes {
+            if let Some(rest) = own.as_deref().and_then(|own| note.strip_prefix(own)) {
+                *note = rest.to_owned();
+            }
+        }
+        let said = (arrow.from_a, arrow.notes.clone());
+        if before.as_ref() == Some(&said) && arrow.stroke == Stroke::Dashed {
+            arrow.notes.clear();
+        }
+        before = Some(said);
+    }
+}
+
+/// Whether an arrow goes on with a run of middle packets.
+fn continues(last: &Arrow, next: &Arrow, pause: i64) -> bool {
+    is_middle(last)
+        && is_middle(next)
         && last.from_a == next.from_a
+        && last.stroke == next.stroke
         && last.label.first() == next.label.first()
         && next.time_ns.saturating_sub(last.time_ns) < pause
 }
 
-fn is_plain_middle(arrow: &Arrow) -> bool {
-    let title = arrow.label.first().is_some_and(|title| title.ends_with("Middle"));
-    title && arrow.notes.is_empty() && arrow.stroke == Stroke::Solid
+fn is_middle(arrow: &Arrow) -> bool {
+    arrow.notes.is_empty() && arrow.label.first().is_some_and(|title| title.ends_with("Middle"))
 }
 
 fn fold(run: Vec<Arrow>, steps: &mut Vec<Step>) {
@@ -140,7 +170,8 @@ impl Arrow {
 fn arrows(file: &FileReport, conversation: &Conversation) -> Vec<Arrow> {
     let id = Some(conversation.id);
     let mut anomalies: BTreeMap<u64, Vec<&Anomaly>> = BTreeMap::new();
-    for anomaly in file.anomalies.iter().filter(|anomaly| anomaly.conversation == id) {
+    let of_packets = |it: &&Anomaly| it.conversation == id && !is_end(it.kind);
+    for anomaly in file.anomalies.iter().filter(of_packets) {
         anomalies.entry(anomaly.frame).or_default().push(anomaly);
     }
     let mut arrows: BTreeMap<u64, Arrow> = BTreeMap::new();
@@ -163,18 +194,27 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
         tone = plain;
     }
     let again = |anomaly: &&Anomaly| {
-        use AnomalyKind::{Duplicate, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout};
+        use AnomalyKind::{
+            Duplicate, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout,
+        };
         matches!(
             anomaly.kind,
             Duplicate | RepeatedAcknowledge | RepeatedResponse | Retransmission | Timeout
         )
     };
+    let timeout = anomalies.iter().any(|anomaly| anomaly.kind == AnomalyKind::Timeout);
     let mut notes = Vec::new();
+    for anomaly in anomalies {
+        // A packet that is sent again after a timeout has two anomalies: the timeout says it all.
+        let implied = timeout && anomaly.kind == AnomalyKind::Retransmission;
+        if !is_missing(anomaly.kind) && !implied {
+            notes.push((anomaly.severity.into(), anomaly.text.clone()));
+        }
+    }
     for note in &row.notes {
-        match anomalies.iter().find(|anomaly| &anomaly.text == note) {
-            Some(anomaly) if is_missing(anomaly.kind) => {}
-            Some(anomaly) => notes.push((anomaly.severity.into(), note.clone())),
-            None => notes.push((Tone::Notice, note.clone())),
+        // Anomalies beyond the limit of their list are still noted on the packets.
+        if !anomalies.iter().any(|anomaly| &anomaly.text == note) {
+            notes.push((Tone::Notice, note.clone()));
         }
     }
     if row.icrc != "ok" {
@@ -208,8 +248,11 @@ fn control(event: &CmEvent, conversation: &Conversation) -> Arrow {
 
 /// The parts of a summary, without the queue pairs: they stand over the lifelines.
 fn label(summary: &str, from_a: bool, conversation: &Conversation) -> Vec<String> {
-    let (source, destination) =
-        if from_a { (&conversation.a, &conversation.b) } else { (&conversation.b, &conversation.a) };
+    let (source, destination) = if from_a {
+        (&conversation.a, &conversation.b)
+    } else {
+        (&conversation.b, &conversation.a)
+    };
     let to = destination.qpn.map(|qpn| format!("QP 0x{qpn:06x}"));
     let from = source.qpn.map(|qpn| format!("from QP 0x{qpn:06x}"));
     summary
@@ -226,6 +269,11 @@ fn is_missing(kind: AnomalyKind) -> bool {
         kind,
         AnomalyKind::MissingRequest | AnomalyKind::MissingResponse | AnomalyKind::MessageLost
     )
+}
+
+/// What is about the conversation rather than a packet of it.
+fn is_end(kind: AnomalyKind) -> bool {
+    matches!(kind, AnomalyKind::RetryExceeded | AnomalyKind::RnrRetryExceeded)
 }
 
 /// What is missing, by the packet that shows it.

@@ -41,17 +41,14 @@ pub(super) fn list(file: &FileReport, columns: usize, limit: usize) -> Vec<Line>
     }
     let total: u64 = file.anomaly_counts.values().sum();
     let how = if shown.len() < file.anomalies.len() { "--anomalies" } else { "" };
-    lines.extend(more(total.saturating_sub(shown.len() as u64), "more", how));
+    let hidden = total.saturating_sub(shown.len() as u64);
+    lines.extend(more(hidden, ("anomaly", "anomalies"), how));
     lines
 }
 
 fn counts(file: &FileReport, columns: usize) -> Vec<Line> {
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("", Align::Right),
-        ("", Align::Left),
-        ("", Align::Rest),
-    ]);
+    let mut table =
+        Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left), ("", Align::Rest)]);
     let mut kinds: Vec<_> = AnomalyKind::ALL
         .iter()
         .filter_map(|kind| Some((kind, *file.anomaly_counts.get(kind.name())?)))

@@ -41,7 +41,7 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
         lines.push(line);
     }
     let hidden = file.conversations.len().saturating_sub(limit) as u64;
-    lines.extend(more(hidden, "more conversation", "--all"));
+    lines.extend(more(hidden, ("conversation", "conversations"), "--all"));
     lines
 }
 
@@ -75,6 +75,7 @@ fn side(
     ]
 }
 
+/// What is true of both sides.
 fn about(conversation: &Conversation) -> String {
     let messages = conversation.operations.values().map(|stats| stats.messages).sum();
     let mut parts = vec![units::counted(messages, "message")];

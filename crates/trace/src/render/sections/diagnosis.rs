@@ -1,17 +1,18 @@
 //! What went wrong, in words: what people came for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::more;
 use crate::analysis::anomaly::{AnomalyKind, Severity};
-use crate::analysis::report::FileReport;
+use crate::analysis::report::{Anomaly, FileReport};
 use crate::render::text::{Line, Tone, width, wrap};
 use crate::render::units;
 
 /// A sentence and the conversations it is true of.
 struct Item<'a> {
     severity: Severity,
-    text: &'a str,
+    text: Cow<'a, str>,
     conversations: Vec<u32>,
     /// How often, where it is not about a conversation.
     times: u64,
@@ -19,21 +20,47 @@ struct Item<'a> {
 
 /// Findings of all conversations and what belongs to none, errors first.
 pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
-    let mut items = findings(file);
+    let mut items = damaged(file);
+    items.extend(findings(file));
     items.extend(homeless(file));
     // Stable: of one severity, the conversations stay in order.
     items.sort_by_key(|item| std::cmp::Reverse(item.severity));
 
     let mut lines = Vec::new();
-    if items.is_empty() && file.roce_packets > 0 && file.anomaly_counts.is_empty() {
-        let text = "nothing out of the ordinary: no loss, no retransmission, no refusal";
-        return vec![Line::of(Tone::Good, "  ✓ ").plain(text)];
+    if items.iter().all(|item| item.severity == Severity::Info) && file.roce_packets > 0 {
+        let text = match file.anomaly_counts.is_empty() {
+            true => "nothing out of the ordinary: no loss, no retransmission, no refusal",
+            false => "nothing failed; what is out of the ordinary stands under Anomalies",
+        };
+        lines.push(Line::of(Tone::Good, "  ✓ ").plain(text));
     }
     for item in items.iter().take(limit) {
         lines.extend(draw(item, columns));
     }
-    lines.extend(more(items.len().saturating_sub(limit) as u64, "more finding", "--all"));
+    lines.extend(more(items.len().saturating_sub(limit) as u64, ("finding", "findings"), "--all"));
     lines
+}
+
+/// What the ICRCs say, of all packets together: damage is done on the way, whatever the conversation.
+fn damaged(file: &FileReport) -> Vec<Item<'static>> {
+    let item = |severity, text| Item {
+        severity,
+        text: Cow::Owned(text),
+        conversations: Vec::new(),
+        times: 1,
+    };
+    let mut items = Vec::new();
+    if file.icrc.bad > 0 {
+        let packets = units::counted(file.icrc.bad, "packet");
+        let text = format!("{packets} with a wrong ICRC: damaged on the way, receivers drop them");
+        items.push(item(Severity::Error, text));
+    }
+    if file.icrc.unverifiable > 0 {
+        let packets = units::counted(file.icrc.unverifiable, "packet");
+        let text = format!("the ICRC of {packets} cannot be checked: not all bytes are there");
+        items.push(item(Severity::Info, text));
+    }
+    items
 }
 
 fn findings(file: &FileReport) -> Vec<Item<'_>> {
@@ -45,7 +72,7 @@ fn findings(file: &FileReport) -> Vec<Item<'_>> {
             let at = *known.entry((finding.severity, finding.text.as_str())).or_insert_with(|| {
                 items.push(Item {
                     severity: finding.severity,
-                    text: &finding.text,
+                    text: Cow::Borrowed(&finding.text),
                     conversations: Vec::new(),
                     times: 1,
                 });
@@ -60,10 +87,12 @@ fn findings(file: &FileReport) -> Vec<Item<'_>> {
 /// Anomalies of no conversation: the first of each kind, and how many there are.
 fn homeless(file: &FileReport) -> Vec<Item<'_>> {
     let mut kinds: BTreeMap<AnomalyKind, Item<'_>> = BTreeMap::new();
-    for anomaly in file.anomalies.iter().filter(|anomaly| anomaly.conversation.is_none()) {
+    let alone =
+        |anomaly: &&Anomaly| anomaly.conversation.is_none() && anomaly.kind != AnomalyKind::BadIcrc;
+    for anomaly in file.anomalies.iter().filter(alone) {
         let item = kinds.entry(anomaly.kind).or_insert_with(|| Item {
             severity: anomaly.severity,
-            text: &anomaly.text,
+            text: Cow::Borrowed(&anomaly.text),
             conversations: Vec::new(),
             times: 0,
         });
@@ -78,7 +107,7 @@ fn draw(item: &Item<'_>, columns: usize) -> Vec<Line> {
     if !item.conversations.is_empty() {
         line.push(Tone::Faint, format!("{} ", numbers(&item.conversations)));
     }
-    let mut text = item.text.to_owned();
+    let mut text = item.text.clone().into_owned();
     if item.times > 1 {
         text.push_str(&format!(" ({} like this)", units::count(item.times)));
     }

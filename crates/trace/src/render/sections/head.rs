@@ -69,7 +69,7 @@ pub(super) fn problems(file: &FileReport, columns: usize, limit: usize) -> Vec<L
     }
     let mut lines = table.lines(columns);
     let shown = file.problems.len().min(limit) as u64;
-    lines.extend(more(file.problems_total.saturating_sub(shown), "more problem", ""));
+    lines.extend(more(file.problems_total.saturating_sub(shown), ("problem", "problems"), ""));
     lines
 }
 

@@ -42,7 +42,7 @@ pub(super) fn messages(file: &FileReport, columns: usize) -> Vec<Line> {
     }
     let mut lines = table.lines(columns);
     let hidden = file.messages_total.saturating_sub(file.messages.len() as u64);
-    lines.extend(more(hidden, "more message", "the list is full"));
+    lines.extend(more(hidden, ("message", "messages"), "the list is full"));
     lines
 }
 
@@ -117,6 +117,6 @@ pub(super) fn packets(file: &FileReport, columns: usize) -> Vec<Line> {
     }
     let mut lines = table.lines(columns);
     let total = file.packets.max(file.packet_list.len() as u64);
-    lines.extend(more(total - file.packet_list.len() as u64, "more packet", ""));
+    lines.extend(more(total - file.packet_list.len() as u64, ("packet", "packets"), ""));
     lines
 }

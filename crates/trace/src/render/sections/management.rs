@@ -37,7 +37,7 @@ pub(super) fn cm(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     }
     let mut lines = table.lines(columns);
     let hidden = (file.cm.len() - shown.len()) as u64 + file.cm_omitted;
-    lines.extend(more(hidden, "more message", "--all"));
+    lines.extend(more(hidden, ("message", "messages"), "--all"));
     lines
 }
 
@@ -62,7 +62,7 @@ pub(super) fn setup(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
         ]);
     }
     let mut lines = table.lines(columns);
-    lines.extend(more((file.setup.len() - shown.len()) as u64, "more message", "--all"));
+    lines.extend(more((file.setup.len() - shown.len()) as u64, ("message", "messages"), "--all"));
     lines
 }
 

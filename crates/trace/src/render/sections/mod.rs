@@ -67,11 +67,11 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
     section("Protocols", "", protocols::hierarchy(file, columns));
     section("Opcodes", "", protocols::opcodes(file, columns));
     section("Conversations", "", conversations::table(file, columns, limit(false)));
-    section(
-        "Messages",
-        "latency from the first packet of a request to its acknowledgement",
-        operations::table(file, columns),
-    );
+    let measured = match file.latency.is_empty() {
+        true => "",
+        false => "latency from the first packet of a request to its acknowledgement",
+    };
+    section("Messages", measured, operations::table(file, columns));
     section("Anomalies", "", anomalies::list(file, columns, limit(view.anomalies)));
     section("Connection manager", "", management::cm(file, columns, limit(false)));
     section("Set-up exchange", "", management::setup(file, columns, limit(false)));
@@ -83,23 +83,35 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
         section("Every packet", "", lists::packets(file, columns));
     }
     if let Some(wanted) = view.ladder {
-        let mut drawn = 0;
-        for conversation in &file.conversations {
-            if wanted.conversation.is_some_and(|id| id != conversation.id) {
-                continue;
+        let id = wanted.conversation;
+        let chosen = |it: &&Conversation| id.is_none_or(|id| id == it.id);
+        let limit = if view.all { usize::MAX } else { LADDERS };
+        for conversation in file.conversations.iter().filter(chosen).take(limit) {
+            let title = format!("Ladder of conversation {}", conversation.id);
+            let mut note = conversation.transport.to_owned();
+            if let Some(mtu) = conversation.path_mtu {
+                note.push_str(&format!(", MTU {mtu}"));
             }
-            if drawn == LADDERS && !view.all && wanted.conversation.is_none() {
-                let rest = (file.conversations.len() - LADDERS) as u64;
-                let text = format!(
-                    "  … and {}: --ladder=N draws that of conversation N, --all draws every one",
-                    units::counted(rest, "more conversation")
-                );
-                section("Ladders", "", vec![Line::of(Tone::Faint, text)]);
-                break;
-            }
+            let packets = conversation.a_to_b.packets + conversation.b_to_a.packets;
+            note.push_str(&format!(
+                ", {} in {}",
+                units::counted(packets, "packet"),
+                units::duration(conversation.duration_ns)
+            ));
             let body = ladder::ladder(file, conversation, columns, wanted.rows);
-            section(&format!("Ladder of conversation {}", conversation.id), "", body);
-            drawn += 1;
+            section(&title, &note, body);
+        }
+        let count = file.conversations.iter().filter(chosen).count();
+        let text = match id {
+            Some(id) if count == 0 => format!("  there is no conversation {id}"),
+            _ if count > limit => format!(
+                "  … and {}: --ladder=N draws that of conversation N, --all draws every one",
+                units::counted((count - limit) as u64, "more conversation")
+            ),
+            _ => String::new(),
+        };
+        if !text.is_empty() {
+            section("Ladders", "", vec![Line::of(Tone::Faint, text)]);
         }
     }
     lines
@@ -111,11 +123,12 @@ pub fn problem(problem: &ProblemReport) -> String {
 }
 
 /// What follows a list that is not shown in full.
-fn more(hidden: u64, what: &str, how: &str) -> Option<Line> {
-    let text = match how {
-        "" => format!("  … and {}", units::counted(hidden, what)),
-        how => format!("  … and {}: {how}", units::counted(hidden, what)),
-    };
+fn more(hidden: u64, (one, many): (&str, &str), how: &str) -> Option<Line> {
+    let what = if hidden == 1 { one } else { many };
+    let mut text = format!("  … and {} more {what}", units::count(hidden));
+    if !how.is_empty() {
+        text.push_str(&format!(": {how}"));
+    }
     (hidden > 0).then(|| Line::of(Tone::Faint, text))
 }
 
@@ -125,16 +138,6 @@ pub(super) fn endpoint(endpoint: &Endpoint) -> String {
         Some(qpn) => format!("{} QP 0x{qpn:06x}", endpoint.address),
         None => format!("{} QP unseen", endpoint.address),
     }
-}
-
-/// Both ends of a conversation in one line.
-pub(super) fn ends(conversation: &Conversation) -> String {
-    format!(
-        "{} {} ↔ {}",
-        conversation.transport,
-        endpoint(&conversation.a),
-        endpoint(&conversation.b)
-    )
 }
 
 #[cfg(test)]

@@ -10,6 +10,23 @@ use crate::render::units;
 /// Conversations whose operations are told apart; of more, only the sum is.
 const APART: usize = 8;
 
+const COLUMNS: [(&str, Align); 11] = [
+    ("operation", Align::Left),
+    ("count", Align::Right),
+    ("total", Align::Right),
+    ("smallest", Align::Right),
+    ("median", Align::Right),
+    ("largest", Align::Right),
+    ("min", Align::Right),
+    ("p50", Align::Right),
+    ("p90", Align::Right),
+    ("p99", Align::Right),
+    ("max", Align::Right),
+];
+
+/// Columns of a file in which no latency was measured.
+const UNMEASURED: usize = 6;
+
 /// One row an operation, and one for each conversation that has it when there are a few.
 pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
     let mut sums: BTreeMap<&str, OperationStats> = BTreeMap::new();
@@ -25,19 +42,8 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
         return Vec::new();
     }
     let sizes = Sizes::of(file);
-    let mut table = Table::new(&[
-        ("operation", Align::Left),
-        ("count", Align::Right),
-        ("total", Align::Right),
-        ("smallest", Align::Right),
-        ("median", Align::Right),
-        ("largest", Align::Right),
-        ("min", Align::Right),
-        ("p50", Align::Right),
-        ("p90", Align::Right),
-        ("p99", Align::Right),
-        ("max", Align::Right),
-    ]);
+    let measured = !file.latency.is_empty();
+    let mut table = Table::new(if measured { &COLUMNS } else { &COLUMNS[..UNMEASURED] });
     for (operation, sum) in &sums {
         let latency = file.latency.get(operation).copied();
         let name = Line::of(Tone::Strong, *operation);
@@ -45,7 +51,9 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
         let having: Vec<_> = file
             .conversations
             .iter()
-            .filter_map(|conversation| Some((conversation.id, conversation.operations.get(operation)?)))
+            .filter_map(|conversation| {
+                Some((conversation.id, conversation.operations.get(operation)?))
+            })
             .collect();
         if having.len() > 1 && having.len() <= APART {
             for (id, stats) in having {
@@ -69,8 +77,7 @@ fn row(
     latency: Option<Latency>,
     sizes: Option<(u64, u64, u64)>,
 ) -> Vec<Line> {
-    let mut cells =
-        vec![name, cell(units::count(stats.messages)), cell(units::bytes(stats.bytes))];
+    let mut cells = vec![name, cell(units::count(stats.messages)), cell(units::bytes(stats.bytes))];
     let (least, median, most) = match sizes {
         Some((least, median, most)) => {
             (units::bytes(least), units::bytes(median), units::bytes(most))

@@ -47,12 +47,8 @@ pub(super) fn opcodes(file: &FileReport, columns: usize) -> Vec<Line> {
     let most = file.opcodes.values().copied().max().unwrap_or(0);
     let mut opcodes: Vec<_> = file.opcodes.iter().collect();
     opcodes.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("", Align::Right),
-        ("", Align::Right),
-        ("", Align::Left),
-    ]);
+    let mut table =
+        Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Right), ("", Align::Left)]);
     for (name, &count) in opcodes {
         table.row(vec![
             cell(name),

@@ -115,7 +115,7 @@ impl IdentificationHistory {
 
     fn start(&mut self, seen: Identification) -> Plausibility {
         *self = Self { pattern: pattern_of(seen), stray: None, distrust: 0 };
-        // Corrupt packets solve to any identification: one in 512 would look like a batch's.
+        // Corrupt packets solve to any identification: one in 1024 would look like a batch's.
         if is_batch(seen) { Plausibility::Expected } else { Plausibility::Unproven }
     }
 

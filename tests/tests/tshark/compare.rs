@@ -1,0 +1,262 @@
+//! The comparison: packet by packet, field by field, in both directions.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ferroce_tests::capture::Recorded;
+use ferroce_wire::opcode::{Opcode, Operation, Transport};
+
+use crate::ours::Ours;
+use crate::pdml;
+use crate::table::{self, Part, Row};
+
+/// tshark's name for every byte that a header reserves.
+const RESERVED: &str = "infiniband.reserved";
+
+/// Of our fields, those that lie in what tshark 4.0 calls reserved, with the reason.
+const RESERVED_TO_TSHARK: [(&str, &str); 6] = [
+    ("fecn", "named by the RoCEv2 annex, which tshark 4.0 does not follow in the BTH"),
+    ("becn", "the same"),
+    ("vendor_id", "of REQ, named by IBA release 1.3, which tshark 4.0 does not follow"),
+    ("vendor_id_high", "of REP, the same"),
+    ("vendor_id_middle", "the same"),
+    ("vendor_id_low", "the same"),
+];
+
+/// Names that are printed and not compared: how they start, and why.
+const IGNORED: &[(&str, &str)] = &[
+    ("frame.", "what tshark says about the record; the readers' own tests compare it"),
+    ("eth.addr", "the source and the destination once more"),
+    ("eth.dst.", "parts of the destination"),
+    ("eth.dst_", "the destination's name"),
+    ("eth.src.", "parts of the source"),
+    ("eth.src_", "the source's name"),
+    ("eth.ig", "a bit of an address"),
+    ("eth.lg", "a bit of an address"),
+    ("eth.fcs", "behind the packet"),
+    ("eth.trailer", "behind the packet"),
+    ("eth.padding", "behind the packet"),
+    ("vlan.trailer", "behind the packet"),
+    ("vlan.padding", "behind the packet"),
+    ("ieee8021ad.svid", "a name for two fields together"),
+    ("sll.", "the capture's own header; the tests of ferroce-trace compare its fields"),
+    ("null.", "the same"),
+    ("erf.", "the same"),
+    ("ip.addr", "the source and the destination once more"),
+    ("ip.host", "the same"),
+    ("ip.src_host", "the same"),
+    ("ip.dst_host", "the same"),
+    ("ip.checksum.status", "tshark's opinion"),
+    ("ip.ttl.too_small", "tshark's opinion"),
+    ("ip.opt.type.", "bits of the option's type"),
+    ("ip.options.", "an option's name"),
+    ("ip.nop", "the same"),
+    ("ipv6.addr", "the source and the destination once more"),
+    ("ipv6.host", "the same"),
+    ("ipv6.src_", "parts of the source that tshark knows special addresses by"),
+    ("ipv6.dst_", "the same of the destination"),
+    ("ipv6.sa_mac", "the same"),
+    ("ipv6.tunnel", "the same"),
+    ("udp.port", "both ports once more"),
+    ("udp.checksum.", "tshark's opinion"),
+    ("udp.stream", "tshark's count"),
+    ("udp.time_", "tshark's clock"),
+    ("_ws.expert", "tshark's opinion; that a packet is malformed it says under another name"),
+    ("", "an unnamed branch of the tree"),
+    ("data", "the branch around data.data"),
+];
+
+/// Opcodes that tshark 4.0 does not take apart behind the BTH, with the reason. Up to there they are compared.
+const UNKNOWN_TO_TSHARK: &[(fn(Opcode) -> bool, &str)] = &[
+    (|opcode| operation(opcode) == Some(Operation::Flush), "FLUSH is newer than tshark 4.0"),
+    (|opcode| operation(opcode) == Some(Operation::AtomicWrite), "ATOMIC WRITE is newer than tshark 4.0"),
+    (|opcode| opcode == Opcode::CNP, "tshark 4.0 has no name for the congestion notification"),
+    (
+        |opcode| transport(opcode) == Some(Transport::ExtendedReliableConnection),
+        "tshark 4.0 knows the opcodes of XRC by name, but not the XRCETH",
+    ),
+    (
+        |opcode| transport(opcode) == Some(Transport::ReliableDatagram),
+        "tshark 4.0 takes reliable datagrams for Mellanox's dynamically connected transport, which uses their opcodes \
+         and has 8 more bytes of BTH",
+    ),
+];
+
+fn operation(opcode: Opcode) -> Option<Operation> {
+    opcode.info().map(|info| info.operation)
+}
+
+fn transport(opcode: Opcode) -> Option<Transport> {
+    opcode.info().map(|info| info.transport)
+}
+
+/// Why tshark does not take this opcode apart, if it does not.
+pub fn unknown_to_tshark(opcode: Opcode) -> Option<&'static str> {
+    UNKNOWN_TO_TSHARK.iter().find(|(is_it, _)| is_it(opcode)).map(|(_, reason)| *reason)
+}
+
+/// Compares a file, or packets in its place.
+pub struct Comparer {
+    rows: Vec<Row>,
+}
+
+/// What a comparison came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Packets compared.
+    pub packets: usize,
+    /// Values compared.
+    pub values: usize,
+    /// How many packets of each opcode there are.
+    pub opcodes: BTreeMap<Opcode, usize>,
+    /// What is not the same.
+    pub differences: Vec<String>,
+}
+
+impl Comparer {
+    pub fn new() -> Self {
+        Self { rows: table::all() }
+    }
+
+    /// A comparer that does not know one of the names.
+    pub fn without(name: &str) -> Self {
+        let mut rows = table::all();
+        rows.retain(|row| row.name != name);
+        Self { rows }
+    }
+
+    /// Compares all packets of a file.
+    pub fn file(&self, records: &[Recorded], theirs: &[pdml::Packet]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let ours: Vec<Ours<'_>> = records.iter().map(Ours::read).collect();
+        let roce = records.iter().zip(&ours).filter(|(_, ours)| ours.frame.is_roce());
+        let numbers: Vec<u64> = roce.map(|(record, _)| record.number).collect();
+        let their_numbers: Vec<u64> = theirs.iter().map(|packet| packet.number).collect();
+        if numbers != their_numbers {
+            let text = format!("ours are packets {numbers:?}, tshark's are {their_numbers:?}");
+            outcome.differences.push(text);
+            return outcome;
+        }
+        let mut their_opcodes: BTreeMap<Opcode, usize> = BTreeMap::new();
+        for theirs in theirs {
+            let ours = &ours[theirs.number as usize - 1];
+            self.packet(ours, theirs, &mut outcome);
+            for field in theirs.all("infiniband.bth.opcode") {
+                *their_opcodes.entry(Opcode(field.show.parse().expect("a byte"))).or_default() += 1;
+            }
+        }
+        if outcome.opcodes != their_opcodes {
+            let text = format!("opcodes: {:?}, tshark's: {their_opcodes:?}", outcome.opcodes);
+            outcome.differences.push(text);
+        }
+        outcome
+    }
+
+    /// Compares one packet.
+    pub fn packet(&self, ours: &Ours<'_>, theirs: &pdml::Packet, outcome: &mut Outcome) {
+        outcome.packets += 1;
+        let opcode = ours.frame.packet.map(|packet| packet.bth.opcode);
+        if let Some(opcode) = opcode {
+            *outcome.opcodes.entry(opcode).or_default() += 1;
+        }
+        let front_only = opcode.is_some_and(|opcode| unknown_to_tshark(opcode).is_some());
+        let mut difference = |text: String| {
+            outcome.differences.push(format!("packet {}: {text}", theirs.number));
+        };
+
+        for row in self.rows.iter().filter(|row| !(front_only && row.part == Part::BehindBth)) {
+            let found = (row.ours)(ours);
+            let shown: Vec<&pdml::Field> = theirs.all(row.name).collect();
+            if shown.len() < found.len() {
+                let (name, values) = (row.name, found.iter().map(|found| &found.value));
+                let values: Vec<_> = values.collect();
+                difference(format!("{name}: {values:?}, tshark prints {} of it", shown.len()));
+            }
+            for (index, shown) in shown.into_iter().enumerate() {
+                outcome.values += 1;
+                // What tshark prints more often than we have it, it prints again.
+                let Some(found) = found.get(index).or(found.last()) else {
+                    difference(format!("{}: we have none, tshark {}", row.name, shown.show));
+                    continue;
+                };
+                if !found.value.is_shown_as(&shown.show) {
+                    difference(format!("{}: {:?}, tshark {}", row.name, found.value, shown.show));
+                }
+                let place = shown.at..shown.at + shown.len;
+                let derived = found.place.is_empty() || place.is_empty();
+                if !derived && !contains(&place, &found.place) {
+                    let name = row.name;
+                    difference(format!("{name}: at {:?}, tshark at {place:?}", found.place));
+                }
+            }
+        }
+
+        for shown in &theirs.fields {
+            if shown.name == RESERVED {
+                outcome.values += 1;
+                if let Some(text) = reserved(ours, shown, front_only) {
+                    difference(text);
+                }
+            } else if !self.knows(&shown.name, front_only) {
+                difference(format!("{}: tshark prints {}, we ignore it", shown.name, shown.show));
+            }
+        }
+        for shown in theirs.all("infiniband.bth.opcode") {
+            outcome.values += 1;
+            if let Some(text) = opcode.and_then(|opcode| name(opcode, &shown.text)) {
+                difference(text);
+            }
+        }
+    }
+
+    fn knows(&self, name: &str, front_only: bool) -> bool {
+        // What tshark makes of bytes that it cannot know.
+        let guess = name == "infiniband.vendor" || name.starts_with("_ws.malformed");
+        self.rows.iter().any(|row| row.name == name)
+            || front_only && guess
+            || IGNORED.iter().any(|(start, _)| match *start {
+                whole @ ("" | "data") => name == whole,
+                start => name.starts_with(start),
+            })
+    }
+}
+
+/// What is wrong with bytes that tshark calls reserved: we must have them, and give them no other meaning.
+fn reserved(ours: &Ours<'_>, shown: &pdml::Field, front_only: bool) -> Option<String> {
+    let place = shown.at..shown.at + shown.len;
+    let bytes = ours.emitted().get(place.clone()).map(<[u8]>::to_vec).unwrap_or_default();
+    let text: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let fields = ours.fields();
+    let here: Vec<&str> = fields
+        .iter()
+        .filter(|(_, bytes)| bytes.start < place.end && place.start < bytes.end)
+        .filter(|(spec, _)| !spec.is_reserved())
+        .map(|(spec, _)| spec.name)
+        .filter(|name| RESERVED_TO_TSHARK.iter().all(|(known, _)| known != name))
+        .collect();
+    let same = text.join(":") == shown.show;
+    // In a packet that tshark misreads, its idea of what is reserved is no better.
+    let agrees = same && (here.is_empty() || front_only);
+    (!agrees).then(|| format!("reserved at {place:?}: {text:?} {here:?}, tshark {}", shown.show))
+}
+
+/// What is wrong with tshark's name of an opcode, as in `Opcode: Reliable Connection (RC) - SEND Only (4)`.
+fn name(opcode: Opcode, text: &str) -> Option<String> {
+    let words = text.strip_prefix("Opcode: ").unwrap_or(text);
+    let words = words.rsplit_once(" (").map_or(words, |(words, _)| words);
+    let theirs = match words.split_once(") - ") {
+        Some((service, rest)) => {
+            let service = service.rsplit('(').next().unwrap_or_default();
+            let rest = rest.replace("CmpSwap", "Compare Swap").replace("FetchAdd", "Fetch Add");
+            format!("{service}_{}", rest.replace(' ', "_").to_uppercase())
+        }
+        None => words.to_owned(),
+    };
+    let expected = theirs == opcode.name();
+    let nameless = theirs == "Unknown" && unknown_to_tshark(opcode).is_some();
+    (!expected && !nameless).then(|| format!("{opcode}: tshark calls it {theirs}"))
+}
+
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}

@@ -1,0 +1,161 @@
+//! Packets that no capture has: every opcode, over every carrier, behind every link header.
+
+use ferroce_tests::capture::Recorded;
+use ferroce_tests::sample::{Carrier, Recipe, emit};
+use ferroce_trace::link::LinkType;
+use ferroce_wire::address::Gid;
+use ferroce_wire::ethernet::{EtherType, Ethernet};
+use ferroce_wire::frame::{Frame, Network};
+use ferroce_wire::infiniband::{Grh, LinkNextHeader, Lrh};
+use ferroce_wire::ip::IpProtocol;
+use ferroce_wire::number::Lid;
+use ferroce_wire::opcode::Opcode;
+
+/// A record: its link type and its bytes.
+pub type Record = (LinkType, Vec<u8>);
+
+/// Bytes of payload in generated packets, where the opcode has any.
+const PAYLOAD_LEN: usize = 64;
+
+/// Every opcode of the table over `carrier` with `tags` VLAN tags, as Ethernet frames or native packets.
+pub fn all_opcodes(carrier: Carrier, tags: usize, seed: u64) -> Vec<Vec<u8>> {
+    let defined = Opcode::all().filter(|opcode| opcode.info().is_some());
+    let recipe = |opcode: Opcode| Recipe {
+        carrier,
+        tags,
+        opcode,
+        payload_len: PAYLOAD_LEN,
+        trailer_len: if carrier.is_ethernet() { 0 } else { VARIANT_CRC_LEN },
+        seed: seed << 8 | u64::from(opcode.0),
+    };
+    defined.map(|opcode| recipe(opcode).make().bytes()).collect()
+}
+
+/// Native InfiniBand ends with a CRC that every switch computes anew.
+const VARIANT_CRC_LEN: usize = 2;
+
+/// What stands in front of a packet in a capture that is not of Ethernet.
+#[derive(Clone, Copy, Debug)]
+pub enum Envelope {
+    CookedV1,
+    CookedV2,
+    Null,
+    Loop,
+    Raw,
+    RawByVersion,
+    ErfEthernet,
+}
+
+impl Envelope {
+    pub const ALL: [Self; 7] = [
+        Self::CookedV1,
+        Self::CookedV2,
+        Self::Null,
+        Self::Loop,
+        Self::Raw,
+        Self::RawByVersion,
+        Self::ErfEthernet,
+    ];
+
+    /// An Ethernet frame, its link header replaced by this one. `None` where the envelope cannot say what follows.
+    pub fn around(self, ethernet_frame: &[u8]) -> Option<Record> {
+        let (ethernet, network) = Ethernet::split(ethernet_frame).expect("an Ethernet frame");
+        let ethertype = ethernet.ethertype;
+        let is_ipv6 = match ethertype {
+            EtherType::IPV4 => Some(false),
+            EtherType::IPV6 => Some(true),
+            _ => None,
+        };
+        let protocol = ethertype.0.to_be_bytes();
+        let address = [&ethernet.source.0[..], &[0, 0]].concat();
+        let (link, header) = match self {
+            // Packet type, ARPHRD_ETHER, address length, address, protocol.
+            Self::CookedV1 => {
+                let header = [&[0, 0, 0, 1, 0, 6][..], &address, &protocol].concat();
+                (LinkType::LINUX_SLL, header)
+            }
+            // Protocol, reserved, interface, ARPHRD_ETHER, packet type, address length, address.
+            Self::CookedV2 => {
+                let header = [&protocol[..], &[0, 0, 0, 0, 0, 2, 0, 1, 0, 6], &address].concat();
+                (LinkType::LINUX_SLL2, header)
+            }
+            // AF_INET, or Darwin's AF_INET6, in the order of a little-endian machine.
+            Self::Null => {
+                let family: u32 = if is_ipv6? { 30 } else { 2 };
+                (LinkType::NULL, family.to_le_bytes().to_vec())
+            }
+            // The same of OpenBSD, in network order.
+            Self::Loop => {
+                let family: u32 = if is_ipv6? { 24 } else { 2 };
+                (LinkType::LOOP, family.to_be_bytes().to_vec())
+            }
+            Self::Raw => is_ipv6.map(|_| (LinkType::RAW, Vec::new()))?,
+            Self::RawByVersion => {
+                (if is_ipv6? { LinkType::IPV6 } else { LinkType::IPV4 }, Vec::new())
+            }
+            Self::ErfEthernet => {
+                // Two bytes of alignment come before the frame, its check sequence behind it.
+                let frame = [&[0, 0], ethernet_frame, &[0; 4]].concat();
+                return Some(erf(2, &frame, ethernet_frame.len() + 4));
+            }
+        };
+        Some((link, [&header, network].concat()))
+    }
+}
+
+/// A native packet as Endace's cards record it.
+pub fn erf_infiniband(packet: &[u8]) -> Record {
+    erf(21, packet, packet.len())
+}
+
+fn erf(record_type: u8, contents: &[u8], wire_len: usize) -> Record {
+    let record_len = (16 + contents.len()) as u16;
+    let mut record = (0x6553_f100u64 << 32).to_le_bytes().to_vec();
+    record.extend([record_type, 4]); // Records of varying length.
+    record.extend(record_len.to_be_bytes());
+    record.extend([0, 0]); // Nothing was lost.
+    record.extend((wire_len as u16).to_be_bytes());
+    record.extend(contents);
+    (LinkType::ERF, record)
+}
+
+/// A captured RoCEv2 packet over another carrier: the same transport packet, its ICRC computed anew.
+pub fn carried_by(recorded: &Recorded, carrier: Carrier) -> Vec<u8> {
+    let (_, mut frame) = recorded.frame();
+    let (source, destination) = frame.addresses().expect("a RoCEv2 packet");
+    let packet_len = frame.packet.expect("a RoCEv2 packet").wire_len();
+    let grh = Grh {
+        version: 6,
+        traffic_class: 0x60,
+        flow_label: 0x12345,
+        payload_length: packet_len as u16,
+        next_header: IpProtocol::BTH,
+        hop_limit: 64,
+        source: Gid::from_ip(source),
+        destination: Gid::from_ip(destination),
+    };
+    let lrh = |global: bool| Lrh {
+        virtual_lane: 1,
+        service_level: 3,
+        next_header: if global { LinkNextHeader::GRH } else { LinkNextHeader::BTH },
+        destination: Lid(0x11),
+        source: Lid(0x12),
+        packet_length: ((Lrh::LEN + if global { Grh::LEN } else { 0 } + packet_len) / 4) as u16,
+        ..Lrh::default()
+    };
+    frame.udp = None;
+    frame.network = Some(match carrier {
+        Carrier::RoceV1 => Network::Grh(grh),
+        Carrier::InfinibandGlobal => Network::Lrh(lrh(true), Some(grh)),
+        Carrier::InfinibandLocal => Network::Lrh(lrh(false), None),
+        other => panic!("captured packets are carried by {other:?} as they are"),
+    });
+    frame.trailer = if carrier.is_ethernet() { &[] } else { &[0x2c, 0x14] };
+    match &mut frame {
+        Frame { ethernet: Some(ethernet), .. } if carrier.is_ethernet() => {
+            ethernet.ethertype = EtherType::ROCE_V1;
+        }
+        frame => frame.ethernet = None,
+    }
+    emit(&frame).expect("a whole frame")
+}
