@@ -94,8 +94,7 @@ impl Recipe {
         let payload_len = if info.is_none_or(|info| info.payload) { self.payload_len } else { 0 };
         let pad_len = payload_len.wrapping_neg() % 4;
         let extensions = extensions(info.map(|info| info.extensions), &mut random);
-        let packet_len =
-            Bth::LEN + extensions.set().len() + payload_len + pad_len + ICRC_LEN;
+        let packet_len = Bth::LEN + extensions.set().len() + payload_len + pad_len + ICRC_LEN;
         let udp_len = Udp::LEN + packet_len;
 
         let mut options = Vec::new();
@@ -187,6 +186,14 @@ impl Sample {
         }
     }
 
+    /// The same sample, to another queue pair and with another payload of the same length.
+    #[must_use]
+    pub fn carrying(mut self, destination: Qpn, payload: &[u8]) -> Self {
+        self.bth.destination = destination;
+        self.payload.copy_from_slice(payload);
+        self
+    }
+
     /// The frame's bytes, with its ICRC.
     pub fn bytes(&self) -> Vec<u8> {
         emit(&self.frame()).expect("a sample is a whole frame")
@@ -201,9 +208,12 @@ impl Sample {
     }
 }
 
+/// More than any frame here has: 4096 bytes of payload, and all headers and trailers there are.
+const MOST_BYTES: usize = 5000;
+
 /// The bytes of a frame, unless it is not a whole one.
 pub fn emit(frame: &Frame<'_>) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; 1 << 16];
+    let mut bytes = vec![0; MOST_BYTES];
     let len = frame.emit(&mut bytes)?;
     bytes.truncate(len);
     Some(bytes)

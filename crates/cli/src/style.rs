@@ -72,6 +72,7 @@ pub(crate) struct Paint {
 
 impl Paint {
     /// No colour, whatever the output.
+    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { enabled: false };
 
     fn new(choice: ColorChoice, terminal: bool) -> Self {

@@ -125,6 +125,11 @@ impl<'a> Frame<'a> {
                     return frame.fail(short(Grh::NAME, Grh::LEN, rest.len(), end - at, at));
                 };
                 frame.network = Some(Network::Lrh(lrh, Some(grh)));
+                let (says, most) =
+                    (usize::from(grh.payload_length), (end - at).saturating_sub(Grh::LEN));
+                if says > most {
+                    return frame.lie("GRH payload length", says, 0, most, at);
+                }
                 if grh.next_header != IpProtocol::BTH {
                     return frame;
                 }
@@ -155,7 +160,14 @@ impl<'a> Frame<'a> {
         self
     }
 
-    fn lie(self, field: &'static str, says: usize, least: usize, most: usize, offset: usize) -> Self {
+    fn lie(
+        self,
+        field: &'static str,
+        says: usize,
+        least: usize,
+        most: usize,
+        offset: usize,
+    ) -> Self {
         self.fail(Malformed { offset, problem: Problem::Length { field, says, least, most } })
     }
 
@@ -376,7 +388,8 @@ impl<'a> Frame<'a> {
         writer.at += packet.emit(writer.out.get_mut(writer.at..)?)?;
         let icrc_at = writer.at;
         writer.put(&[0; ICRC_LEN])?;
-        let check = icrc::check(network.encapsulation(), &writer.out[network_at..writer.at]).ok()?;
+        let check =
+            icrc::check(network.encapsulation(), &writer.out[network_at..writer.at]).ok()?;
         writer.out[icrc_at..writer.at].copy_from_slice(&check.computed);
         writer.put(self.trailer)?;
         Some(writer.at)

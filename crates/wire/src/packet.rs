@@ -183,7 +183,11 @@ impl<'a> Packet<'a> {
 
     /// Bytes from the BTH to the ICRC, on the wire.
     pub fn wire_len(&self) -> usize {
-        Bth::LEN + self.extensions.set().len() + self.payload_len + usize::from(self.bth.pad) + ICRC_LEN
+        Bth::LEN
+            + self.extensions.set().len()
+            + self.payload_len
+            + usize::from(self.bth.pad)
+            + ICRC_LEN
     }
 
     /// Whether all bytes that were on the wire are here.

@@ -9,6 +9,13 @@ mod syndromes;
 
 use std::vec::Vec;
 
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same cases in every run.
+fn config() -> Config {
+    Config { rng_seed: RngSeed::Fixed(4791), failure_persistence: None, ..Config::default() }
+}
+
 /// The bytes of a text of hexadecimal digits and spaces.
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();

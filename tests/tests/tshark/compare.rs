@@ -69,7 +69,10 @@ const IGNORED: &[(&str, &str)] = &[
 /// Opcodes that tshark 4.0 does not take apart behind the BTH, with the reason. Up to there they are compared.
 const UNKNOWN_TO_TSHARK: &[(fn(Opcode) -> bool, &str)] = &[
     (|opcode| operation(opcode) == Some(Operation::Flush), "FLUSH is newer than tshark 4.0"),
-    (|opcode| operation(opcode) == Some(Operation::AtomicWrite), "ATOMIC WRITE is newer than tshark 4.0"),
+    (
+        |opcode| operation(opcode) == Some(Operation::AtomicWrite),
+        "ATOMIC WRITE is newer than tshark 4.0",
+    ),
     (|opcode| opcode == Opcode::CNP, "tshark 4.0 has no name for the congestion notification"),
     (
         |opcode| transport(opcode) == Some(Transport::ExtendedReliableConnection),

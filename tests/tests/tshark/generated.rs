@@ -1,15 +1,21 @@
 //! Packets that no capture has: every opcode, over every carrier, behind every link header.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use ferroce_tests::capture::Recorded;
+use ferroce_tests::random::Random;
 use ferroce_tests::sample::{Carrier, Recipe, emit};
 use ferroce_trace::link::LinkType;
 use ferroce_wire::address::Gid;
+use ferroce_wire::cm::Message;
 use ferroce_wire::ethernet::{EtherType, Ethernet};
 use ferroce_wire::frame::{Frame, Network};
 use ferroce_wire::infiniband::{Grh, LinkNextHeader, Lrh};
 use ferroce_wire::ip::IpProtocol;
-use ferroce_wire::number::Lid;
+use ferroce_wire::mad::TransactionId;
+use ferroce_wire::number::{Lid, Qpn};
 use ferroce_wire::opcode::Opcode;
+use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
 /// A record: its link type and its bytes.
 pub type Record = (LinkType, Vec<u8>);
@@ -33,6 +39,53 @@ pub fn all_opcodes(carrier: Carrier, tags: usize, seed: u64) -> Vec<Vec<u8>> {
 
 /// Native InfiniBand ends with a CRC that every switch computes anew.
 const VARIANT_CRC_LEN: usize = 2;
+
+/// Every message of the connection manager several times, all fields random. Of the REQs, some come from RDMA-CM: with
+/// its service ID and its header in the private data.
+pub fn messages(carrier: Carrier, seed: u64) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    let mut packets = Vec::new();
+    for &attribute in Message::ATTRIBUTES {
+        for turn in 0..MESSAGES_OF_A_KIND {
+            let parsed = Message::parse(attribute, &random.array());
+            let mut message = parsed.expect("an attribute of the list");
+            if let Message::Req(req) = &mut message {
+                let port = random.number() as u16;
+                let header = match turn % 3 {
+                    0 => IpHeader::v4(
+                        port,
+                        Ipv4Addr::from(random.array()),
+                        Ipv4Addr::from(random.array()),
+                    ),
+                    1 => IpHeader::v6(
+                        port,
+                        Ipv6Addr::from(random.array()),
+                        Ipv6Addr::from(random.array()),
+                    ),
+                    _ => IpHeader::default(),
+                };
+                if header != IpHeader::default() {
+                    req.service_id = rdmacm::service_id(PortSpace::Tcp, 7471);
+                    let private_data = rdmacm::private_data(&header, &random.bytes(56));
+                    req.private_data = private_data.expect("36 and 56 bytes are 92");
+                }
+            }
+            let mad = message.to_mad(TransactionId(random.number()));
+            let recipe = Recipe {
+                carrier,
+                tags: 0,
+                opcode: Opcode::UD_SEND_ONLY,
+                payload_len: mad.len(),
+                trailer_len: 0,
+                seed: random.number(),
+            };
+            packets.push(recipe.make().carrying(Qpn::GENERAL_SERVICES, &mad).bytes());
+        }
+    }
+    packets
+}
+
+const MESSAGES_OF_A_KIND: usize = 9;
 
 /// What stands in front of a packet in a capture that is not of Ethernet.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +146,8 @@ impl Envelope {
             Self::RawByVersion => {
                 (if is_ipv6? { LinkType::IPV6 } else { LinkType::IPV4 }, Vec::new())
             }
+            // tshark takes the last four bytes of a RoCEv1 frame for the ICRC, whatever the GRH says and follows it.
+            Self::ErfEthernet if is_roce_v1(ethernet_frame) => return None,
             Self::ErfEthernet => {
                 // Two bytes of alignment come before the frame, its check sequence behind it.
                 let frame = [&[0, 0], ethernet_frame, &[0; 4]].concat();
@@ -101,6 +156,11 @@ impl Envelope {
         };
         Some((link, [&header, network].concat()))
     }
+}
+
+fn is_roce_v1(ethernet_frame: &[u8]) -> bool {
+    let frame = Frame::ethernet(ethernet_frame, ethernet_frame.len());
+    frame.ethertype == Some(EtherType::ROCE_V1)
 }
 
 /// A native packet as Endace's cards record it.

@@ -60,9 +60,8 @@ fn tags(text: &str) -> impl Iterator<Item = &str> {
 fn field(attributes: &str) -> Field {
     let mut field = Field::default();
     let mut rest = attributes;
-    while let Some((key, (value, behind))) = rest
-        .split_once("=\"")
-        .and_then(|(key, rest)| Some((key.trim(), rest.split_once('"')?)))
+    while let Some((key, (value, behind))) =
+        rest.split_once("=\"").and_then(|(key, rest)| Some((key.trim(), rest.split_once('"')?)))
     {
         match key {
             "name" => field.name = value.to_owned(),

@@ -9,9 +9,7 @@ use ferroce_wire::ip::{Ipv4, Ipv6, Udp};
 use ferroce_wire::mad::MadHeader;
 use ferroce_wire::packet::ICRC_LEN;
 use ferroce_wire::syndrome::SyndromeKind;
-use ferroce_wire::transport::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Rdeth, Reth,
-};
+use ferroce_wire::transport::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Rdeth, Reth};
 
 use crate::ours::{Located, Ours, field_place};
 use crate::table_cm;
@@ -125,7 +123,9 @@ pub fn all() -> Vec<Row> {
 
 /// The tag that follows an EtherType.
 fn tag_behind(ours: &Ours<'_>, ethertype: EtherType) -> Located<Vlan> {
-    (0..2).find(|&index| ours.ethertype_before_tag(index) == Some(ethertype)).and_then(|i| ours.vlan(i))
+    (0..2)
+        .find(|&index| ours.ethertype_before_tag(index) == Some(ethertype))
+        .and_then(|i| ours.vlan(i))
 }
 
 fn customer_tag(ours: &Ours<'_>) -> Located<Vlan> {
@@ -347,7 +347,11 @@ fn extensions() -> Vec<Row> {
 
 /// The syndrome's parts. tshark does not look at the reserved bit before it tells the kinds apart; we do.
 fn syndrome() -> Vec<Row> {
-    fn part(ours: &Ours<'_>, kind: u8, meaning: fn(SyndromeKind) -> Option<u8>) -> Option<Vec<Found>> {
+    fn part(
+        ours: &Ours<'_>,
+        kind: u8,
+        meaning: fn(SyndromeKind) -> Option<u8>,
+    ) -> Option<Vec<Found>> {
         let (aeth, at) = ours.aeth()?;
         let byte = aeth.syndrome.0;
         let value = match aeth.syndrome.kind() {

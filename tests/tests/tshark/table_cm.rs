@@ -1,8 +1,7 @@
 //! The rows for the connection manager's messages. tshark 4.0 takes apart REQ, REP, RTU, REJ, DREQ and DREP; of the
 //! others it prints the bytes.
 
-use std::net::IpAddr;
-
+use ferroce_wire::address::Ip4;
 use ferroce_wire::cm::{Drep, Dreq, Message, Rej, Rep, Req, Rtu};
 use ferroce_wire::rdmacm::{self, IpHeader};
 
@@ -71,13 +70,14 @@ fn request() -> Vec<Row> {
 }
 
 fn paths() -> Vec<Row> {
-    /// In packets over IPv4, tshark prints the GIDs under names of their own, without the first 12 bytes.
+    /// In packets over IPv4, tshark prints the last four bytes of the GIDs under names of their own.
     fn gid(ours: &Ours<'_>, name: &str, as_ipv4: bool) -> Option<Vec<Found>> {
         let (req, at) = req(ours).filter(|_| ours.ipv4().is_some() == as_ipv4)?;
-        let gid = if name.contains("local") { req.primary_local_gid } else { req.primary_remote_gid };
+        let gid =
+            if name.contains("local") { req.primary_local_gid } else { req.primary_remote_gid };
         let place = field_place::<Req>(at, name);
-        match gid.to_ip() {
-            address @ IpAddr::V4(_) if as_ipv4 => Some(Found::at(place.end - 4..place.end, &address)),
+        match (as_ipv4, gid.0.last_chunk::<4>()) {
+            (true, Some(&last)) => Some(Found::at(place.end - 4..place.end, &Ip4(last))),
             _ => Some(Found::at(place, &gid)),
         }
     }

@@ -91,7 +91,7 @@ mod tests {
 
     fn printed(line: Line, alphabet: Alphabet) -> String {
         let mut output = Vec::new();
-        print(&[line], Paint::PLAIN, alphabet, &mut output).unwrap();
+        print(&[line], Paint::default(), alphabet, &mut output).unwrap();
         String::from_utf8(output).unwrap()
     }
 

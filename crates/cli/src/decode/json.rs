@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ferroce_trace::dissect::Tree;
 use serde::Serialize;
 
-use super::Shown;
+use super::writer::Shown;
 
 #[derive(Serialize)]
 struct Frame<'a> {
@@ -27,12 +27,12 @@ struct Frame<'a> {
 }
 
 /// Opens the object. `input` is the file's name, or what else the frames come from.
-pub(crate) fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
+pub(super) fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
     write!(out, "{{\"input\": {}, \"frames\": [", serde_json::to_string(input)?)
 }
 
 /// Writes one frame.
-pub(crate) fn frame(out: &mut dyn Write, shown: &Shown<'_>, first: bool) -> io::Result<()> {
+pub(super) fn frame(out: &mut dyn Write, shown: &Shown<'_>, first: bool) -> io::Result<()> {
     let record = shown.record;
     let frame = Frame {
         number: record.map(|record| record.number),
@@ -52,6 +52,6 @@ pub(crate) fn frame(out: &mut dyn Write, shown: &Shown<'_>, first: bool) -> io::
 }
 
 /// Closes the object.
-pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n]}\n")
 }

@@ -1,7 +1,11 @@
 //! What a frame in hexadecimal starts with, when nobody says it.
 
+use ferroce_trace::dissect;
 use ferroce_trace::link::LinkType;
 use ferroce_wire::ethernet::{EtherType, Ethernet};
+use ferroce_wire::frame::Network;
+use ferroce_wire::infiniband::Grh;
+use ferroce_wire::ip::Ipv6;
 
 /// Ethernet if the EtherType is one that is met with RDMA, else IP if the first header looks like it, else Ethernet.
 pub(crate) fn guess(bytes: &[u8]) -> LinkType {
@@ -29,6 +33,25 @@ fn is_plausible(ethertype: EtherType, rest: &[u8]) -> bool {
     }
 }
 
+/// How long a frame in hexadecimal was on the wire. Nobody recorded it, so its own network layer is asked: a frame
+/// that says more than is here was cut when it was copied.
+pub(crate) fn wire_length(link: LinkType, bytes: &[u8]) -> usize {
+    let announced = match dissect::read(link, bytes, u32::MAX as usize) {
+        Ok(Some((start, frame))) => frame.network.map(|network| {
+            start
+                + frame.at.network
+                + match network {
+                    Network::Ipv4(ip, _) => usize::from(ip.total_length),
+                    Network::Ipv6(ip) => Ipv6::LEN + usize::from(ip.payload_length),
+                    Network::Grh(grh) => Grh::LEN + usize::from(grh.payload_length),
+                    Network::Lrh(lrh, _) => usize::from(lrh.packet_length) * 4,
+                }
+        }),
+        _ => None,
+    };
+    announced.unwrap_or(0).max(bytes.len())
+}
+
 /// The name of a link type in a sentence.
 pub(crate) fn name(link: LinkType) -> &'static str {
     match link {
@@ -41,7 +64,7 @@ pub(crate) fn name(link: LinkType) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::guess;
+    use super::{guess, wire_length};
     use ferroce_trace::link::LinkType;
 
     #[test]
@@ -55,5 +78,16 @@ mod tests {
         assert_eq!(guess(&frame), LinkType::ETHERNET);
         assert_eq!(guess(&[]), LinkType::ETHERNET);
         assert_eq!(guess(&[0x45, 0, 0xff, 0xff]), LinkType::ETHERNET);
+    }
+
+    #[test]
+    fn a_frame_that_was_cut_says_how_long_it_was() {
+        let mut ip = [0; 28];
+        (ip[0], ip[3]) = (0x45, 200);
+        assert_eq!(wire_length(LinkType::RAW, &ip), 200);
+        ip[3] = 20;
+        assert_eq!(wire_length(LinkType::RAW, &ip), 28);
+        assert_eq!(wire_length(LinkType::RAW, &ip[..10]), 10);
+        assert_eq!(wire_length(LinkType::ETHERNET, &[]), 0);
     }
 }

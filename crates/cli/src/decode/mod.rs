@@ -6,20 +6,20 @@ mod json;
 mod link;
 pub(crate) mod numbers;
 mod text;
+mod writer;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use ferroce_trace::dissect::{Tree, dissect};
-use ferroce_trace::file::{CaptureReader, Problem, Record};
-use ferroce_trace::link::LinkType;
+use ferroce_trace::file::{CaptureReader, FileError, Problem, Record};
 
 use crate::args::DecodeArgs;
 use crate::exit::ExitStatus;
-use crate::style::{Role, Screen, fit, printable};
-use numbers::Selection;
-use text::TreeWriter;
+use crate::style::{Screen, printable};
+use numbers::{Numbers, Selection};
+use writer::{Format, Shown, Writer};
 
 /// The longest text that is read as hexadecimal digits: a jumbo frame takes a fiftieth of it.
 const LONGEST_HEX: u64 = 1 << 20;
@@ -27,34 +27,14 @@ const LONGEST_HEX: u64 = 1 << 20;
 /// The name of the standard input in messages.
 const STANDARD_INPUT: &str = "standard input";
 
-/// One frame on its way to the output.
-struct Shown<'a> {
-    /// Where it comes from, when that is a file.
-    record: Option<&'a Record<'a>>,
-    link: LinkType,
-    tree: &'a Tree<'a>,
-}
-
-/// How frames are shown.
-enum Format {
-    Json,
-    Tree,
-    /// One line each.
-    List,
-}
-
 /// Shows the frames that the arguments ask for.
 pub(crate) fn run(args: &DecodeArgs, screen: &Screen) -> ExitStatus {
     let mut out = BufWriter::new(io::stdout().lock());
-    let result = decode(args, screen, &mut out).and_then(|status| {
-        out.flush()?;
-        Ok(status)
-    });
-    ExitStatus::of_output(result, screen)
+    ExitStatus::of_output(decode(args, screen, &mut out), screen)
 }
 
 fn decode(args: &DecodeArgs, screen: &Screen, out: &mut dyn Write) -> io::Result<ExitStatus> {
-    let mut job = Job { args, screen, out, shown: 0, addresses: 0 };
+    let mut job = Job { args, screen, writer: Writer::new(out, screen, args.all) };
     match (&args.file, args.input.as_deref()) {
         (Some(file), _) => job.file(file, &args.frames),
         (None, Some("-")) if args.numbers.is_empty() => job.standard_input(),
@@ -72,11 +52,7 @@ fn decode(args: &DecodeArgs, screen: &Screen, out: &mut dyn Write) -> io::Result
 struct Job<'a> {
     args: &'a DecodeArgs,
     screen: &'a Screen,
-    out: &'a mut dyn Write,
-    /// Frames written so far.
-    shown: u64,
-    /// The longest pair of addresses in the list so far: as wide as their column is.
-    addresses: usize,
+    writer: Writer<'a>,
 }
 
 impl Job<'_> {
@@ -145,23 +121,17 @@ impl Job<'_> {
             None => link::guess(bytes),
         };
         let format = if self.args.json { Format::Json } else { Format::Tree };
-        if self.args.json {
-            json::begin(self.out, name)?;
-        } else {
-            let guessed =
-                if self.args.link.is_none() { ", guessed (--link TYPE says it)" } else { "" };
-            let line = format!("{} bytes, read as {}{guessed}", bytes.len(), link::name(link));
-            writeln!(self.out, "{}", self.screen.paint.role(Role::Quiet, line))?;
-        }
-        let tree = dissect(link, bytes, bytes.len());
-        self.show(&format, &Shown { record: None, link, tree: &tree })?;
-        if self.args.json {
-            json::end(self.out)?;
-        }
+        self.writer.begin(format, name)?;
+        let guessed = if self.args.link.is_none() { ", guessed (--link TYPE says it)" } else { "" };
+        let (len, link_name) = (bytes.len(), link::name(link));
+        self.writer.remark(&format!("{len} bytes, read as {link_name}{guessed}"))?;
+        let tree = dissect(link, bytes, link::wire_length(link, bytes));
+        self.writer.frame(&Shown { record: None, link, tree: &tree })?;
+        self.writer.end()?;
         self.problems(name, None, &tree)
     }
 
-    fn file(&mut self, path: &Path, numbers: &[numbers::Numbers]) -> io::Result<ExitStatus> {
+    fn file(&mut self, path: &Path, numbers: &[Numbers]) -> io::Result<ExitStatus> {
         let name = path.to_string_lossy();
         let name = printable(&name);
         match File::open(path) {
@@ -180,7 +150,7 @@ impl Job<'_> {
         &mut self,
         name: &str,
         input: impl Read,
-        numbers: &[numbers::Numbers],
+        numbers: &[Numbers],
     ) -> io::Result<ExitStatus> {
         let mut reader = match CaptureReader::new(input) {
             Ok(reader) => reader,
@@ -191,9 +161,7 @@ impl Job<'_> {
             (false, true) => Format::List,
             (false, false) => Format::Tree,
         };
-        if self.args.json {
-            json::begin(self.out, name)?;
-        }
+        self.writer.begin(format, name)?;
         let selection = (!numbers.is_empty()).then(|| Selection::new(numbers));
         let mut status = ExitStatus::Success;
         let mut damage = None;
@@ -209,17 +177,14 @@ impl Job<'_> {
             if selection.as_ref().is_none_or(|wanted| wanted.contains(record.number)) {
                 let tree = dissect(record.link, record.data, record.original_len as usize);
                 let link = record.link;
-                self.show(&format, &Shown { record: Some(&record), link, tree: &tree })?;
+                self.writer.frame(&Shown { record: Some(&record), link, tree: &tree })?;
                 status = status.and(self.problems(name, Some(&record), &tree)?);
             }
             if selection.as_ref().is_some_and(|wanted| wanted.ends_with(record.number)) {
                 break;
             }
         }
-        if self.args.json {
-            json::end(self.out)?;
-        }
-        self.out.flush()?;
+        self.writer.end()?;
         let count = reader.records();
         let cut = damage.is_some();
         if let Some(error) = damage {
@@ -231,7 +196,7 @@ impl Job<'_> {
         Ok(status)
     }
 
-    fn damaged(&self, name: &str, error: &ferroce_trace::file::FileError) -> ExitStatus {
+    fn damaged(&self, name: &str, error: &FileError) -> ExitStatus {
         if let Problem::Io(error) = &error.problem {
             return self.unreadable(name, error);
         }
@@ -239,7 +204,7 @@ impl Job<'_> {
         ExitStatus::BadInput
     }
 
-    fn missing(&self, name: &str, missing: numbers::Numbers, count: u64, cut: bool) -> ExitStatus {
+    fn missing(&self, name: &str, missing: Numbers, count: u64, cut: bool) -> ExitStatus {
         let frames = if count == 1 { "frame" } else { "frames" };
         if cut {
             let text = format!("{missing} exist: only {count} {frames} could be read");
@@ -249,84 +214,6 @@ impl Job<'_> {
         let text = format!("{missing} exist: the file has {count} {frames}");
         self.screen.complain(format_args!("{name}: {text}"));
         ExitStatus::Failure
-    }
-
-    fn show(&mut self, format: &Format, shown: &Shown<'_>) -> io::Result<()> {
-        let first = self.shown == 0;
-        self.shown += 1;
-        match format {
-            Format::Json => json::frame(self.out, shown, first),
-            Format::List => self.list_line(shown),
-            Format::Tree => {
-                if !first {
-                    writeln!(self.out)?;
-                }
-                if let Some(record) = shown.record {
-                    self.record_lines(record)?;
-                }
-                TreeWriter::new(self.screen, self.args.all).write(self.out, shown.tree)
-            }
-        }
-    }
-
-    /// What the capture says about a frame.
-    fn record_lines(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let paint = self.screen.paint;
-        let mut line = String::new();
-        if let Some(time) = record.timestamp {
-            line.push_str(&format!("  {time}"));
-        }
-        let captured = record.data.len();
-        line.push_str(&match record.is_cut() {
-            true => format!("  {captured} of {} bytes captured", record.original_len),
-            false => format!("  {captured} bytes"),
-        });
-        if let Some(interface) = record.interface_name {
-            line.push_str(&format!("  on {}", printable(interface)));
-        }
-        if let Some(direction) = record.direction {
-            line.push_str(&format!("  {direction}"));
-        }
-        let title = format!("Frame {}", record.number);
-        writeln!(self.out, "{}{line}", paint.role(Role::Heading, title))?;
-        for comment in record.comment.iter().flat_map(|comment| comment.lines()) {
-            let comment = printable(comment);
-            writeln!(self.out, "{}", paint.role(Role::Quiet, format!("# {comment}")))?;
-        }
-        for oddity in record.oddities.iter() {
-            writeln!(self.out, "{}", paint.role(Role::Warning, format!("! {oddity}")))?;
-        }
-        Ok(())
-    }
-
-    fn list_line(&mut self, shown: &Shown<'_>) -> io::Result<()> {
-        let Some(record) = shown.record else { return Ok(()) };
-        let paint = self.screen.paint;
-        let (mark, role) = match shown.tree.problems.is_empty() {
-            true => (" ", Role::Meaning),
-            false => ("✗", Role::Bad),
-        };
-        let time = record.timestamp.map_or(String::new(), |time| clock(&time.to_string()));
-        let between = match (shown.tree.source, shown.tree.destination) {
-            (Some(source), Some(destination)) => format!("{source} → {destination}"),
-            _ => String::new(),
-        };
-        self.addresses = self.addresses.max(between.chars().count());
-        let width = self.addresses;
-        // Number, mark, time and addresses, with the gaps behind them.
-        let used = 6 + 1 + 1 + 1 + time.len() + 2 + width + 2;
-        let summary = match self.screen.width {
-            Some(columns) => fit(&shown.tree.summary, columns.saturating_sub(used)),
-            None => shown.tree.summary.as_str().into(),
-        };
-        writeln!(
-            self.out,
-            "{:>6} {} {}  {between:<width$}  {}",
-            paint.role(Role::Heading, record.number),
-            paint.role(Role::Bad, mark),
-            paint.role(Role::Quiet, time),
-            paint.role(role, summary)
-        )
     }
 
     /// Says on the standard error output what is wrong with a frame, and where in the file that is.
@@ -340,7 +227,7 @@ impl Job<'_> {
             return Ok(ExitStatus::Success);
         }
         // In the order in which things happened, when both outputs are one terminal.
-        self.out.flush()?;
+        self.writer.flush()?;
         for problem in &tree.problems {
             let place = match record {
                 None => format!("at byte {}", problem.offset),
@@ -365,11 +252,6 @@ fn is_file_name(word: &str) -> bool {
 /// The first bytes of pcap in all its byte orders and resolutions, and of pcapng. None of them is a digit.
 fn looks_like_capture(head: &[u8]) -> bool {
     matches!(head, [0xa1, 0xb2, ..] | [_, _, 0xb2, 0xa1] | [0x0a, 0x0d, 0x0d, 0x0a])
-}
-
-/// The time of day of an RFC 3339 time: in a list the day is noise.
-fn clock(time: &str) -> String {
-    time.split_once('T').map_or(time, |(_, clock)| clock).trim_end_matches('Z').to_owned()
 }
 
 /// An error of the system without its number.

@@ -9,7 +9,7 @@ use ferroce_wire::field::{Meaning, Show, Value};
 use ferroce_wire::mad::Mad;
 use ferroce_wire::rdmacm;
 
-use super::flow::Handshake;
+use super::flow::{Handshake, QueuePair};
 use super::report::CmEvent;
 use super::sink::Stamp;
 
@@ -19,7 +19,7 @@ const MOST: usize = 65_536;
 /// What a REQ said, kept until its REP comes and for the messages that end the connection.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    active: (IpAddr, u32),
+    active: QueuePair,
     /// Where the REQ asked to connect to.
     passive: IpAddr,
     mtu: Option<u32>,

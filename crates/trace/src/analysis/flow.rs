@@ -21,6 +21,9 @@ use super::window::Seen;
 /// Streams looked at for the other direction of an answer, newest first.
 const MOST_WAITING: usize = 1024;
 
+/// A queue pair of a host.
+pub(super) type QueuePair = (IpAddr, u32);
+
 /// One side: its address, and its queue pair once a packet to it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
@@ -65,8 +68,8 @@ struct StreamKey {
 /// What a connection manager's handshake says about one side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
-    pub(super) active: (IpAddr, u32),
-    pub(super) passive: (IpAddr, u32),
+    pub(super) active: QueuePair,
+    pub(super) passive: QueuePair,
     pub(super) mtu: Option<u32>,
 }
 
@@ -77,7 +80,7 @@ pub(super) struct Flows {
     /// Streams that have no other direction yet, by source and destination.
     single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
     /// By the side a packet goes to: the side it must come from.
-    handshakes: HashMap<(IpAddr, u32), ((IpAddr, u32), Option<u32>)>,
+    handshakes: HashMap<QueuePair, (QueuePair, Option<u32>)>,
     most: usize,
     /// Packets of conversations beyond the limit.
     pub(super) untracked: u64,
@@ -315,7 +318,7 @@ impl Flows {
     }
 
     /// Conversations by their two sides, both ways round.
-    pub(super) fn by_sides(&self) -> HashMap<((IpAddr, u32), (IpAddr, u32)), usize> {
+    pub(super) fn by_sides(&self) -> HashMap<(QueuePair, QueuePair), usize> {
         let mut sides = HashMap::new();
         for (index, flow) in self.flows.iter().enumerate() {
             if let (Some(a), Some(b), None) = (flow.a.qpn, flow.b.qpn, flow.merged_into) {

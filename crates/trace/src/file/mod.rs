@@ -65,8 +65,8 @@ pub use crate::link::LinkType;
 
 /// The most bytes one record may hold: 16 MiB. A file that claims more is refused, as lying.
 ///
-/// Captures of network packets stay far below (libpcap's own limit is 256 KiB for all link types
-/// but D-Bus and USB), and a damaged length field lies far above.
+/// Captures of network packets stay far below (libpcap's own limit is 256 KiB for most link types),
+/// and a damaged length field lies far above as a rule.
 pub const MAX_CAPTURED_LEN: u32 = 16 << 20;
 
 /// The most bytes one pcapng block that is looked into may hold: a packet of [`MAX_CAPTURED_LEN`],

@@ -117,28 +117,21 @@ fn draw(plot: &Plot, rates: &[f64]) -> Vec<Line> {
     lines
 }
 
-/// Times under the plots, as many as have room: each starts at its column.
+/// Times under the plots: both ends, and the quarters between them that have room.
 fn time_axis(length_ns: u64, columns: usize) -> Line {
-    let mut text = " ".repeat(LABELS + 2);
-    let quarters = if columns >= 48 { 4 } else { 2 };
-    for quarter in 0..=quarters {
-        let at = columns * quarter / quarters;
-        let label = match quarter {
-            0 => "0".to_owned(),
-            _ => {
-                units::duration((u128::from(length_ns) * quarter as u128 / quarters as u128) as u64)
-            }
-        };
-        // The last one ends where the axis does.
-        let start = if quarter == quarters { at.saturating_sub(width(&label)) } else { at };
-        let used = width(&text);
-        let wanted = LABELS + 2 + start;
-        if wanted > used || quarter == 0 {
-            text.push_str(&" ".repeat(wanted.saturating_sub(used)));
+    let quarter = |n: u64| units::duration((u128::from(length_ns) * u128::from(n) / 4) as u64);
+    let end = quarter(4);
+    let end_at = columns.saturating_sub(width(&end));
+    let mut text = "0".to_owned();
+    for n in 1..4 {
+        let (label, at) = (quarter(n), columns * n as usize / 4);
+        if at >= width(&text) + 2 && at + width(&label) + 2 <= end_at {
+            text.push_str(&" ".repeat(at - width(&text)));
             text.push_str(&label);
         }
     }
-    Line::of(Tone::Faint, text)
+    text.push_str(&" ".repeat(end_at.saturating_sub(width(&text)).max(1)));
+    Line::of(Tone::Faint, format!("{:indent$}{text}{end}", "", indent = LABELS + 2))
 }
 
 #[cfg(test)]
@@ -171,7 +164,7 @@ mod tests {
                │      ██████      ▄▄▄▄▄▄
                │▆▆▆▆▆▆██████      ██████
              0 └────────────────────────
-                0           2.00 ms 4.00 ms
+                0     1.00 ms    4.00 ms
 "
         );
     }

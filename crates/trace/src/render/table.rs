@@ -43,6 +43,24 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Leaves columns out until the table fits in `columns`: the first of `optional` first.
+    #[must_use]
+    pub fn without_what_does_not_fit(mut self, columns: usize, optional: &[&str]) -> Self {
+        for name in optional {
+            let width: usize = (0..self.columns.len()).map(|at| self.column_width(at) + GAP).sum();
+            if INDENT + width - GAP <= columns {
+                break;
+            }
+            if let Some(at) = self.columns.iter().position(|(column, _)| column == name) {
+                self.columns.remove(at);
+                for row in self.rows.iter_mut().filter(|row| row.len() > at) {
+                    row.remove(at);
+                }
+            }
+        }
+        self
+    }
+
     /// The table in lines, those of sentences broken to stay within `columns`.
     pub fn lines(&self, columns: usize) -> Vec<Line> {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.column_width(at)).collect();
@@ -135,6 +153,20 @@ mod tests {
   alone
 "
         );
+    }
+
+    #[test]
+    fn columns_are_left_out_where_there_is_no_room() {
+        let mut table = Table::new(&[("a", Align::Left), ("b", Align::Left), ("c", Align::Left)]);
+        table.row(vec![cell("aaaa"), cell("bbbb"), cell("cccc")]);
+        let at = |columns| {
+            let table = table.clone().without_what_does_not_fit(columns, &["b", "a"]);
+            drawn(&table, columns).lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(at(18), "  aaaa  bbbb  cccc");
+        assert_eq!(at(17), "  aaaa  cccc");
+        assert_eq!(at(11), "  cccc");
+        assert_eq!(at(0), "  cccc");
     }
 
     #[test]

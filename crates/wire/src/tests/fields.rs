@@ -163,6 +163,8 @@ fn load_slowly(bytes: &[u8], bit: usize, width: usize) -> u64 {
 }
 
 proptest! {
+    #![proptest_config(super::config())]
+
     #[test]
     fn bits_load_and_store(
         bytes in any::<[u8; 12]>(), bit in 0..32usize, width in 1..=64usize, value in any::<u64>(),

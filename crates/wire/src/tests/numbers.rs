@@ -20,6 +20,8 @@ fn moved(psn: Psn, step: i32) -> Psn {
 }
 
 proptest! {
+    #![proptest_config(super::config())]
+
     #[test]
     fn distance_undoes_a_step(psn in psn(), step in step()) {
         prop_assert_eq!(moved(psn, step).distance(psn), step);

@@ -127,6 +127,11 @@ impl Drawing {
                 let text = format!("{} later", units::duration(*nanoseconds));
                 lines.push(self.centred(&text, "┊"));
             }
+            Step::Quiet { packets } => {
+                let packets = units::counted(*packets, "packet");
+                let text = format!("⋮ {packets}, nothing out of the ordinary ⋮");
+                lines.push(self.centred(&text, "│"));
+            }
             Step::More { packets } => {
                 let text =
                     format!("{} not drawn: --rows or --all", units::counted(*packets, "packet"));
@@ -183,7 +188,10 @@ impl Drawing {
 
     /// `├╌╌╌ text ╌╌✗      │`: sent, and never seen.
     fn missing(&self, from_a: bool, text: &str, tone: Tone) -> Line {
-        let text = cut(text, self.lane.saturating_sub(OVERHEAD));
+        let room = self.lane.saturating_sub(OVERHEAD);
+        // The first clause says what, the rest explains.
+        let clause = text.split(": ").next().filter(|_| width(text) > room);
+        let text = cut(clause.unwrap_or(text), room);
         let tail = if width(&text) + 6 + 12 <= self.lane { "╌╌╌╌╌╌" } else { "" };
         let mut line = self.margin();
         if from_a {

@@ -23,6 +23,8 @@ pub(super) enum Step {
     Missing { from_a: bool, text: String, tone: Tone },
     /// How it ended, badly.
     End { text: String, tone: Tone },
+    /// Packets that nothing is wrong with, not drawn to leave room for those that something is.
+    Quiet { packets: u64 },
     /// Nothing for a long time.
     Pause { nanoseconds: u64 },
     /// Packets that are not drawn.
@@ -54,14 +56,20 @@ pub(super) enum Stroke {
     Double,
 }
 
-/// Shortest run of middle packets that is folded: below it, the fold would save nothing.
+/// Shortest run that is folded: below it, the fold would save nothing.
 const FOLDED_FROM: usize = 3;
 
-/// Shortest pause that is shown, and how many times the usual distance of two packets it has to be.
+/// Steps before and after one that is out of the ordinary, that are shown with it.
+const CONTEXT: usize = 2;
+
+/// A pause is shown when it is at least this long, so many times the usual distance of two packets, and such a part of
+/// the whole.
 const PAUSE_NS: i64 = 20_000;
 const PAUSE_TIMES: i64 = 20;
+const PAUSE_PART: i64 = 20;
 
-/// The steps of a conversation: all of its packets, or as many rows as `rows` allows with middle packets folded.
+/// The steps of a conversation: all of its packets, or at most `rows` with middle packets folded, and where that is not
+/// enough, with everything folded that nothing is wrong with.
 pub(super) fn steps(
     file: &FileReport,
     conversation: &Conversation,
@@ -70,17 +78,36 @@ pub(super) fn steps(
     let mut arrows = arrows(file, conversation);
     say_once(&mut arrows);
     let missing = missing(file, conversation);
-    let pause = usual_distance(&arrows).saturating_mul(PAUSE_TIMES).max(PAUSE_NS);
-    let drawn_packets = arrows.iter().filter(|arrow| arrow.stroke != Stroke::Double).count();
+    let mut steps = every_step(arrows, &missing, rows.is_some());
+    if let Some(rows) = rows {
+        if steps.len() > rows {
+            steps = focus(steps);
+        }
+        steps.truncate(rows);
+        // A pause before what is not drawn says nothing.
+        if let Some(Step::Pause { .. }) = steps.last() {
+            steps.pop();
+        }
+    }
+    let drawn: u64 = steps.iter().map(Step::packets).sum();
+    let total = conversation.a_to_b.packets + conversation.b_to_a.packets;
+    if drawn < total {
+        steps.push(Step::More { packets: total - drawn });
+    }
+    let ends = file
+        .anomalies
+        .iter()
+        .filter(|anomaly| anomaly.conversation == Some(conversation.id) && is_end(anomaly.kind));
+    steps.extend(ends.map(|end| Step::End { text: end.text.clone(), tone: end.severity.into() }));
+    steps
+}
 
-    let mut steps: Vec<Step> = Vec::new();
-    let mut packets = 0;
+fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<Step> {
+    let pause = least_pause(&arrows);
+    let mut steps = Vec::new();
     let mut before: Option<i64> = None;
     let mut arrows = arrows.into_iter().peekable();
     while let Some(arrow) = arrows.peek() {
-        if rows.is_some_and(|rows| steps.len() >= rows) {
-            break;
-        }
         let distance = before.map_or(0, |before| arrow.time_ns.saturating_sub(before));
         if distance >= pause {
             steps.push(Step::Pause { nanoseconds: distance.unsigned_abs() });
@@ -90,29 +117,79 @@ pub(super) fn steps(
             steps.push(Step::Missing { from_a, text, tone });
         }
         let mut run: Vec<Arrow> = Vec::new();
-        while let Some(next) = arrows.next_if(|next| {
-            run.is_empty()
-                || rows.is_some()
-                    && !missing.contains_key(&next.frame)
-                    && run.last().is_some_and(|last| continues(last, next, pause))
+        while let Some(next) = arrows.next_if(|next| match run.last() {
+            None => true,
+            Some(last) => {
+                folding && !missing.contains_key(&next.frame) && continues(last, next, pause)
+            }
         }) {
             run.push(next);
         }
         before = run.last().map(|last| last.time_ns);
-        packets += run.iter().filter(|arrow| arrow.stroke != Stroke::Double).count();
         fold(run, &mut steps);
     }
-    let total =
-        (conversation.a_to_b.packets + conversation.b_to_a.packets).max(drawn_packets as u64);
-    if packets as u64 != total {
-        steps.push(Step::More { packets: total - packets as u64 });
-    }
-    let ends = file
-        .anomalies
-        .iter()
-        .filter(|anomaly| anomaly.conversation == Some(conversation.id) && is_end(anomaly.kind));
-    steps.extend(ends.map(|end| Step::End { text: end.text.clone(), tone: end.severity.into() }));
     steps
+}
+
+/// Folds what nothing is wrong with, but for the start, the end, and what stands next to something that is. Of a
+/// conversation with nothing wrong everything is kept.
+fn focus(steps: Vec<Step>) -> Vec<Step> {
+    let count = steps.len();
+    let mut kept = vec![false; count];
+    for (at, step) in steps.iter().enumerate() {
+        if step.is_notable() {
+            kept[at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(count)].fill(true);
+        }
+    }
+    if !kept.contains(&true) {
+        return steps;
+    }
+    kept[..CONTEXT.min(count)].fill(true);
+    kept[count.saturating_sub(CONTEXT)..].fill(true);
+
+    let mut focused = Vec::new();
+    let mut quiet: Vec<Step> = Vec::new();
+    for (step, kept) in steps.into_iter().zip(kept) {
+        if kept {
+            hush(&mut quiet, &mut focused);
+            focused.push(step);
+        } else {
+            quiet.push(step);
+        }
+    }
+    hush(&mut quiet, &mut focused);
+    focused
+}
+
+/// Puts a quiet stretch behind the steps, folded if that saves anything.
+fn hush(quiet: &mut Vec<Step>, steps: &mut Vec<Step>) {
+    if quiet.len() < FOLDED_FROM {
+        return steps.append(quiet);
+    }
+    steps.push(Step::Quiet { packets: quiet.iter().map(Step::packets).sum() });
+    quiet.clear();
+}
+
+impl Step {
+    /// Packets it stands for. The control plane has a conversation of its own.
+    fn packets(&self) -> u64 {
+        match self {
+            Self::Packet(arrow) => u64::from(arrow.stroke != Stroke::Double),
+            Self::Fold { count, .. } => *count,
+            Self::Quiet { packets } => *packets,
+            Self::Missing { .. } | Self::Pause { .. } | Self::More { .. } | Self::End { .. } => 0,
+        }
+    }
+
+    /// Whether something is out of the ordinary.
+    fn is_notable(&self) -> bool {
+        match self {
+            Self::Packet(arrow) => !arrow.notes.is_empty() || arrow.stroke == Stroke::Dashed,
+            Self::Fold { first, .. } => first.stroke == Stroke::Dashed,
+            Self::Missing { .. } | Self::End { .. } => true,
+            Self::Pause { .. } | Self::Quiet { .. } | Self::More { .. } => false,
+        }
+    }
 }
 
 /// Takes a note away that says of a packet what was just said of the one before it: a sequence that is sent again has
@@ -277,11 +354,10 @@ fn is_end(kind: AnomalyKind) -> bool {
 }
 
 /// What is missing, by the packet that shows it.
-fn missing<'a>(
-    file: &'a FileReport,
-    conversation: &Conversation,
-) -> BTreeMap<u64, Vec<(&'a str, Tone)>> {
-    let mut missing: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+type Missing<'a> = BTreeMap<u64, Vec<(&'a str, Tone)>>;
+
+fn missing<'a>(file: &'a FileReport, conversation: &Conversation) -> Missing<'a> {
+    let mut missing = Missing::new();
     for anomaly in &file.anomalies {
         if anomaly.conversation == Some(conversation.id) && is_missing(anomaly.kind) {
             let found = (anomaly.text.as_str(), anomaly.severity.into());
@@ -291,8 +367,8 @@ fn missing<'a>(
     missing
 }
 
-/// The median time between two packets.
-fn usual_distance(arrows: &[Arrow]) -> i64 {
+/// The shortest time between two packets that is shown as a pause.
+fn least_pause(arrows: &[Arrow]) -> i64 {
     let mut distances: Vec<_> = arrows
         .windows(2)
         .filter_map(|pair| match pair {
@@ -301,5 +377,10 @@ fn usual_distance(arrows: &[Arrow]) -> i64 {
         })
         .collect();
     distances.sort_unstable();
-    distances.get(distances.len() / 2).copied().unwrap_or(0)
+    let median = distances.get(distances.len() / 2).copied().unwrap_or(0);
+    let all = match (arrows.first(), arrows.last()) {
+        (Some(first), Some(last)) => last.time_ns.saturating_sub(first.time_ns),
+        _ => 0,
+    };
+    median.saturating_mul(PAUSE_TIMES).max(all / PAUSE_PART).max(PAUSE_NS)
 }

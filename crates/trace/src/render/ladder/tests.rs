@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::anomaly::AnomalyKind;
 use crate::render::samples::{drawn, lossy};
 
 fn of_first(file: &FileReport, columns: usize, rows: Option<usize>) -> String {
@@ -7,5 +8,90 @@ fn of_first(file: &FileReport, columns: usize, rows: Option<usize>) -> String {
 
 #[test]
 fn loss_and_recovery() {
-    assert_eq!(of_first(&lossy(), 90, Some(40)), "");
+    assert_eq!(
+        of_first(&lossy(), 90, Some(40)),
+        "\
+                A 10.0.0.1 QP 0x000011                              10.0.0.2 QP 0x000012 B
+  frame     µs  │                                                                        │
+      1     -5  ├═══ CM REQ  connect to TCP port 7471 from QP 0x000011 ═════════════════▶│
+      2      0  ├─── RC RDMA WRITE First  PSN 0x000001  1024 of 6400 bytes → 0x10 ──────▶│
+      3     10  ├─── … 4 × RC RDMA WRITE Middle …  PSN 0x000002–0x000005 ───────────────▶│
+                ├╌╌╌ 1 request packet before PSN 0x000007 ╌╌╌╌╌╌✗                        │
+      8     60  ├─── RC RDMA WRITE Last  PSN 0x000007  256 bytes ───────────────────────▶│
+      9     70  │◀── RC NAK  PSN 0x000006  PSN sequence error  MSN 0 ────────────────────┤
+                │    ↳ responder expects PSN 0x000006                                    │
+                ┊                             2.00 ms later                              ┊
+     10  2,070  ├╌╌╌ RC RDMA WRITE Middle  PSN 0x000006  1024 bytes ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌▶│
+                │    ↳ sent again                                                        │
+     11  2,080  ├─── RC RDMA WRITE Last  PSN 0x000007  256 bytes ───────────────────────▶│
+     12  2,100  │◀── RC ACK  PSN 0x000007  MSN 1 ────────────────────────────────────────┤
+"
+    );
+}
+
+#[test]
+fn everything_is_drawn_when_nothing_limits_it() {
+    let text = of_first(&lossy(), 90, None);
+    assert_eq!(text.matches("RC RDMA WRITE Middle").count(), 5, "{text}");
+    assert!(!text.contains('…') && !text.contains("not drawn"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_stays_when_there_is_no_room() {
+    let mut file = lossy();
+    // Thirty uneventful packets before the loss.
+    let (first, plain) = (file.packet_list[0].clone(), file.packet_list[9].clone());
+    for frame in 100..130 {
+        file.packet_list.push(crate::analysis::report::PacketRow { frame, ..plain.clone() });
+    }
+    file.packet_list.push(crate::analysis::report::PacketRow { frame: 130, ..first });
+    file.conversations[0].a_to_b.packets += 31;
+    let text = of_first(&file, 90, Some(20));
+    assert!(text.contains("⋮ 29 packets, nothing out of the ordinary ⋮"), "{text}");
+    assert!(text.contains('✗') && text.contains("↳ sent again"), "{text}");
+    assert!(!text.contains("not drawn"), "{text}");
+
+    let text = of_first(&file, 90, Some(5));
+    assert!(text.ends_with("36 packets not drawn: --rows or --all                  ┊\n"), "{text}");
+}
+
+#[test]
+fn a_narrow_ladder_breaks_its_labels() {
+    let text = of_first(&lossy(), 56, Some(40));
+    assert!(text.lines().all(|line| width(line) <= 56), "{text}");
+    assert!(text.contains("│    1024 of 6400 bytes → 0x10      │"), "{text}");
+}
+
+#[test]
+fn a_sequence_sent_again_has_one_reason() {
+    let mut file = lossy();
+    let mut again = file.anomalies[2].clone();
+    (again.frame, again.text) = (11, "PSN 0x000007 sent again".into());
+    file.packet_list[8].notes = vec![again.text.clone()];
+    file.anomalies.push(again);
+    let text = of_first(&file, 90, Some(40));
+    assert_eq!(text.matches("sent again").count(), 1, "{text}");
+    assert_eq!(text.matches("╌▶│").count(), 2, "{text}");
+}
+
+#[test]
+fn a_connection_that_was_given_up_says_so_at_its_end() {
+    let mut file = lossy();
+    let mut end = file.anomalies[0].clone();
+    (end.kind, end.severity) = (AnomalyKind::RetryExceeded, AnomalyKind::RetryExceeded.severity());
+    end.text = "PSN 0x000006 was never answered".into();
+    file.anomalies.push(end);
+    let text = of_first(&file, 90, Some(40));
+    assert!(text.trim_end().ends_with('│'), "{text}");
+    assert!(text.lines().last().is_some_and(|line| line.contains("✗ PSN 0x000006 was never")));
+}
+
+#[test]
+fn a_conversation_without_packets_has_no_ladder() {
+    let mut file = lossy();
+    (file.packet_list, file.cm) = Default::default();
+    file.conversations[0].a_to_b.packets = 0;
+    file.conversations[0].b_to_a.packets = 0;
+    file.anomalies.clear();
+    assert_eq!(of_first(&file, 90, Some(40)), "");
 }

@@ -30,6 +30,7 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
         table.row([vec![Line::new(), Line::new()], b].concat());
     }
     // What belongs to both sides would widen one column: it is put between the rows.
+    let table = table.without_what_does_not_fit(columns, &["payload", "rate"]);
     let mut rows = table.lines(columns).into_iter();
     let mut lines: Vec<Line> = rows.next().into_iter().collect();
     let indent = 2 + table_indent(file, limit);

@@ -27,24 +27,28 @@ pub(super) fn head(file: &FileReport) -> Vec<Line> {
     if let Some(rate) = units::bit_rate(file.bytes, file.duration_ns) {
         packets.push(Tone::Plain, format!(", {rate}"));
     }
-    if let Some(start) = file.start_ns {
-        packets.push(Tone::Faint, format!(" · from {}", units::date(start)));
-    }
     lines.push(packets);
 
+    let mut line = Line::of(Tone::Plain, "  ");
+    if let Some(start) = file.start_ns {
+        line.push(Tone::Faint, format!("from {}", units::date(start)));
+    }
     let icrc = file.icrc;
     if icrc.ok + icrc.bad + icrc.unverifiable > 0 {
-        let mut line = Line::of(Tone::Plain, "  ICRC ");
-        let tone = if icrc.ok > 0 { Tone::Good } else { Tone::Plain };
-        line.push(tone, format!("{} ok", units::count(icrc.ok)));
-        let tone = if icrc.bad > 0 { Tone::Bad } else { Tone::Plain };
-        line.push(Tone::Plain, ", ");
-        line.push(tone, format!("{} bad", units::count(icrc.bad)));
-        let tone = if icrc.unverifiable > 0 { Tone::Warning } else { Tone::Plain };
-        line.push(Tone::Plain, ", ");
-        line.push(tone, format!("{} unverifiable", units::count(icrc.unverifiable)));
-        lines.push(line);
+        let verdicts = [
+            (icrc.ok, "ok", Tone::Good),
+            (icrc.bad, "bad", Tone::Bad),
+            (icrc.unverifiable, "unverifiable", Tone::Warning),
+        ];
+        let mut before = if file.start_ns.is_some() { " · ICRC " } else { "ICRC " };
+        for (count, name, tone) in verdicts {
+            line.push(Tone::Plain, before);
+            let tone = if count > 0 { tone } else { Tone::Plain };
+            line.push(tone, format!("{} {name}", units::count(count)));
+            before = ", ";
+        }
     }
+    lines.push(line);
     lines
 }
 

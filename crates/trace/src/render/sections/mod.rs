@@ -69,7 +69,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
     section("Conversations", "", conversations::table(file, columns, limit(false)));
     let measured = match file.latency.is_empty() {
         true => "",
-        false => "latency from the first packet of a request to its acknowledgement",
+        false => "latency from a request's first packet to its acknowledgement",
     };
     section("Messages", measured, operations::table(file, columns));
     section("Anomalies", "", anomalies::list(file, columns, limit(view.anomalies)));

@@ -10,11 +10,10 @@ use crate::render::units;
 /// Conversations whose operations are told apart; of more, only the sum is.
 const APART: usize = 8;
 
-const COLUMNS: [(&str, Align); 11] = [
+const COLUMNS: [(&str, Align); 10] = [
     ("operation", Align::Left),
     ("count", Align::Right),
     ("total", Align::Right),
-    ("smallest", Align::Right),
     ("median", Align::Right),
     ("largest", Align::Right),
     ("min", Align::Right),
@@ -25,7 +24,7 @@ const COLUMNS: [(&str, Align); 11] = [
 ];
 
 /// Columns of a file in which no latency was measured.
-const UNMEASURED: usize = 6;
+const UNMEASURED: usize = 5;
 
 /// One row an operation, and one for each conversation that has it when there are a few.
 pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
@@ -62,6 +61,7 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
             }
         }
     }
+    let table = table.without_what_does_not_fit(columns, &["median", "p90", "largest"]);
     let mut lines = table.lines(columns);
     if !sizes.complete {
         let listed = units::count(file.messages.len() as u64);
@@ -75,16 +75,14 @@ fn row(
     name: Line,
     stats: &OperationStats,
     latency: Option<Latency>,
-    sizes: Option<(u64, u64, u64)>,
+    sizes: Option<(u64, u64)>,
 ) -> Vec<Line> {
     let mut cells = vec![name, cell(units::count(stats.messages)), cell(units::bytes(stats.bytes))];
-    let (least, median, most) = match sizes {
-        Some((least, median, most)) => {
-            (units::bytes(least), units::bytes(median), units::bytes(most))
-        }
+    let (median, largest) = match sizes {
+        Some((median, largest)) => (units::bytes(median), units::bytes(largest)),
         None => Default::default(),
     };
-    cells.extend([least, median, most].map(cell));
+    cells.extend([median, largest].map(cell));
     if let Some(latency) = latency {
         let Latency { min_ns, p50_ns, p90_ns, p99_ns, max_ns, .. } = latency;
         let tones = [Tone::Plain, Tone::Strong, Tone::Plain, Tone::Plain, Tone::Plain];
@@ -112,9 +110,9 @@ impl Sizes {
         Self { sorted, complete: file.messages.len() as u64 == file.messages_total }
     }
 
-    /// The smallest, the median and the largest.
-    fn get(&self, operation: &&'static str, conversation: Option<u32>) -> Option<(u64, u64, u64)> {
+    /// The median and the largest.
+    fn get(&self, operation: &&'static str, conversation: Option<u32>) -> Option<(u64, u64)> {
         let sizes = self.sorted.get(&(*operation, conversation))?;
-        Some((*sizes.first()?, *sizes.get(sizes.len() / 2)?, *sizes.last()?))
+        Some((*sizes.get((sizes.len() - 1) / 2)?, *sizes.last()?))
     }
 }

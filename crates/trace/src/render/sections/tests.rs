@@ -1,8 +1,127 @@
 use super::*;
+use crate::analysis::anomaly::{AnomalyKind, Severity};
+use crate::analysis::report::{Anomaly, Finding, ProblemReport};
 use crate::render::samples::{drawn, lossy};
+
+fn view() -> View {
+    View { columns: 100, ..View::default() }
+}
 
 #[test]
 fn a_whole_report() {
-    let view = View { columns: 100, messages: true, packets: true, ..View::default() };
-    assert_eq!(drawn(&report(&lossy(), &view)), "");
+    let view = View { messages: true, packets: true, ..view() };
+    let text = drawn(&report(&lossy(), &view));
+    let expected = include_str!("tests/lossy.txt");
+    assert!(text == expected, "the report is not that of tests/lossy.txt:\n{text}");
+}
+
+#[test]
+fn errors_stand_before_warnings_and_the_same_is_said_once() {
+    let mut file = lossy();
+    let mut second = file.conversations[0].clone();
+    second.id = 2;
+    second.findings.push(Finding { severity: Severity::Error, text: "access refused".into() });
+    file.conversations.push(second);
+    let text = drawn(&diagnosis::diagnosis(&file, 100, 20));
+    assert_eq!(
+        text,
+        "  ✗ #2  access refused
+  ! #1 #2  2 packets sent again, because of 1 × NAK, PSN sequence error
+  • the ICRC of 1 packet cannot be checked: not all bytes are there
+"
+    );
+    let text = drawn(&diagnosis::diagnosis(&file, 100, 1));
+    assert_eq!(text, "  ✗ #2  access refused\n  … and 2 more findings: --all\n");
+}
+
+#[test]
+fn anomalies_of_no_conversation_are_diagnosed_too() {
+    let refused = |frame| Anomaly {
+        kind: AnomalyKind::CmReject,
+        severity: Severity::Error,
+        frame,
+        time_ns: 0,
+        conversation: None,
+        psn: None,
+        text: "nobody listens".into(),
+    };
+    let file = FileReport { anomalies: vec![refused(1), refused(3)], ..FileReport::default() };
+    let text = drawn(&diagnosis::diagnosis(&file, 100, 20));
+    assert_eq!(text, "  ✗ nobody listens (2 like this)\n");
+}
+
+#[test]
+fn a_sound_file_is_said_to_be() {
+    let file = FileReport { roce_packets: 1, ..FileReport::default() };
+    let text = drawn(&diagnosis::diagnosis(&file, 100, 20));
+    assert!(text.starts_with("  ✓ nothing out of the ordinary"), "{text}");
+}
+
+#[test]
+fn lists_are_cut_and_say_how_to_see_the_rest() {
+    let mut file = lossy();
+    file.anomalies = vec![file.anomalies[0].clone(); 30];
+    file.anomaly_counts = [("missing_request", 40)].into();
+    let text = drawn(&anomalies::list(&file, 100, 20));
+    assert!(text.ends_with("  … and 20 more anomalies: --anomalies\n"), "{text}");
+    let text = drawn(&anomalies::list(&file, 100, usize::MAX));
+    assert!(text.ends_with("  … and 10 more anomalies\n"), "{text}");
+}
+
+#[test]
+fn what_could_not_be_read_has_its_place() {
+    let text = "the file is cut short".to_owned();
+    let mut file = FileReport { path: "x".into(), problems_total: 3, ..FileReport::default() };
+    file.problems.push(ProblemReport { frame: Some(12), offset: 3456, text: text.clone() });
+    file.problems.push(ProblemReport { frame: None, offset: 9, text });
+    assert_eq!(
+        problem(&file.problems[0]),
+        "frame 12 (byte 3456 of the file): the file is cut short"
+    );
+    assert_eq!(problem(&file.problems[1]), "byte 9 of the file: the file is cut short");
+    assert_eq!(
+        drawn(&report(&file, &view())),
+        "x  no capture file, 0 B
+
+Not readable
+  frame   byte  problem
+     12  3,456  the file is cut short
+             9  the file is cut short
+  … and 1 more problem
+"
+    );
+}
+
+#[test]
+fn ladders_of_a_few_conversations() {
+    let mut file = lossy();
+    let first = file.conversations[0].clone();
+    file.conversations = (1..=10).map(|id| Conversation { id, ..first.clone() }).collect();
+    let ladders = |conversation, all| {
+        let ladder = Some(LadderView { conversation, rows: Some(40) });
+        let text = drawn(&report(&file, &View { ladder, all, ..view() }));
+        (text.matches("\nLadder of conversation").count(), text)
+    };
+    let (count, text) = ladders(None, false);
+    assert!(count == 8 && text.contains("… and 2 more conversations: --ladder=N"), "{text}");
+    assert_eq!(ladders(None, true).0, 10);
+    assert_eq!(ladders(Some(1), false).0, 1);
+    assert!(ladders(Some(11), false).1.ends_with("  there is no conversation 11\n"));
+}
+
+#[test]
+fn an_empty_file_has_no_sections() {
+    let file = FileReport { path: "x".into(), format: "pcap".into(), ..FileReport::default() };
+    assert_eq!(drawn(&report(&file, &view())), "x  pcap, 0 B\n  no packets\n");
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    for columns in [80, 100, 120, 160] {
+        let ladder = Some(LadderView { conversation: None, rows: Some(40) });
+        let view = View { columns, messages: true, packets: true, ladder, ..View::default() };
+        for line in report(&lossy(), &view) {
+            assert!(line.width() <= columns, "{columns} columns: {line}");
+        }
+    }
 }

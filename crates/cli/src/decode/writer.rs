@@ -1,0 +1,161 @@
+//! Frames on their way to the output: as trees, as a list, or as JSON.
+
+use std::io::{self, Write};
+
+use ferroce_trace::dissect::Tree;
+use ferroce_trace::file::Record;
+use ferroce_trace::link::LinkType;
+
+use super::json;
+use super::text::TreeWriter;
+use crate::style::{Role, Screen, fit, printable};
+
+/// One frame.
+pub(super) struct Shown<'a> {
+    /// Where it comes from, when that is a file.
+    pub(super) record: Option<&'a Record<'a>>,
+    pub(super) link: LinkType,
+    pub(super) tree: &'a Tree<'a>,
+}
+
+/// How frames are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Json,
+    Tree,
+    /// One line each.
+    List,
+}
+
+/// Writes frames, one after the other.
+pub(super) struct Writer<'a> {
+    out: &'a mut dyn Write,
+    screen: &'a Screen,
+    format: Format,
+    all: bool,
+    /// Frames written so far.
+    shown: u64,
+    /// The longest pair of addresses in the list so far: as wide as their column is.
+    addresses: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// With `all`, trees have reserved fields and whole payloads too.
+    pub(super) fn new(out: &'a mut dyn Write, screen: &'a Screen, all: bool) -> Self {
+        Self { out, screen, format: Format::Tree, all, shown: 0, addresses: 0 }
+    }
+
+    /// Begins with the frames of `input`.
+    pub(super) fn begin(&mut self, format: Format, input: &str) -> io::Result<()> {
+        self.format = format;
+        match format {
+            Format::Json => json::begin(self.out, input),
+            Format::Tree | Format::List => Ok(()),
+        }
+    }
+
+    /// A remark, for people.
+    pub(super) fn remark(&mut self, text: &str) -> io::Result<()> {
+        match self.format {
+            Format::Json => Ok(()),
+            _ => writeln!(self.out, "{}", self.screen.paint.role(Role::Quiet, text)),
+        }
+    }
+
+    /// Writes a frame.
+    pub(super) fn frame(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+        let first = self.shown == 0;
+        self.shown += 1;
+        match self.format {
+            Format::Json => json::frame(self.out, shown, first),
+            Format::List => self.list_line(shown),
+            Format::Tree => {
+                if !first {
+                    writeln!(self.out)?;
+                }
+                if let Some(record) = shown.record {
+                    self.record_lines(record)?;
+                }
+                TreeWriter::new(self.screen, self.all).write(self.out, shown.tree)
+            }
+        }
+    }
+
+    /// Ends with the frames of an input.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        if self.format == Format::Json {
+            json::end(self.out)?;
+        }
+        self.flush()
+    }
+
+    /// Brings everything out, so that a complaint does not come before what it is about.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// What the capture says about a frame.
+    fn record_lines(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let paint = self.screen.paint;
+        let mut line = String::new();
+        if let Some(time) = record.timestamp {
+            line.push_str(&format!("  {time}"));
+        }
+        let captured = record.data.len();
+        line.push_str(&match record.is_cut() {
+            true => format!("  {captured} of {} bytes captured", record.original_len),
+            false => format!("  {captured} bytes"),
+        });
+        if let Some(interface) = record.interface_name {
+            line.push_str(&format!("  on {}", printable(interface)));
+        }
+        if let Some(direction) = record.direction {
+            line.push_str(&format!("  {direction}"));
+        }
+        let title = format!("Frame {}", record.number);
+        writeln!(self.out, "{}{line}", paint.role(Role::Heading, title))?;
+        for comment in record.comment.iter().flat_map(|comment| comment.lines()) {
+            let comment = printable(comment);
+            writeln!(self.out, "{}", paint.role(Role::Quiet, format!("# {comment}")))?;
+        }
+        for oddity in record.oddities.iter() {
+            writeln!(self.out, "{}", paint.role(Role::Warning, format!("! {oddity}")))?;
+        }
+        Ok(())
+    }
+
+    fn list_line(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+        let Some(record) = shown.record else { return Ok(()) };
+        let paint = self.screen.paint;
+        let (mark, role) = match shown.tree.problems.is_empty() {
+            true => (" ", Role::Meaning),
+            false => ("✗", Role::Bad),
+        };
+        let time = record.timestamp.map_or(String::new(), |time| clock(&time.to_string()));
+        let between = match (shown.tree.source, shown.tree.destination) {
+            (Some(source), Some(destination)) => format!("{source} → {destination}"),
+            _ => String::new(),
+        };
+        self.addresses = self.addresses.max(between.chars().count());
+        let width = self.addresses;
+        // Number, mark, time and addresses, with the gaps behind them.
+        let used = 6 + 1 + 1 + 1 + time.len() + 2 + width + 2;
+        let summary = match self.screen.width {
+            Some(columns) => fit(&shown.tree.summary, columns.saturating_sub(used)),
+            None => shown.tree.summary.as_str().into(),
+        };
+        writeln!(
+            self.out,
+            "{:>6} {} {}  {between:<width$}  {}",
+            paint.role(Role::Heading, record.number),
+            paint.role(Role::Bad, mark),
+            paint.role(Role::Quiet, time),
+            paint.role(role, summary)
+        )
+    }
+}
+
+/// The time of day of an RFC 3339 time: in a list the day is noise.
+fn clock(time: &str) -> String {
+    time.split_once('T').map_or(time, |(_, clock)| clock).trim_end_matches('Z').to_owned()
+}

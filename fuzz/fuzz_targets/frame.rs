@@ -1,0 +1,31 @@
+//! Frames over every carrier: whatever was read in full and had its right ICRC is written back byte for byte.
+//!
+//! Seeds: frames
+#![no_main]
+
+use ferroce_wire::ethernet::EtherType;
+use ferroce_wire::frame::{Frame, IcrcVerdict};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    // The first byte chooses how much of the packet the capture kept, the rest is the packet.
+    let Some((&kept, bytes)) = data.split_first() else { return };
+    let captured = &bytes[..bytes.len() - bytes.len().min(usize::from(kept / 4))];
+    for frame in [
+        Frame::ethernet(bytes, bytes.len()),
+        Frame::ethernet(captured, bytes.len()),
+        Frame::network(EtherType::IPV4, bytes, 0, bytes.len()),
+        Frame::network(EtherType::IPV6, captured, 0, bytes.len()),
+        Frame::network(EtherType::ROCE_V1, bytes, usize::from(kept), bytes.len()),
+        Frame::infiniband(captured, 0, bytes.len()),
+    ] {
+        let verdict = frame.check_icrc();
+        if verdict == IcrcVerdict::Ok && frame.problem.is_none() {
+            let from = frame.bytes.len() - frame.bytes.len().min(bytes.len());
+            let mut out = vec![0; frame.bytes.len()];
+            let written = frame.emit(&mut out).expect("a whole frame can be written");
+            assert!(frame.bytes[from..].ends_with(&out[..written]) || written < frame.bytes.len());
+        }
+        let _ = frame.addresses();
+    }
+});

@@ -1,0 +1,14 @@
+//! The set-up exchange's messages: what is read is written back byte for byte.
+//!
+//! Seeds: none
+#![no_main]
+
+use ferroce_wire::field::{Meaning, Value};
+use ferroce_wire::setup::{MAX_LEN, Message};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(message) = Message::parse(data) else { return };
+    assert_eq!(message.emit(&mut [0; MAX_LEN]), data);
+    message.visit(&mut |_, value| drop((Value(value).to_string(), Meaning(value).to_string())));
+});
