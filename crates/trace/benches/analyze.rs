@@ -155,14 +155,16 @@ fn frame(
         length: udp_len as u16,
         ..Udp::default()
     };
-    let mut frame = Frame::ethernet(&[], 0);
-    frame.ethernet = Some(Ethernet {
-        destination: Mac([2, 0, 0, 0, 0, 2]),
-        source: Mac([2, 0, 0, 0, 0, 1]),
-        ethertype: EtherType::IPV4,
-    });
-    frame.network = Some(Network::Ipv4(ip.with_checksum(), &[]));
-    frame.udp = Some(udp);
-    frame.packet = Some(packet);
+    let frame = Frame {
+        ethernet: Some(Ethernet {
+            destination: Mac([2, 0, 0, 0, 0, 2]),
+            source: Mac([2, 0, 0, 0, 0, 1]),
+            ethertype: EtherType::IPV4,
+        }),
+        network: Some(Network::Ipv4(ip.with_checksum(), &[])),
+        udp: Some(udp),
+        packet: Some(packet),
+        ..Frame::default()
+    };
     frame.emit(out).expect("the buffer is long enough")
 }

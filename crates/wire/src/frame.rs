@@ -14,8 +14,8 @@ use crate::ip::{IpProtocol, Ipv4, Ipv6, ROCE_PORT, Udp};
 use crate::malformed::{Malformed, Problem};
 use crate::packet::{ICRC_LEN, Packet, short};
 
-/// One frame, as far as it was readable.
-#[derive(Clone, Copy, Debug)]
+/// One frame, as far as it was readable. To send one, fill in the layers of an empty [`Frame::default`].
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
     /// The bytes it was read from.
     pub bytes: &'a [u8],
@@ -141,18 +141,7 @@ impl<'a> Frame<'a> {
     }
 
     fn empty(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            ethernet: None,
-            vlans: [None; 2],
-            ethertype: None,
-            network: None,
-            udp: None,
-            packet: None,
-            trailer: &[],
-            at: Offsets::default(),
-            problem: None,
-        }
+        Self { bytes, ..Self::default() }
     }
 
     fn fail(mut self, malformed: Malformed) -> Self {

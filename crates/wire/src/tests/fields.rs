@@ -16,7 +16,8 @@ use crate::transport::{
 };
 use odd::Odd;
 
-#[allow(unreachable_pub, dead_code)] // The macro makes public headers with all their functions.
+// The macro makes public headers with all their functions.
+#[allow(unreachable_pub, dead_code, clippy::wrong_self_convention)]
 mod odd {
     use crate::field::{Octets, header};
 
@@ -42,11 +43,13 @@ mod odd {
     }
 }
 
+type Split<H> = fn(&[u8]) -> Option<(H, &[u8])>;
+
 /// What every header keeps, whatever its table says.
 struct Laws<H, const N: usize> {
     parse: fn(&[u8; N]) -> H,
     to_bytes: fn(&H) -> [u8; N],
-    split: fn(&[u8]) -> Option<(H, &[u8])>,
+    split: Split<H>,
 }
 
 impl<H: Header + PartialEq + core::fmt::Debug, const N: usize> Laws<H, N> {

@@ -10,8 +10,7 @@ fn of_first(file: &FileReport, columns: usize, rows: Option<usize>) -> String {
 fn loss_and_recovery() {
     assert_eq!(
         of_first(&lossy(), 90, Some(40)),
-        "\
-                A 10.0.0.1 QP 0x000011                              10.0.0.2 QP 0x000012 B
+        "                A 10.0.0.1 QP 0x000011                              10.0.0.2 QP 0x000012 B
   frame     µs  │                                                                        │
       1     -5  ├═══ CM REQ  connect to TCP port 7471 from QP 0x000011 ═════════════════▶│
       2      0  ├─── RC RDMA WRITE First  PSN 0x000001  1024 of 6400 bytes → 0x10 ──────▶│
@@ -47,7 +46,7 @@ fn what_is_wrong_stays_when_there_is_no_room() {
     file.packet_list.push(crate::analysis::report::PacketRow { frame: 130, ..first });
     file.conversations[0].a_to_b.packets += 31;
     let text = of_first(&file, 90, Some(20));
-    assert!(text.contains("⋮ 29 packets, nothing out of the ordinary ⋮"), "{text}");
+    assert!(text.contains("⋮ 30 packets, nothing out of the ordinary ⋮"), "{text}");
     assert!(text.contains('✗') && text.contains("↳ sent again"), "{text}");
     assert!(!text.contains("not drawn"), "{text}");
 
@@ -59,7 +58,7 @@ fn what_is_wrong_stays_when_there_is_no_room() {
 fn a_narrow_ladder_breaks_its_labels() {
     let text = of_first(&lossy(), 56, Some(40));
     assert!(text.lines().all(|line| width(line) <= 56), "{text}");
-    assert!(text.contains("│    1024 of 6400 bytes → 0x10      │"), "{text}");
+    assert!(text.contains("│    1024 of 6400 bytes → 0x10         │"), "{text}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) fn messages(file: &FileReport, columns: usize) -> Vec<Line> {
     }
     let mut lines = table.lines(columns);
     let hidden = file.messages_total.saturating_sub(file.messages.len() as u64);
-    lines.extend(more(hidden, ("message", "messages"), "the list is full"));
+    lines.extend(more(hidden, ("message", "messages"), "--max-messages"));
     lines
 }
 
@@ -116,7 +116,9 @@ pub(super) fn packets(file: &FileReport, columns: usize) -> Vec<Line> {
         }
     }
     let mut lines = table.lines(columns);
-    let total = file.packets.max(file.packet_list.len() as u64);
-    lines.extend(more(total - file.packet_list.len() as u64, ("packet", "packets"), ""));
+    let traffic = file.conversations.iter().flat_map(|it| [it.a_to_b, it.b_to_a]);
+    let total: u64 = traffic.map(|traffic| traffic.packets).sum();
+    let hidden = total.saturating_sub(file.packet_list.len() as u64);
+    lines.extend(more(hidden, ("packet", "packets"), "--max-packets"));
     lines
 }

@@ -5,8 +5,10 @@ use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::{bar, units};
 
-/// Columns of the longest bar.
-const BAR: usize = 20;
+/// Columns of the longest bar: what a terminal leaves beside the longest names and figures.
+fn longest_bar(columns: usize) -> usize {
+    columns.saturating_sub(72).clamp(8, 20)
+}
 
 /// The protocol hierarchy as a tree.
 pub(super) fn hierarchy(file: &FileReport, columns: usize) -> Vec<Line> {
@@ -19,25 +21,32 @@ pub(super) fn hierarchy(file: &FileReport, columns: usize) -> Vec<Line> {
         ("", Align::Left),
     ]);
     for root in &file.hierarchy {
-        branch(root, file, "", "", &mut table);
+        branch(root, file, ("", ""), longest_bar(columns), &mut table);
     }
     if file.hierarchy.is_empty() { Vec::new() } else { table.lines(columns) }
 }
 
 /// Adds a protocol and what it carried. `stem` is drawn before its own name, `below` before those of its children.
-fn branch(node: &HierarchyNode, file: &FileReport, stem: &str, below: &str, table: &mut Table) {
+fn branch(
+    node: &HierarchyNode,
+    file: &FileReport,
+    (stem, below): (&str, &str),
+    bar: usize,
+    table: &mut Table,
+) {
     table.row(vec![
         Line::of(Tone::Drawing, stem).plain(node.name),
         cell(units::count(node.packets)),
         Line::of(Tone::Faint, units::percent(node.packets, file.packets)),
         cell(units::bytes(node.bytes)),
         Line::of(Tone::Faint, units::percent(node.bytes, file.bytes)),
-        Line::of(Tone::Forth, bar::lying(node.bytes as f64, file.bytes as f64, BAR)),
+        Line::of(Tone::Forth, bar::lying(node.bytes as f64, file.bytes as f64, bar)),
     ]);
     for (at, child) in node.children.iter().enumerate() {
         let last = at + 1 == node.children.len();
         let (own, further) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        branch(child, file, &format!("{below}{own}"), &format!("{below}{further}"), table);
+        let stems = (&*format!("{below}{own}"), &*format!("{below}{further}"));
+        branch(child, file, stems, bar, table);
     }
 }
 
@@ -54,7 +63,7 @@ pub(super) fn opcodes(file: &FileReport, columns: usize) -> Vec<Line> {
             cell(name),
             cell(units::count(count)),
             Line::of(Tone::Faint, units::percent(count, total)),
-            Line::of(Tone::Forth, bar::lying(count as f64, most as f64, BAR)),
+            Line::of(Tone::Forth, bar::lying(count as f64, most as f64, longest_bar(columns))),
         ]);
     }
     table.lines(columns)
