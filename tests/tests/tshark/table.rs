@@ -35,12 +35,14 @@ pub enum Part {
 pub struct Found {
     pub value: Value,
     pub place: Range<usize>,
+    /// Whether this is what another version of tshark prints instead.
+    pub alternative: bool,
 }
 
 impl Found {
     /// A value that comes from `place`.
     pub fn at(place: Range<usize>, value: &dyn FieldValue) -> Vec<Self> {
-        vec![Self { value: value.value(), place }]
+        vec![Self { value: value.value(), place, alternative: false }]
     }
 
     /// A field of a header, or what can be made of it.
@@ -52,9 +54,15 @@ impl Found {
         Self::at(field_place::<H>(at, field), value)
     }
 
+    /// The same values, but as what another version of tshark prints.
+    pub fn as_alternatives(found: Vec<Self>) -> Vec<Self> {
+        found.into_iter().map(|found| Self { alternative: true, ..found }).collect()
+    }
+
     /// Bytes from `at` on.
     pub fn bytes(at: usize, bytes: &[u8]) -> Vec<Self> {
-        vec![Self { value: Value::Bytes(bytes.to_vec()), place: at..at + bytes.len() }]
+        let (value, place) = (Value::Bytes(bytes.to_vec()), at..at + bytes.len());
+        vec![Self { value, place, alternative: false }]
     }
 }
 

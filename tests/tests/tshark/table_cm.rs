@@ -1,4 +1,4 @@
-//! The rows for the connection manager's messages. tshark 4.0 takes apart REQ, REP, RTU, REJ, DREQ and DREP; of the
+//! The rows for the connection manager's messages. tshark takes apart REQ, REP, RTU, REJ, DREQ and DREP; of the
 //! others it prints the bytes.
 
 use ferroce_wire::address::Ip4;
@@ -69,6 +69,14 @@ fn request() -> Vec<Row> {
     )
 }
 
+/// What stands in the four bytes with a path's flow label.
+#[derive(Clone, Copy)]
+enum Flow {
+    Label,
+    Reserved,
+    PacketRate,
+}
+
 fn paths() -> Vec<Row> {
     /// In packets over IPv4, tshark prints the last four bytes of the GIDs under names of their own.
     fn gid(ours: &Ours<'_>, name: &str, as_ipv4: bool) -> Option<Vec<Found>> {
@@ -82,15 +90,26 @@ fn paths() -> Vec<Row> {
         }
     }
 
-    // Flow label (20 bits), reserved (6) and packet rate (6) share four bytes. tshark 4.0 reads the first as if only
-    // three bytes were there, which loses its low 8 bits, and the other two from the first byte of the flow label. What
-    // it prints is therefore, of our flow label, the bits named here.
-    fn flow_label(ours: &Ours<'_>, name: &str, shift: u32, mask: u32) -> Option<Vec<Found>> {
+    /// Flow label (20 bits), reserved (6) and packet rate (6) share four bytes. No tshark gets all three right: 4.0 and
+    /// 4.4 read the flow label as if only three bytes were there, which loses its low 8 bits, and what is reserved from
+    /// a byte of the flow label, each from another. 4.0 takes the packet rate from there as well.
+    fn flow(ours: &Ours<'_>, path: &str, part: Flow) -> Option<Vec<Found>> {
         let (req, at) = req(ours)?;
-        let alternate = name.starts_with("alternate");
-        let label = if alternate { req.alternate_flow_label } else { req.primary_flow_label };
-        let start = field_place::<Req>(at, name).start;
-        Some(Found::at(start..start + 1, &(label >> shift & mask)))
+        let (label, rate) = match path {
+            "primary" => (req.primary_flow_label, req.primary_packet_rate),
+            _ => (req.alternate_flow_label, req.alternate_packet_rate),
+        };
+        let rate_place = field_place::<Req>(at, &format!("{path}_packet_rate"));
+        let at = field_place::<Req>(at, &format!("{path}_flow_label")).start;
+        let label_bits = |byte: usize, shift: u32, mask: u32| {
+            Found::at(at + byte..at + byte + 1, &(label >> shift & mask))
+        };
+        let (in_4_0, in_4_4) = match part {
+            Flow::Label => return Some(label_bits(0, 8, 0xfff)),
+            Flow::Reserved => (label_bits(0, 18, 3), label_bits(2, 2, 3)),
+            Flow::PacketRate => (label_bits(0, 12, 0x3f), Found::at(rate_place, &rate)),
+        };
+        Some(in_4_0.into_iter().chain(Found::as_alternatives(in_4_4)).collect())
     }
 
     rows!(BehindBth;
@@ -98,12 +117,12 @@ fn paths() -> Vec<Row> {
         "infiniband.cm.req.prim_remotegid": |ours| gid(ours, "primary_remote_gid", false),
         "infiniband.cm.req.prim_localgid_ipv4": |ours| gid(ours, "primary_local_gid", true),
         "infiniband.cm.req.prim_remotegid_ipv4": |ours| gid(ours, "primary_remote_gid", true),
-        "infiniband.cm.req.prim_flowlabel": |ours| flow_label(ours, "primary_flow_label", 8, 0xfff),
-        "infiniband.cm.req.prim_reserved0": |ours| flow_label(ours, "primary_flow_label", 18, 3),
-        "infiniband.cm.req.prim_pktrate": |ours| flow_label(ours, "primary_flow_label", 12, 0x3f),
-        "infiniband.cm.req.alt_flowlabel": |ours| flow_label(ours, "alternate_flow_label", 8, 0xfff),
-        "infiniband.cm.req.alt_reserved0": |ours| flow_label(ours, "alternate_flow_label", 18, 3),
-        "infiniband.cm.req.alt_pktrate": |ours| flow_label(ours, "alternate_flow_label", 12, 0x3f),
+        "infiniband.cm.req.prim_flowlabel": |ours| flow(ours, "primary", Flow::Label),
+        "infiniband.cm.req.prim_reserved0": |ours| flow(ours, "primary", Flow::Reserved),
+        "infiniband.cm.req.prim_pktrate": |ours| flow(ours, "primary", Flow::PacketRate),
+        "infiniband.cm.req.alt_flowlabel": |ours| flow(ours, "alternate", Flow::Label),
+        "infiniband.cm.req.alt_reserved0": |ours| flow(ours, "alternate", Flow::Reserved),
+        "infiniband.cm.req.alt_pktrate": |ours| flow(ours, "alternate", Flow::PacketRate),
         "infiniband.cm.req.alt_localgid": |ours| {
             let (req, at) = req(ours)?;
             let at = field_place::<Req>(at, "alternate_local_gid").start;
@@ -223,7 +242,7 @@ fn reject() -> Vec<Row> {
         "infiniband.cm.rej.ari": information,
         "infiniband.cm.rej.private": private_data,
     );
-    // Six bits are reserved, tshark 4.0 prints the last two of them.
+    // Six bits are reserved, tshark prints the last two of them.
     let reserved = rows!(BehindBth;
         "infiniband.cm.rej.reserved0": |ours| {
             let (rej, at) = rej(ours)?;

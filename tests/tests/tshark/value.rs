@@ -18,7 +18,7 @@ use ferroce_wire::syndrome::Syndrome;
 /// A value, by how tshark prints its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// In decimal, or in hexadecimal behind 0x.
+    /// In decimal, in hexadecimal behind 0x, or as a word.
     Number(u64),
     /// In hexadecimal with colons between.
     Bytes(Vec<u8>),
@@ -37,10 +37,15 @@ impl Value {
     }
 }
 
-pub fn parse_number(show: &str) -> Option<u64> {
-    match show.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => show.parse().ok(),
+fn parse_number(show: &str) -> Option<u64> {
+    match show {
+        // Flags are digits to tshark 4.0 and words to 4.4.
+        "False" => Some(0),
+        "True" => Some(1),
+        _ => match show.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => show.parse().ok(),
+        },
     }
 }
 

@@ -66,14 +66,16 @@ fn line(name: &str, done: u64, length: Option<u64>, elapsed: Duration) -> String
         return format!("{name}  {}  {speed}", units::bytes(done));
     };
     let done = done.min(length);
-    let left = Duration::from_secs_f64(((length - done) as f64 / rate.max(1.0)).min(1e9));
+    // Whole seconds: more would only flicker.
+    let left = match ((length - done) as f64 / rate.max(1.0)) as u64 + 1 {
+        seconds @ ..=119 => format!("{seconds} s"),
+        seconds => units::duration(seconds.saturating_mul(1_000_000_000)),
+    };
     format!(
-        "{name}  {:<BAR$}  {} of {}  {speed}  {} left",
+        "{name}  {:<BAR$}  {} of {}  {speed}  {left} left",
         bar::lying(done as f64, length as f64, BAR),
         units::bytes(done),
         units::bytes(length),
-        // Whole seconds: more would only flicker.
-        units::duration(left.as_secs().saturating_add(1).saturating_mul(1_000_000_000)),
     )
 }
 
@@ -85,7 +87,7 @@ mod tests {
     fn a_file_shows_how_far_and_how_long() {
         assert_eq!(
             line("x.pcap", 500_000_000, Some(2_000_000_000), Duration::from_secs(1)),
-            "x.pcap  ██████                    500 MB of 2.00 GB  500 MB/s  4.00 s left"
+            "x.pcap  ██████                    500 MB of 2.00 GB  500 MB/s  4 s left"
         );
     }
 

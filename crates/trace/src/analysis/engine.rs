@@ -174,6 +174,7 @@ impl<'o> Engine<'o> {
                 self.sink.anomaly(AnomalyKind::Oversized, stamp, None, psn, text);
             } else {
                 let text = format!("ICRC {}, should be {}", hex(found), hex(computed));
+                self.problem(Some(stamp.frame), record.data_offset + transport_at, text.clone());
                 self.sink.anomaly(AnomalyKind::BadIcrc, stamp, None, psn, text);
             }
             // A receiver drops it unread, and what it says cannot be trusted.

@@ -373,12 +373,13 @@ fn damage_is_found_and_told() {
     assert_eq!((report.icrc.bad, report.icrc.ok), (1, 49));
     assert_eq!(report.anomalies[0].kind, Kind::BadIcrc);
     assert_eq!(report.anomalies[0].frame, 1);
+    assert_eq!(report.problems[0].frame, Some(1));
 
     let cut = &bytes[..bytes.len() - 10];
     let report = bent(cut);
     assert_eq!(report.packets, 49);
-    assert_eq!(report.problems.len(), 1);
-    assert!(report.problems[0].offset > 0 && report.problems[0].frame.is_none());
+    assert_eq!(report.problems.len(), 2);
+    assert!(report.problems[1].offset > 40_000 && report.problems[1].frame.is_none());
 
     let foreign = bent(b"#!/bin/sh\necho this is no capture\n");
     assert_eq!((foreign.packets, foreign.problems.len()), (0, 1));

@@ -103,7 +103,8 @@ fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, orig
     if let Some(malformed) = &frame.problem {
         builder.trouble(start + malformed.offset, malformed.problem);
         // What could not be read, apart from what merely follows it.
-        let left = (frame.bytes.len() - frame.trailer.len()).saturating_sub(builder.at - start);
+        let end = start + frame.bytes.len() - frame.trailer.len();
+        let left = end.saturating_sub(builder.at);
         builder.data("Unread", left, count(left));
     } else if let Some(packet) = frame.packet.filter(|packet| !packet.is_whole()) {
         let kept = builder.bytes.len();

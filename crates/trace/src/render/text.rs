@@ -148,7 +148,8 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut line = String::new();
     for word in text.split(' ') {
         if !line.is_empty() && width(&line) + 1 + width(word) > columns {
-            lines.push(std::mem::take(&mut line));
+            let full = std::mem::take(&mut line);
+            lines.push(full.trim_end().to_owned());
         } else if !line.is_empty() {
             line.push(' ');
         }
@@ -216,6 +217,7 @@ mod tests {
     fn wraps_between_words() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("one two three", 3), ["one", "two", "thr", "ee"]);
+        assert_eq!(wrap("one  two  three", 9), ["one  two", "three"]);
         assert_eq!(wrap("", 10), [""]);
         assert_eq!(wrap("µµ µµ", 5), ["µµ µµ"]);
     }

@@ -294,8 +294,8 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
             notes.push((Tone::Notice, note.clone()));
         }
     }
-    if row.icrc != "ok" {
-        notes.push((Tone::Bad, format!("ICRC {}", row.icrc)));
+    if row.icrc == "bad" {
+        notes.push((Tone::Bad, "wrong ICRC: its receiver drops it".to_owned()));
     }
     Arrow {
         frame: row.frame,

@@ -3,7 +3,7 @@
 use super::more;
 use crate::analysis::report::{Conversation, Endpoint, FileReport, JoinedBy, Traffic};
 use crate::render::table::{Align, Table, cell};
-use crate::render::text::{Line, Tone};
+use crate::render::text::{Line, Tone, wrap};
 use crate::render::units;
 
 /// One conversation in three lines: an endpoint each, then what is true of both.
@@ -36,10 +36,12 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
     let indent = 2 + table_indent(file, limit);
     for conversation in file.conversations.iter().take(limit) {
         lines.extend(rows.by_ref().take(2));
-        let mut line = Line::new();
-        line.pad_to(indent);
-        line.push(Tone::Faint, about(conversation));
-        lines.push(line);
+        for text in wrap(&about(conversation), columns.saturating_sub(indent).max(24)) {
+            let mut line = Line::new();
+            line.pad_to(indent);
+            line.push(Tone::Faint, text);
+            lines.push(line);
+        }
     }
     let hidden = file.conversations.len().saturating_sub(limit) as u64;
     lines.extend(more(hidden, ("conversation", "conversations"), "--all"));

@@ -1,5 +1,7 @@
 //! What the file is, and what of it could not be read.
 
+use std::collections::BTreeMap;
+
 use super::more;
 use crate::analysis::report::{FileReport, ProblemReport};
 use crate::render::table::{Align, Table, cell};
@@ -59,21 +61,35 @@ fn roce(file: &FileReport) -> String {
     units::count(file.roce_packets)
 }
 
-/// Where the file or a packet of it is damaged.
-pub(super) fn problems(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
+/// Rows of one sort of problem: a capture with a short snap length has the same one with every packet.
+const ALIKE: usize = 3;
+
+/// What could not be read or is damaged, and where.
+pub(super) fn problems(file: &FileReport, columns: usize, all: bool) -> Vec<Line> {
     if file.problems.is_empty() {
         return Vec::new();
     }
     let mut table =
         Table::new(&[("frame", Align::Right), ("byte", Align::Right), ("problem", Align::Rest)]);
-    for problem in file.problems.iter().take(limit) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut shown = 0;
+    for problem in &file.problems {
+        let sort =
+            problem.text.chars().filter(|character| !character.is_ascii_hexdigit()).collect();
+        let alike = seen.entry(sort).or_default();
+        *alike += 1;
+        if *alike > ALIKE && !all {
+            continue;
+        }
+        shown += 1;
         let frame = problem.frame.map(units::count).unwrap_or_default();
         let text = Line::of(Tone::Bad, &problem.text);
         table.row(vec![cell(frame), cell(units::count(problem.offset)), text]);
     }
     let mut lines = table.lines(columns);
-    let shown = file.problems.len().min(limit) as u64;
-    lines.extend(more(file.problems_total.saturating_sub(shown), ("problem", "problems"), ""));
+    let how = if shown < file.problems.len() { "--all" } else { "" };
+    let hidden = file.problems_total.saturating_sub(shown as u64);
+    lines.extend(more(hidden, ("like these", "like these"), how));
     lines
 }
 

@@ -63,7 +63,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
         }
     };
     section("Diagnosis", "", diagnosis::diagnosis(file, columns, limit(false)));
-    section("Not readable", "", head::problems(file, columns, limit(false)));
+    section("Problems", "", head::problems(file, columns, view.all));
     section("Protocols", "", protocols::hierarchy(file, columns));
     section("Opcodes", "", protocols::opcodes(file, columns));
     section("Conversations", "", conversations::table(file, columns, limit(false)));

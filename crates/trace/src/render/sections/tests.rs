@@ -83,13 +83,26 @@ fn what_could_not_be_read_has_its_place() {
         drawn(&report(&file, &view())),
         "x  no capture file, 0 B
 
-Not readable
+Problems
   frame   byte  problem
      12  3,456  the file is cut short
              9  the file is cut short
-  … and 1 more problem
+  … and 1 more like these
 "
     );
+}
+
+#[test]
+fn problems_of_one_sort_are_shown_a_few_times() {
+    let mut file = FileReport { problems_total: 9, ..FileReport::default() };
+    for frame in 1..=9 {
+        let text = format!("snapped: {frame} of 1024 bytes captured");
+        file.problems.push(ProblemReport { frame: Some(frame), offset: frame, text });
+    }
+    let text = drawn(&head::problems(&file, 100, false));
+    assert_eq!(text.lines().count(), 1 + 3 + 1, "{text}");
+    assert!(text.ends_with("  … and 6 more like these: --all\n"), "{text}");
+    assert_eq!(head::problems(&file, 100, true).len(), 1 + 9);
 }
 
 #[test]

@@ -1,0 +1,330 @@
+//! `ferroce analyze`, the real command on real captures, whole and damaged.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+#[path = "analyze/docs.rs"]
+mod docs;
+
+const CAPTURES: &str = "tests/data/rxe";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The command, in the project's root and a UTF-8 locale.
+fn ferroce(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+    command.arg("analyze").args(arguments).current_dir(root());
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    ferroce(arguments).output().expect("the command starts")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("UTF-8")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("UTF-8")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// All captures, by their path from the root.
+fn captures() -> Vec<String> {
+    let directory = fs::read_dir(root().join(CAPTURES)).expect("captures");
+    let names =
+        directory.map(|entry| entry.expect("entry").file_name().into_string().expect("name"));
+    let mut paths: Vec<_> = names
+        .filter(|name| name.ends_with(".pcap"))
+        .map(|name| format!("{CAPTURES}/{name}"))
+        .collect();
+    paths.sort();
+    assert!(paths.len() >= 50, "{paths:?}");
+    paths
+}
+
+/// A file of this test's own.
+fn scratch(name: &str, content: &[u8]) -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, content).expect("scratch file");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn capture(name: &str) -> Vec<u8> {
+    fs::read(root().join(CAPTURES).join(name)).expect("capture")
+}
+
+/// Every capture in one document: `--json` with all lists.
+fn everything() -> Value {
+    let paths = captures();
+    let mut arguments = vec!["--json", "--packets"];
+    arguments.extend(paths.iter().map(String::as_str));
+    let output = run(&arguments);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    json(&output)
+}
+
+#[test]
+fn every_capture_has_its_report_in_json() {
+    let document = everything();
+    assert_eq!(document["schema"], "ferroce-analyze/1");
+    let files = document["files"].as_array().expect("files");
+    assert_eq!(files.len(), captures().len());
+    for (file, path) in files.iter().zip(captures()) {
+        assert_eq!(file["path"], path);
+        let number = |name: &str| file[name].as_u64().unwrap_or_else(|| panic!("{path}: {name}"));
+        let packets = number("packets");
+        assert!(packets > 0 && number("roce_packets") == packets, "{path}");
+        let icrc = &file["icrc"];
+        assert_eq!(
+            (icrc["ok"].as_u64(), icrc["bad"].as_u64(), icrc["unverifiable"].as_u64()),
+            (Some(packets), Some(0), Some(0)),
+            "{path}"
+        );
+        let opcodes = file["opcodes"].as_object().expect("opcodes");
+        assert_eq!(opcodes.values().filter_map(Value::as_u64).sum::<u64>(), packets, "{path}");
+        for list in ["conversations", "messages", "anomalies", "cm"] {
+            assert!(file[list].is_array(), "{path}: {list}");
+        }
+        assert_eq!(file["packet_list"].as_array().map(Vec::len), Some(packets as usize), "{path}");
+        assert!(!file["conversations"].as_array().expect("conversations").is_empty(), "{path}");
+        assert_eq!(file["problems"], Value::Array(Vec::new()), "{path}");
+        // Conversations together have all packets, each direction by itself.
+        let sides = file["conversations"].as_array().into_iter().flatten();
+        let sum: u64 = sides
+            .flat_map(|it| [&it["a_to_b"]["packets"], &it["b_to_a"]["packets"]])
+            .filter_map(Value::as_u64)
+            .sum();
+        assert_eq!(sum, packets, "{path}");
+    }
+}
+
+#[test]
+fn what_went_wrong_is_named() {
+    for (name, kinds) in [
+        ("rnr", &["rnr_nak", "retransmission"][..]),
+        ("rnr_exceeded", &["rnr_nak", "rnr_retry_exceeded"]),
+        ("timeout", &["timeout", "retry_exceeded"]),
+        ("bad_rkey_write", &["nak_remote_access"]),
+        ("bad_rkey_read", &["nak_remote_access"]),
+        ("out_of_bounds", &["nak_remote_access"]),
+        ("invalidate", &["nak_remote_access"]),
+        ("no_access", &["nak_invalid_request"]),
+        ("op_error", &["nak_remote_operational"]),
+        ("too_long", &["nak_remote_operational"]),
+        ("cm_reject", &["cm_reject"]),
+        ("loss_requests", &["missing_request", "nak_sequence", "retransmission"]),
+        ("loss_responses", &["missing_response", "retransmission"]),
+        ("reorder", &["reordered"]),
+        ("duplicate", &["duplicate"]),
+    ] {
+        let path = format!("{CAPTURES}/{name}.pcap");
+        let document = json(&run(&["--json", &path]));
+        let counts = &document["files"][0]["anomaly_counts"];
+        for kind in kinds {
+            assert!(counts[kind].as_u64() > Some(0), "{name}: no {kind} in {counts}");
+        }
+        let output = run(&[&path]);
+        let diagnosis = stdout(&output).split("\nDiagnosis\n").nth(1).expect("a diagnosis");
+        assert!(!diagnosis.starts_with("  ✓"), "{name}: {diagnosis}");
+    }
+    for name in ["rping", "sizes", "psn_wrap", "ud_pingpong", "write_65536_mtu1024"] {
+        let output = run(&[&format!("{CAPTURES}/{name}.pcap")]);
+        assert!(stdout(&output).contains("✓ nothing out of the ordinary"), "{name}");
+    }
+}
+
+#[test]
+fn every_report_fits_its_width_and_ascii_is_its_shadow() {
+    for path in captures() {
+        let arguments = ["--ladder", "--messages", "--packets", "--all", &path];
+        let output = run(&arguments);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{path}");
+        let text = stdout(&output);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 100, "{path}: {line}");
+            assert_eq!(line, line.trim_end(), "{path}: blanks at the end");
+        }
+        let output = run(&["--ladder", "--messages", "--packets", "--all", "--ascii", &path]);
+        let plain = stdout(&output);
+        assert!(plain.is_ascii(), "{path}");
+        assert!(
+            text.lines().map(|line| line.chars().count()).eq(plain.lines().map(str::len)),
+            "{path}: other columns in ASCII"
+        );
+        assert!(!plain.contains('?') || text.contains('?'), "{path}: a character is not known");
+    }
+}
+
+#[test]
+fn colour_is_for_those_who_want_it() {
+    let path = format!("{CAPTURES}/rnr.pcap");
+    let coloured = run(&["--color", "always", &path]);
+    assert!(stdout(&coloured).contains("\x1b["));
+    assert!(!stdout(&run(&[&path])).contains('\x1b'));
+}
+
+#[test]
+fn a_locale_that_is_not_utf8_gets_ascii() {
+    let path = format!("{CAPTURES}/rnr.pcap");
+    let output = ferroce(&["--ladder", &path]).env("LC_ALL", "C").output().expect("runs");
+    assert!(output.stdout.is_ascii());
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
+    let whole = capture("rnr.pcap");
+    let mut packets_seen = BTreeSet::new();
+    for cut in (1..whole.len()).step_by(97) {
+        let path = scratch("cut.pcap", &whole[..cut]);
+        let output = run(&["--json", &path]);
+        let file = &json(&output)["files"][0];
+        // A cut between two packets leaves a sound file.
+        if file["problems_total"] == 0 {
+            assert_eq!(output.status.code(), Some(0));
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(2), "cut at {cut}");
+        assert!(stderr(&output).contains(&format!("{path}: byte ")), "{}", stderr(&output));
+        let offset = file["problems"][0]["offset"].as_u64().expect("offset");
+        assert!(offset <= cut as u64, "cut at {cut}: {offset}");
+        packets_seen.insert(file["packets"].as_u64());
+    }
+    assert!(packets_seen.len() > 10, "{packets_seen:?}");
+
+    let path = scratch("cut-text.pcap", &whole[..whole.len() - 3]);
+    let output = run(&[&path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("20 packets"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("\nProblems\n"), "{}", stdout(&output));
+    assert!(
+        stderr(&output).starts_with(&format!("ferroce: {path}: byte 11")),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn files_that_are_no_captures_are_named() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let missing = format!("{directory}/no-such-file.pcap");
+    for (path, says) in [
+        (scratch("foreign.pcap", b"#!/bin/sh\necho hello\n"), "not a pcap or pcapng file"),
+        (scratch("empty.pcap", b""), "empty"),
+        (missing, "No such file"),
+        (directory.to_owned(), "directory"),
+    ] {
+        for arguments in [&[path.as_str()][..], &["--json", &path]] {
+            let output = run(arguments);
+            assert_eq!(output.status.code(), Some(2), "{path}: {}", stderr(&output));
+            let complaint = stderr(&output);
+            assert!(complaint.starts_with(&format!("ferroce: {path}: ")), "{complaint}");
+            assert!(complaint.contains(says) && complaint.lines().count() == 1, "{complaint}");
+        }
+        let document = json(&run(&["--json", &path]));
+        assert_eq!(document["files"][0]["problems_total"], 1, "{path}");
+    }
+}
+
+#[test]
+fn one_bad_file_does_not_hide_the_others() {
+    let bad = scratch("bad-of-two.pcap", b"");
+    let good = format!("{CAPTURES}/atomic.pcap");
+    let output = run(&[&bad, &good]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stdout(&output).contains("\n\ntests/data/rxe/atomic.pcap  pcap"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn many_problems_are_named_ten_at_a_time() {
+    // Every packet says it has more bytes than it was captured with: its IPv4 length lies.
+    let mut bytes = capture("sizes.pcap");
+    let mut at = 24;
+    while at + 16 <= bytes.len() {
+        let length =
+            u32::from_le_bytes([bytes[at + 8], bytes[at + 9], bytes[at + 10], bytes[at + 11]]);
+        bytes[at + 16 + 16..at + 16 + 18].copy_from_slice(&[0xff, 0xff]);
+        at += 16 + length as usize;
+    }
+    let path = scratch("lying.pcap", &bytes);
+    let output = run(&[&path]);
+    assert_eq!(output.status.code(), Some(2));
+    let complaints: Vec<_> = stderr(&output).lines().collect();
+    assert_eq!(complaints.len(), 11, "{}", stderr(&output));
+    assert!(complaints[0].starts_with(&format!("ferroce: {path}: frame 1 (byte ")));
+    assert_eq!(complaints[10], format!("ferroce: {path}: 89 more problems"));
+}
+
+#[test]
+fn the_standard_input_is_a_file_too() {
+    let mut child = ferroce(&["-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    child.stdin.take().expect("stdin").write_all(&capture("rnr.pcap")).expect("written");
+    let output = child.wait_with_output().expect("output");
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    let from_file = run(&[&format!("{CAPTURES}/rnr.pcap")]);
+    let (piped, named) = (stdout(&output), stdout(&from_file));
+    assert!(piped.lines().skip(1).eq(named.lines().skip(1)), "{piped}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for argument in ["--json", "--packets"] {
+        let path = format!("{CAPTURES}/write_65536_mtu1024.pcap");
+        let mut child = ferroce(&[argument, &path, &path, &path])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        drop(child.stdout.take());
+        let mut complaint = String::new();
+        child.stderr.take().expect("stderr").read_to_string(&mut complaint).expect("read");
+        let status = child.wait().expect("status");
+        assert_eq!((status.code(), complaint.as_str()), (Some(0), ""));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let path = format!("{CAPTURES}/rnr.pcap");
+    let output = ferroce(&[&path]).stdout(full).output().expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write the output"), "{}", stderr(&output));
+}
+
+#[test]
+fn one_conversation_can_be_kept_to() {
+    let path = format!("{CAPTURES}/rping.pcap");
+    let document = json(&run(&["--json", "--conversation", "2", "--packets", &path]));
+    let file = &document["files"][0];
+    assert_eq!(file["conversations"].as_array().map(Vec::len), Some(1));
+    for list in ["messages", "packet_list"] {
+        let rows = file[list].as_array().expect("list");
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["conversation"] == 2), "{list}");
+    }
+    let output = run(&["--ladder=2", &path]);
+    assert_eq!(stdout(&output).matches("\nLadder of conversation").count(), 1);
+    assert!(stdout(&output).contains("CM REQ"), "the handshake is part of it");
+}
