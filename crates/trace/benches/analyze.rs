@@ -34,8 +34,7 @@ fn analyze_file(bencher: Bencher<'_, '_>, payload: usize) {
     let path = capture(payload);
     let bytes = std::fs::metadata(&path).unwrap().len();
     bencher.counter(BytesCount::new(bytes)).bench_local(|| {
-        let report =
-            analyze("bench", File::open(&path).unwrap(), &Options::default(), &mut |_| ());
+        let report = analyze("bench", File::open(&path).unwrap(), &Options::default(), &mut |_| ());
         assert_eq!(report.icrc.ok, report.packets);
         assert!(report.problems.is_empty() && report.anomalies.is_empty());
         report.packets
@@ -128,14 +127,8 @@ fn frame(
         psn,
         ..Bth::default()
     };
-    let packet = Packet {
-        bth,
-        extensions,
-        payload,
-        payload_len: payload.len(),
-        pad: &[],
-        icrc: None,
-    };
+    let packet =
+        Packet { bth, extensions, payload, payload_len: payload.len(), pad: &[], icrc: None };
     let udp_len = Udp::LEN + packet.wire_len();
     let ip = Ipv4 {
         version: 4,

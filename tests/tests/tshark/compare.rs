@@ -52,6 +52,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("ipv6.addr", "the source and the destination once more"),
     ("ipv6.host", "the same"),
     ("ipv6.stream", "tshark's count"),
+    ("ipv6.multicast", "parts of the destination"),
     ("ipv6.src_", "parts of the source that tshark knows special addresses by"),
     ("ipv6.dst_", "the same of the destination"),
     ("udp.port", "both ports once more"),
@@ -63,12 +64,13 @@ const IGNORED: &[(&str, &str)] = &[
     ("data", "the branch around data.data"),
 ];
 
-/// Why tshark (4.0 to 4.4) does not take an opcode apart behind the BTH, if it does not. Up to there it is compared.
-pub fn unknown_to_tshark(opcode: Opcode) -> Option<&'static str> {
+/// What tshark makes of bytes that it does not know.
+const UNKNOWN: &str = "infiniband.vendor";
+
+/// Why tshark does not take a packet apart behind the BTH, if it does not. Up to there it is compared.
+fn unknown_to_tshark(opcode: Opcode, theirs: &pdml::Packet) -> Option<&'static str> {
     let info = opcode.info()?;
     match (info.transport, info.operation) {
-        (_, Operation::Flush) => Some("tshark does not know FLUSH"),
-        (_, Operation::AtomicWrite) => Some("tshark does not know ATOMIC WRITE"),
         (Transport::CongestionNotification, _) => Some("tshark has no name for the CNP"),
         (Transport::ExtendedReliableConnection, _) => {
             Some("tshark knows the opcodes of XRC by name, but not the XRCETH")
@@ -77,6 +79,9 @@ pub fn unknown_to_tshark(opcode: Opcode) -> Option<&'static str> {
             "tshark takes reliable datagrams for Mellanox's dynamically connected transport, \
              which uses their opcodes and has 8 more bytes of BTH",
         ),
+        (_, Operation::Flush | Operation::AtomicWrite) if theirs.all(UNKNOWN).next().is_some() => {
+            Some("tshark 4.0 is older than FLUSH and ATOMIC WRITE; 4.4 is not")
+        }
         _ => None,
     }
 }
@@ -145,7 +150,8 @@ impl Comparer {
         if let Some(opcode) = opcode {
             *outcome.opcodes.entry(opcode).or_default() += 1;
         }
-        let front_only = opcode.is_some_and(|opcode| unknown_to_tshark(opcode).is_some());
+        let unknown = opcode.and_then(|opcode| unknown_to_tshark(opcode, theirs));
+        let front_only = unknown.is_some();
         let mut difference = |text: String| {
             outcome.differences.push(format!("packet {}: {text}", theirs.number));
         };
@@ -191,7 +197,7 @@ impl Comparer {
         }
         for shown in theirs.all("infiniband.bth.opcode") {
             outcome.values += 1;
-            if let Some(text) = opcode.and_then(|opcode| name(opcode, &shown.text)) {
+            if let Some(text) = opcode.and_then(|opcode| name(opcode, &shown.text, front_only)) {
                 difference(text);
             }
         }
@@ -199,7 +205,7 @@ impl Comparer {
 
     fn knows(&self, name: &str, front_only: bool) -> bool {
         // What tshark makes of bytes that it cannot know.
-        let guess = name == "infiniband.vendor" || name.starts_with("_ws.malformed");
+        let guess = name == UNKNOWN || name.starts_with("_ws.malformed");
         self.rows.iter().any(|row| row.name == name)
             || front_only && guess
             || IGNORED.iter().any(|(start, _)| match *start {
@@ -229,7 +235,7 @@ fn reserved(ours: &Ours<'_>, shown: &pdml::Field, front_only: bool) -> Option<St
 }
 
 /// What is wrong with tshark's name of an opcode, as in `Opcode: Reliable Connection (RC) - SEND Only (4)`.
-fn name(opcode: Opcode, text: &str) -> Option<String> {
+fn name(opcode: Opcode, text: &str, may_be_unknown: bool) -> Option<String> {
     let words = text.strip_prefix("Opcode: ").unwrap_or(text);
     let words = words.rsplit_once(" (").map_or(words, |(words, _)| words);
     let theirs = match words.split_once(") - ") {
@@ -241,7 +247,7 @@ fn name(opcode: Opcode, text: &str) -> Option<String> {
         None => words.to_owned(),
     };
     let expected = theirs == opcode.name();
-    let nameless = theirs == "Unknown" && unknown_to_tshark(opcode).is_some();
+    let nameless = may_be_unknown && theirs == "Unknown";
     (!expected && !nameless).then(|| format!("{opcode}: tshark calls it {theirs}"))
 }
 

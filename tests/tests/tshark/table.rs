@@ -9,7 +9,9 @@ use ferroce_wire::ip::{Ipv4, Ipv6, Udp};
 use ferroce_wire::mad::MadHeader;
 use ferroce_wire::packet::ICRC_LEN;
 use ferroce_wire::syndrome::SyndromeKind;
-use ferroce_wire::transport::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Rdeth, Reth};
+use ferroce_wire::transport::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth,
+};
 
 use crate::ours::{Located, Ours, field_place};
 use crate::table_cm;
@@ -306,6 +308,20 @@ fn extensions() -> Vec<Row> {
         "infiniband.deth.q_key": queue_key,
         "infiniband.deth.srcqp": source,
     );
+    let feth = header_rows!(BehindBth Feth, Ours::feth;
+        = "infiniband.feth";
+    );
+    // tshark 4.4 has a placement type of 3 bits behind 2 bits of selectivity. The kernel's rdma_rxe has one of 4 bits, and
+    // we with it: what tshark prints is therefore not what was sent, and compared as the bits it takes.
+    fn feth_bits(ours: &Ours<'_>, shift: u32, mask: u32) -> Option<Vec<Found>> {
+        let (feth, at) = ours.feth()?;
+        Some(Found::at(at + 3..at + 4, &(u32::from_be_bytes(feth.to_bytes()) >> shift & mask)))
+    }
+    let feth_fields = rows!(BehindBth;
+        "infiniband.feth.reserved27": |ours| feth_bits(ours, 5, 0x7ff_ffff),
+        "infiniband.feth.sel": |ours| feth_bits(ours, 3, 3),
+        "infiniband.feth.plt": |ours| feth_bits(ours, 0, 7),
+    );
     let reth = header_rows!(BehindBth Reth, Ours::reth;
         = "infiniband.reth";
         "infiniband.reth.dmalen": length,
@@ -350,7 +366,10 @@ fn extensions() -> Vec<Row> {
             Some(Found::bytes(at, &Ieth { key: ieth.key }.to_bytes()))
         },
     );
-    [rdeth, deth, reth, both, atomic, aeth, atomic_ack, one_field].into_iter().flatten().collect()
+    [rdeth, deth, feth, feth_fields, reth, both, atomic, aeth, atomic_ack, one_field]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The syndrome's parts. tshark does not look at the reserved bit before it tells the kinds apart; we do.

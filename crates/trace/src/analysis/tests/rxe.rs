@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::anomaly::AnomalyKind as Kind;
-use super::report::{FileReport, JoinedBy, MessageStatus};
-use super::{Options, analyze};
+use crate::analysis::anomaly::AnomalyKind as Kind;
+use crate::analysis::report::{FileReport, JoinedBy, MessageStatus};
+use crate::analysis::{Options, analyze};
 use crate::file::{CaptureReader, Packet, PcapWriter};
 
 fn path(name: &str) -> PathBuf {

@@ -1,0 +1,2 @@
+mod rxe;
+mod synthetic;

@@ -1,0 +1,423 @@
+//! What the captures of rdma_rxe do not have: congestion, XRC, lost unreliable messages, reconnection, offloads, and
+//! packets that nobody should send.
+
+use ferroce_wire::address::{Gid, Ip4};
+use ferroce_wire::ethernet::{EtherType, Ethernet};
+use ferroce_wire::frame::{Frame, Network};
+use ferroce_wire::infiniband::Grh;
+use ferroce_wire::ip::{Ecn, Identification, IpProtocol, Ipv4, Udp};
+use ferroce_wire::number::{Msn, Psn, Qpn, RKey, VirtualAddress};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::{ExtensionHeaders, Packet};
+use ferroce_wire::setup;
+use ferroce_wire::syndrome::{RnrTimer, Syndrome, SyndromeKind};
+use ferroce_wire::transport::{Aeth, AtomicEth, Bth, Deth, Feth, Reth, Xrceth};
+
+use crate::analysis::report::{FileReport, JoinedBy, MessageStatus};
+use crate::analysis::{Options, analyze};
+use crate::file::{Packet as Captured, PcapWriter, Timestamp};
+use crate::link::LinkType;
+
+const A: [u8; 4] = [10, 0, 0, 1];
+const B: [u8; 4] = [10, 0, 0, 2];
+
+/// A capture made packet by packet, 10 µs apart.
+struct Wire {
+    writer: PcapWriter<Vec<u8>>,
+    time: i64,
+    ecn: Ecn,
+    v1: bool,
+}
+
+impl Wire {
+    fn new() -> Self {
+        let writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
+        Self { writer, time: 0, ecn: Ecn(0), v1: false }
+    }
+
+    fn wait(&mut self, nanoseconds: i64) {
+        self.time += nanoseconds;
+    }
+
+    /// A packet with the headers that its opcode names, filled in with defaults where `edit` does not.
+    fn send(&mut self, from: [u8; 4], qpn: u32, opcode: Opcode, psn: u32, len: usize) -> &mut Self {
+        self.send_with(from, qpn, opcode, psn, len, |_| ())
+    }
+
+    fn send_with(
+        &mut self,
+        from: [u8; 4],
+        qpn: u32,
+        opcode: Opcode,
+        psn: u32,
+        len: usize,
+        edit: impl FnOnce(&mut ExtensionHeaders),
+    ) -> &mut Self {
+        let reth = Reth { address: VirtualAddress(0x1000), key: RKey(7), length: len as u32 };
+        let mut extensions = ExtensionHeaders {
+            reth: Some(reth),
+            aeth: Some(Aeth { syndrome: Syndrome::ACK, msn: Msn(1) }),
+            deth: Some(Deth { source: Qpn(0x99), ..Deth::default() }),
+            xrceth: Some(Xrceth { receive_queue: Qpn(0x55), ..Xrceth::default() }),
+            feth: Some(Feth::default()),
+            atomic: Some(AtomicEth::default()),
+            atomic_ack: Some(Default::default()),
+            immediate: Some(Default::default()),
+            ieth: Some(Default::default()),
+            rdeth: Some(Default::default()),
+        };
+        edit(&mut extensions);
+        keep(&mut extensions, opcode);
+        let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        self.frame(from, qpn, opcode, psn, extensions, &data)
+    }
+
+    fn frame(
+        &mut self,
+        from: [u8; 4],
+        qpn: u32,
+        opcode: Opcode,
+        psn: u32,
+        extensions: ExtensionHeaders,
+        data: &[u8],
+    ) -> &mut Self {
+        let to = if from == A { B } else { A };
+        let pad = data.len().wrapping_neg() % 4;
+        let bth = Bth {
+            opcode,
+            pad: pad as u8,
+            destination: Qpn(qpn),
+            psn: Psn::new(psn),
+            ..Bth::default()
+        };
+        let packet = Packet {
+            bth,
+            extensions,
+            payload: data,
+            payload_len: data.len(),
+            pad: &[0; 3][..pad],
+            icrc: None,
+        };
+        let udp_len = Udp::LEN + packet.wire_len();
+        let network = if self.v1 {
+            Network::Grh(Grh {
+                version: 6,
+                payload_length: packet.wire_len() as u16,
+                next_header: IpProtocol::BTH,
+                source: Gid::from_ip(from.into()),
+                destination: Gid::from_ip(to.into()),
+                ..Grh::default()
+            })
+        } else {
+            let ip = Ipv4 {
+                version: 4,
+                header_words: 5,
+                ecn: self.ecn,
+                total_length: (Ipv4::LEN + udp_len) as u16,
+                identification: Identification(0),
+                dont_fragment: true,
+                time_to_live: 64,
+                protocol: IpProtocol::UDP,
+                source: Ip4(from),
+                destination: Ip4(to),
+                ..Ipv4::default()
+            };
+            Network::Ipv4(ip.with_checksum(), &[])
+        };
+        let udp = Udp {
+            source_port: 50_000,
+            destination_port: 4791,
+            length: udp_len as u16,
+            ..Udp::default()
+        };
+        let ethertype = if self.v1 { EtherType::ROCE_V1 } else { EtherType::IPV4 };
+        let frame = Frame {
+            ethernet: Some(Ethernet { ethertype, ..Ethernet::default() }),
+            network: Some(network),
+            udp: (!self.v1).then_some(udp),
+            packet: Some(packet),
+            ..Frame::default()
+        };
+        let mut out = vec![0; data.len() + 256];
+        let len = frame.emit(&mut out).expect("the frame is whole");
+        self.raw(&out[..len], len as u32)
+    }
+
+    fn raw(&mut self, bytes: &[u8], original_len: u32) -> &mut Self {
+        self.time += 10_000;
+        let packet =
+            Captured::new(Timestamp::from_nanoseconds(self.time), bytes).cut_from(original_len);
+        self.writer.write(&packet).unwrap();
+        self
+    }
+
+    fn ack(&mut self, from: [u8; 4], qpn: u32, psn: u32) -> &mut Self {
+        self.send(from, qpn, Opcode::RC_ACKNOWLEDGE, psn, 0)
+    }
+
+    fn report(self) -> FileReport {
+        let bytes = self.writer.finish().unwrap();
+        analyze("synthetic", &*bytes, &Options::default(), &mut |_| ())
+    }
+}
+
+/// Leaves the headers that the opcode names.
+fn keep(extensions: &mut ExtensionHeaders, opcode: Opcode) {
+    let set = opcode.info().map(|info| info.extensions).unwrap_or_default();
+    let mut bytes = [0; 256];
+    let len = extensions.emit(set, &mut bytes).expect("all headers are there");
+    let mut whole = vec![0; 12 + len + 4];
+    whole[0] = opcode.0;
+    whole[12..12 + len].copy_from_slice(&bytes[..len]);
+    *extensions = Packet::parse(&whole).unwrap().extensions;
+}
+
+fn statuses(report: &FileReport) -> Vec<(&str, u64, MessageStatus)> {
+    report.messages.iter().map(|one| (one.operation, one.size, one.status)).collect()
+}
+
+#[test]
+fn congestion_is_noticed_and_belongs_to_its_connection() {
+    let mut wire = Wire::new();
+    wire.ecn = Ecn::CONGESTION_EXPERIENCED;
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 64);
+    wire.ecn = Ecn(0);
+    wire.ack(B, 1, 10).send(B, 1, Opcode::CNP, 0, 16);
+    let report = wire.report();
+    assert_eq!(report.anomaly_counts, [("ecn_marked", 1), ("cnp", 1)].into());
+    assert_eq!(report.conversations.len(), 1);
+    assert_eq!(report.conversations[0].b_to_a.packets, 2);
+    assert!(report.conversations[0].findings[0].text.contains("congestion"));
+}
+
+#[test]
+fn an_unreliable_message_is_whole_or_lost() {
+    let mut wire = Wire::new();
+    wire.send(A, 2, Opcode::UC_SEND_FIRST, 0, 1024)
+        .send(A, 2, Opcode::UC_SEND_LAST, 1, 10)
+        .send(A, 2, Opcode::UC_SEND_FIRST, 2, 1024)
+        // 3 is lost.
+        .send(A, 2, Opcode::UC_SEND_LAST, 4, 10)
+        .send(A, 2, Opcode::UC_RDMA_WRITE_ONLY, 5, 7);
+    let report = wire.report();
+    assert_eq!(
+        statuses(&report),
+        [
+            ("SEND", 1034, MessageStatus::Sent),
+            ("SEND", 1034, MessageStatus::Incomplete),
+            ("RDMA_WRITE", 7, MessageStatus::Sent)
+        ]
+    );
+    assert_eq!(report.anomaly_counts, [("message_lost", 1)].into());
+}
+
+#[test]
+fn extended_reliable_connections_are_tracked_as_reliable_ones() {
+    let mut wire = Wire::new();
+    wire.send(A, 2, Opcode::XRC_RDMA_WRITE_FIRST, 0xff_ffff, 1024)
+        .send(A, 2, Opcode::XRC_RDMA_WRITE_LAST_WITH_IMMEDIATE, 0, 5)
+        .send(B, 1, Opcode::XRC_ACKNOWLEDGE, 0, 0);
+    let report = wire.report();
+    assert_eq!(statuses(&report), [("RDMA_WRITE", 1029, MessageStatus::Acknowledged)]);
+    assert_eq!(report.conversations[0].transport, "XRC");
+    assert_eq!(report.conversations[0].joined_by, JoinedBy::Acknowledgement);
+    assert_eq!(report.messages[0].latency_ns, Some(20_000));
+}
+
+#[test]
+fn flush_and_atomic_write_are_answered_like_reads() {
+    let mut wire = Wire::new();
+    wire.send(A, 2, Opcode::RC_FLUSH, 0, 0)
+        .send(A, 2, Opcode::RC_ATOMIC_WRITE, 1, 8)
+        .send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_ONLY, 0, 0)
+        .send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_ONLY, 1, 0);
+    let report = wire.report();
+    assert_eq!(
+        statuses(&report),
+        [
+            ("FLUSH", 0, MessageStatus::Acknowledged),
+            ("ATOMIC_WRITE", 8, MessageStatus::Acknowledged)
+        ]
+    );
+    assert_eq!(report.anomalies, []);
+}
+
+#[test]
+fn the_same_over_roce_v1() {
+    let mut wire = Wire::new();
+    wire.v1 = true;
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 63).ack(B, 1, 10);
+    let report = wire.report();
+    assert_eq!((report.icrc.ok, report.roce_packets), (2, 2));
+    assert_eq!(statuses(&report), [("SEND", 63, MessageStatus::Acknowledged)]);
+    assert_eq!(report.hierarchy[0].children[0].name, "RoCEv1");
+}
+
+#[test]
+fn a_queue_pair_connected_again_starts_anew() {
+    let mut wire = Wire::new();
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 1).ack(B, 1, 10);
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 0x80_0000, 1).ack(B, 1, 0x80_0000);
+    let report = wire.report();
+    assert_eq!(report.anomaly_counts, [("restart", 1)].into());
+    assert!(report.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
+}
+
+#[test]
+fn reads_of_unknown_mtu_tell_it_by_the_next_request() {
+    let mut wire = Wire::new();
+    let read = Opcode::RC_RDMA_READ_REQUEST;
+    let asked = |extensions: &mut ExtensionHeaders| {
+        extensions.reth = extensions.reth.map(|reth| Reth { length: 3000, ..reth });
+    };
+    wire.send_with(A, 2, read, 0, 0, asked).send_with(A, 2, read, 3, 0, asked);
+    for psn in [0, 3] {
+        wire.send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_FIRST, psn, 1024)
+            .send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, psn + 1, 1024)
+            .send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_LAST, psn + 2, 952);
+    }
+    let report = wire.report();
+    assert_eq!(report.anomalies, []);
+    assert_eq!(statuses(&report), [("RDMA_READ", 3000, MessageStatus::Acknowledged); 2]);
+    assert_eq!(report.conversations[0].path_mtu, Some(1024));
+}
+
+#[test]
+fn without_identifications_time_tells() {
+    // Constant identifications: a copy at once, an overtaken packet soon, a timeout late.
+    let mut wire = Wire::new();
+    let send = Opcode::RC_SEND_ONLY;
+    wire.send(A, 2, send, 0, 8).send(A, 2, send, 0, 8).ack(B, 1, 0);
+    wire.send(A, 2, send, 2, 8).send(A, 2, send, 1, 8).ack(B, 1, 2);
+    wire.send(A, 2, send, 3, 8);
+    wire.wait(60_000_000);
+    wire.send(A, 2, send, 3, 8).ack(B, 1, 3);
+    let report = wire.report();
+    assert_eq!(
+        report.anomaly_counts,
+        [
+            ("duplicate", 1),
+            ("missing_request", 1),
+            ("reordered", 1),
+            ("timeout", 1),
+            ("retransmission", 1)
+        ]
+        .into()
+    );
+    assert_eq!(statuses(&report), [("SEND", 8, MessageStatus::Acknowledged); 4]);
+}
+
+#[test]
+fn a_busy_receiver_on_a_reused_connection() {
+    let mut wire = Wire::new();
+    let busy = |extensions: &mut ExtensionHeaders| {
+        let timer = RnrTimer::from_code(12).unwrap();
+        let syndrome = SyndromeKind::RnrNak(timer).into();
+        extensions.aeth = Some(Aeth { syndrome, msn: Msn(0) });
+    };
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 5, 8);
+    wire.send_with(B, 1, Opcode::RC_ACKNOWLEDGE, 5, 0, busy);
+    wire.wait(640_000);
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 5, 8).ack(B, 1, 5);
+    let report = wire.report();
+    assert_eq!(report.anomaly_counts, [("rnr_nak", 1), ("retransmission", 1)].into());
+    assert!(report.anomalies[1].text.contains("640.0 µs"), "{}", report.anomalies[1].text);
+    assert_eq!(report.messages[0].retransmitted, 1);
+}
+
+#[test]
+fn what_nobody_should_send_is_a_problem_with_a_place() {
+    let mut wire = Wire::new();
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 1, 64);
+    // Reserved opcode.
+    wire.send(A, 2, Opcode(0x1f), 2, 64);
+    // Cut by the capture, behind the headers.
+    let mut whole = Wire::new();
+    whole.send(A, 2, Opcode::RC_SEND_ONLY, 3, 64);
+    let bytes = whole.writer.finish().unwrap();
+    let frame = &bytes[40..];
+    wire.raw(&frame[..70], frame.len() as u32);
+    // A first fragment: more follow.
+    let mut fragment = frame.to_vec();
+    fragment[20] |= 0x20;
+    wire.raw(&fragment, fragment.len() as u32);
+    // An IP header that promises more than there is.
+    let mut lying = frame.to_vec();
+    lying[16] = 0x40;
+    wire.raw(&lying, lying.len() as u32);
+    let report = wire.report();
+    assert_eq!((report.packets, report.roce_packets), (5, 4));
+    assert_eq!((report.icrc.ok, report.icrc.unverifiable), (2, 2));
+    let problems: Vec<_> = report.problems.iter().map(|one| (one.frame, &one.text)).collect();
+    for ((frame, words), found) in
+        [(2, "RESERVED"), (3, "snapped"), (4, "fragment"), (5, "IPv4 total length")]
+            .into_iter()
+            .zip(&problems)
+    {
+        assert_eq!(found.0, Some(frame));
+        assert!(found.1.contains(words), "{} has no {words}", found.1);
+    }
+    assert_eq!(problems.len(), 4);
+    assert!(report.problems.windows(2).all(|pair| pair[0].offset < pair[1].offset));
+}
+
+#[test]
+fn packets_that_an_offload_has_not_split_are_told_from_damage() {
+    let mut wire = Wire::new();
+    let mut whole = Wire::new();
+    whole.send(A, 2, Opcode::RC_SEND_ONLY, 3, 9000);
+    let mut bytes = whole.writer.finish().unwrap().split_off(40);
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    wire.raw(&bytes, bytes.len() as u32);
+    let report = wire.report();
+    assert_eq!(report.anomaly_counts, [("oversized", 1)].into());
+    assert_eq!(report.problems, []);
+}
+
+#[test]
+fn the_set_up_exchange_is_listed() {
+    let mut wire = Wire::new();
+    let request = setup::DeviceDiscoveryReq::new(setup::ExchangeId(5), setup::TransactionId(1));
+    let extensions = ExtensionHeaders {
+        deth: Some(Deth {
+            queue_key: setup::QUEUE_KEY,
+            source: setup::QUEUE_PAIR,
+            ..Deth::default()
+        }),
+        ..ExtensionHeaders::default()
+    };
+    let bytes = request.to_bytes();
+    wire.frame(A, setup::QUEUE_PAIR.0, Opcode::UD_SEND_ONLY, 0, extensions, &bytes);
+    let report = wire.report();
+    assert_eq!(report.setup.len(), 1);
+    assert_eq!(report.setup[0].message, "DEVICE_DISCOVERY_REQ");
+    assert!(report.setup[0].details["exchange"].contains("5"));
+}
+
+#[test]
+fn loopback_talks_to_itself() {
+    // Both ends have one address: the two streams differ by their queue pairs alone.
+    let mut wire = Wire::new();
+    let mut bytes = Vec::new();
+    let mut one = Wire::new();
+    one.send(A, 2, Opcode::RC_SEND_ONLY, 10, 8).ack(B, 1, 10);
+    let file = one.writer.finish().unwrap();
+    let mut at = 24;
+    while at < file.len() {
+        let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
+        bytes.push(file[at + 16..at + 16 + len].to_vec());
+        at += 16 + len;
+    }
+    for mut frame in bytes {
+        frame[26..30].copy_from_slice(&[127, 0, 0, 1]);
+        frame[30..34].copy_from_slice(&[127, 0, 0, 1]);
+        let parsed = Frame::ethernet(&frame, frame.len());
+        let mut out = vec![0; frame.len()];
+        let len = parsed.emit(&mut out).unwrap();
+        wire.raw(&out[..len], len as u32);
+    }
+    let report = wire.report();
+    assert_eq!(report.conversations.len(), 1);
+    assert_eq!(statuses(&report), [("SEND", 8, MessageStatus::Acknowledged)]);
+}
