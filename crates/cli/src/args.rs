@@ -72,7 +72,8 @@ pub(crate) enum Command {
     ///
     /// Protocol hierarchy; conversations by queue pair, both directions joined; messages with their sizes and
     /// latencies; every retransmission, duplicate, NAK, RNR, timeout and congestion notification, named and
-    /// classified; the connection manager's timeline; the ICRC of every packet; a traffic graph.
+    /// classified; the connection manager's timeline; the ICRC of every packet; a traffic graph. A file that cannot
+    /// be opened counts as bad input: the others are still analysed.
     #[command(after_help = after(ANALYZE_EXAMPLES))]
     Analyze(AnalyzeArgs),
 

@@ -9,9 +9,7 @@ use ferroce_wire::ip::{Ipv4, Ipv6, Udp};
 use ferroce_wire::mad::MadHeader;
 use ferroce_wire::packet::ICRC_LEN;
 use ferroce_wire::syndrome::SyndromeKind;
-use ferroce_wire::transport::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth,
-};
+use ferroce_wire::transport::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Rdeth, Reth};
 
 use crate::ours::{Located, Ours, field_place};
 use crate::table_cm;

@@ -79,8 +79,11 @@ fn the_json_example_is_real() {
 /// JSON with line breaks: what fits on a line stays on it. Works on the text, for the order of the fields to stay.
 fn layout(json: &str, indent: usize) -> String {
     let elements = elements(json);
-    if elements.is_empty() || json.len() + indent <= 100 {
-        return elements.is_empty().then(|| json.to_owned()).unwrap_or_else(|| spaced(json));
+    if elements.is_empty() {
+        return json.to_owned();
+    }
+    if json.len() + indent <= 100 {
+        return spaced(json);
     }
     let inner = " ".repeat(indent + 2);
     let lines: Vec<_> = elements

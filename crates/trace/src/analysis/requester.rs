@@ -34,7 +34,7 @@ const PROMPT_WITHIN_NS: i64 = 20_000_000;
 const REORDERED_WITHIN_NS: i64 = 1_000_000;
 
 /// Finished packets remembered, to tell a doubled one from one sent again.
-const REMEMBERED: usize = 128;
+const REMEMBERED: usize = 32;
 
 /// Why a requester goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,13 +250,22 @@ impl Requester {
         self.window.look_again(sequence);
     }
 
+    /// Keeps a request until it is finished. Where too many are kept, the oldest is given up: its acknowledgement is
+    /// not in the capture.
     fn insert(&mut self, slot: Slot, side: Side, sink: &mut Sink) {
-        if self.window.is_full() {
-            if let Some(oldest) = self.window.pop() {
+        if sink.window_budget.is_spent(self.window.len()) {
+            if let Some(oldest) = self.pop(sink) {
                 self.assembly.add(&oldest, Ending::Acknowledged, side, sink);
             }
         }
+        sink.window_budget.take();
         self.window.insert(slot);
+    }
+
+    fn pop(&mut self, sink: &mut Sink) -> Option<Slot> {
+        let slot = self.window.pop()?;
+        sink.window_budget.give_back();
+        Some(slot)
     }
 
     /// Learns the span of a READ, and with it the path MTU, from the PSN of the request after it.
@@ -483,7 +492,8 @@ impl Requester {
 
     /// Hands finished packets on, oldest first.
     fn drain(&mut self, side: Side, sink: &mut Sink) {
-        while let Some(slot) = self.window.pop_finished() {
+        while self.window.front().is_some_and(|slot| slot.finished.is_some()) {
+            let Some(slot) = self.pop(sink) else { break };
             self.assembly.add(&slot, Ending::Acknowledged, side, sink);
             if self.finished.len() == REMEMBERED {
                 self.finished.pop_front();
@@ -514,7 +524,7 @@ impl Requester {
                 sink.anomaly(AnomalyKind::RetryExceeded, at, Some(side), psn, text);
             }
         }
-        while let Some(slot) = self.window.pop() {
+        while let Some(slot) = self.pop(sink) {
             self.assembly.add(&slot, Ending::Acknowledged, side, sink);
         }
         self.assembly.flush(side, sink);

@@ -6,6 +6,7 @@ use super::Options;
 use super::anomaly::AnomalyKind;
 use super::latency::Histogram;
 use super::report::{Anomaly, Message, MessageStatus, OperationStats};
+use super::window::WindowBudget;
 
 /// A packet on its way through the analysis.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +91,8 @@ pub(super) struct Sink {
     pub(super) tallies: Vec<Tally>,
     /// What was found about the packet at hand, for the packet list.
     pub(super) notes: Vec<String>,
+    /// What the windows of all requesters may hold.
+    pub(super) window_budget: WindowBudget,
     max_messages: usize,
     max_anomalies: usize,
 }
@@ -103,6 +106,7 @@ impl Sink {
             messages_total: 0,
             tallies: Vec::new(),
             notes: Vec::new(),
+            window_budget: WindowBudget::default(),
             max_messages: options.max_messages,
             max_anomalies: options.max_anomalies,
         }

@@ -10,8 +10,33 @@ use ferroce_wire::packet::Packet;
 
 use super::sink::Stamp;
 
-/// Most requests kept for one requester. Beyond it the oldest is given up: its acknowledgement is not in the capture.
+/// Most requests kept for one requester.
 const MOST: usize = 65_536;
+
+/// Most requests kept for all requesters together, but for the few that each may always keep.
+const MOST_TOGETHER: usize = 1 << 20;
+
+/// Requests that each requester may keep.
+const ALWAYS: usize = 16;
+
+/// How many requests all windows hold together, so that no capture can make them hold too many.
+#[derive(Debug, Default)]
+pub(super) struct WindowBudget(usize);
+
+impl WindowBudget {
+    /// Whether a window that holds `own` requests must give one up before it takes another.
+    pub(super) fn is_spent(&self, own: usize) -> bool {
+        own >= MOST || (own >= ALWAYS && self.0 >= MOST_TOGETHER)
+    }
+
+    pub(super) fn take(&mut self) {
+        self.0 += 1;
+    }
+
+    pub(super) fn give_back(&mut self) {
+        self.0 -= 1;
+    }
+}
 
 /// Where sequences start: room for packets from before the first one seen.
 const ORIGIN: u64 = 1 << 32;
@@ -164,17 +189,11 @@ impl Window {
         self.slots.back_mut()
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.slots.len() >= MOST
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     pub(super) fn pop(&mut self) -> Option<Slot> {
-        self.slots.pop_front()
-    }
-
-    /// The front slot if it is finished.
-    pub(super) fn pop_finished(&mut self) -> Option<Slot> {
-        self.slots.front()?.finished?;
         self.slots.pop_front()
     }
 

@@ -40,6 +40,7 @@ pub(super) fn messages(file: &FileReport, columns: usize) -> Vec<Line> {
             outcome(message),
         ]);
     }
+    let table = table.without_what_does_not_fit(columns, &["packets", "frames"]);
     let mut lines = table.lines(columns);
     let hidden = file.messages_total.saturating_sub(file.messages.len() as u64);
     lines.extend(more(hidden, ("message", "messages"), "--max-messages"));
@@ -57,7 +58,7 @@ fn psns((first, last): (u32, u32)) -> String {
 /// How it ended and what else it carried.
 fn outcome(message: &Message) -> Line {
     let (text, tone) = match message.status {
-        MessageStatus::Acknowledged => ("acknowledged", Tone::Good),
+        MessageStatus::Acknowledged => ("ok", Tone::Good),
         MessageStatus::Refused => ("refused", Tone::Bad),
         MessageStatus::Unacknowledged => ("unacknowledged", Tone::Warning),
         MessageStatus::Sent => ("sent", Tone::Plain),
