@@ -220,15 +220,15 @@ fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
 fn files_that_are_no_captures_are_named() {
     let directory = env!("CARGO_TARGET_TMPDIR");
     let missing = format!("{directory}/no-such-file.pcap");
-    for (path, says) in [
-        (scratch("foreign.pcap", b"#!/bin/sh\necho hello\n"), "not a pcap or pcapng file"),
-        (scratch("empty.pcap", b""), "empty"),
-        (missing, "No such file"),
-        (directory.to_owned(), "directory"),
+    for (path, says, status) in [
+        (scratch("foreign.pcap", b"#!/bin/sh\necho hello\n"), "not a pcap or pcapng file", 2),
+        (scratch("empty.pcap", b""), "empty", 2),
+        (missing, "No such file", 1),
+        (directory.to_owned(), "directory", 2),
     ] {
         for arguments in [&[path.as_str()][..], &["--json", &path]] {
             let output = run(arguments);
-            assert_eq!(output.status.code(), Some(2), "{path}: {}", stderr(&output));
+            assert_eq!(output.status.code(), Some(status), "{path}: {}", stderr(&output));
             let complaint = stderr(&output);
             assert!(complaint.starts_with(&format!("ferroce: {path}: ")), "{complaint}");
             assert!(complaint.contains(says) && complaint.lines().count() == 1, "{complaint}");

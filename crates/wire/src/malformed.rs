@@ -84,13 +84,19 @@ impl fmt::Display for Problem {
             ),
             Self::Version { header, found } => write!(f, "{header} of unknown version {found}"),
             Self::Length { field, says, least, most } if says < least => {
-                write!(f, "{field} says {says}, but at least {least} are needed (at most {most} are there)")
+                write!(
+                    f,
+                    "{field} says {says}, but at least {least} are needed (at most {most} are there)"
+                )
             }
             Self::Length { field, says, most, .. } => {
                 write!(f, "{field} says {says}, but only {most} bytes are there")
             }
             Self::Pad { pad, available } => {
-                write!(f, "BTH announces {pad} pad bytes, but {available} bytes stand before the ICRC")
+                write!(
+                    f,
+                    "BTH announces {pad} pad bytes, but {available} bytes stand before the ICRC"
+                )
             }
             Self::Fragment { offset } => {
                 write!(f, "IP fragment at offset {offset}: RoCE packets are never fragmented")

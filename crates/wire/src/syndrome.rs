@@ -48,8 +48,8 @@ pub struct RnrTimer(u8);
 
 /// Credits by their code (IBA table 58); code 31 means that the responder does not count.
 const CREDITS: [u16; 31] = [
-    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
-    3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
 ];
 
 /// RNR times by their code, in steps of 10 µs (IBA table 45): 0 is the longest.

@@ -19,6 +19,6 @@ fn config() -> Config {
 /// The bytes of a text of hexadecimal digits and spaces.
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
-    let pairs = digits.chunks(2).map(|pair| str::from_utf8(pair).expect("digits are ASCII"));
+    let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits are ASCII"));
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("a digit is missing")).collect()
 }

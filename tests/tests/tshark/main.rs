@@ -1,6 +1,6 @@
 //! Our dissection against tshark's: every packet of every capture, and generated packets for what the captures do not
-//! have. There is no stored table: tshark runs on the same files, and every field that it prints is compared. It works with
-//! tshark 4.0 and 4.4, those of Debian 12 and 13.
+//! have. There is no stored table: tshark runs on the same files, and every field that it prints is compared. It works
+//! with tshark 4.0 and 4.4, those of Debian 12 and 13.
 #![allow(unreachable_pub)] // A test is a crate by itself.
 
 mod compare;

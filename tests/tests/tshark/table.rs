@@ -309,8 +309,8 @@ fn extensions() -> Vec<Row> {
     let feth = header_rows!(BehindBth Feth, Ours::feth;
         = "infiniband.feth";
     );
-    // tshark 4.4 has a placement type of 3 bits behind 2 bits of selectivity. The kernel's rdma_rxe has one of 4 bits, and
-    // we with it: what tshark prints is therefore not what was sent, and compared as the bits it takes.
+    // tshark 4.4 has a placement type of 3 bits behind 2 bits of selectivity. The kernel's rdma_rxe has one of 4 bits,
+    // and we with it. So what tshark prints is not what was sent, and is compared as the bits that it takes.
     fn feth_bits(ours: &Ours<'_>, shift: u32, mask: u32) -> Option<Vec<Found>> {
         let (feth, at) = ours.feth()?;
         Some(Found::at(at + 3..at + 4, &(u32::from_be_bytes(feth.to_bytes()) >> shift & mask)))

@@ -90,7 +90,7 @@ impl Analyzed {
                 let text = format!("cannot be opened: {error}");
                 let report = FileReport {
                     path: name.into_owned(),
-                    problems: vec![ProblemReport { frame: None, offset: 0, text }],
+                    problems: vec![ProblemReport { frame: None, offset: None, text }],
                     problems_total: 1,
                     ..FileReport::default()
                 };
@@ -112,11 +112,7 @@ impl Analyzed {
         let path = Printable(&self.report.path);
         let problems = &self.report.problems;
         for problem in problems.iter().take(NAMED_PROBLEMS) {
-            if self.opened {
-                screen.complain(format_args!("{path}: {}", sections::problem(problem)));
-            } else {
-                screen.complain(format_args!("{path}: {}", problem.text));
-            }
+            screen.complain(format_args!("{path}: {}", sections::problem(problem)));
         }
         let named = problems.len().min(NAMED_PROBLEMS) as u64;
         match self.report.problems_total.saturating_sub(named) {
@@ -126,6 +122,7 @@ impl Analyzed {
         }
         match self.report.problems_total {
             0 => ExitStatus::Success,
+            _ if !self.opened => ExitStatus::Failure,
             _ => ExitStatus::BadInput,
         }
     }

@@ -161,3 +161,11 @@ fn the_text_example_is_real() {
     let text = format!("$ ferroce analyze --ladder {path}\n{}", stdout(&output));
     check_block("analyze.md", "```console\n", &text);
 }
+
+#[test]
+fn the_readme_shows_what_its_first_command_prints() {
+    let text = fs::read_to_string(root().join("README.md")).expect("README");
+    let block = text.split("```text\n").nth(1).expect("a block").split("```").next().expect("ends");
+    let output = run(&[&format!("{CAPTURES}/rnr.pcap"), "--ladder"]);
+    assert!(stdout(&output).contains(block), "README.md shows what the command does not print");
+}

@@ -4,7 +4,7 @@ use ferroce_wire::opcode::Operation;
 
 use super::hierarchy::operation_name;
 use super::report::{Message, MessageStatus};
-use super::sink::{Side, Sink, Stamp};
+use super::sink::Teller;
 use super::window::Slot;
 
 /// The message under way of one sender, fed with packets in order.
@@ -28,15 +28,15 @@ pub(super) enum Ending {
 impl Assembly {
     /// Takes the next packet. Packets of a sequence that never came leave a gap, which makes the message
     /// incomplete, not wrong.
-    pub(super) fn add(&mut self, slot: &Slot, ending: Ending, side: Side, sink: &mut Sink) {
+    pub(super) fn add(&mut self, slot: &Slot, ending: Ending, teller: &mut Teller<'_>) {
         let Some(info) = slot.info() else { return };
         if info.position.opens() {
-            self.flush(side, sink);
+            self.flush(teller);
         }
         let fresh = self.message.is_none();
         let message = self.message.get_or_insert_with(|| Message {
             conversation: 0,
-            from_a: side.from_a,
+            from_a: teller.side.from_a,
             operation: operation_name(info.operation),
             size: 0,
             packets: 0,
@@ -65,9 +65,9 @@ impl Assembly {
         message.psn.1 = slot.psn.add(slot.span - 1).0;
         message.immediate = message.immediate.or(slot.immediate);
         message.invalidate = message.invalidate.or(slot.invalidate);
-        let finished = slot.finished.unwrap_or(Stamp { time: slot.last_time, ..slot.first });
+        let finished = slot.finished.or(slot.refused).unwrap_or(slot.last);
         message.last_frame = message.last_frame.max(finished.frame);
-        if slot.refused {
+        if slot.refused.is_some() {
             message.status = MessageStatus::Refused;
         }
         if !info.position.ends() {
@@ -84,17 +84,16 @@ impl Assembly {
             message.latency_ns = u64::try_from(finished.time - message.time_ns).ok();
         }
         if let Some(message) = self.message.take() {
-            sink.message(side, message);
+            teller.sink.message(teller.side, message);
         }
     }
 
     /// Ends a message whose last packet never came.
-    pub(super) fn flush(&mut self, side: Side, sink: &mut Sink) -> bool {
-        let Some(mut message) = self.message.take() else { return false };
+    pub(super) fn flush(&mut self, teller: &mut Teller<'_>) {
+        let Some(mut message) = self.message.take() else { return };
         if message.status != MessageStatus::Refused {
             message.status = MessageStatus::Incomplete;
         }
-        sink.message(side, message);
-        true
+        teller.sink.message(teller.side, message);
     }
 }

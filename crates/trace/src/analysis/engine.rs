@@ -83,7 +83,7 @@ impl<'o> Engine<'o> {
                 return self.grapher.add(stamp.time, false, bytes);
             }
         };
-        self.hierarchy.add(record.link.name().unwrap_or("unknown"), &frame, bytes);
+        self.hierarchy.add(record.link, &frame, bytes);
         let roce = frame.is_roce();
         self.grapher.add(stamp.time, roce, bytes);
         if roce {
@@ -108,7 +108,7 @@ impl<'o> Engine<'o> {
     fn problem(&mut self, frame: Option<u64>, offset: u64, text: String) {
         self.report.problems_total += 1;
         if self.report.problems.len() < self.options.max_problems {
-            self.report.problems.push(ProblemReport { frame, offset, text });
+            self.report.problems.push(ProblemReport { frame, offset: Some(offset), text });
         }
     }
 
@@ -166,19 +166,22 @@ impl<'o> Engine<'o> {
         let psn = Some(packet.bth.psn.0);
         let transport_at = (record.data.len() - frame.bytes.len() + frame.at.transport) as u64;
         if let IcrcVerdict::Bad { computed, found } = verdict {
+            let side = (frame.addresses())
+                .and_then(|(source, destination)| self.flows.side_of(source, destination, packet));
             if packet.payload_len > MAX_PAYLOAD {
                 let text = format!(
                     "{} bytes of payload: packets that an offload has not split yet; capture behind it",
                     packet.payload_len
                 );
-                self.sink.anomaly(AnomalyKind::Oversized, stamp, None, psn, text);
+                self.sink.anomaly(AnomalyKind::Oversized, stamp, side, psn, text);
             } else {
                 let text = format!("ICRC {}, should be {}", hex(found), hex(computed));
                 self.problem(Some(stamp.frame), record.data_offset + transport_at, text.clone());
-                self.sink.anomaly(AnomalyKind::BadIcrc, stamp, None, psn, text);
+                self.sink.anomaly(AnomalyKind::BadIcrc, stamp, side, psn, text);
             }
-            // A receiver drops it unread, and what it says cannot be trusted.
-            return None;
+            // A receiver drops it unread, and what it says cannot be trusted: it is shown where it seems to belong,
+            // but nothing is concluded from it.
+            return side;
         }
         let Some(info) = opcode.info() else {
             let text = format!("{} opcode {:#04x}", opcode.name(), opcode.0);
@@ -309,7 +312,6 @@ impl<'o> Engine<'o> {
                 report.messages.push(message);
             }
         }
-        report.messages_total = self.sink.messages_total;
         for (side, mut anomaly) in self.sink.anomalies {
             let side = side.map(|side| self.flows.resolve(side));
             anomaly.conversation = side.map(|side| id(side.conversation));
@@ -318,7 +320,10 @@ impl<'o> Engine<'o> {
             }
         }
         report.anomalies.sort_by_key(|anomaly| anomaly.frame);
-        report.anomaly_counts = self.sink.anomaly_counts;
+        if wanted.is_none() {
+            report.messages_total = self.sink.messages_total;
+            report.anomaly_counts = self.sink.anomaly_counts;
+        }
 
         let mut latency: BTreeMap<&'static str, Histogram> = BTreeMap::new();
         for (index, flow) in self.flows.flows.iter().enumerate() {
@@ -326,6 +331,13 @@ impl<'o> Engine<'o> {
                 continue;
             }
             let tally = self.sink.tallies.get(index).cloned().unwrap_or_default();
+            if wanted.is_some() {
+                let operations = tally.operations.values();
+                report.messages_total = operations.map(|one| one.stats.messages).sum();
+                let anomalies = tally.anomalies.iter();
+                report.anomaly_counts =
+                    anomalies.map(|(kind, count)| (kind.name(), count.count)).collect();
+            }
             for (name, operations) in &tally.operations {
                 latency.entry(name).or_default().merge(&operations.latency);
             }
@@ -337,7 +349,7 @@ impl<'o> Engine<'o> {
             report.problems_total += 1;
             report.problems.push(ProblemReport {
                 frame: None,
-                offset: 0,
+                offset: None,
                 text: format!(
                     "more than {} conversations: {} packets of further ones were only counted",
                     self.options.max_conversations, self.flows.untracked

@@ -36,7 +36,7 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
     let again = tally.count(Kind::Retransmission);
     if again > 0 {
         let causes = [
-            (tally.count(Kind::NakSequence), "NAK, PSN sequence error"),
+            (tally.count(Kind::NakSequence) - tally.echoed_naks, "NAK, PSN sequence error"),
             (not_ready, "RNR NAK"),
             (tally.count(Kind::MissingResponse), "missing response"),
             (tally.count(Kind::Timeout), "timeout"),
@@ -49,6 +49,14 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
         say(Severity::Warning, text);
     }
 
+    let damaged = tally.count(Kind::BadIcrc);
+    if damaged > 0 {
+        let text = format!(
+            "the path damages: {} with a wrong ICRC, which every receiver drops",
+            named(damaged, "packet")
+        );
+        say(Severity::Error, text);
+    }
     let overtaken = tally.count(Kind::Reordered);
     if overtaken > 0 {
         let text = format!(
@@ -59,7 +67,7 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
     }
     if tally.lost_requests > 0 {
         let text = format!(
-            "requests are lost before the capture point: the first sending of {} is not in the capture",
+            "requests are lost before the capture point: the first sending of {} is not in the capture, or damaged",
             named(tally.lost_requests, "packet")
         );
         say(Severity::Warning, text);
@@ -98,5 +106,6 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
         let text = "the queue pair was connected more than once in this capture".to_owned();
         say(Severity::Info, text);
     }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }

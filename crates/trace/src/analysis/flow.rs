@@ -9,12 +9,12 @@ use std::net::IpAddr;
 
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::{Operation, Position, Transport};
-use ferroce_wire::packet::MAX_PAYLOAD;
+use ferroce_wire::packet::{MAX_PAYLOAD, Packet};
 
 use super::anomaly::AnomalyKind;
 use super::report::{JoinedBy, Traffic};
 use super::requester::Requester;
-use super::sink::{Side, Sink, Stamp};
+use super::sink::{Side, Sink, Stamp, Teller};
 use super::unreliable::UnreliableSender;
 use super::window::Seen;
 
@@ -65,6 +65,22 @@ struct StreamKey {
     source_qpn: Option<u32>,
 }
 
+impl StreamKey {
+    fn of(source: IpAddr, destination: IpAddr, packet: &Packet<'_>, transport: Transport) -> Self {
+        Self {
+            // A congestion notification is for a connection of any kind; nearly always a reliable one.
+            transport: match transport {
+                Transport::CongestionNotification => Transport::ReliableConnection,
+                transport => transport,
+            },
+            source,
+            destination,
+            qpn: packet.bth.destination.0,
+            source_qpn: packet.extensions.deth.map(|deth| deth.source.0),
+        }
+    }
+}
+
 /// What a connection manager's handshake says about one side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
@@ -107,17 +123,7 @@ impl Flows {
         wire_bytes: u64,
         sink: &mut Sink,
     ) -> Option<Side> {
-        let key = StreamKey {
-            // A congestion notification is for a connection of any kind; nearly always a reliable one.
-            transport: match seen.info.transport {
-                Transport::CongestionNotification => Transport::ReliableConnection,
-                transport => transport,
-            },
-            source,
-            destination,
-            qpn: seen.packet.bth.destination.0,
-            source_qpn: seen.packet.extensions.deth.map(|deth| deth.source.0),
-        };
+        let key = StreamKey::of(source, destination, seen.packet, seen.info.transport);
         let Some(side) = self.side(key, seen.stamp) else {
             self.untracked += 1;
             return None;
@@ -130,29 +136,42 @@ impl Flows {
         traffic.bytes += wire_bytes;
         traffic.payload += seen.packet.payload_len as u64;
 
+        let mut teller = Teller { sink, side, at: seen.stamp };
         match seen.info.transport {
             Transport::ReliableConnection | Transport::ExtendedReliableConnection => {
                 flow.learn_mtu(seen);
-                flow.reliable(seen, side, sink);
+                flow.reliable(seen, &mut teller);
             }
             Transport::UnreliableConnection => {
                 flow.learn_mtu(seen);
-                flow.halves[usize::from(!side.from_a)].unreliable.packet(seen, side, sink);
+                flow.halves[usize::from(!side.from_a)].unreliable.packet(seen, &mut teller);
             }
             Transport::UnreliableDatagram => {
-                flow.halves[usize::from(!side.from_a)].unreliable.datagram(seen, side, sink);
+                flow.halves[usize::from(!side.from_a)].unreliable.datagram(seen, &mut teller);
             }
             Transport::CongestionNotification => {
                 let text = format!(
                     "congestion on the path of queue pair {}: its sender shall slow down",
                     seen.packet.bth.destination
                 );
-                sink.anomaly(AnomalyKind::Cnp, seen.stamp, Some(side), None, text);
+                teller.sink.anomaly(AnomalyKind::Cnp, seen.stamp, Some(side), None, text);
             }
             // Counted, not tracked: no device has it, and its responder is found by an end-to-end context.
             Transport::ReliableDatagram => {}
         }
         Some(side)
+    }
+
+    /// The side that a packet seems to belong to, if it is one that is known. For packets that are damaged.
+    pub(super) fn side_of(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+        packet: &Packet<'_>,
+    ) -> Option<Side> {
+        let transport = packet.bth.opcode.info()?.transport;
+        let key = StreamKey::of(source, destination, packet, transport);
+        self.streams.get(&key).copied()
     }
 
     /// The side of a stream, known or new.
@@ -335,8 +354,9 @@ impl Flows {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             for (half, from_a) in flow.halves.iter_mut().zip([true, false]) {
                 let side = Side { conversation: index, from_a };
-                half.requester.finish(side, sink);
-                half.unreliable.finish(side, sink);
+                let mut teller = Teller { sink, side, at: flow.last };
+                half.requester.finish(&mut teller);
+                half.unreliable.finish(&mut teller);
             }
         }
         let lone = |list: &Vec<usize>| <[usize; 1]>::try_from(list.as_slice()).ok();
@@ -395,13 +415,14 @@ impl Flow {
         }
     }
 
-    fn reliable(&mut self, seen: &Seen<'_>, side: Side, sink: &mut Sink) {
-        let own = usize::from(!side.from_a);
+    fn reliable(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
+        let own = usize::from(!teller.side.from_a);
         if seen.info.request {
-            self.halves[own].requester.request(seen, &mut self.mtu, side, sink);
+            self.halves[own].requester.request(seen, &mut self.mtu, teller);
         } else {
-            let asker = Side { from_a: !side.from_a, ..side };
-            self.halves[1 - own].requester.response(seen, asker, sink);
+            // What a response says is about its requester.
+            teller.side.from_a = !teller.side.from_a;
+            self.halves[1 - own].requester.response(seen, teller);
         }
     }
 }

@@ -8,6 +8,7 @@ use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::{Operation, Transport};
 
 use super::report::HierarchyNode;
+use crate::link::LinkType;
 
 /// The tree, built packet by packet. Names come from a fixed set, so its size is bounded.
 #[derive(Debug, Default)]
@@ -16,9 +17,9 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    pub(super) fn add(&mut self, link: &'static str, frame: &Frame<'_>, bytes: u64) {
+    pub(super) fn add(&mut self, link: LinkType, frame: &Frame<'_>, bytes: u64) {
         let mut nodes = &mut self.roots;
-        for name in std::iter::once(link).chain(layers(frame).into_iter().flatten()) {
+        for name in std::iter::once(link_name(link)).chain(layers(frame).into_iter().flatten()) {
             let at = nodes.iter().position(|node| node.name == name).unwrap_or_else(|| {
                 nodes.push(HierarchyNode { name, packets: 0, bytes: 0, children: Vec::new() });
                 nodes.len() - 1
@@ -94,6 +95,18 @@ pub(super) fn operation_name(operation: Operation) -> &'static str {
         Operation::Flush => "FLUSH",
         Operation::AtomicWrite => "ATOMIC_WRITE",
         Operation::CongestionNotification => "CNP",
+    }
+}
+
+fn link_name(link: LinkType) -> &'static str {
+    match link {
+        LinkType::ETHERNET => "Ethernet",
+        LinkType::LINUX_SLL => "Linux cooked",
+        LinkType::LINUX_SLL2 => "Linux cooked, version 2",
+        LinkType::NULL | LinkType::LOOP => "loopback",
+        LinkType::ERF => "ERF",
+        LinkType::INFINIBAND => "InfiniBand link",
+        _ => "raw IP",
     }
 }
 

@@ -377,8 +377,8 @@ pub struct PacketRow {
 pub struct ProblemReport {
     /// The packet's number, when it is one packet's problem.
     pub frame: Option<u64>,
-    /// Where in the file, in bytes.
-    pub offset: u64,
+    /// Where in the file, in bytes, when it is one place.
+    pub offset: Option<u64>,
     /// What is wrong and what to do.
     pub text: String,
 }

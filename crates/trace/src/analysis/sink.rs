@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_wire::number::Psn;
+
 use super::Options;
 use super::anomaly::AnomalyKind;
 use super::latency::Histogram;
@@ -25,6 +27,24 @@ pub(super) struct Side {
     pub(super) from_a: bool,
 }
 
+/// Tells the sink about one packet of one side.
+#[derive(Debug)]
+pub(super) struct Teller<'a> {
+    pub(super) sink: &'a mut Sink,
+    pub(super) side: Side,
+    pub(super) at: Stamp,
+}
+
+impl Teller<'_> {
+    pub(super) fn anomaly(&mut self, kind: AnomalyKind, psn: Psn, text: String) {
+        self.sink.anomaly(kind, self.at, Some(self.side), Some(psn.0), text);
+    }
+
+    pub(super) fn tally(&mut self) -> &mut Tally {
+        self.sink.tally(self.side.conversation)
+    }
+}
+
 /// What was found about one conversation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -32,6 +52,8 @@ pub(super) struct Tally {
     pub(super) operations: BTreeMap<&'static str, Operations>,
     /// Requests whose first sending is not in the capture.
     pub(super) lost_requests: u64,
+    /// Sequence NAKs that only repeat that the responder was not ready.
+    pub(super) echoed_naks: u64,
 }
 
 /// Anomalies of one kind in one conversation.
@@ -70,6 +92,7 @@ impl Tally {
             }
         }
         self.lost_requests += other.lost_requests;
+        self.echoed_naks += other.echoed_naks;
         for (name, theirs) in other.operations {
             let ours = self.operations.entry(name).or_default();
             ours.stats.messages += theirs.stats.messages;

@@ -1,8 +1,16 @@
 //! Small wordings.
 
+use ferroce_wire::number::Psn;
+
 /// A count with its noun.
 pub(super) fn named(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The PSNs from `first` up to but without `end`.
+pub(super) fn psns(first: Psn, end: Psn) -> String {
+    let last = end.sub(1);
+    if first == last { format!("PSN {first}") } else { format!("PSN {first} to {last}") }
 }
 
 /// A time in the unit that suits it.

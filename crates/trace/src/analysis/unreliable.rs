@@ -2,8 +2,8 @@
 
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
-use super::sink::{Side, Sink};
-use super::text::named;
+use super::sink::Teller;
+use super::text::psns;
 use super::window::{Place, Seen, Slot};
 
 #[derive(Debug, Default)]
@@ -13,34 +13,33 @@ pub(super) struct UnreliableSender {
 }
 
 impl UnreliableSender {
-    pub(super) fn packet(&mut self, seen: &Seen<'_>, side: Side, sink: &mut Sink) {
+    pub(super) fn packet(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
         let psn = seen.packet.bth.psn;
         let mut place = *self.next.get_or_insert(Place::first(psn));
         let ahead = psn.distance(place.psn);
         if ahead < 0 {
             let text = format!("PSN {psn} came after {}: doubled or overtaken", place.psn.sub(1));
-            return sink.anomaly(AnomalyKind::Reordered, seen.stamp, Some(side), Some(psn.0), text);
+            return teller.anomaly(AnomalyKind::Reordered, psn, text);
         }
         if ahead > 0 {
             let text = format!(
-                "{} before PSN {psn} not in the capture: the receiver drops the message they belong to",
-                named(ahead as u64, "packet")
+                "{} not in the capture: the receiver drops the message they belong to",
+                psns(place.psn, psn)
             );
-            let first = Some(place.psn.0);
-            sink.anomaly(AnomalyKind::MessageLost, seen.stamp, Some(side), first, text);
+            teller.anomaly(AnomalyKind::MessageLost, place.psn, text);
         }
         place = Place { psn, sequence: place.sequence_of(psn) };
-        self.assembly.add(&Slot::new(seen, place.sequence, None), Ending::Unreliable, side, sink);
+        self.assembly.add(&Slot::new(seen, place.sequence, None), Ending::Unreliable, teller);
         self.next = Some(Place { psn: psn.add(1), sequence: place.sequence + 1 });
     }
 
     /// A datagram: a message by itself, whose PSN need not follow that of the last one to this receiver.
-    pub(super) fn datagram(&mut self, seen: &Seen<'_>, side: Side, sink: &mut Sink) {
+    pub(super) fn datagram(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
         let slot = Slot::new(seen, Place::first(seen.packet.bth.psn).sequence, None);
-        self.assembly.add(&slot, Ending::Unreliable, side, sink);
+        self.assembly.add(&slot, Ending::Unreliable, teller);
     }
 
-    pub(super) fn finish(&mut self, side: Side, sink: &mut Sink) {
-        self.assembly.flush(side, sink);
+    pub(super) fn finish(&mut self, teller: &mut Teller<'_>) {
+        self.assembly.flush(teller);
     }
 }

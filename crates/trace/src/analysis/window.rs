@@ -89,7 +89,7 @@ pub(super) struct Slot {
     /// First time it was seen.
     pub(super) first: Stamp,
     /// Last time it was seen.
-    pub(super) last_time: i64,
+    pub(super) last: Stamp,
     /// How often it was sent, as far as is known.
     pub(super) sends: u32,
     /// Whether its first sending did not come past the capture.
@@ -98,7 +98,8 @@ pub(super) struct Slot {
     pub(super) identification: Option<u16>,
     /// The packet that finished it.
     pub(super) finished: Option<Stamp>,
-    pub(super) refused: bool,
+    /// The packet that refused it.
+    pub(super) refused: Option<Stamp>,
     /// Responses so far: how many in order, how many at all, their bytes.
     pub(super) responses: u32,
     pub(super) response_bytes: u64,
@@ -133,12 +134,12 @@ impl Slot {
             immediate: extensions.immediate.map(|immediate| immediate.value.0),
             invalidate: extensions.ieth.map(|ieth| ieth.key.0),
             first: seen.stamp,
-            last_time: seen.stamp.time,
+            last: seen.stamp,
             sends: 1,
             first_lost: false,
             identification: seen.identification,
             finished: None,
-            refused: false,
+            refused: None,
             responses: 0,
             response_bytes: 0,
             response_missing: false,

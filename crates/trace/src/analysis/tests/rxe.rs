@@ -274,7 +274,8 @@ fn lost_requests() {
 fn lost_responses() {
     let report = report("loss_responses");
     let counts = counts(&report);
-    assert_eq!((counts["missing_response"], counts["timeout"]), (3, 1));
+    // One of the three is lost again when it is sent again.
+    assert_eq!((counts["missing_response"], counts["timeout"]), (4, 1));
     assert!(!counts.contains_key("nak_sequence") && !counts.contains_key("missing_request"));
     assert!(findings(&report).contains("responses are lost"));
     assert!(report.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
@@ -379,7 +380,7 @@ fn damage_is_found_and_told() {
     let report = bent(cut);
     assert_eq!(report.packets, 49);
     assert_eq!(report.problems.len(), 2);
-    assert!(report.problems[1].offset > 40_000 && report.problems[1].frame.is_none());
+    assert!(report.problems[1].offset.unwrap() > 40_000 && report.problems[1].frame.is_none());
 
     let foreign = bent(b"#!/bin/sh\necho this is no capture\n");
     assert_eq!((foreign.packets, foreign.problems.len()), (0, 1));

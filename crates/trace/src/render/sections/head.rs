@@ -84,7 +84,11 @@ pub(super) fn problems(file: &FileReport, columns: usize, all: bool) -> Vec<Line
         shown += 1;
         let frame = problem.frame.map(units::count).unwrap_or_default();
         let text = Line::of(Tone::Bad, &problem.text);
-        table.row(vec![cell(frame), cell(units::count(problem.offset)), text]);
+        table.row(vec![
+            cell(frame),
+            cell(problem.offset.map(units::count).unwrap_or_default()),
+            text,
+        ]);
     }
     let mut lines = table.lines(columns);
     let how = if shown < file.problems.len() { "--all" } else { "" };
@@ -96,8 +100,10 @@ pub(super) fn problems(file: &FileReport, columns: usize, all: bool) -> Vec<Line
 /// A problem in one line: `frame 12 (byte 3456 of the file): …`.
 pub(super) fn sentence(problem: &ProblemReport) -> String {
     let ProblemReport { frame, offset, text } = problem;
-    match frame {
-        Some(frame) => format!("frame {frame} (byte {offset} of the file): {text}"),
-        None => format!("byte {offset} of the file: {text}"),
+    match (frame, offset) {
+        (Some(frame), Some(offset)) => format!("frame {frame} (byte {offset} of the file): {text}"),
+        (Some(frame), None) => format!("frame {frame}: {text}"),
+        (None, Some(offset)) => format!("byte {offset} of the file: {text}"),
+        (None, None) => text.clone(),
     }
 }

@@ -72,8 +72,8 @@ fn lists_are_cut_and_say_how_to_see_the_rest() {
 fn what_could_not_be_read_has_its_place() {
     let text = "the file is cut short".to_owned();
     let mut file = FileReport { path: "x".into(), problems_total: 3, ..FileReport::default() };
-    file.problems.push(ProblemReport { frame: Some(12), offset: 3456, text: text.clone() });
-    file.problems.push(ProblemReport { frame: None, offset: 9, text });
+    file.problems.push(ProblemReport { frame: Some(12), offset: Some(3456), text: text.clone() });
+    file.problems.push(ProblemReport { frame: None, offset: Some(9), text });
     assert_eq!(
         problem(&file.problems[0]),
         "frame 12 (byte 3456 of the file): the file is cut short"
@@ -97,7 +97,7 @@ fn problems_of_one_sort_are_shown_a_few_times() {
     let mut file = FileReport { problems_total: 9, ..FileReport::default() };
     for frame in 1..=9 {
         let text = format!("snapped: {frame} of 1024 bytes captured");
-        file.problems.push(ProblemReport { frame: Some(frame), offset: frame, text });
+        file.problems.push(ProblemReport { frame: Some(frame), offset: Some(frame), text });
     }
     let text = drawn(&head::problems(&file, 100, false));
     assert_eq!(text.lines().count(), 1 + 3 + 1, "{text}");
