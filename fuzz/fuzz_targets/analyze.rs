@@ -20,8 +20,5 @@ fuzz_target!(|data: &[u8]| {
     let report = analyze("fuzz", data, &options, &mut |_| ());
     assert!(report.messages.len() <= 10 && report.anomalies.len() <= 10);
     assert!(report.packet_list.len() <= 20 && report.conversations.len() <= 4);
-    assert_eq!(
-        report.roce_packets,
-        report.icrc.ok + report.icrc.bad + report.icrc.unverifiable
-    );
+    assert_eq!(report.roce_packets, report.icrc.ok + report.icrc.bad + report.icrc.unverifiable);
 });
