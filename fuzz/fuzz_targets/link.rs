@@ -7,8 +7,9 @@ use ferroce_trace::link::{LinkType, header, network};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&kind, bytes)) = data.split_first() else { return };
-    let links = [
+    // All that are known, and one of the others.
+    let other = LinkType(data.first().map_or(0, |&kind| u16::from(kind)));
+    for link in [
         LinkType::NULL,
         LinkType::ETHERNET,
         LinkType::RAW,
@@ -17,11 +18,13 @@ fuzz_target!(|data: &[u8]| {
         LinkType::LINUX_SLL2,
         LinkType::ERF,
         LinkType::IPV4,
+        LinkType::IPV6,
         LinkType::INFINIBAND,
-    ];
-    let link = links.get(usize::from(kind)).copied().unwrap_or(LinkType(u16::from(kind)));
-    if let Ok(carried) = network(link, bytes) {
-        assert!(carried.offset() + carried.data().len() <= bytes.len());
+        other,
+    ] {
+        if let Ok(carried) = network(link, data) {
+            assert!(carried.offset() + carried.data().len() <= data.len());
+        }
+        let _ = header(link, data);
     }
-    let _ = header(link, bytes);
 });

@@ -143,6 +143,25 @@ macro_rules! unsigned_fields {
     )*};
 }
 
+/// A newtype over an unsigned integer stands in a field as the integer does.
+macro_rules! newtype_field {
+    ($name:ty, $repr:ty) => {
+        impl crate::field::Field for $name {
+            #[inline(always)]
+            fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
+                Self(<$repr as crate::field::Field>::load(bytes, bit, width))
+            }
+
+            #[inline(always)]
+            fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
+                crate::field::Field::store(&self.0, bytes, bit, width);
+            }
+        }
+    };
+}
+
+pub(crate) use newtype_field;
+
 unsigned_fields!(u8, u16, u32, u64);
 
 impl Field for bool {

@@ -12,17 +12,7 @@ macro_rules! numbers {
         #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
         pub struct $name(pub $repr);
 
-        impl crate::field::Field for $name {
-            #[inline(always)]
-            fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
-                Self(crate::field::load_bits(bytes, bit, width) as $repr)
-            }
-
-            #[inline(always)]
-            fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
-                crate::field::store_bits(bytes, bit, width, u64::from(self.0));
-            }
-        }
+        crate::field::newtype_field!($name, $repr);
 
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

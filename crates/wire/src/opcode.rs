@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::field::{Field, Show, load_bits, store_bits};
+use crate::field::{Show, newtype_field};
 
 /// The first byte of the BTH.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -423,17 +423,7 @@ impl Transport {
     }
 }
 
-impl Field for Opcode {
-    #[inline(always)]
-    fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
-        Self(load_bits(bytes, bit, width) as u8)
-    }
-
-    #[inline(always)]
-    fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
-        store_bits(bytes, bit, width, u64::from(self.0));
-    }
-}
+newtype_field!(Opcode, u8);
 
 impl Show for Opcode {
     fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::field::{Field, Show, load_bits, store_bits};
+use crate::field::{Show, newtype_field};
 
 /// The syndrome byte as it stands on the wire.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -203,17 +203,7 @@ impl fmt::Debug for Syndrome {
     }
 }
 
-impl Field for Syndrome {
-    #[inline(always)]
-    fn load(bytes: &[u8], bit: usize, width: usize) -> Self {
-        Self(load_bits(bytes, bit, width) as u8)
-    }
-
-    #[inline(always)]
-    fn store(&self, bytes: &mut [u8], bit: usize, width: usize) {
-        store_bits(bytes, bit, width, u64::from(self.0));
-    }
-}
+newtype_field!(Syndrome, u8);
 
 impl Show for Syndrome {
     fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
