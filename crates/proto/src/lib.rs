@@ -18,4 +18,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod setup;
 pub mod time;
+pub mod memory;
+pub mod qp;
+pub mod receive;
+pub mod transmit;
+pub mod work;
+pub mod rc;

@@ -1,2 +1,77 @@
-//! Virtual time and a seeded fabric around the transports.
+//! Virtual time and a seeded fabric around anything that sends and receives frames.
+//!
+//! This crate knows hosts as machines that take frames and time and give frames and deadlines back ([`Host`]), links
+//! that delay, lose, damage and mark what they carry ([`LinkConfig`]), a switch between them, and a plan of what goes
+//! wrong when ([`FaultPlan`]). It does not know which protocol the hosts speak: a frame is bytes, of which the switch
+//! reads the destination address and the ECN bits.
+//!
+//! There is no clock, no thread and no order that depends on an address or on a hash: **the same seed, settings and
+//! hosts give the same run, byte for byte**. [`Fabric::hash`] proves it cheaply, [`Capture`] writes it as pcapng, and
+//! [`Replay`] is the command that brings a failing seed back.
+//!
+//! ```
+//! use ferroce_proto::time::Instant;
+//! use ferroce_sim::{Destination, Fabric, Host, HostId, Outcome, Scenario};
+//!
+//! /// Sends one frame to the other host, and counts what it gets.
+//! struct Greeter { to: Option<HostId>, greeted: u32 }
+//!
+//! impl Host for Greeter {
+//!     fn handle_frame(&mut self, _now: Instant, _frame: &[u8]) {
+//!         self.greeted += 1;
+//!     }
+//!     fn handle_timeout(&mut self, _now: Instant) {}
+//!     fn poll_transmit(&mut self, _now: Instant, frame: &mut Vec<u8>) -> Option<Destination> {
+//!         let to = self.to.take()?;
+//!         frame.extend_from_slice(b"hello");
+//!         Some(Destination::Host(to))
+//!     }
+//!     fn poll_timeout(&mut self) -> Option<Instant> {
+//!         None
+//!     }
+//! }
+//!
+//! let seed = 7;
+//! let mut fabric = Fabric::new(seed, Scenario::Clean.settings(seed, 2));
+//! let receiver = fabric.add_host(Greeter { to: None, greeted: 0 }, &[])?;
+//! fabric.add_host(Greeter { to: Some(receiver), greeted: 0 }, &[])?;
+//! assert!(matches!(fabric.run(), Outcome::Idle));
+//! assert_eq!(fabric.host(receiver).map(|host| host.greeted), Some(1));
+//! # Ok::<(), ferroce_sim::AddressInUse>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod capture;
+mod event;
+mod fabric;
+mod fault;
+mod flight;
+mod hash;
+mod header;
+mod host;
+mod limit;
+mod link;
+mod probability;
+mod random;
+mod replay;
+mod scenario;
+mod settings;
+mod statistics;
+mod trace;
+
+#[cfg(test)]
+mod tests;
+
+pub use capture::{Capture, Vantage};
+pub use fabric::{AddressInUse, Fabric};
+pub use fault::{Crash, Directions, FaultPlan, Partition, Pause, WhilePaused};
+pub use hash::TraceHash;
+pub use host::{Destination, Host, HostId};
+pub use limit::{Activity, Happening, Limit, Limits, Outcome, What};
+pub use probability::{NotAProbability, Probability};
+pub use random::Random;
+pub use replay::{BadReplay, Replay};
+pub use scenario::{Scenario, UnknownScenario};
+pub use settings::{Bandwidth, BurstLoss, Corruption, LinkConfig, Marking, Reordering, Settings};
+pub use statistics::{DropCause, Drops, HostStatistics, LinkStatistics, Totals};
+pub use trace::{Faults, Point, Record, Trace};

@@ -1,0 +1,56 @@
+//! What a manager is told once: who it is, and how much it may remember.
+
+use core::time::Duration;
+
+use ferroce_wire::cm::ResponseTimeout;
+use ferroce_wire::number::Guid;
+
+/// A manager's identity and limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The device's identifier, sent in REQ and REP. With a name of a connection, it makes that name unique.
+    pub ca_guid: Guid,
+    /// A random number. Names of connections follow from it, so that a stranger cannot guess them.
+    pub seed: u64,
+    /// How long this device takes to acknowledge a packet, sent in REP (15 is what rdma_rxe says: 134 ms).
+    pub ack_delay: ResponseTimeout,
+    /// Ask the peer for this much time when it repeats a REQ or REP that the consumer has not answered yet. `None`
+    /// leaves that to the consumer.
+    pub automatic_mra: Option<ResponseTimeout>,
+    /// Connections of all states, time-wait included.
+    pub max_connections: usize,
+    /// Peers' requests that are not yet connections.
+    pub max_half_open: usize,
+    /// Service resolutions: own questions, and those of peers, each.
+    pub max_resolutions: usize,
+    /// How long the answer to a peer's SIDR_REQ is remembered, for when the peer asks again.
+    pub resolution_memory: Duration,
+    /// Events and messages that may wait to be polled. Beyond, arriving messages are dropped: peers repeat them.
+    pub max_undrained: usize,
+    /// No single time that a peer chooses is longer than this: it would hold our memory as long.
+    pub longest_wait: Duration,
+}
+
+impl Config {
+    /// The usual limits.
+    pub const fn new(ca_guid: Guid, seed: u64) -> Self {
+        Self {
+            ca_guid,
+            seed,
+            ack_delay: ResponseTimeout(15),
+            // What Linux's RDMA-CM asks for.
+            automatic_mra: Some(ResponseTimeout(24)),
+            max_connections: 1 << 16,
+            max_half_open: 1 << 12,
+            max_resolutions: 1 << 12,
+            resolution_memory: Duration::from_secs(10),
+            max_undrained: 1 << 14,
+            longest_wait: ResponseTimeout(24).duration(),
+        }
+    }
+
+    /// A peer's time, cut to the longest.
+    pub(super) fn bounded(&self, time: Duration) -> Duration {
+        time.min(self.longest_wait)
+    }
+}

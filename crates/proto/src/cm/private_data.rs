@@ -1,0 +1,59 @@
+//! The consumer's bytes: each message has room for so many and no more.
+
+use core::fmt;
+
+use ferroce_wire::field::Octets;
+use ferroce_wire::rdmacm::{self, IpHeader};
+
+/// Private data of a REQ.
+pub type ReqData = Octets<92>;
+/// Private data of a REP.
+pub type RepData = Octets<196>;
+/// Private data of an RTU.
+pub type RtuData = Octets<224>;
+/// Private data of a REJ.
+pub type RejData = Octets<148>;
+/// Private data of an MRA.
+pub type MraData = Octets<222>;
+/// Private data of a DREQ.
+pub type DreqData = Octets<220>;
+/// Private data of a DREP.
+pub type DrepData = Octets<224>;
+/// Private data of a SIDR_REQ.
+pub type SidrReqData = Octets<216>;
+/// Private data of a SIDR_REP.
+pub type SidrRepData = Octets<136>;
+/// Additional information of a REJ or SIDR_REP.
+pub type Information = Octets<72>;
+
+/// Bytes that do not fit their message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrivateDataTooLong {
+    /// How many there are.
+    pub length: usize,
+    /// How many fit.
+    pub room: usize,
+}
+
+/// The private data of a message: `bytes`, then zeroes. The type says which message's.
+pub fn private_data<const N: usize>(bytes: &[u8]) -> Result<Octets<N>, PrivateDataTooLong> {
+    Octets::padded(bytes).ok_or(PrivateDataTooLong { length: bytes.len(), room: N })
+}
+
+/// The private data of an RDMA-CM REQ or SIDR_REQ: its IP header, then `bytes`, then zeroes (IBA A11.2). The header
+/// leaves the consumer 56 bytes of a REQ, 180 of a SIDR_REQ.
+pub fn rdmacm_private_data<const N: usize>(
+    header: &IpHeader,
+    bytes: &[u8],
+) -> Result<Octets<N>, PrivateDataTooLong> {
+    let room = N.saturating_sub(IpHeader::LEN);
+    rdmacm::private_data(header, bytes).ok_or(PrivateDataTooLong { length: bytes.len(), room })
+}
+
+impl fmt::Display for PrivateDataTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of private data, where {} fit", self.length, self.room)
+    }
+}
+
+impl core::error::Error for PrivateDataTooLong {}

@@ -1,0 +1,109 @@
+//! Registered memory, as the transports see it: keys and spans go in, a verdict comes out. No address here can be
+//! dereferenced; whoever implements [`Memory`] owns the bytes.
+
+use ferroce_wire::number::{LKey, RKey, VirtualAddress};
+
+pub use ferroce_wire::setup::AccessFlags;
+
+/// A protection domain: memory and queue pairs of different ones do not meet (IBA 10.2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Domain(pub u32);
+
+/// A part of local memory that a work request names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalSpan {
+    /// The key it was registered under.
+    pub key: LKey,
+    /// Where it starts.
+    pub address: VirtualAddress,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// A part of memory that a peer names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteSpan {
+    /// The key that the peer presents.
+    pub key: RKey,
+    /// Where it starts.
+    pub address: VirtualAddress,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// Why memory may not be used so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Denied {
+    /// No region or window has this key, or none any more.
+    Key,
+    /// The key is another protection domain's.
+    Domain,
+    /// Not all of the span lies within the region.
+    Bounds,
+    /// The region does not allow this kind of access.
+    Access,
+    /// An atomic operation at an address that is no multiple of 8.
+    Alignment,
+}
+
+/// An atomic operation on 8 bytes (IBA 9.4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Writes `swap` if `compare` is there.
+    CompareSwap {
+        /// What must be there.
+        compare: u64,
+        /// What is written then.
+        swap: u64,
+    },
+    /// Adds, wrapping.
+    FetchAdd(u64),
+    /// Writes, without looking (IBA A19).
+    Write(u64),
+}
+
+impl Atomic {
+    /// What the operation leaves where `original` was.
+    pub const fn apply(self, original: u64) -> u64 {
+        match self {
+            Self::CompareSwap { compare, swap } if original == compare => swap,
+            Self::CompareSwap { .. } => original,
+            Self::FetchAdd(value) => original.wrapping_add(value),
+            Self::Write(value) => value,
+        }
+    }
+}
+
+/// Registered memory. Every method checks key, domain, bounds and access itself: a verdict given before is no
+/// permission, for a region can go between two packets of a message.
+pub trait Memory {
+    /// Whether a work request may use this span: to read from, or to write into.
+    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied>;
+
+    /// Reads a local span to be sent, all of it.
+    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied>;
+
+    /// Writes received bytes into the start of a local span. Bytes beyond the span are denied.
+    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied>;
+
+    /// Whether a peer may access this span so.
+    fn check_remote(
+        &self,
+        domain: Domain,
+        span: RemoteSpan,
+        access: AccessFlags,
+    ) -> Result<(), Denied>;
+
+    /// Reads a span that a peer asked for, all of it.
+    fn read_remote(&self, domain: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied>;
+
+    /// Writes a peer's bytes, exactly as many as the span has.
+    fn write_remote(&mut self, domain: Domain, span: RemoteSpan, data: &[u8])
+    -> Result<(), Denied>;
+
+    /// Does an atomic operation on the 8 bytes at `span`, and returns what was there.
+    fn atomic(&mut self, domain: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied>;
+
+    /// Makes a key invalid: the peer's wish in a SEND with invalidate, or a local work request's (IBA 10.6.5).
+    fn invalidate(&mut self, domain: Domain, key: RKey) -> Result<(), Denied>;
+}

@@ -1,0 +1,97 @@
+//! The state of one queue pair.
+
+use super::attribute::Modify;
+use super::error::ModifyError;
+use super::incident::{Incident, react};
+use super::permission::{Action, Permission};
+use super::service::ServiceType;
+use super::state::State;
+use super::transition::modify;
+
+/// News for the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The send queue is drained, and the owner asked to be told (IBA 11.6.3.1).
+    #[doc(alias = "IBV_EVENT_SQ_DRAINED")]
+    SendQueueDrained,
+}
+
+/// The state of one queue pair. It holds no queue: who does tells it what happens, and asks what is permitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    service: ServiceType,
+    state: State,
+    /// SQD has two halves: until all requests under way have completed, and after (IBA 10.3.1.5).
+    draining: bool,
+    drain_notice: bool,
+}
+
+impl Machine {
+    /// A queue pair as it is created: in RESET.
+    pub const fn new(service: ServiceType) -> Self {
+        Self { service, state: State::Reset, draining: false, drain_notice: false }
+    }
+
+    /// Its service.
+    pub const fn service(&self) -> ServiceType {
+        self.service
+    }
+
+    /// Its state.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether it is in SQD with requests under way.
+    #[doc(alias = "sq_draining")]
+    pub const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// What becomes of the action now.
+    pub const fn permits(&self, action: Action) -> Permission {
+        self.service.permits(self.state, action)
+    }
+
+    /// Changes it as the owner asks, and returns the state it is in now. The values are the caller's to apply.
+    ///
+    /// After a change to SQD, report [`Incident::SendQueueDrained`] as soon as no request is under way: at once when
+    /// none is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`modify`], and [`ModifyError::StillDraining`]; nothing has changed then.
+    pub fn modify(&mut self, change: &Modify) -> Result<State, ModifyError> {
+        let to = modify(self.service, self.state, change)?;
+        // Requests under way use the path and the counts that the change is about (IBA 10.3.1.5). RESET and ERR end
+        // them, so these need not wait.
+        if self.draining && matches!(to, State::SendQueueDrain | State::ReadyToSend) {
+            return Err(ModifyError::StillDraining);
+        }
+        if to == State::SendQueueDrain && self.state != State::SendQueueDrain {
+            self.draining = true;
+            self.drain_notice = change.drain_notice.unwrap_or(false);
+        }
+        self.enter(to);
+        Ok(to)
+    }
+
+    /// Takes note of what happened. The state may be another one after it.
+    pub fn handle_incident(&mut self, incident: Incident) -> Option<Event> {
+        let drained = self.draining && incident == Incident::SendQueueDrained;
+        self.enter(react(self.service, self.state, incident));
+        if !drained {
+            return None;
+        }
+        self.draining = false;
+        self.drain_notice.then_some(Event::SendQueueDrained)
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        if state != State::SendQueueDrain {
+            self.draining = false;
+            self.drain_notice = false;
+        }
+    }
+}

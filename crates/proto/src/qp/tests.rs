@@ -1,0 +1,1 @@
+#[test] fn p(){ std::println!("{}", super::markdown()); }

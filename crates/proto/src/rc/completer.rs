@@ -1,0 +1,347 @@
+//! What the responder's answers, and its silence, do to the send queue (IBA 9.7.5 and 9.9.2).
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use ferroce_wire::number::Psn;
+use ferroce_wire::opcode;
+use ferroce_wire::packet::Packet;
+use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
+
+use super::queue_pair::Config;
+use super::requester::Requester;
+use super::sequence::Sequence;
+use crate::memory::Memory;
+use crate::time::Instant;
+use crate::work::{Completion, Data, Operation, Status};
+
+/// The send queue failed: with its first request's completion, all others are flushed and the queue pair is in error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed;
+
+impl Requester {
+    /// A packet from the responder.
+    pub(super) fn handle_response(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        info: &opcode::OpcodeInfo,
+        config: &Config,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        let sequence = self.unacknowledged.near(packet.bth.psn);
+        // IBA 9.7.5.1: an answer to something never sent, or long finished, is a ghost.
+        if sequence >= self.newest {
+            return Ok(());
+        }
+        let syndrome = packet.extensions.aeth.map(|aeth| aeth.syndrome);
+        match info.operation {
+            opcode::Operation::Acknowledge => {
+                let Some(aeth) = packet.extensions.aeth else { return Ok(()) };
+                self.credits(aeth.syndrome, aeth.msn.0);
+                match aeth.syndrome.kind() {
+                    SyndromeKind::Ack(_) => {
+                        self.acknowledge(now, sequence.plus(1), config, done)
+                    }
+                    _ if sequence < self.unacknowledged => Ok(()),
+                    // IBA table 43: reserved values are not answers.
+                    SyndromeKind::Reserved => Ok(()),
+                    // A NAK acknowledges everything before it (IBA 9.7.5.1.2).
+                    kind => {
+                        self.acknowledge(now, sequence, config, done)?;
+                        self.refused(now, sequence, kind, config, done)
+                    }
+                }
+            }
+            _ if sequence < self.unacknowledged => Ok(()),
+            opcode::Operation::ReadResponse => {
+                self.read_response(now, sequence, packet, info, config, memory, done)
+            }
+            opcode::Operation::AtomicAcknowledge => {
+                let Some(original) = packet.extensions.atomic_ack else { return Ok(()) };
+                // IBA 9.7.5.1.1: in an atomic response only an acknowledge makes sense.
+                if !syndrome.is_some_and(Syndrome::is_ack) {
+                    return self.fail(Status::BadResponse, done);
+                }
+                self.acknowledge(now, sequence, config, done)?;
+                if self.unacknowledged != sequence {
+                    return Ok(()); // An earlier answer is missing, and was asked for again.
+                }
+                let Some(queued) = self.queue.front_mut() else { return Ok(()) };
+                if !matches!(
+                    queued.request.operation,
+                    Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+                ) {
+                    return self.fail(Status::BadResponse, done);
+                }
+                // The local buffer holds a number of this host.
+                let bytes = original.original.0.to_ne_bytes();
+                if let Data::Spans(spans) = &queued.request.data {
+                    let mut at = 0;
+                    for span in spans.as_slice() {
+                        let end = at + span.length as usize;
+                        if memory.write_local(config.domain, *span, &bytes[at..end]).is_err() {
+                            return self.fail(Status::LocalProtection, done);
+                        }
+                        at = end;
+                    }
+                }
+                queued.responses = 1;
+                self.finish_front(now, config, done);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // All of what a response may touch.
+    fn read_response(
+        &mut self,
+        now: Instant,
+        sequence: Sequence,
+        packet: &Packet<'_>,
+        info: &opcode::OpcodeInfo,
+        config: &Config,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        let start = self
+            .queue
+            .iter()
+            .find(|queued| queued.end() > sequence)
+            .map_or(sequence, |queued| queued.start.max(self.unacknowledged));
+        // A response acknowledges all requests before its own (IBA 9.7.5.1.1).
+        self.acknowledge(now, start.min(sequence), config, done)?;
+        if sequence != self.unacknowledged {
+            // A response is missing before this one: an implied NAK (IBA 9.7.5.2.8).
+            return self.asked_to_go_back(done);
+        }
+        let Some(queued) = self.queue.front_mut() else { return Ok(()) };
+        let index = sequence.since(queued.start);
+        let length = queued.request.data.len();
+        let last = index + 1 == queued.packets;
+        let (expected, spans) = match (&queued.request.operation, &queued.request.data) {
+            (Operation::Read { .. }, Data::Spans(spans)) => {
+                let offset = u64::from(index) * u64::from(config.mtu);
+                ((length - offset).min(u64::from(config.mtu)), Some((spans, offset)))
+            }
+            // IBA A19: FLUSH and ATOMIC WRITE are answered by an empty READ response.
+            (Operation::Flush { .. } | Operation::AtomicWrite { .. }, _) => (0, None),
+            _ => return self.fail(Status::BadResponse, done),
+        };
+        // IBA 9.7.5.2.4: the place in the response must be told right. A response that starts anew in the middle of
+        // a READ says First where Middle stood.
+        if packet.payload_len as u64 != expected || info.position.ends() != last {
+            return self.fail(Status::BadResponse, done);
+        }
+        let placed = spans.map_or(Ok(()), |(spans, offset)| {
+            let mut data = packet.payload;
+            spans.range(offset, expected).try_for_each(|span| {
+                let (part, rest) = data.split_at(data.len().min(span.length as usize));
+                data = rest;
+                memory.write_local(config.domain, span, part)
+            })
+        });
+        if placed.is_err() {
+            return self.fail(Status::LocalProtection, done);
+        }
+        queued.responses = index + 1;
+        if last {
+            self.finish_front(now, config, done);
+        } else {
+            self.unacknowledged = sequence.plus(1);
+            self.progress(now, config);
+        }
+        Ok(())
+    }
+
+    /// Everything before `sequence` arrived, as far as acknowledgements can tell: a READ or an atomic is finished by
+    /// its own response only, and one that is passed over is asked for again.
+    fn acknowledge(
+        &mut self,
+        now: Instant,
+        sequence: Sequence,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        while self.unacknowledged < sequence {
+            let Some(queued) = self.queue.front() else { break };
+            if queued.request.operation.wants_response() {
+                // IBA 9.7.5.2.8: implied NAK.
+                return self.asked_to_go_back(done);
+            }
+            if queued.end() <= sequence {
+                self.finish_front(now, config, done);
+            } else {
+                self.unacknowledged = sequence;
+                self.progress(now, config);
+            }
+        }
+        Ok(())
+    }
+
+    /// The responder does not take the request at `sequence`; everything before it is acknowledged.
+    fn refused(
+        &mut self,
+        now: Instant,
+        sequence: Sequence,
+        kind: SyndromeKind,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        let status = match kind {
+            SyndromeKind::RnrNak(timer) => {
+                return self.not_ready(now, timer.duration(), config, done);
+            }
+            SyndromeKind::Nak(NakCode::PsnSequenceError) => return self.asked_to_go_back(done),
+            SyndromeKind::Nak(NakCode::RemoteAccessError) => Status::RemoteAccess,
+            SyndromeKind::Nak(NakCode::RemoteOperationalError) => Status::RemoteOperation,
+            _ => Status::RemoteInvalidRequest,
+        };
+        self.fail_at(sequence, status, done)
+    }
+
+    /// The request at `sequence` fails, and with it the queue. An earlier one that is not finished, for example a READ
+    /// whose response was lost, cannot be finished any more.
+    pub(super) fn fail_at(
+        &mut self,
+        sequence: Sequence,
+        status: Status,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        while self.queue.front().is_some_and(|queued| queued.end() <= sequence) {
+            if let Some(queued) = self.queue.pop_front() {
+                done.push_back(queued.completion(Status::Flushed));
+            }
+        }
+        self.fail(status, done)
+    }
+
+    /// The oldest request is done.
+    fn finish_front(&mut self, now: Instant, config: &Config, done: &mut VecDeque<Completion>) {
+        let Some(queued) = self.queue.pop_front() else { return };
+        self.unacknowledged = queued.end();
+        if self.at > 0 {
+            self.at -= 1;
+            self.outstanding -= u32::from(queued.request.operation.wants_response());
+        }
+        if self.next < self.unacknowledged {
+            // It was being sent again, and the first sending did it.
+            self.next = self.unacknowledged;
+        }
+        if queued.request.signaled {
+            done.push_back(queued.completion(Status::Success));
+        }
+        self.progress(now, config);
+    }
+
+    /// Something arrived that was waited for: counters start anew (IBA 9.9.2.1.1).
+    fn progress(&mut self, now: Instant, config: &Config) {
+        if self.next < self.unacknowledged {
+            self.next = self.unacknowledged;
+        }
+        self.went_back_to = None;
+        self.retries_left = config.retry_count;
+        self.not_ready_left = config.rnr_retry;
+        self.rearm(now, config.timeout);
+    }
+
+    /// The responder had no receive request.
+    fn not_ready(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+        config: &Config,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        // A second answer to what was sent before the first: the wait has begun.
+        if self.next == self.unacknowledged && self.not_before.is_some() {
+            return Ok(());
+        }
+        // IBA 9.7.5.2.8: 7 means for ever.
+        if config.rnr_retry != 7 {
+            let Some(left) = self.not_ready_left.checked_sub(1) else {
+                return self.fail(Status::RnrRetryExceeded, done);
+            };
+            self.not_ready_left = left;
+        }
+        self.go_back();
+        self.not_before = Some(now + wait);
+        Ok(())
+    }
+
+    /// An answer shows that something is missing. Asked for once, it is on its way: only its own loss, which the
+    /// timer notices, is a reason to go back for it again.
+    fn asked_to_go_back(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+        if self.went_back_to == Some(self.unacknowledged) {
+            return Ok(());
+        }
+        self.went_back_to = Some(self.unacknowledged);
+        self.retry(done)
+    }
+
+    /// Goes back, if that was not done too often.
+    fn retry(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+        let Some(left) = self.retries_left.checked_sub(1) else {
+            return self.fail(Status::RetryExceeded, done);
+        };
+        self.retries_left = left;
+        self.go_back();
+        Ok(())
+    }
+
+    /// The time has come that [`Requester::poll_timeout`] named.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        if self.timer.is_some_and(|timer| timer <= now) {
+            self.timer = None;
+            self.went_back_to = None;
+            return self.retry(done);
+        }
+        Ok(())
+    }
+
+    fn credits(&mut self, syndrome: Syndrome, msn: u32) {
+        if let SyndromeKind::Ack(credits) = syndrome.kind() {
+            // IBA 9.7.7.2: the limit is the MSN plus the credits. Our numbers count from zero as the MSN does.
+            self.credit_limit = credits.count().map(|count| msn.wrapping_add(u32::from(count)));
+        }
+    }
+
+    /// The memory of the request that this PSN belongs to may not be read.
+    pub(super) fn fail_local(
+        &mut self,
+        psn: Psn,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        self.fail_at(self.unacknowledged.near(psn), Status::LocalProtection, done)
+    }
+
+    /// The oldest request fails, and with it the queue.
+    pub(super) fn fail(
+        &mut self,
+        status: Status,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        if let Some(queued) = self.queue.pop_front() {
+            done.push_back(queued.completion(status));
+        }
+        self.flush(done);
+        Err(Failed)
+    }
+
+    /// All requests end unfinished (IBA 10.3.1.7).
+    pub(super) fn flush(&mut self, done: &mut VecDeque<Completion>) {
+        while let Some(queued) = self.queue.pop_front() {
+            done.push_back(queued.completion(Status::Flushed));
+        }
+        self.unacknowledged = self.tail;
+        (self.next, self.newest) = (self.tail, self.tail);
+        (self.at, self.outstanding) = (0, 0);
+        (self.timer, self.not_before) = (None, None);
+    }
+}

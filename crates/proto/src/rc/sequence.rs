@@ -1,0 +1,36 @@
+//! PSNs wrap at 2^24 and have no order; the requests of one connection do. Inside, they are counted on in 64 bits.
+
+use ferroce_wire::number::Psn;
+
+/// A packet's place in the sequence of a requester. Its low 24 bits are the PSN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Sequence(u64);
+
+impl Sequence {
+    /// The sequence that starts with this PSN, with room for what a stray packet may name before it.
+    pub(super) const fn starting(psn: Psn) -> Self {
+        Self((1 << 32) + psn.0 as u64)
+    }
+
+    pub(super) const fn psn(self) -> Psn {
+        Psn::new(self.0 as u32)
+    }
+
+    /// The sequence of a PSN, which is the one nearest to this (IBA 9.7.2: half the circle either way).
+    pub(super) const fn near(self, psn: Psn) -> Self {
+        Self(self.0.wrapping_add_signed(psn.distance(self.psn()) as i64))
+    }
+
+    pub(super) const fn plus(self, packets: u32) -> Self {
+        Self(self.0 + packets as u64)
+    }
+
+    pub(super) const fn before(self) -> Self {
+        Self(self.0 - 1)
+    }
+
+    /// Packets from `earlier` to this one.
+    pub(super) const fn since(self, earlier: Self) -> u32 {
+        self.0.saturating_sub(earlier.0) as u32
+    }
+}

@@ -1,0 +1,3 @@
+mod pair;
+mod programs;
+mod rules;

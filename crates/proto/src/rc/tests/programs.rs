@@ -1,0 +1,205 @@
+//! Random programs of work requests over random links: every byte arrives as posted, or the request ends in error.
+
+use std::vec::Vec;
+
+use ferroce_wire::number::{Immediate, RKey, VirtualAddress};
+
+use super::pair::{BASE, Faults, KEY, Pair, Random, span};
+use crate::rc::Fault;
+use crate::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+
+fn remote(offset: u64) -> RemoteAddress {
+    RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(KEY) }
+}
+
+/// Where each kind of traffic has its own part of the region, so that all contents can be checked at the end.
+const SOURCE: u64 = 0;
+const WRITTEN: u64 = 0x4_0000;
+const READ_INTO: u64 = 0x8_0000;
+const RECEIVED: u64 = 0xc_0000;
+const COUNTER: u64 = 0xf_f000;
+const ORIGINALS: u64 = 0xf_f100;
+
+enum Expect {
+    Written { from: u64, to: u64, length: u32 },
+    Read { from: u64, to: u64, length: u32 },
+    Received { from: u64, length: u32, immediate: Option<Immediate> },
+    Added(u64),
+}
+
+/// Posts a random program on side 0 and runs it; returns whether it ended without a fault.
+fn program(seed: u64, faults: Faults) -> bool {
+    let mut random = Random(seed ^ 0x5eed);
+    let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
+    let mut pair = Pair::new(seed, faults, mtu);
+    let source = pair.hosts[0].memory.bytes.clone();
+    let target = pair.hosts[1].memory.bytes.clone();
+    let count = 1 + random.below(24);
+    let (mut written, mut read, mut received, mut atomics) = (WRITTEN, READ_INTO, RECEIVED, 0);
+    let mut expected = Vec::new();
+    let mut signaled = Vec::new();
+    pair.hosts[1].memory.bytes[COUNTER as usize..][..8].fill(0);
+    for id in 0..count {
+        let length = match random.below(4) {
+            0 => random.below(4),
+            1 => u64::from(mtu) * random.below(3) + random.below(3),
+            _ => random.below(9000),
+        } as u32;
+        let from = SOURCE + random.below(0x2_0000);
+        let immediate = random.chance(300).then(|| Immediate(random.next() as u32));
+        let mut data = Data::Spans(split(&mut random, from, length));
+        let operation = match random.below(5) {
+            0 | 1 => {
+                let to = written;
+                written += u64::from(length);
+                if immediate.is_some() {
+                    pair.post_receive(1, id, RECEIVED, 0);
+                    expected.push(Expect::Received { from, length: 0, immediate });
+                }
+                expected.push(Expect::Written { from, to, length });
+                Operation::Write { remote: remote(to), immediate }
+            }
+            2 => {
+                let to = read;
+                read += u64::from(length);
+                data = Data::Spans(split(&mut random, to, length));
+                expected.push(Expect::Read { from, to, length });
+                Operation::Read { remote: remote(from) }
+            }
+            3 => {
+                pair.post_receive(1, id, received, length + random.below(3) as u32);
+                received += u64::from(length) + 4;
+                expected.push(Expect::Received { from, length, immediate });
+                if random.chance(200) {
+                    let bytes = &source[from as usize..][..length as usize];
+                    data = Data::Inline(bytes.into());
+                }
+                Operation::Send { immediate, invalidate: None }
+            }
+            _ => {
+                let add = random.next();
+                data = Data::Spans(Spans::from(span(ORIGINALS + 8 * atomics, 8)));
+                atomics += 1;
+                expected.push(Expect::Added(add));
+                Operation::FetchAdd { remote: remote(COUNTER), add }
+            }
+        };
+        let request = SendRequest {
+            id: WorkId(id),
+            operation,
+            data,
+            signaled: random.chance(700),
+            solicited: random.chance(500),
+            fence: random.chance(200),
+        };
+        if request.signaled {
+            signaled.push(id);
+        }
+        pair.hosts[0].qp.post_send(request).unwrap();
+    }
+    pair.run();
+
+    let [host, peer] = &pair.hosts;
+    let ids: Vec<_> = host.sent.iter().map(|completion| completion.id.0).collect();
+    if host.qp.fault().is_some() || peer.qp.fault().is_some() {
+        // Completions stay in order, the first that is not a success says why, the rest are flushed.
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "seed {seed}: {ids:?}");
+        let bad = host.sent.iter().position(|one| one.status != Status::Success).unwrap();
+        assert_eq!(host.sent[bad].status, Status::RetryExceeded, "seed {seed}");
+        assert!(host.sent[bad + 1..].iter().all(|one| one.status == Status::Flushed));
+        assert_eq!(host.sent.last().unwrap().id.0, count - 1);
+        assert_eq!(host.qp.fault(), Some(Fault::Requester));
+        return false;
+    }
+    assert_eq!(ids, signaled, "seed {seed}: one completion for each that is signaled, in order");
+    assert!(host.sent.iter().all(|one| one.status == Status::Success));
+
+    // What must have changed, on either side; nothing else may have.
+    let (mut ours, mut theirs) = (source.clone(), target.clone());
+    let (mut sum, mut place, mut added) = (0u64, RECEIVED as usize, 0);
+    let mut messages = peer.received.iter();
+    for one in &expected {
+        match *one {
+            Expect::Written { from, to, length } => {
+                theirs[to as usize..][..length as usize]
+                    .copy_from_slice(&source[from as usize..][..length as usize]);
+            }
+            Expect::Read { from, to, length } => {
+                ours[to as usize..][..length as usize]
+                    .copy_from_slice(&target[from as usize..][..length as usize]);
+            }
+            Expect::Received { from, length, immediate } => {
+                let message = messages.next().expect("a completion for each message");
+                assert_eq!(message.status, Status::Success);
+                assert_eq!(message.immediate, immediate, "seed {seed}");
+                if message.kind == crate::work::CompletionKind::Receive {
+                    assert_eq!(message.length, length, "seed {seed}");
+                    theirs[place..][..length as usize]
+                        .copy_from_slice(&source[from as usize..][..length as usize]);
+                    place += length as usize + 4;
+                }
+            }
+            Expect::Added(add) => {
+                ours[(ORIGINALS + 8 * added) as usize..][..8].copy_from_slice(&sum.to_ne_bytes());
+                sum = sum.wrapping_add(add);
+                added += 1;
+            }
+        }
+    }
+    theirs[COUNTER as usize..][..8].copy_from_slice(&sum.to_ne_bytes());
+    assert!(messages.next().is_none(), "seed {seed}: one completion too many");
+    assert_eq!(peer.memory.atomics, added, "seed {seed}: atomics are executed exactly once");
+    assert!(ours == host.memory.bytes, "seed {seed}: our memory");
+    assert!(theirs == peer.memory.bytes, "seed {seed}: the peer's memory");
+    true
+}
+
+/// A gather list of one to four parts.
+fn split(random: &mut Random, start: u64, length: u32) -> Spans {
+    let (mut at, mut left) = (start, length);
+    let mut spans = Vec::new();
+    while left > 0 && spans.len() < 3 && random.chance(400) {
+        let part = 1 + random.below(u64::from(left)) as u32;
+        spans.push(span(at, part));
+        at += u64::from(part);
+        left -= part;
+    }
+    spans.push(span(at, left));
+    Spans::from(&spans[..])
+}
+
+#[test]
+fn on_a_clean_link() {
+    for seed in 0..300 {
+        assert!(program(seed, Faults::default()), "seed {seed}: a fault without a cause");
+    }
+}
+
+#[test]
+fn on_links_that_lose() {
+    let ended = (0..600).filter(|&seed| {
+        program(seed, Faults { loss: 10 + seed % 100, ..Faults::default() })
+    });
+    assert!(ended.count() > 550);
+}
+
+#[test]
+fn on_links_that_double_and_reorder() {
+    for seed in 1000..1300 {
+        let faults = Faults { loss: 0, duplication: seed % 200, reordering: seed % 70 };
+        program(seed, faults);
+    }
+}
+
+#[test]
+fn on_links_that_do_everything() {
+    let ended = (2000..2800).filter(|&seed| {
+        let faults = Faults {
+            loss: seed % 60,
+            duplication: (seed / 7) % 100,
+            reordering: (seed / 3) % 60,
+        };
+        program(seed, faults)
+    });
+    assert!(ended.count() > 600);
+}

@@ -1,0 +1,470 @@
+//! The side that begins an exchange.
+
+use core::time::Duration;
+
+use ferroce_wire::cm::{AckTimeout, RnrRetry};
+use ferroce_wire::setup::{
+    Capabilities, ConnectionAccept, ConnectionConfirm, ConnectionReq, DeviceDiscoveryReq,
+    DeviceDiscoveryResp, ExchangeId, Magic, Message, ParseError, PeerId, Phase,
+    Prefix, QpCreateResp, QpType, Status, TransactionId,
+};
+
+use super::retry::{Attempts, Due};
+use super::{
+    Agreement, ConnectionParameters, Device, Peer, PhaseTimes, QpParameters, Refused,
+    RegionParameters, RegisteredRegion, RetryPolicy, SetupError, SetupTransmit, Violation,
+    WrongStep,
+};
+use crate::time::Instant;
+
+/// How a client introduces itself, and how patient it is.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientConfig {
+    /// The number of the exchange. Not to be used again with the same server within its
+    /// [`linger`](super::ServerConfig::linger), and best not guessable.
+    pub exchange: ExchangeId,
+    /// The number of the first request; those after it count up.
+    pub first_transaction: TransactionId,
+    /// The client's name for itself.
+    pub id: PeerId,
+    /// What the client can do.
+    pub capabilities: Capabilities,
+    /// How each request is repeated.
+    pub retry: RetryPolicy,
+    /// How long the client answers repetitions of CONNECTION_ACCEPT after the exchange is over.
+    pub linger: Duration,
+}
+
+impl ClientConfig {
+    /// A client with the default patience.
+    pub fn new(exchange: ExchangeId, first_transaction: TransactionId) -> Self {
+        Self {
+            exchange,
+            first_transaction,
+            id: PeerId(0),
+            capabilities: Capabilities(0),
+            retry: RetryPolicy::default(),
+            linger: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the server answered. Each but the last two asks the owner for the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// The server's device. Next: [`Client::create_queue_pair`].
+    Discovered(Device),
+    /// The server's queue pair; UD ends here. Next: move the own one to RTR, then [`Client::register_region`] or
+    /// [`Client::connect`].
+    QueuePairCreated(QpParameters),
+    /// The server's memory region. Next: [`Client::register_region`] again, or [`Client::connect`].
+    RegionRegistered(RegisteredRegion),
+    /// The server accepts, with the parameters that hold. Next: move the queue pair to RTS, then [`Client::confirm`].
+    Accepted(Agreement),
+    /// The exchange failed; what was made for it is to be released. May come after [`Client::confirm`], when the
+    /// server gave up because no confirmation reached it.
+    Failed(SetupError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// A request of this phase is under way.
+    Asking(Phase),
+    /// The request of this phase was answered: the next step is the owner's.
+    Answered(Phase),
+    /// CONNECTION_ACCEPT came, the owner has not confirmed.
+    Accepted,
+    Connected,
+    Failed,
+}
+
+/// One exchange, from the client's side.
+#[derive(Clone, Debug)]
+pub struct Client {
+    config: ClientConfig,
+    server: Peer,
+    stage: Stage,
+    next_transaction: u32,
+    /// The request under way.
+    request: Option<(Message, Attempts)>,
+    queue_pair: Option<QpParameters>,
+    device: Option<Device>,
+    server_qp: Option<QpParameters>,
+    /// The CONNECTION_REQ, from the moment it is sent: what CONNECTION_ACCEPT is compared with.
+    connection: Option<ConnectionReq>,
+    /// The outcome that every further CONNECTION_ACCEPT is answered with.
+    outcome: Option<Status>,
+    lingers_until: Option<Instant>,
+    transmit: Option<Message>,
+    confirm: Option<ConnectionConfirm>,
+    event: Option<ClientEvent>,
+    times: PhaseTimes,
+}
+
+impl Client {
+    /// Begins an exchange with a server: the first request is there to be sent at once.
+    pub fn new(config: ClientConfig, server: Peer, now: Instant) -> Self {
+        let mut client = Self {
+            config,
+            server,
+            stage: Stage::Answered(Phase::Discovery),
+            next_transaction: config.first_transaction.0,
+            request: None,
+            queue_pair: None,
+            device: None,
+            server_qp: None,
+            connection: None,
+            outcome: None,
+            lingers_until: None,
+            transmit: None,
+            confirm: None,
+            event: None,
+            times: PhaseTimes::begin(now),
+        };
+        let transaction = client.transaction();
+        let request = DeviceDiscoveryReq {
+            client_id: config.id,
+            capabilities: config.capabilities,
+            ..DeviceDiscoveryReq::new(config.exchange, transaction)
+        };
+        client.ask(now, Phase::Discovery, request.into());
+        client
+    }
+
+    /// The exchange's number, by which its datagrams are told from those of others.
+    pub const fn exchange(&self) -> ExchangeId {
+        self.config.exchange
+    }
+
+    /// The times of the phases that are over.
+    pub const fn times(&self) -> &PhaseTimes {
+        &self.times
+    }
+
+    /// Whether the connection is set up: [`Client::confirm`] was called, and nothing failed since.
+    pub fn is_connected(&self) -> bool {
+        self.stage == Stage::Connected
+    }
+
+    /// Whether nothing more will happen: the exchange is over, and repetitions of CONNECTION_ACCEPT are no longer
+    /// expected. Dropping the client before makes the server wait in vain.
+    pub fn is_drained(&self) -> bool {
+        matches!(self.stage, Stage::Connected | Stage::Failed)
+            && self.lingers_until.is_none()
+            && self.confirm.is_none()
+            && self.event.is_none()
+    }
+
+    /// Phase 2: offers the client's queue pair and asks for one to match.
+    pub fn create_queue_pair(
+        &mut self,
+        now: Instant,
+        parameters: QpParameters,
+    ) -> Result<(), WrongStep> {
+        if self.stage != Stage::Answered(Phase::Discovery) {
+            return Err(WrongStep);
+        }
+        self.queue_pair = Some(parameters);
+        let request = parameters.request(self.config.exchange, self.transaction());
+        self.ask(now, Phase::QueuePairs, request.into());
+        Ok(())
+    }
+
+    /// Phase 3: offers a region of the client's memory and asks for one of the server's. May be repeated.
+    pub fn register_region(
+        &mut self,
+        now: Instant,
+        parameters: RegionParameters,
+    ) -> Result<(), WrongStep> {
+        self.connectable()?;
+        let request = parameters.request(self.config.exchange, self.transaction());
+        self.ask(now, Phase::Memory, request.into());
+        Ok(())
+    }
+
+    /// Phase 4: asks for the connection. The client's queue pair is in RTR by now, for the server may send at once.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        parameters: ConnectionParameters,
+    ) -> Result<(), WrongStep> {
+        let (client_qp, server_qp, device) = self.connectable()?;
+        let mut request = ConnectionReq {
+            client_qp: client_qp.qp_number,
+            server_qp: server_qp.qp_number,
+            client_guid: parameters.client_guid,
+            server_guid: device.guid,
+            client_key: parameters.client_key,
+            server_key: parameters.server_key,
+            max_message_size: parameters.max_message_size,
+            // As the wire carries them, so that the answer can be compared.
+            timeout: AckTimeout(parameters.timeout.0 & 0x1f),
+            retry_count: parameters.retry_count & 7,
+            rnr_retry_count: RnrRetry(parameters.rnr_retry_count.0 & 7),
+            ..ConnectionReq::new(self.config.exchange, self.transaction())
+        };
+        if client_qp.qp_type == QpType::UC {
+            // Nothing is repeated on an unreliable connection.
+            (request.timeout, request.retry_count) = (AckTimeout::NEVER, 0);
+            request.rnr_retry_count = RnrRetry::NEVER;
+        }
+        self.connection = Some(request);
+        self.ask(now, Phase::Connection, request.into());
+        Ok(())
+    }
+
+    /// Phase 4: the client's queue pair is in RTS. Data may follow.
+    pub fn confirm(&mut self, now: Instant) -> Result<(), WrongStep> {
+        if self.stage != Stage::Accepted {
+            return Err(WrongStep);
+        }
+        self.stage = Stage::Connected;
+        // Its round trip was taken when CONNECTION_ACCEPT came; the phase lasts until now.
+        let round_trip = self.times.phase(Phase::Connection).and_then(|time| time.round_trip);
+        self.times.finish(Phase::Connection, now, round_trip, 0);
+        self.conclude(now, Status::SUCCESS);
+        Ok(())
+    }
+
+    /// Gives up, at any time. The server is told when it may have accepted; before that it finds out by itself.
+    pub fn abort(&mut self, now: Instant, status: Status) {
+        let phase = self.phase();
+        self.fail(now, SetupError::Aborted(Refused { phase, status }), status);
+        // The owner knows.
+        self.event = None;
+    }
+
+    /// A datagram with the set-up exchange's queue key came from `from`. Others' datagrams are ignored.
+    pub fn handle_datagram(&mut self, now: Instant, from: Peer, bytes: &[u8]) {
+        let Some((prefix, _)) = Prefix::split(bytes) else { return };
+        if from != self.server
+            || prefix.magic != Magic::SETUP
+            || prefix.exchange != self.config.exchange
+        {
+            return;
+        }
+        match Message::parse(bytes) {
+            Ok(Message::ConnectionAccept(accept)) if self.request.is_none() => {
+                self.handle_repeated_accept(now, &accept);
+            }
+            Ok(message) => self.handle_response(now, &prefix, Some(message)),
+            // A server of another version refuses in its own.
+            Err(ParseError::Version(_)) if prefix.status == Status::UNSUPPORTED_VERSION => {
+                self.handle_response(now, &prefix, None);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The time that [`Client::poll_timeout`] gave has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.lingers_until.is_some_and(|until| now >= until) {
+            self.lingers_until = None;
+        }
+        let Some((message, attempts)) = &mut self.request else { return };
+        match attempts.due(now) {
+            Due::Nothing => {}
+            Due::Repeat(attempt) => {
+                set_attempt(message, attempt);
+                self.transmit = Some(*message);
+            }
+            Due::GiveUp => {
+                let attempts = attempts.made();
+                let error = SetupError::NoAnswer { phase: self.phase(), attempts };
+                self.fail(now, error, Status::TIMEOUT);
+            }
+        }
+    }
+
+    /// The next message to send.
+    pub fn poll_transmit(&mut self) -> Option<SetupTransmit> {
+        let message = self.transmit.take().or_else(|| self.confirm.take().map(Message::from))?;
+        Some(SetupTransmit { to: self.server, message })
+    }
+
+    /// The next piece of news.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.event.take()
+    }
+
+    /// When [`Client::handle_timeout`] is to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let retry = self.request.as_ref().map(|(_, attempts)| attempts.deadline());
+        retry.or(self.lingers_until)
+    }
+
+    fn transaction(&mut self) -> TransactionId {
+        let transaction = TransactionId(self.next_transaction);
+        self.next_transaction = self.next_transaction.wrapping_add(1);
+        transaction
+    }
+
+    fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Asking(phase) | Stage::Answered(phase) => phase,
+            Stage::Accepted | Stage::Connected | Stage::Failed => Phase::Connection,
+        }
+    }
+
+    /// The two queue pairs and the server's device, when phase 3 or 4 may begin.
+    fn connectable(&self) -> Result<(QpParameters, QpParameters, Device), WrongStep> {
+        match (self.stage, self.queue_pair, self.server_qp, self.device) {
+            (
+                Stage::Answered(Phase::QueuePairs | Phase::Memory),
+                Some(client),
+                Some(server),
+                Some(device),
+            ) if client.qp_type != QpType::UD => Ok((client, server, device)),
+            _ => Err(WrongStep),
+        }
+    }
+
+    fn ask(&mut self, now: Instant, phase: Phase, request: Message) {
+        self.stage = Stage::Asking(phase);
+        self.request = Some((request, Attempts::begin(self.config.retry, now)));
+        self.transmit = Some(request);
+    }
+
+    /// `message` is `None` when it cannot be read because it is of another version.
+    fn handle_response(&mut self, now: Instant, prefix: &Prefix, message: Option<Message>) {
+        let Stage::Asking(phase) = self.stage else { return };
+        let Some((request, attempts)) = &self.request else { return };
+        let asked = request.prefix();
+        if prefix.transaction != asked.transaction
+            || asked.message_type.response() != Some(prefix.message_type)
+        {
+            return;
+        }
+        if prefix.status != Status::SUCCESS {
+            let refused = Refused { phase, status: prefix.status };
+            self.fail(now, SetupError::Refused(refused), prefix.status);
+            // The server knows that it refused.
+            (self.outcome, self.confirm, self.lingers_until) = (None, None, None);
+            return;
+        }
+        let (round_trip, made) = (attempts.since(prefix.attempt, now), u32::from(attempts.made()));
+        let read = match message {
+            Some(Message::DeviceDiscoveryResp(message)) => Ok(self.read_device(&message)),
+            Some(Message::QpCreateResp(message)) => self.read_queue_pair(&message),
+            Some(Message::MrRegisterResp(message)) => {
+                Ok(ClientEvent::RegionRegistered(RegisteredRegion::read(&message)))
+            }
+            Some(Message::ConnectionAccept(message)) => self.read_accept(&message),
+            _ => return,
+        };
+        self.request = None;
+        self.transmit = None;
+        self.times.finish(phase, now, round_trip, made);
+        match read {
+            Ok(event) => {
+                self.stage = match phase {
+                    Phase::Connection => Stage::Accepted,
+                    _ => Stage::Answered(phase),
+                };
+                self.event = Some(event);
+            }
+            Err(violation) => {
+                let error = SetupError::Violation { phase, violation };
+                self.fail(now, error, Status::INVALID_PARAMETER);
+            }
+        }
+    }
+
+    fn read_device(&mut self, response: &DeviceDiscoveryResp) -> ClientEvent {
+        let device = Device::read(response);
+        self.device = Some(device);
+        ClientEvent::Discovered(device)
+    }
+
+    fn read_queue_pair(&mut self, response: &QpCreateResp) -> Result<ClientEvent, Violation> {
+        let asked = self.queue_pair.unwrap_or_default();
+        let server = QpParameters::read_response(response);
+        if server.qp_type != asked.qp_type {
+            return Err(Violation::QpType);
+        }
+        if server.path_mtu.bytes().is_none() || server.path_mtu.bytes() > asked.path_mtu.bytes() {
+            return Err(Violation::PathMtu);
+        }
+        self.server_qp = Some(server);
+        Ok(ClientEvent::QueuePairCreated(server))
+    }
+
+    fn read_accept(&mut self, accept: &ConnectionAccept) -> Result<ClientEvent, Violation> {
+        let asked = self.connection.as_ref().map(Agreement::read_request);
+        let agreed = Agreement::read_accept(accept);
+        let Some(asked) = asked else { return Err(Violation::QueuePairs) };
+        if (agreed.client_qp, agreed.server_qp) != (asked.client_qp, asked.server_qp) {
+            return Err(Violation::QueuePairs);
+        }
+        if (agreed.client_key, agreed.server_key) != (asked.client_key, asked.server_key) {
+            return Err(Violation::Keys);
+        }
+        if agreed.max_message_size == 0 || agreed.max_message_size > asked.max_message_size {
+            return Err(Violation::MaxMessageSize);
+        }
+        // All that is left to differ.
+        if (Agreement { max_message_size: asked.max_message_size, ..agreed }) != asked {
+            return Err(Violation::Retries);
+        }
+        Ok(ClientEvent::Accepted(agreed))
+    }
+
+    /// CONNECTION_ACCEPT again, or the news that the server has given up.
+    fn handle_repeated_accept(&mut self, now: Instant, accept: &ConnectionAccept) {
+        let Some(request) = &self.connection else { return };
+        if accept.transaction != request.transaction {
+            return;
+        }
+        if accept.status == Status::SUCCESS {
+            if let Some(outcome) = self.outcome {
+                self.confirm = Some(self.confirmation(outcome, accept.attempt));
+            }
+        } else if matches!(self.stage, Stage::Accepted | Stage::Connected) {
+            let refused = Refused { phase: Phase::Connection, status: accept.status };
+            self.fail(now, SetupError::Refused(refused), accept.status);
+            (self.outcome, self.confirm, self.lingers_until) = (None, None, None);
+        }
+    }
+
+    fn confirmation(&self, status: Status, attempt: u8) -> ConnectionConfirm {
+        let request = self.connection.unwrap_or_default();
+        ConnectionConfirm {
+            status,
+            attempt,
+            client_qp: request.client_qp,
+            server_qp: request.server_qp,
+            ..ConnectionConfirm::new(request.exchange, request.transaction)
+        }
+    }
+
+    /// Tells the server how the exchange ended, now and whenever it asks by CONNECTION_ACCEPT.
+    fn conclude(&mut self, now: Instant, status: Status) {
+        self.outcome = Some(status);
+        self.confirm = Some(self.confirmation(status, 0));
+        self.lingers_until = Some(now + self.config.linger);
+    }
+
+    fn fail(&mut self, now: Instant, error: SetupError, status: Status) {
+        if self.stage == Stage::Failed {
+            return;
+        }
+        self.stage = Stage::Failed;
+        (self.request, self.transmit) = (None, None);
+        (self.outcome, self.confirm, self.lingers_until) = (None, None, None);
+        if self.connection.is_some() {
+            self.conclude(now, status);
+        }
+        self.event = Some(ClientEvent::Failed(error));
+    }
+}
+
+/// The only thing that differs between a request and its repetition.
+pub(super) fn set_attempt(message: &mut Message, attempt: u8) {
+    match message {
+        Message::DeviceDiscoveryReq(message) => message.attempt = attempt,
+        Message::QpCreateReq(message) => message.attempt = attempt,
+        Message::MrRegisterReq(message) => message.attempt = attempt,
+        Message::ConnectionReq(message) => message.attempt = attempt,
+        _ => {}
+    }
+}

@@ -1,0 +1,360 @@
+//! One exchange as the server knows it: what was asked and answered, and the rules by which a request is judged.
+
+use alloc::vec::Vec;
+
+use ferroce_wire::cm::{AckTimeout, PathMtu, RnrRetry};
+use ferroce_wire::number::Qpn;
+use ferroce_wire::setup::{
+    ConnectionAccept, ConnectionConfirm, ConnectionReq, DeviceDiscoveryResp, ExchangeId, Message,
+    MessageType, MrRegisterReq, MrRegisterResp, Phase, Prefix, QUEUE_PAIR, QpCreateReq,
+    QpCreateResp, QpType, Status, TransactionId,
+};
+
+use super::ServerConfig;
+use crate::setup::parameters::MAX_MESSAGE_SIZE;
+use crate::setup::retry::Attempts;
+use crate::setup::{
+    Agreement, Device, Peer, PhaseTimes, QpParameters, RegionParameters, RegisteredRegion,
+};
+use crate::time::Instant;
+
+/// A request that the owner was asked about, and what it answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<Q, A> {
+    pub(super) transaction: TransactionId,
+    /// The latest copy's attempt number: the one that a response repeats.
+    pub(super) attempt: u8,
+    pub(super) request: Q,
+    pub(super) answer: Option<A>,
+}
+
+impl<Q, A> Asked<Q, A> {
+    fn new(prefix: &Prefix, request: Q) -> Self {
+        Self {
+            transaction: prefix.transaction,
+            attempt: prefix.attempt,
+            request,
+            answer: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In progress.
+    Open,
+    /// Complete: repetitions are answered, nothing new is.
+    Established,
+    /// Over: every new request gets this status.
+    Failed(Status),
+}
+
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) peer: Peer,
+    pub(super) id: ExchangeId,
+    pub(super) state: State,
+    pub(super) queue_pair: Option<Asked<QpParameters, QpParameters>>,
+    pub(super) regions: Vec<Asked<RegionParameters, RegisteredRegion>>,
+    pub(super) connection: Option<Asked<Agreement, Agreement>>,
+    /// CONNECTION_ACCEPT under way, until it is confirmed.
+    pub(super) accept: Option<Attempts>,
+    pub(super) times: PhaseTimes,
+}
+
+/// What a request leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is nobody's business: a repetition of what the owner is thinking about, or nonsense.
+    Ignore,
+    /// It was answered before, or this answers it without changing anything.
+    Reply(Message),
+    /// The owner has to answer.
+    AskQueuePair(QpParameters),
+    AskRegion(RegionParameters),
+    AskConnection(Agreement),
+    /// It ends the exchange.
+    Refuse(Status),
+    /// The client is ready.
+    Confirmed,
+    /// The client has given up.
+    Abandoned(Status),
+}
+
+impl Exchange {
+    pub(super) fn new(peer: Peer, id: ExchangeId, now: Instant) -> Self {
+        let mut times = PhaseTimes::begin(now);
+        // Discovery asks nothing of the owner, so it is over when it begins.
+        times.finish(Phase::Discovery, now, None, 0);
+        Self {
+            peer,
+            id,
+            state: State::Open,
+            queue_pair: None,
+            regions: Vec::new(),
+            connection: None,
+            accept: None,
+            times,
+        }
+    }
+
+    /// The phase it is in.
+    pub(super) fn phase(&self) -> Phase {
+        if self.connection.is_some() {
+            Phase::Connection
+        } else if !self.regions.is_empty() {
+            Phase::Memory
+        } else if self.queue_pair.is_some() {
+            Phase::QueuePairs
+        } else {
+            Phase::Discovery
+        }
+    }
+
+    /// The server's queue pair, when there is one, with the client's.
+    fn queue_pairs(&self) -> Option<(QpParameters, QpParameters)> {
+        let asked = self.queue_pair.as_ref()?;
+        asked.answer.map(|answer| (asked.request, answer))
+    }
+
+    /// Judges a request that was not answered before: only an open exchange takes it, and only in its phase.
+    fn judge_new(&self, prefix: &Prefix, belongs: bool) -> Option<Verdict> {
+        match self.state {
+            State::Open if belongs => None,
+            State::Open => Some(Verdict::Refuse(Status::OUT_OF_ORDER)),
+            State::Established => Some(reply(prefix, Status::OUT_OF_ORDER)),
+            State::Failed(status) => Some(reply(prefix, status)),
+        }
+    }
+
+    pub(super) fn handle_queue_pair(
+        &mut self,
+        config: &ServerConfig,
+        prefix: &Prefix,
+        request: &QpCreateReq,
+    ) -> Verdict {
+        let id = self.id;
+        if let Some(asked) = &mut self.queue_pair {
+            if asked.transaction == prefix.transaction && self.state == State::Open
+                || asked.transaction == prefix.transaction && asked.answer.is_some()
+            {
+                asked.attempt = prefix.attempt;
+                return match asked.answer {
+                    Some(answer) => Verdict::Reply(queue_pair_response(id, asked, &answer)),
+                    None => Verdict::Ignore,
+                };
+            }
+        }
+        if let Some(verdict) = self.judge_new(prefix, self.queue_pair.is_none()) {
+            return verdict;
+        }
+        let parameters = QpParameters::read_request(request);
+        if let Err(status) = check_queue_pair(&config.device, &parameters) {
+            return Verdict::Refuse(status);
+        }
+        self.queue_pair = Some(Asked::new(prefix, parameters));
+        Verdict::AskQueuePair(parameters)
+    }
+
+    pub(super) fn handle_region(
+        &mut self,
+        config: &ServerConfig,
+        prefix: &Prefix,
+        request: &MrRegisterReq,
+    ) -> Verdict {
+        let (id, open) = (self.id, self.state == State::Open);
+        let known = self.regions.iter_mut().find(|asked| asked.transaction == prefix.transaction);
+        if let Some(asked) = known.filter(|asked| open || asked.answer.is_some()) {
+            asked.attempt = prefix.attempt;
+            return match asked.answer {
+                Some(answer) => Verdict::Reply(region_response(id, asked, &answer)),
+                None => Verdict::Ignore,
+            };
+        }
+        let connectable = self.queue_pairs().is_some_and(|(client, _)| is_connected(&client));
+        if let Some(verdict) = self.judge_new(prefix, connectable && self.connection.is_none()) {
+            return verdict;
+        }
+        if self.regions.len() >= config.max_regions {
+            return Verdict::Refuse(Status::NO_MEMORY_REGION);
+        }
+        let parameters = RegionParameters::read(request);
+        // A region that ends beyond the address space is none.
+        if parameters.address.0.checked_add(parameters.length).is_none() {
+            return Verdict::Refuse(Status::INVALID_PARAMETER);
+        }
+        self.regions.push(Asked::new(prefix, parameters));
+        Verdict::AskRegion(parameters)
+    }
+
+    pub(super) fn handle_connection(
+        &mut self,
+        config: &ServerConfig,
+        prefix: &Prefix,
+        request: &ConnectionReq,
+    ) -> Verdict {
+        let (id, failed) = (self.id, matches!(self.state, State::Failed(_)));
+        if let Some(asked) = &mut self.connection {
+            if asked.transaction == prefix.transaction && !failed {
+                asked.attempt = prefix.attempt;
+                return match asked.answer {
+                    Some(answer) => Verdict::Reply(accept(id, asked, &answer)),
+                    None => Verdict::Ignore,
+                };
+            }
+        }
+        let queue_pairs = self.queue_pairs().filter(|(client, _)| is_connected(client));
+        let belongs = queue_pairs.is_some()
+            && self.connection.is_none()
+            && self.regions.iter().all(|region| region.answer.is_some());
+        if let Some(verdict) = self.judge_new(prefix, belongs) {
+            return verdict;
+        }
+        let Some((client, server)) = queue_pairs else { return Verdict::Ignore };
+        if let Err(status) = self.check_connection(&config.device, request, &client, &server) {
+            return Verdict::Refuse(status);
+        }
+        let agreement = Agreement::read_request(request);
+        self.connection = Some(Asked::new(prefix, agreement));
+        Verdict::AskConnection(agreement)
+    }
+
+    /// Whether a CONNECTION_REQ says what the phases before it gave.
+    fn check_connection(
+        &self,
+        device: &Device,
+        request: &ConnectionReq,
+        client: &QpParameters,
+        server: &QpParameters,
+    ) -> Result<(), Status> {
+        if (request.client_qp, request.server_qp) != (client.qp_number, server.qp_number) {
+            return Err(Status::NO_QUEUE_PAIR);
+        }
+        let mut keys = self.regions.iter().filter_map(|region| region.answer);
+        // Zero stands for no region.
+        if request.server_key.0 != 0 && !keys.any(|region| region.remote_key == request.server_key)
+        {
+            return Err(Status::KEY_MISMATCH);
+        }
+        let retries = request.timeout != AckTimeout::NEVER
+            || request.retry_count != 0
+            || request.rnr_retry_count != RnrRetry::NEVER;
+        if request.server_guid != device.guid
+            || !(1..=MAX_MESSAGE_SIZE).contains(&request.max_message_size)
+            || client.qp_type == QpType::UC && retries
+        {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_confirm(&mut self, confirm: &ConnectionConfirm) -> Verdict {
+        let Some(asked) = &mut self.connection else { return Verdict::Ignore };
+        if asked.transaction != confirm.transaction {
+            return Verdict::Ignore;
+        }
+        match (self.state, confirm.status) {
+            (State::Open, Status::SUCCESS) if self.accept.is_some() => Verdict::Confirmed,
+            (State::Open, Status::SUCCESS) => Verdict::Ignore,
+            // A client may also find after its confirmation that it cannot go on.
+            (State::Open | State::Established, status) if status != Status::SUCCESS => {
+                Verdict::Abandoned(status)
+            }
+            // It believes in a connection that the server has given up.
+            (State::Failed(status), Status::SUCCESS) => {
+                asked.attempt = confirm.attempt;
+                Verdict::Reply(refused_accept(self.id, asked.transaction, asked.attempt, status))
+            }
+            _ => Verdict::Ignore,
+        }
+    }
+
+    /// The CONNECTION_ACCEPT that is to be confirmed.
+    pub(super) fn accept_message(&self) -> Option<Message> {
+        let asked = self.connection.as_ref()?;
+        asked.answer.as_ref().map(|answer| accept(self.id, asked, answer))
+    }
+
+    /// The same with the status with which the server gives up.
+    pub(super) fn refused_accept_message(&self, status: Status) -> Option<Message> {
+        let asked = self.connection.as_ref()?;
+        Some(refused_accept(self.id, asked.transaction, asked.attempt, status))
+    }
+}
+
+/// Whether a queue pair goes through phases 3 and 4: a datagram needs no connection.
+pub(super) fn is_connected(queue_pair: &QpParameters) -> bool {
+    queue_pair.qp_type != QpType::UD
+}
+
+fn check_queue_pair(device: &Device, asked: &QpParameters) -> Result<(), Status> {
+    if asked.qp_type.to_set().0 == 0 || !device.transports.contains(asked.qp_type.to_set()) {
+        return Err(Status::UNSUPPORTED_TRANSPORT);
+    }
+    // The queue pairs of management, of this exchange and of multicast carry no connection.
+    let reserved = asked.qp_number.0 <= QUEUE_PAIR.0 || asked.qp_number == Qpn::MULTICAST;
+    if reserved || asked.path_mtu.bytes().is_none() {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    Ok(())
+}
+
+/// The smaller of two MTUs.
+pub(super) fn lower_mtu(one: PathMtu, other: PathMtu) -> PathMtu {
+    if one.0 <= other.0 { one } else { other }
+}
+
+pub(super) fn queue_pair_response<Q>(
+    id: ExchangeId,
+    asked: &Asked<Q, QpParameters>,
+    answer: &QpParameters,
+) -> Message {
+    let response = answer.response(id, asked.transaction);
+    QpCreateResp { attempt: asked.attempt, ..response }.into()
+}
+
+pub(super) fn region_response<Q>(
+    id: ExchangeId,
+    asked: &Asked<Q, RegisteredRegion>,
+    answer: &RegisteredRegion,
+) -> Message {
+    let response = answer.response(id, asked.transaction);
+    MrRegisterResp { attempt: asked.attempt, ..response }.into()
+}
+
+fn accept<Q>(id: ExchangeId, asked: &Asked<Q, Agreement>, answer: &Agreement) -> Message {
+    let response = answer.accept(id, asked.transaction);
+    ConnectionAccept { attempt: asked.attempt, ..response }.into()
+}
+
+fn refused_accept(
+    id: ExchangeId,
+    transaction: TransactionId,
+    attempt: u8,
+    status: Status,
+) -> Message {
+    ConnectionAccept { status, attempt, ..ConnectionAccept::new(id, transaction) }.into()
+}
+
+fn reply(prefix: &Prefix, status: Status) -> Verdict {
+    refusal(prefix, status).map_or(Verdict::Ignore, Verdict::Reply)
+}
+
+/// The response to a request with nothing but a status; `None` when the message is not a request.
+pub(super) fn refusal(prefix: &Prefix, status: Status) -> Option<Message> {
+    let (id, transaction, attempt) = (prefix.exchange, prefix.transaction, prefix.attempt);
+    Some(match prefix.message_type {
+        MessageType::DEVICE_DISCOVERY_REQ => {
+            let response = DeviceDiscoveryResp::new(id, transaction);
+            DeviceDiscoveryResp { status, attempt, ..response }.into()
+        }
+        MessageType::QP_CREATE_REQ => {
+            QpCreateResp { status, attempt, ..QpCreateResp::new(id, transaction) }.into()
+        }
+        MessageType::MR_REGISTER_REQ => {
+            MrRegisterResp { status, attempt, ..MrRegisterResp::new(id, transaction) }.into()
+        }
+        MessageType::CONNECTION_REQ => refused_accept(id, transaction, attempt, status),
+        _ => return None,
+    })
+}

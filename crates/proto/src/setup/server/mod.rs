@@ -1,0 +1,508 @@
+//! The side that answers: many clients at once, within limits, and nothing twice.
+
+mod exchange;
+mod table;
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use ferroce_wire::setup::{
+    Capabilities, DeviceDiscoveryReq, DeviceDiscoveryResp, ExchangeId, Magic, Message, MessageType,
+    ParseError, Phase, Prefix, Status, TransactionId,
+};
+
+use super::retry::{Attempts, Due};
+use super::{
+    Agreement, Device, Failure, Peer, PhaseTimes, QpParameters, Refused, RegionParameters,
+    RegisteredRegion, RetryPolicy, SetupTransmit, UnknownRequest,
+};
+use crate::time::Instant;
+use exchange::{
+    Asked, Exchange, State, Verdict, is_connected, lower_mtu, queue_pair_response, refusal,
+    region_response,
+};
+use table::Table;
+
+/// What a server offers, and its limits.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerConfig {
+    /// The device that it presents.
+    pub device: Device,
+    /// What a client must be able to do.
+    pub required: Capabilities,
+    /// How many exchanges it knows at once, those included that are over and still remembered.
+    pub max_exchanges: usize,
+    /// How many memory regions one exchange may ask for.
+    pub max_regions: usize,
+    /// How long a client may be silent. Longer than clients go on trying, so that none finds its exchange gone.
+    pub idle: Duration,
+    /// How long an exchange that is over is remembered, so that late repetitions find it and do not begin it anew.
+    pub linger: Duration,
+    /// How CONNECTION_ACCEPT is repeated until it is confirmed.
+    pub retry: RetryPolicy,
+}
+
+impl ServerConfig {
+    /// A server with the default limits: 4096 exchanges of up to 16 regions, silent for 15 s, remembered for 10 s.
+    pub fn new(device: Device) -> Self {
+        Self {
+            device,
+            required: Capabilities(0),
+            max_exchanges: 4096,
+            max_regions: 16,
+            idle: Duration::from_secs(15),
+            linger: Duration::from_secs(10),
+            retry: RetryPolicy::default(),
+        }
+    }
+}
+
+/// Names an exchange of a server, and never another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExchangeHandle(u64);
+
+/// Names a request that the owner has to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestHandle {
+    exchange: ExchangeHandle,
+    transaction: TransactionId,
+}
+
+impl RequestHandle {
+    /// The exchange that the request belongs to.
+    pub const fn exchange(&self) -> ExchangeHandle {
+        self.exchange
+    }
+}
+
+/// What a server wants from its owner, or has to tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// A client wants a queue pair: create one to match and bring it to INIT. To be answered by
+    /// [`Server::respond_queue_pair`].
+    CreateQueuePair {
+        /// To answer with.
+        request: RequestHandle,
+        /// Who asks.
+        peer: Peer,
+        /// The client's queue pair.
+        parameters: QpParameters,
+    },
+    /// A client offers a memory region and wants one. To be answered by [`Server::respond_region`].
+    RegisterRegion {
+        /// To answer with.
+        request: RequestHandle,
+        /// Who asks.
+        peer: Peer,
+        /// The client's region.
+        parameters: RegionParameters,
+    },
+    /// A client wants to connect: bring the queue pair to RTR. To be answered by [`Server::respond_connection`].
+    Connect {
+        /// To answer with.
+        request: RequestHandle,
+        /// Who asks.
+        peer: Peer,
+        /// What it asks for.
+        parameters: Agreement,
+    },
+    /// The client is ready: bring the queue pair to RTS.
+    Connected {
+        /// Which exchange.
+        exchange: ExchangeHandle,
+        /// The parameters that hold.
+        agreement: Agreement,
+        /// How long each phase took.
+        times: PhaseTimes,
+    },
+    /// The exchange failed: release what was made for it.
+    Failed {
+        /// Which exchange.
+        exchange: ExchangeHandle,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+impl ServerEvent {
+    /// The exchange that it is about.
+    pub const fn exchange(&self) -> ExchangeHandle {
+        match self {
+            Self::CreateQueuePair { request, .. }
+            | Self::RegisterRegion { request, .. }
+            | Self::Connect { request, .. } => request.exchange,
+            Self::Connected { exchange, .. } | Self::Failed { exchange, .. } => *exchange,
+        }
+    }
+}
+
+/// Answers the exchanges of many clients.
+///
+/// An exchange is known by its client and number, and a request by its transaction number: a repetition gets the
+/// response that the first copy got, and the owner is not asked again. This holds for [`ServerConfig::linger`] after the
+/// exchange is over.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    table: Table,
+    transmits: VecDeque<SetupTransmit>,
+    events: VecDeque<ServerEvent>,
+}
+
+impl Server {
+    /// A server that knows nobody yet.
+    pub fn new(config: ServerConfig) -> Self {
+        Self {
+            config,
+            table: Table::new(config.max_exchanges),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// How many exchanges it knows: never more than [`ServerConfig::max_exchanges`].
+    pub fn exchanges(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The times of an exchange's phases that are over, as long as it is known.
+    pub fn times(&self, exchange: ExchangeHandle) -> Option<&PhaseTimes> {
+        self.table.get(exchange.0).map(|exchange| &exchange.times)
+    }
+
+    /// A datagram with the set-up exchange's queue key came from `from`. What is not a request is ignored.
+    pub fn handle_datagram(&mut self, now: Instant, from: Peer, bytes: &[u8]) {
+        let Some((prefix, _)) = Prefix::split(bytes) else { return };
+        if prefix.magic != Magic::SETUP {
+            return;
+        }
+        let message = match Message::parse(bytes) {
+            Ok(message) => message,
+            Err(ParseError::Version(_)) => {
+                return self.reply(from, refusal(&prefix, Status::UNSUPPORTED_VERSION));
+            }
+            Err(_) => return,
+        };
+        if let Message::DeviceDiscoveryReq(request) = &message {
+            return self.handle_discovery(now, from, &prefix, request);
+        }
+        let Some(serial) = self.table.find(from, prefix.exchange) else {
+            return self.reply(from, refusal(&prefix, Status::UNKNOWN_EXCHANGE));
+        };
+        let Some(exchange) = self.table.get_mut(serial) else { return };
+        let config = &self.config;
+        let verdict = match &message {
+            Message::QpCreateReq(request) => exchange.handle_queue_pair(config, &prefix, request),
+            Message::MrRegisterReq(request) => exchange.handle_region(config, &prefix, request),
+            Message::ConnectionReq(request) => exchange.handle_connection(config, &prefix, request),
+            Message::ConnectionConfirm(confirm) => exchange.handle_confirm(confirm),
+            _ => return,
+        };
+        // The client is alive: while CONNECTION_ACCEPT is repeated, and after the end, other timers run.
+        if exchange.state == State::Open && exchange.accept.is_none() {
+            self.table.set_timer(serial, Some(now + self.config.idle));
+        }
+        self.execute(now, serial, from, &prefix, verdict);
+    }
+
+    /// The owner saw a packet on the exchange's new queue pair: the client confirms by sending data, when its
+    /// CONNECTION_CONFIRM is lost or overtaken. Worth a call only while the queue pair is in RTR.
+    pub fn handle_data_received(&mut self, now: Instant, exchange: ExchangeHandle) {
+        let waits = |exchange: &&Exchange| exchange.state == State::Open && exchange.accept.is_some();
+        if self.table.get(exchange.0).filter(waits).is_some() {
+            self.establish(now, exchange.0);
+        }
+    }
+
+    /// The time that [`Server::poll_timeout`] gave has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(serial) = self.table.pop_expired(now) {
+            let Some(exchange) = self.table.get_mut(serial) else { continue };
+            match (exchange.state, &mut exchange.accept) {
+                (State::Open, Some(accept)) => match accept.due(now) {
+                    Due::GiveUp => {
+                        let attempts = accept.made();
+                        self.give_up(now, serial, Status::TIMEOUT);
+                        self.fail_event(serial, Failure::Unconfirmed { attempts });
+                    }
+                    Due::Repeat(_) | Due::Nothing => {
+                        let (deadline, peer) = (accept.deadline(), exchange.peer);
+                        let message = exchange.accept_message();
+                        self.reply(peer, message);
+                        self.table.set_timer(serial, Some(deadline));
+                    }
+                },
+                // Nobody knows of an exchange that only asked who is there.
+                (State::Open, None) if exchange.queue_pair.is_none() => self.table.remove(serial),
+                (State::Open, None) => {
+                    let phase = exchange.phase();
+                    self.give_up(now, serial, Status::TIMEOUT);
+                    self.fail_event(serial, Failure::Silent { phase });
+                }
+                (State::Established | State::Failed(_), _) => self.table.remove(serial),
+            }
+        }
+    }
+
+    /// Phase 2: the server's queue pair, or why there is none. The path MTU is lowered to the client's.
+    pub fn respond_queue_pair(
+        &mut self,
+        now: Instant,
+        request: RequestHandle,
+        answer: Result<QpParameters, Status>,
+    ) -> Result<(), UnknownRequest> {
+        let serial = request.exchange.0;
+        let (exchange, peer) = self.waiting(request)?;
+        let asked = exchange.queue_pair.as_mut();
+        let asked = asked.filter(|asked| waits(asked, request)).ok_or(UnknownRequest)?;
+        let prefix = prefix_of(MessageType::QP_CREATE_REQ, exchange.id, asked);
+        match answer {
+            Ok(mut answer) => {
+                answer.qp_type = asked.request.qp_type;
+                answer.path_mtu = lower_mtu(answer.path_mtu, asked.request.path_mtu);
+                asked.answer = Some(answer);
+                let connected = is_connected(&asked.request);
+                let message = queue_pair_response(exchange.id, asked, &answer);
+                exchange.times.finish(Phase::QueuePairs, now, None, 0);
+                if connected {
+                    self.table.set_timer(serial, Some(now + self.config.idle));
+                } else {
+                    exchange.state = State::Established;
+                    self.table.set_timer(serial, Some(now + self.config.linger));
+                }
+                self.reply(peer, Some(message));
+            }
+            Err(status) => self.refuse(now, serial, &prefix, status),
+        }
+        Ok(())
+    }
+
+    /// Phase 3: the server's memory region, or why there is none.
+    pub fn respond_region(
+        &mut self,
+        now: Instant,
+        request: RequestHandle,
+        answer: Result<RegisteredRegion, Status>,
+    ) -> Result<(), UnknownRequest> {
+        let serial = request.exchange.0;
+        let (exchange, peer) = self.waiting(request)?;
+        let asked = exchange.regions.iter_mut().find(|asked| waits(asked, request));
+        let asked = asked.ok_or(UnknownRequest)?;
+        let prefix = prefix_of(MessageType::MR_REGISTER_REQ, exchange.id, asked);
+        match answer {
+            Ok(answer) => {
+                asked.answer = Some(answer);
+                let message = region_response(exchange.id, asked, &answer);
+                exchange.times.finish(Phase::Memory, now, None, 0);
+                self.table.set_timer(serial, Some(now + self.config.idle));
+                self.reply(peer, Some(message));
+            }
+            Err(status) => self.refuse(now, serial, &prefix, status),
+        }
+        Ok(())
+    }
+
+    /// Phase 4: consent, with the longest message that the server will have, or why not. The queue pair is in RTR by
+    /// now, for the client may send at once. The message size is lowered to the client's and the device's.
+    pub fn respond_connection(
+        &mut self,
+        now: Instant,
+        request: RequestHandle,
+        answer: Result<u32, Status>,
+    ) -> Result<(), UnknownRequest> {
+        let (serial, retry) = (request.exchange.0, self.config.retry);
+        let device_limit = self.config.device.max_message_size;
+        let (exchange, peer) = self.waiting(request)?;
+        let asked = exchange.connection.as_mut();
+        let asked = asked.filter(|asked| waits(asked, request)).ok_or(UnknownRequest)?;
+        let prefix = prefix_of(MessageType::CONNECTION_REQ, exchange.id, asked);
+        match answer {
+            Ok(limit) => {
+                let limit = limit.min(device_limit).min(asked.request.max_message_size).max(1);
+                asked.answer = Some(Agreement { max_message_size: limit, ..asked.request });
+                let attempts = Attempts::begin(retry, now);
+                exchange.accept = Some(attempts);
+                let message = exchange.accept_message();
+                self.table.set_timer(serial, Some(attempts.deadline()));
+                self.reply(peer, message);
+            }
+            Err(status) => self.refuse(now, serial, &prefix, status),
+        }
+        Ok(())
+    }
+
+    /// The owner ends an exchange that is in progress, for a reason of its own. No event follows.
+    pub fn abort(
+        &mut self,
+        now: Instant,
+        exchange: ExchangeHandle,
+        status: Status,
+    ) -> Result<(), UnknownRequest> {
+        let open = |exchange: &&Exchange| exchange.state == State::Open;
+        self.table.get(exchange.0).filter(open).ok_or(UnknownRequest)?;
+        self.give_up(now, exchange.0, not_success(status));
+        Ok(())
+    }
+
+    /// The next message to send.
+    pub fn poll_transmit(&mut self) -> Option<SetupTransmit> {
+        self.transmits.pop_front()
+    }
+
+    /// The next wish or piece of news.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        let event = self.events.pop_front()?;
+        self.table.event_taken(event.exchange().0);
+        Some(event)
+    }
+
+    /// When [`Server::handle_timeout`] is to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.table.next_timer()
+    }
+
+    /// Discovery is answered whether the exchange is new or not: the answer is always the same and costs nothing.
+    fn handle_discovery(
+        &mut self,
+        now: Instant,
+        from: Peer,
+        prefix: &Prefix,
+        request: &DeviceDiscoveryReq,
+    ) {
+        if !request.capabilities.contains(self.config.required) {
+            return self.reply(from, refusal(prefix, Status::UNSUPPORTED_CAPABILITY));
+        }
+        if self.table.find(from, prefix.exchange).is_none() {
+            let Some(serial) = self.table.open(Exchange::new(from, prefix.exchange, now)) else {
+                return self.reply(from, refusal(prefix, Status::NO_RESOURCES));
+            };
+            self.table.set_timer(serial, Some(now + self.config.idle));
+        }
+        let response = self.config.device.response(prefix.exchange, prefix.transaction);
+        let response = DeviceDiscoveryResp { attempt: prefix.attempt, ..response };
+        self.reply(from, Some(response.into()));
+    }
+
+    fn execute(
+        &mut self,
+        now: Instant,
+        serial: u64,
+        peer: Peer,
+        prefix: &Prefix,
+        verdict: Verdict,
+    ) {
+        let exchange = ExchangeHandle(serial);
+        let request = RequestHandle { exchange, transaction: prefix.transaction };
+        match verdict {
+            Verdict::Ignore => {}
+            Verdict::Reply(message) => self.reply(peer, Some(message)),
+            Verdict::AskQueuePair(parameters) => {
+                self.table.keep(serial);
+                self.event(ServerEvent::CreateQueuePair { request, peer, parameters });
+            }
+            Verdict::AskRegion(parameters) => {
+                self.event(ServerEvent::RegisterRegion { request, peer, parameters });
+            }
+            Verdict::AskConnection(parameters) => {
+                self.event(ServerEvent::Connect { request, peer, parameters });
+            }
+            Verdict::Refuse(status) => {
+                let holds = self.table.get(serial).is_some_and(|it| it.queue_pair.is_some());
+                self.refuse(now, serial, prefix, status);
+                // The owner has not heard of an exchange without a queue pair.
+                if holds {
+                    let phase = prefix.message_type.phase().unwrap_or(Phase::Discovery);
+                    self.fail_event(serial, Failure::Refused(Refused { phase, status }));
+                }
+            }
+            Verdict::Confirmed => self.establish(now, serial),
+            Verdict::Abandoned(status) => {
+                self.end(now, serial, status);
+                self.fail_event(serial, Failure::Abandoned { status });
+            }
+        }
+    }
+
+    fn establish(&mut self, now: Instant, serial: u64) {
+        let Some(exchange) = self.table.get_mut(serial) else { return };
+        let attempts = exchange.accept.take().map_or(0, |accept| u32::from(accept.made()));
+        exchange.state = State::Established;
+        exchange.times.finish(Phase::Connection, now, None, attempts);
+        let times = exchange.times;
+        let agreement = exchange.connection.as_ref().and_then(|asked| asked.answer);
+        self.table.set_timer(serial, Some(now + self.config.linger));
+        if let Some(agreement) = agreement {
+            let exchange = ExchangeHandle(serial);
+            self.event(ServerEvent::Connected { exchange, agreement, times });
+        }
+    }
+
+    /// Ends an exchange by the response to a request of it.
+    fn refuse(&mut self, now: Instant, serial: u64, prefix: &Prefix, status: Status) {
+        let status = not_success(status);
+        let peer = self.table.get(serial).map(|exchange| exchange.peer);
+        self.end(now, serial, status);
+        if let Some(peer) = peer {
+            self.reply(peer, refusal(prefix, status));
+        }
+    }
+
+    /// Ends an exchange unasked; a client that may believe itself connected is told.
+    fn give_up(&mut self, now: Instant, serial: u64, status: Status) {
+        let Some(exchange) = self.table.get(serial) else { return };
+        let (peer, accepted) = (exchange.peer, exchange.accept.is_some());
+        let message = exchange.refused_accept_message(status).filter(|_| accepted);
+        self.end(now, serial, status);
+        self.reply(peer, message);
+    }
+
+    fn end(&mut self, now: Instant, serial: u64, status: Status) {
+        let Some(exchange) = self.table.get_mut(serial) else { return };
+        exchange.state = State::Failed(status);
+        exchange.accept = None;
+        // It is remembered, so that a repetition is refused as the first copy was.
+        self.table.keep(serial);
+        self.table.set_timer(serial, Some(now + self.config.linger));
+    }
+
+    fn waiting(&mut self, request: RequestHandle) -> Result<(&mut Exchange, Peer), UnknownRequest> {
+        let exchange = self.table.get_mut(request.exchange.0).ok_or(UnknownRequest)?;
+        if exchange.state != State::Open {
+            return Err(UnknownRequest);
+        }
+        let peer = exchange.peer;
+        Ok((exchange, peer))
+    }
+
+    fn reply(&mut self, to: Peer, message: Option<Message>) {
+        // An owner that does not send loses messages, as a network would. It does not lose memory.
+        let limit = self.config.max_exchanges.max(1);
+        if let Some(message) = message.filter(|_| self.transmits.len() < limit) {
+            self.transmits.push_back(SetupTransmit { to, message });
+        }
+    }
+
+    fn event(&mut self, event: ServerEvent) {
+        self.table.event_queued(event.exchange().0);
+        self.events.push_back(event);
+    }
+
+    fn fail_event(&mut self, serial: u64, failure: Failure) {
+        self.event(ServerEvent::Failed { exchange: ExchangeHandle(serial), failure });
+    }
+}
+
+fn waits<Q, A>(asked: &Asked<Q, A>, request: RequestHandle) -> bool {
+    asked.transaction == request.transaction && asked.answer.is_none()
+}
+
+/// The beginning of the request that is being answered, as far as the response repeats it.
+fn prefix_of<Q, A>(message_type: MessageType, exchange: ExchangeId, asked: &Asked<Q, A>) -> Prefix {
+    let (transaction, attempt) = (asked.transaction, asked.attempt);
+    Prefix { message_type, exchange, transaction, attempt, ..Prefix::default() }
+}
+
+/// A refusal must not look like consent.
+fn not_success(status: Status) -> Status {
+    if status == Status::SUCCESS { Status::INTERNAL_ERROR } else { status }
+}

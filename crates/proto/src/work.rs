@@ -1,0 +1,300 @@
+//! Work requests and their completions.
+
+use alloc::boxed::Box;
+
+use ferroce_wire::number::{Immediate, Qpn, RKey, VirtualAddress};
+use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
+
+use crate::memory::LocalSpan;
+
+/// The owner's name for a work request, given back in its completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WorkId(pub u64);
+
+/// The largest message (IBA 9.7.4.1.6).
+pub const MAX_MESSAGE: u32 = 1 << 31;
+
+/// Where in the peer's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteAddress {
+    /// The address, as the peer counts.
+    pub address: VirtualAddress,
+    /// The key that the peer gave out.
+    pub key: RKey,
+}
+
+/// What a send work request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A message into the peer's next receive request.
+    Send {
+        /// Handed to the peer with its completion.
+        immediate: Option<Immediate>,
+        /// A key of the peer's that is to become invalid. Not together with immediate data.
+        invalidate: Option<RKey>,
+    },
+    /// A message into the peer's memory.
+    Write {
+        /// Where to.
+        remote: RemoteAddress,
+        /// Consumes a receive request of the peer's and is handed over with its completion.
+        immediate: Option<Immediate>,
+    },
+    /// The peer's memory into ours.
+    Read {
+        /// Where from.
+        remote: RemoteAddress,
+    },
+    /// Atomic compare and swap of 8 bytes; the original value comes into the local span.
+    CompareSwap {
+        /// Where.
+        remote: RemoteAddress,
+        /// What must be there.
+        compare: u64,
+        /// What is written then.
+        swap: u64,
+    },
+    /// Atomic fetch and add of 8 bytes; the original value comes into the local span.
+    FetchAdd {
+        /// Where.
+        remote: RemoteAddress,
+        /// What is added.
+        add: u64,
+    },
+    /// Makes earlier writes visible or persistent.
+    Flush {
+        /// Where.
+        remote: RemoteAddress,
+        /// Bytes.
+        length: u32,
+        /// How much.
+        selectivity: FlushSelectivity,
+        /// To which point.
+        placement: FlushPlacement,
+    },
+    /// An 8-byte write that no reader sees half done.
+    AtomicWrite {
+        /// Where.
+        remote: RemoteAddress,
+    },
+}
+
+impl Operation {
+    /// A plain SEND.
+    pub const SEND: Self = Self::Send { immediate: None, invalidate: None };
+
+    /// Whether the responder answers with more than an acknowledgement, so that only its own response completes it.
+    pub const fn wants_response(&self) -> bool {
+        !matches!(self, Self::Send { .. } | Self::Write { .. })
+    }
+
+    /// Whether it takes one of the responder's receive requests.
+    pub const fn consumes_receive(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::Write { immediate: Some(_), .. })
+    }
+}
+
+/// The local side of a send work request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Parts of registered memory, one after the other.
+    Spans(Spans),
+    /// Bytes that were copied when the request was posted: no key is needed, and the buffer is free again at once.
+    Inline(Box<[u8]>),
+}
+
+/// A scatter or gather list. One span, the common case, needs no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spans(SpanList);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SpanList {
+    None,
+    One([LocalSpan; 1]),
+    Many(Box<[LocalSpan]>),
+}
+
+impl Spans {
+    /// No bytes.
+    pub const NONE: Self = Self(SpanList::None);
+
+    /// All of them in order.
+    pub fn as_slice(&self) -> &[LocalSpan] {
+        match &self.0 {
+            SpanList::None => &[],
+            SpanList::One(one) => one,
+            SpanList::Many(many) => many,
+        }
+    }
+
+    /// Bytes of all together.
+    pub fn len(&self) -> u64 {
+        self.as_slice().iter().map(|span| u64::from(span.length)).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The parts that hold the bytes from `offset` on, at most `length` of them.
+    pub fn range(&self, offset: u64, length: u64) -> impl Iterator<Item = LocalSpan> + '_ {
+        let (mut skip, mut left) = (offset, length);
+        self.as_slice().iter().filter_map(move |span| {
+            let skipped = skip.min(u64::from(span.length));
+            skip -= skipped;
+            let taken = (u64::from(span.length) - skipped).min(left);
+            left -= taken;
+            (taken > 0).then(|| LocalSpan {
+                address: VirtualAddress(span.address.0.wrapping_add(skipped)),
+                length: taken as u32,
+                ..*span
+            })
+        })
+    }
+}
+
+impl From<LocalSpan> for Spans {
+    fn from(span: LocalSpan) -> Self {
+        Self(SpanList::One([span]))
+    }
+}
+
+impl From<&[LocalSpan]> for Spans {
+    fn from(spans: &[LocalSpan]) -> Self {
+        Self(match spans {
+            [] => SpanList::None,
+            [one] => SpanList::One([*one]),
+            many => SpanList::Many(many.into()),
+        })
+    }
+}
+
+impl Data {
+    /// No bytes.
+    pub const NONE: Self = Self::Spans(Spans::NONE);
+
+    /// Bytes of payload, or of room for what comes back.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Spans(spans) => spans.len(),
+            Self::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A work request for the send queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// The owner's name for it.
+    pub id: WorkId,
+    /// What to do.
+    pub operation: Operation,
+    /// Where the bytes come from, or go to.
+    pub data: Data,
+    /// Completes with a completion even when all goes well. Errors always do.
+    pub signaled: bool,
+    /// The peer should raise an event when its receive completes.
+    pub solicited: bool,
+    /// Starts only when all earlier READs and atomics are done (IBA 10.8.3.3).
+    pub fence: bool,
+}
+
+/// A work request for a receive queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiveRequest {
+    /// The owner's name for it.
+    pub id: WorkId,
+    /// Where the message goes.
+    pub spans: Spans,
+}
+
+/// How a work request ended (IBA 11.6.2; the names of `ibv_wc_status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// All went well.
+    Success,
+    /// A local buffer is too small, or the request is larger than the service allows.
+    LocalLength,
+    /// The queue pair cannot do this.
+    LocalOperation,
+    /// A local key does not allow it.
+    LocalProtection,
+    /// An earlier request failed: this one was not looked at, or not finished.
+    Flushed,
+    /// The responder's answer does not fit the request.
+    BadResponse,
+    /// The responder takes the request for invalid.
+    RemoteInvalidRequest,
+    /// The responder's memory does not allow it.
+    RemoteAccess,
+    /// The responder failed on its own side.
+    RemoteOperation,
+    /// No answer came to any attempt.
+    RetryExceeded,
+    /// The responder was never ready.
+    RnrRetryExceeded,
+}
+
+/// What a completion is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompletionKind {
+    /// A SEND of ours.
+    Send,
+    /// An RDMA WRITE of ours.
+    Write,
+    /// An RDMA READ of ours.
+    Read,
+    /// A compare-and-swap of ours.
+    CompareSwap,
+    /// A fetch-and-add of ours.
+    FetchAdd,
+    /// A FLUSH of ours.
+    Flush,
+    /// An ATOMIC WRITE of ours.
+    AtomicWrite,
+    /// A message that came by SEND.
+    Receive,
+    /// Immediate data that came with an RDMA WRITE.
+    ReceiveWriteImmediate,
+}
+
+impl From<&Operation> for CompletionKind {
+    fn from(operation: &Operation) -> Self {
+        match operation {
+            Operation::Send { .. } => Self::Send,
+            Operation::Write { .. } => Self::Write,
+            Operation::Read { .. } => Self::Read,
+            Operation::CompareSwap { .. } => Self::CompareSwap,
+            Operation::FetchAdd { .. } => Self::FetchAdd,
+            Operation::Flush { .. } => Self::Flush,
+            Operation::AtomicWrite { .. } => Self::AtomicWrite,
+        }
+    }
+}
+
+/// The end of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The owner's name for the request.
+    pub id: WorkId,
+    /// How it ended.
+    pub status: Status,
+    /// What it was.
+    pub kind: CompletionKind,
+    /// Bytes that arrived, or were moved.
+    pub length: u32,
+    /// Immediate data that came with a message.
+    pub immediate: Option<Immediate>,
+    /// The key that the peer had made invalid.
+    pub invalidated: Option<RKey>,
+    /// Whether the peer asked for an event.
+    pub solicited: bool,
+    /// The peer's queue pair, when a datagram named it.
+    pub source: Option<Qpn>,
+}

@@ -1,0 +1,2 @@
+//! Events per second.
+fn main() {}

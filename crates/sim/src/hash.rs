@@ -1,0 +1,57 @@
+//! A running hash over all that was sent and delivered: two runs are the same when their hashes are.
+
+/// A 64-bit hash of a run. Made to be fast and to depend on every bit, not to withstand anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceHash(u64);
+
+/// Odd constants with well spread bits, those of xxHash64.
+const PRIMES: [u64; 4] =
+    [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63];
+
+impl Default for TraceHash {
+    fn default() -> Self {
+        Self(0x27d4_eb2f_1656_67c5)
+    }
+}
+
+impl TraceHash {
+    /// Adds a number.
+    #[inline]
+    pub fn word(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(PRIMES[0]);
+        self.0 = (mixed ^ (mixed >> 29)).wrapping_mul(PRIMES[1]).rotate_left(31);
+    }
+
+    /// Adds bytes and their count.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        // Four lanes that do not wait for each other: payloads are most of what there is to hash.
+        let mut lanes = PRIMES;
+        let mut blocks = bytes.chunks_exact(32);
+        for block in &mut blocks {
+            for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(8)) {
+                *lane = (*lane ^ little_endian(word)).wrapping_mul(PRIMES[1]).rotate_left(31);
+            }
+        }
+        for lane in lanes {
+            self.word(lane);
+        }
+        for rest in blocks.remainder().chunks(8) {
+            self.word(little_endian(rest));
+        }
+        self.word(bytes.len() as u64);
+    }
+
+    /// The hash of all that was added so far.
+    pub fn value(self) -> u64 {
+        let mixed = (self.0 ^ (self.0 >> 33)).wrapping_mul(PRIMES[2]);
+        mixed ^ (mixed >> 29)
+    }
+}
+
+/// Up to eight bytes as a number.
+#[inline]
+fn little_endian(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}

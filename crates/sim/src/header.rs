@@ -1,0 +1,73 @@
+//! The little that a switch reads and writes in a frame: where it goes, and the ECN bits.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ferroce_wire::address::Gid;
+use ferroce_wire::ethernet::{EtherType, Ethernet, Vlan};
+use ferroce_wire::infiniband::Grh;
+use ferroce_wire::ip::{Ecn, Ipv4, Ipv6};
+
+/// A header of the network layer, and where it starts.
+enum Network {
+    Ipv4(usize),
+    Ipv6(usize),
+    Grh(usize),
+}
+
+/// Finds the network header behind any VLAN tags. It is there in full, and of the version it should have.
+fn network(frame: &[u8]) -> Option<Network> {
+    let ethertype = |end: usize| Some(EtherType(u16::from_be_bytes(*frame[..end].last_chunk()?)));
+    let mut at = Ethernet::LEN;
+    while frame.len() >= at && ethertype(at)?.is_vlan() {
+        at += Vlan::LEN;
+    }
+    let (rest, version) = (frame.get(at..)?, frame.get(at)? >> 4);
+    match (ethertype(at)?, version) {
+        (EtherType::IPV4, 4) if rest.len() >= Ipv4::LEN => Some(Network::Ipv4(at)),
+        (EtherType::IPV6, 6) if rest.len() >= Ipv6::LEN => Some(Network::Ipv6(at)),
+        (EtherType::ROCE_V1, 6) if rest.len() >= Grh::LEN => Some(Network::Grh(at)),
+        _ => None,
+    }
+}
+
+/// The address that the frame goes to.
+pub(crate) fn destination(frame: &[u8]) -> Option<IpAddr> {
+    match network(frame)? {
+        Network::Ipv4(at) => {
+            let address: [u8; 4] = *frame[at + 16..].first_chunk()?;
+            Some(Ipv4Addr::from(address).into())
+        }
+        // A GRH has the layout of an IPv6 header (IBA 8.3).
+        Network::Ipv6(at) | Network::Grh(at) => Some(Gid(*frame[at + 24..].first_chunk()?).to_ip()),
+    }
+}
+
+/// The ECN bits. RoCEv1 has none.
+pub(crate) fn ecn(frame: &[u8]) -> Option<Ecn> {
+    match network(frame)? {
+        Network::Ipv4(at) => Some(Ecn(frame[at + 1] & 3)),
+        Network::Ipv6(at) => Some(Ecn(frame[at + 1] >> 4 & 3)),
+        Network::Grh(_) => None,
+    }
+}
+
+/// Sets "congestion experienced". The ICRC does not cover these bits (IBA A17.3.3); IPv4's checksum does.
+pub(crate) fn mark_congestion(frame: &mut [u8]) {
+    match network(frame) {
+        Some(Network::Ipv4(at)) => {
+            let header = &mut frame[at..at + Ipv4::LEN];
+            let before = u16::from_be_bytes([header[0], header[1]]);
+            header[1] |= 3;
+            let after = u16::from_be_bytes([header[0], header[1]]);
+            let checksum = u16::from_be_bytes([header[10], header[11]]);
+            // RFC 1624 equation 3. An update and not a new checksum: one that was wrong stays wrong.
+            let mut sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+            while sum >> 16 != 0 {
+                sum = (sum & 0xffff) + (sum >> 16);
+            }
+            header[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        }
+        Some(Network::Ipv6(at)) => frame[at + 1] |= 0x30,
+        Some(Network::Grh(_)) | None => {}
+    }
+}
