@@ -82,12 +82,13 @@ pub enum IcrcVerdict {
 impl<'a> Frame<'a> {
     /// Reads an Ethernet frame that had `original_len` bytes on the wire.
     pub fn ethernet(bytes: &'a [u8], original_len: usize) -> Self {
-        let mut frame = Self::empty(bytes);
-        let Some((ethernet, _)) = Ethernet::split(bytes) else {
-            return frame.fail(short(Ethernet::NAME, Ethernet::LEN, bytes.len(), original_len, 0));
-        };
-        frame.ethernet = Some(ethernet);
-        frame.network_layer(ethernet.ethertype, Ethernet::LEN, original_len)
+        Self::read(bytes, |frame| {
+            let Some((ethernet, _)) = Ethernet::split(bytes) else {
+                return Err(short(Ethernet::NAME, Ethernet::LEN, bytes.len(), original_len, 0));
+            };
+            frame.ethernet = Some(ethernet);
+            frame.network_layer(ethernet.ethertype, Ethernet::LEN, original_len)
+        })
     }
 
     /// Reads a packet that starts with its network layer, or with a VLAN tag before it, `start` bytes into `bytes`:
@@ -98,83 +99,38 @@ impl<'a> Frame<'a> {
         start: usize,
         original_len: usize,
     ) -> Self {
-        Self::empty(bytes).network_layer(ethertype, start.min(bytes.len()), original_len)
+        let start = start.min(bytes.len());
+        Self::read(bytes, |frame| frame.network_layer(ethertype, start, original_len))
     }
 
     /// Reads a native InfiniBand packet that starts with its LRH, `start` bytes into `bytes`.
     pub fn infiniband(bytes: &'a [u8], start: usize, original_len: usize) -> Self {
-        let mut frame = Self::empty(bytes);
         let start = start.min(bytes.len());
-        frame.at.network = start;
-        let on_wire = original_len.saturating_sub(start);
-        let Some((lrh, rest)) = Lrh::split(&bytes[start..]) else {
-            return frame.fail(short(Lrh::NAME, Lrh::LEN, bytes.len() - start, on_wire, start));
-        };
-        frame.network = Some(Network::Lrh(lrh, None));
-        // IBA 7.7.6: words from the LRH up to the variant CRC.
-        let says = usize::from(lrh.packet_length) * 4;
-        if says < Lrh::LEN || says > on_wire {
-            return frame.lie("LRH packet length", says, Lrh::LEN, on_wire, start);
-        }
-        let end = start + says;
-        match lrh.next_header {
-            LinkNextHeader::BTH => frame.transport(start + Lrh::LEN, end),
-            LinkNextHeader::GRH => {
-                let at = start + Lrh::LEN;
-                let Some((grh, _)) = Grh::split(rest) else {
-                    return frame.fail(short(Grh::NAME, Grh::LEN, rest.len(), end - at, at));
-                };
-                frame.network = Some(Network::Lrh(lrh, Some(grh)));
-                let (says, most) =
-                    (usize::from(grh.payload_length), (end - at).saturating_sub(Grh::LEN));
-                if says > most {
-                    return frame.lie("GRH payload length", says, 0, most, at);
-                }
-                if grh.next_header != IpProtocol::BTH {
-                    return frame;
-                }
-                frame.transport(at + Grh::LEN, end)
-            }
-            // Raw packets carry no transport.
-            _ => frame,
-        }
+        Self::read(bytes, |frame| frame.lrh(start, original_len.saturating_sub(start)))
     }
 
-    fn empty(bytes: &'a [u8]) -> Self {
-        Self { bytes, ..Self::default() }
-    }
-
-    fn fail(mut self, malformed: Malformed) -> Self {
-        self.problem = Some(malformed);
-        self
-    }
-
-    fn lie(
-        self,
-        field: &'static str,
-        says: usize,
-        least: usize,
-        most: usize,
-        offset: usize,
-    ) -> Self {
-        self.fail(Malformed { offset, problem: Problem::Length { field, says, least, most } })
+    /// An empty frame, filled in layer by layer until one cannot be read.
+    fn read(bytes: &'a [u8], fill: impl FnOnce(&mut Self) -> Result<(), Malformed>) -> Self {
+        let mut frame = Self { bytes, ..Self::default() };
+        frame.problem = fill(&mut frame).err();
+        frame
     }
 
     fn network_layer(
-        mut self,
+        &mut self,
         mut ethertype: EtherType,
         mut at: usize,
         original_len: usize,
-    ) -> Self {
+    ) -> Result<(), Malformed> {
         let wire_len = original_len.max(self.bytes.len());
         let mut tags = 0;
         while ethertype.is_vlan() {
             if tags == self.vlans.len() {
-                return self.fail(Malformed { offset: at, problem: Problem::VlanDepth });
+                return Err(Malformed { offset: at, problem: Problem::VlanDepth });
             }
             let rest = &self.bytes[at..];
             let Some((vlan, _)) = Vlan::split(rest) else {
-                return self.fail(short(Vlan::NAME, Vlan::LEN, rest.len(), wire_len - at, at));
+                return Err(short(Vlan::NAME, Vlan::LEN, rest.len(), wire_len - at, at));
             };
             self.vlans[tags] = Some(vlan);
             tags += 1;
@@ -188,104 +144,120 @@ impl<'a> Frame<'a> {
             EtherType::IPV4 => self.ipv4(at, on_wire),
             EtherType::IPV6 => self.ipv6(at, on_wire),
             EtherType::ROCE_V1 => self.roce_v1(at, on_wire),
-            _ => self,
+            _ => Ok(()),
         }
     }
 
-    fn ipv4(mut self, at: usize, on_wire: usize) -> Self {
+    fn ipv4(&mut self, at: usize, on_wire: usize) -> Result<(), Malformed> {
         let bytes = &self.bytes[at..];
         let Some((ip, rest)) = Ipv4::split(bytes) else {
-            return self.fail(short(Ipv4::NAME, Ipv4::LEN, bytes.len(), on_wire, at));
+            return Err(short(Ipv4::NAME, Ipv4::LEN, bytes.len(), on_wire, at));
         };
-        if ip.version != 4 {
-            let problem = Problem::Version { header: Ipv4::NAME, found: ip.version };
-            return self.fail(Malformed { offset: at, problem });
-        }
+        check_version(Ipv4::NAME, ip.version, 4, at)?;
         let header_len = ip.header_len();
         if header_len < Ipv4::LEN || header_len > on_wire {
             self.network = Some(Network::Ipv4(ip, &[]));
-            return self.lie("IPv4 header length", header_len, Ipv4::LEN, on_wire.min(60), at);
         }
+        check_length("IPv4 header length", header_len, Ipv4::LEN, on_wire.min(60), at)?;
         let Some(options) = rest.get(..header_len - Ipv4::LEN) else {
-            return self.fail(short("IPv4 options", header_len, bytes.len(), on_wire, at));
+            return Err(short("IPv4 options", header_len, bytes.len(), on_wire, at));
         };
         self.network = Some(Network::Ipv4(ip, options));
         let total = usize::from(ip.total_length);
-        if total < header_len || total > on_wire {
-            return self.lie("IPv4 total length", total, header_len, on_wire, at);
-        }
+        check_length("IPv4 total length", total, header_len, on_wire, at)?;
         if ip.protocol != IpProtocol::UDP || ip.fragment_offset != 0 {
-            return self;
+            return Ok(());
         }
-        self = self.udp(at + header_len, at + total);
+        let read = self.udp(at + header_len, at + total);
         // Only a first fragment has a UDP header, so only there is it known to be RoCE's.
         if ip.more_fragments && self.is_roce() {
             self.packet = None;
-            return self.fail(Malformed { offset: at, problem: Problem::Fragment { offset: 0 } });
+            return Err(Malformed { offset: at, problem: Problem::Fragment { offset: 0 } });
         }
-        self
+        read
     }
 
-    fn ipv6(mut self, at: usize, on_wire: usize) -> Self {
+    fn ipv6(&mut self, at: usize, on_wire: usize) -> Result<(), Malformed> {
         let bytes = &self.bytes[at..];
         let Some((ip, _)) = Ipv6::split(bytes) else {
-            return self.fail(short(Ipv6::NAME, Ipv6::LEN, bytes.len(), on_wire, at));
+            return Err(short(Ipv6::NAME, Ipv6::LEN, bytes.len(), on_wire, at));
         };
-        if ip.version != 6 {
-            let problem = Problem::Version { header: Ipv6::NAME, found: ip.version };
-            return self.fail(Malformed { offset: at, problem });
-        }
+        check_version(Ipv6::NAME, ip.version, 6, at)?;
         self.network = Some(Network::Ipv6(ip));
-        let total = Ipv6::LEN + usize::from(ip.payload_length);
-        if total > on_wire {
-            let (says, most) = (total - Ipv6::LEN, on_wire - Ipv6::LEN.min(on_wire));
-            return self.lie("IPv6 payload length", says, 0, most, at);
-        }
+        let says = usize::from(ip.payload_length);
+        check_length("IPv6 payload length", says, 0, on_wire.saturating_sub(Ipv6::LEN), at)?;
         if ip.next_header != IpProtocol::UDP {
-            return self;
+            return Ok(());
         }
-        self.udp(at + Ipv6::LEN, at + total)
+        self.udp(at + Ipv6::LEN, at + Ipv6::LEN + says)
     }
 
-    fn roce_v1(mut self, at: usize, on_wire: usize) -> Self {
-        let bytes = &self.bytes[at..];
-        let Some((grh, _)) = Grh::split(bytes) else {
-            return self.fail(short(Grh::NAME, Grh::LEN, bytes.len(), on_wire, at));
-        };
+    fn roce_v1(&mut self, at: usize, on_wire: usize) -> Result<(), Malformed> {
+        let grh = self.grh(at, on_wire)?;
         self.network = Some(Network::Grh(grh));
-        if grh.version != 6 {
-            let problem = Problem::Version { header: Grh::NAME, found: grh.version };
-            return self.fail(Malformed { offset: at, problem });
-        }
-        let total = Grh::LEN + usize::from(grh.payload_length);
-        if total > on_wire {
-            let (says, most) = (total - Grh::LEN, on_wire - Grh::LEN.min(on_wire));
-            return self.lie("GRH payload length", says, 0, most, at);
-        }
+        check_version(Grh::NAME, grh.version, 6, at)?;
+        let says = usize::from(grh.payload_length);
+        check_length("GRH payload length", says, 0, on_wire.saturating_sub(Grh::LEN), at)?;
         if grh.next_header != IpProtocol::BTH {
-            return self;
+            return Ok(());
         }
-        self.transport(at + Grh::LEN, at + total)
+        self.transport(at + Grh::LEN, at + Grh::LEN + says)
     }
 
-    fn udp(mut self, at: usize, end: usize) -> Self {
+    fn lrh(&mut self, at: usize, on_wire: usize) -> Result<(), Malformed> {
+        self.at.network = at;
+        let bytes = &self.bytes[at..];
+        let Some((lrh, _)) = Lrh::split(bytes) else {
+            return Err(short(Lrh::NAME, Lrh::LEN, bytes.len(), on_wire, at));
+        };
+        self.network = Some(Network::Lrh(lrh, None));
+        // IBA 7.7.6: words from the LRH up to the variant CRC.
+        let says = usize::from(lrh.packet_length) * 4;
+        check_length("LRH packet length", says, Lrh::LEN, on_wire, at)?;
+        let (mut behind, end) = (at + Lrh::LEN, at + says);
+        match lrh.next_header {
+            LinkNextHeader::BTH => {}
+            LinkNextHeader::GRH => {
+                let left = end - behind;
+                let grh = self.grh(behind, left)?;
+                self.network = Some(Network::Lrh(lrh, Some(grh)));
+                let says = usize::from(grh.payload_length);
+                check_length("GRH payload length", says, 0, left.saturating_sub(Grh::LEN), behind)?;
+                if grh.next_header != IpProtocol::BTH {
+                    return Ok(());
+                }
+                behind += Grh::LEN;
+            }
+            // Raw packets carry no transport.
+            _ => return Ok(()),
+        }
+        self.transport(behind, end)
+    }
+
+    fn grh(&self, at: usize, on_wire: usize) -> Result<Grh, Malformed> {
+        let bytes = self.bytes.get(at..).unwrap_or_default();
+        match Grh::split(bytes) {
+            Some((grh, _)) => Ok(grh),
+            None => Err(short(Grh::NAME, Grh::LEN, bytes.len(), on_wire, at)),
+        }
+    }
+
+    fn udp(&mut self, at: usize, end: usize) -> Result<(), Malformed> {
         let bytes = self.bytes.get(at..).unwrap_or_default();
         let Some((udp, _)) = Udp::split(bytes) else {
-            return self.fail(short(Udp::NAME, Udp::LEN, bytes.len(), end - at, at));
+            return Err(short(Udp::NAME, Udp::LEN, bytes.len(), end - at, at));
         };
         self.udp = Some(udp);
         self.at.udp = at;
         if !self.is_roce() {
-            return self;
+            return Ok(());
         }
         let says = usize::from(udp.length);
-        if says < Udp::LEN || says > end - at {
-            return self.lie("UDP length", says, Udp::LEN, end - at, at);
-        }
+        check_length("UDP length", says, Udp::LEN, end - at, at)?;
         self.transport(at + Udp::LEN, at + says)
     }
 
-    fn transport(mut self, at: usize, end: usize) -> Self {
+    fn transport(&mut self, at: usize, end: usize) -> Result<(), Malformed> {
         self.at.transport = at;
         let wire_len = end.saturating_sub(at);
         let bytes = self.bytes.get(at..).unwrap_or_default();
@@ -293,10 +265,8 @@ impl<'a> Frame<'a> {
         self.packet = packet;
         self.trailer = self.bytes.get(end..).unwrap_or_default();
         match problem {
-            Some(Malformed { offset, problem }) => {
-                self.fail(Malformed { offset: at + offset, problem })
-            }
-            None => self,
+            Some(Malformed { offset, problem }) => Err(Malformed { offset: at + offset, problem }),
+            None => Ok(()),
         }
     }
 
@@ -383,6 +353,32 @@ impl<'a> Frame<'a> {
         writer.put(self.trailer)?;
         Some(writer.at)
     }
+}
+
+fn check_version(
+    header: &'static str,
+    found: u8,
+    expected: u8,
+    offset: usize,
+) -> Result<(), Malformed> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Malformed { offset, problem: Problem::Version { header, found } })
+}
+
+/// What a length field says must lie between what its header takes and what is there.
+fn check_length(
+    field: &'static str,
+    says: usize,
+    least: usize,
+    most: usize,
+    offset: usize,
+) -> Result<(), Malformed> {
+    if (least..=most).contains(&says) {
+        return Ok(());
+    }
+    Err(Malformed { offset, problem: Problem::Length { field, says, least, most } })
 }
 
 struct Writer<'a> {

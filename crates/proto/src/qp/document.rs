@@ -29,6 +29,15 @@ applies. From any state, RESET and ERR take nothing but `state`.
 
 ";
 
+const INCIDENTS: &str = "\
+## What happens without being asked
+
+In a state that is not listed an incident changes nothing. \"Drained\" does not leave SQD: it ends its first half, in
+which requests are still under way and nothing can be changed but to RESET or ERR. The owner is told of it if
+`drain notice` was given.
+
+";
+
 const DIFFERENCES: &str = "\
 ## Where this is not what Linux does
 
@@ -38,8 +47,8 @@ const DIFFERENCES: &str = "\
 - A PSN of more than 24 bits is refused by its name; Linux warns and takes the low 24 bits.
 - In SQD with requests under way, RESET is allowed, as the specification has it; rdma_rxe allows only ERR.
 
-Alternate paths and path migration are in the tables because they are the specification's. Linux refuses them on RoCE
-ports after this check; here a device does the same.
+Alternate paths are in the tables because they are the specification's. Linux passes them here and refuses them later,
+on every RoCE port: that is the device's decision, and not in these tables.
 ";
 
 /// The whole of `docs/queue-pair-states.md`.
@@ -83,8 +92,7 @@ fn whose(holds: impl Fn(ServiceType) -> bool) -> String {
     if names.len() == ServiceType::ALL.len() {
         return String::new();
     }
-    let names: Vec<_> = names.into_iter().map(ServiceType::name).collect();
-    format!(" ({})", names.join(", "))
+    format!(" ({})", names.into_iter().map(ServiceType::name).collect::<Vec<_>>().join(", "))
 }
 
 /// All pairs of states.
@@ -98,81 +106,111 @@ fn is_always_reachable(to: State) -> bool {
     State::ALL.into_iter().all(leads)
 }
 
-/// Whether any service's owner can cause this transition.
-fn is_modifiable(from: State, to: State) -> bool {
-    ServiceType::ALL.iter().any(|&service| rule(service, from, to).is_some())
+/// What takes a queue pair from one state to the other, with the services it takes; nothing when nothing does.
+fn causes(from: State, to: State) -> Vec<String> {
+    let mut causes = Vec::new();
+    let modify =
+        |service: ServiceType| service.has_state(from) && rule(service, from, to).is_some();
+    // ERR has no other way out: that one arrow to RESET is worth its place.
+    let drawn = !is_always_reachable(to) || (from, to) == (State::Error, State::Reset);
+    if drawn && ServiceType::ALL.into_iter().any(modify) {
+        causes.push(format!("modify{}", whose(modify)));
+    }
+    for incident in Incident::ALL {
+        let happens = |service| moves(service, incident).any(|pair| pair == (from, to));
+        if !is_universal(incident) && ServiceType::ALL.into_iter().any(happens) {
+            causes.push(format!("{incident}{}", whose(happens)));
+        }
+    }
+    causes
+}
+
+/// Where an incident takes a queue pair of the service, from each state that it can be in.
+fn moves(service: ServiceType, incident: Incident) -> impl Iterator<Item = (State, State)> {
+    State::ALL
+        .into_iter()
+        .filter(move |&from| service.has_state(from))
+        .map(move |from| (from, react(service, from, incident)))
+        .filter(|(from, to)| from != to)
+}
+
+/// Whether an incident takes all states but RESET to ERR: an arrow from each would hide the others.
+fn is_universal(incident: Incident) -> bool {
+    State::ALL.into_iter().all(|from| {
+        let to = if from == State::Reset { State::Reset } else { State::Error };
+        ServiceType::ALL.into_iter().all(|service| react(service, from, incident) == to)
+    })
 }
 
 fn mermaid() -> String {
     let mut text = String::from("```mermaid\nstateDiagram-v2\n    [*] --> RESET: create\n");
-    let drawn = |&(from, to): &(State, State)| {
-        // ERR has no other way out: that one arrow is worth its place.
-        is_modifiable(from, to)
-            && (!is_always_reachable(to) || (from, to) == (State::Error, State::Reset))
-    };
-    for (from, to) in pairs().filter(drawn) {
-        let services = whose(|service| rule(service, from, to).is_some());
-        text.push_str(&format!("    {from} --> {to}: modify{services}\n"));
-    }
-    for incident in Incident::ALL {
-        for from in State::ALL {
-            for to in State::ALL.into_iter().filter(|&to| to != from) {
-                let happens = |service| react(service, from, incident) == to;
-                if ServiceType::ALL.into_iter().any(happens) {
-                    let services = whose(happens);
-                    text.push_str(&format!("    {from} --> {to}: {incident}{services}\n"));
-                }
-            }
+    for (from, to) in pairs() {
+        let causes = causes(from, to);
+        if !causes.is_empty() {
+            text.push_str(&format!("    {from} --> {to}: {}\n", causes.join(", ")));
         }
     }
     for to in State::ALL.into_iter().filter(|&to| is_always_reachable(to)) {
-        text.push_str(&format!("    note right of {to}: modify, from any state\n"));
+        text.push_str(&format!("    note right of {to}: {}\n", always(to)));
     }
     text.push_str("```\n\n");
+    text
+}
+
+/// What leads to this state from anywhere.
+fn always(to: State) -> String {
+    let mut text = String::from("from any state by modify");
+    for incident in Incident::ALL.into_iter().filter(|&incident| is_universal(incident)) {
+        if to == State::Error {
+            text.push_str(&format!(", from any but RESET by {incident}"));
+        }
+    }
     text
 }
 
 /// The same for a terminal. Every arrow is asked of the tables, only the places are fixed.
 fn drawing() -> String {
     use State::{Init, ReadyToReceive, ReadyToSend, Reset, SendQueueDrain, SendQueueError};
-    let row = [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrain];
     let mut line = String::from("create --> RESET");
-    for step in row.windows(2) {
+    for step in [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrain].windows(2) {
         if let &[left, right] = step {
-            let back = is_modifiable(right, left) && !is_always_reachable(left);
-            let arrow = match (back, is_modifiable(left, right)) {
-                (false, false) => "     ",
-                (false, true) => " --> ",
-                (true, false) => " <-- ",
-                (true, true) => " <-> ",
+            let arrow = match (causes(right, left).is_empty(), causes(left, right).is_empty()) {
+                (true, true) => "     ",
+                (true, false) => " --> ",
+                (false, true) => " <-- ",
+                (false, false) => " <-> ",
             };
             line.push_str(&format!("{arrow}{right}"));
         }
     }
-    let fails = |from| {
-        ServiceType::ALL
-            .into_iter()
-            .any(|service| react(service, from, Incident::SendFailed) == SendQueueError)
-    };
-    let glyph = |exists, arrow| if exists { arrow } else { ' ' };
-    let up = glyph(is_modifiable(SendQueueError, ReadyToSend), '^');
-    let (left, right) = (glyph(fails(ReadyToSend), ':'), glyph(fails(SendQueueDrain), ':'));
-    let labels = format!(
-        "{up} modify   {left} {right} {}{}",
-        Incident::SendFailed,
-        whose(|service| react(service, ReadyToSend, Incident::SendFailed) == SendQueueError)
-    );
-    let always: Vec<_> = State::ALL
-        .into_iter()
-        .filter(|&to| is_always_reachable(to))
-        .map(|to| format!("any state --> {to}"))
-        .collect();
-    let pad = " ".repeat(32);
-    format!(
-        "```\n{line}\n{pad}{up} {left}       {right}\n{}{labels}\n{pad}SQE  <....'\n\n{}\n```\n\n",
-        pad,
-        always.join("      ")
-    )
+    let column = line.find(ReadyToSend.name()).unwrap_or_default();
+    let part = |from, to, glyph| if causes(from, to).is_empty() { " " } else { glyph };
+    let up = |glyph| part(SendQueueError, ReadyToSend, glyph);
+    let down = |glyph| part(ReadyToSend, SendQueueError, glyph);
+    let bend = |glyph| part(SendQueueDrain, SendQueueError, glyph);
+    let below = [
+        format!("{:column$}{} {}     {}", "", up("^"), down(":"), bend(":")),
+        format!(
+            "{:>column$}{} {}     {} {}",
+            causes(SendQueueError, ReadyToSend).join(", ") + " ",
+            up("|"),
+            down(":"),
+            bend(":"),
+            causes(ReadyToSend, SendQueueError).join(", ")
+        ),
+        format!("{:column$}{} {}     {}", "", up("|"), down("v"), bend(":")),
+        format!("{:column$}{SendQueueError} {}{}", "", bend("<..."), bend("'")),
+    ];
+    let mut text = format!("```\n{line}\n");
+    for line in below {
+        text.push_str(&format!("{}\n", line.trim_end()));
+    }
+    text.push('\n');
+    for to in State::ALL.into_iter().filter(|&to| is_always_reachable(to)) {
+        text.push_str(&format!("{to}: {}\n", always(to)));
+    }
+    text.push_str("```\n\n");
+    text
 }
 
 fn services() -> String {
@@ -187,7 +225,7 @@ fn services() -> String {
             mark(service.has_rdma_write()),
             mark(service.has_rdma_read()),
             mark(service.has_atomics()),
-            mark(service.has_send_queue_error()),
+            mark(service.has_state(State::SendQueueError)),
         ]
     });
     let header = [
@@ -222,28 +260,25 @@ fn list(attributes: Attributes) -> String {
 }
 
 fn incidents() -> String {
-    let mut rows = Vec::new();
-    for service in ServiceType::ALL {
-        let mut row = vec![String::from(service.name())];
-        for incident in Incident::ALL {
-            let moves: Vec<_> = State::ALL
-                .into_iter()
-                .map(|from| (from, react(service, from, incident)))
-                .filter(|(from, to)| from != to)
-                .map(|(from, to)| format!("{from} → {to}"))
-                .collect();
-            row.push(if moves.is_empty() { String::from("–") } else { moves.join(", ") });
+    let cell = |service, incident| {
+        let mut parts = Vec::new();
+        for target in State::ALL {
+            let from = moves(service, incident).filter(|&(_, to)| to == target);
+            let from: Vec<_> = from.map(|(from, _)| from.name()).collect();
+            if !from.is_empty() {
+                parts.push(format!("{} → {target}", from.join(", ")));
+            }
         }
-        rows.push(row);
-    }
+        if parts.is_empty() { String::from("–") } else { parts.join("; ") }
+    };
+    let rows = ServiceType::ALL.map(|service| {
+        let mut row = vec![String::from(service.name())];
+        row.extend(Incident::ALL.map(|incident| cell(service, incident)));
+        row
+    });
     let mut header = vec!["service"];
     header.extend(Incident::ALL.map(Incident::name));
-    String::from(
-        "## What happens without being asked\n\n\
-         A queue pair in another state stays in it. \"Drained\" does not leave SQD: it ends its first half, in which \
-         requests are still\nunder way and neither the path nor the state can change but to RESET or ERR; the owner \
-         is told if `drain notice` was given.\n\n",
-    ) + &table(&header, rows)
+    String::from(INCIDENTS) + &table(&header, rows)
 }
 
 fn permissions() -> String {
@@ -255,8 +290,8 @@ fn permissions() -> String {
         row
     });
     let mut text = String::from("## What each state permits\n\n") + &table(&header, rows);
-    let used = |permission: &Permission| *permission != Permission::Inapplicable;
-    for permission in Permission::ALL.iter().filter(|permission| used(permission)) {
+    // The last one is a service's, not a state's.
+    for permission in Permission::ALL.into_iter().filter(|&it| it != Permission::Inapplicable) {
         text.push_str(&format!("- {permission}: {}.\n", permission.meaning()));
     }
     text.push_str(
@@ -266,9 +301,10 @@ fn permissions() -> String {
     header.extend(ServiceType::ALL.map(ServiceType::name));
     let rows = Action::ALL.map(|action| {
         let mut row = vec![String::from(action.name())];
-        row.extend(ServiceType::ALL.map(|service| {
-            String::from(if service.has(action) { "yes" } else { "" })
-        }));
+        row.extend(
+            ServiceType::ALL
+                .map(|service| String::from(if service.has(action) { "yes" } else { "" })),
+        );
         row
     });
     text + &table(&header, rows)

@@ -87,9 +87,7 @@ pub fn react(service: ServiceType, state: State, incident: Incident) -> State {
     TABLE
         .iter()
         .find(|row| {
-            row.incident == incident
-                && row.from.contains(&state)
-                && row.services.contains(&service)
+            row.incident == incident && row.from.contains(&state) && row.services.contains(&service)
         })
         .map_or(state, |row| row.to)
 }

@@ -110,8 +110,7 @@ impl Action {
 
 impl Permission {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Allowed, Queued, Flushed, Discarded, Refused, Self::Inapplicable];
+    pub const ALL: [Self; 6] = [Allowed, Queued, Flushed, Discarded, Refused, Self::Inapplicable];
 
     /// Whether the action is done now.
     pub const fn is_allowed(self) -> bool {

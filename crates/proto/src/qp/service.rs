@@ -4,6 +4,8 @@ use core::fmt;
 
 use ferroce_wire::opcode::Transport;
 
+use super::state::State;
+
 /// What a queue pair offers its owner. XRC's two ends are different services, for each has only half of a queue pair
 /// (IBA A14).
 #[doc(alias = "ibv_qp_type")]
@@ -122,10 +124,11 @@ impl ServiceType {
         self.acknowledges()
     }
 
-    /// Whether SQE is one of its states. Where requests are acknowledged, one that fails leaves the two ends apart and
-    /// the connection is lost: straight to ERR (IBA 10.3.1.6).
-    pub const fn has_send_queue_error(self) -> bool {
-        !self.acknowledges()
+    /// Whether a queue pair of this service can ever be in the state: SQE is only for those that do not acknowledge.
+    /// Where requests are acknowledged, one that fails leaves the two ends apart and the connection is lost: straight
+    /// to ERR (IBA 10.3.1.6).
+    pub const fn has_state(self, state: State) -> bool {
+        !matches!(state, State::SendQueueError) || !self.acknowledges()
     }
 }
 

@@ -119,11 +119,7 @@ pub fn rule(service: ServiceType, from: State, to: State) -> Option<Rule> {
 /// The first kind of reason that applies, in the order of [`ModifyError`]'s variants; it names all attributes that are
 /// at fault for that reason.
 #[doc(alias = "ibv_modify_qp")]
-pub fn modify(
-    service: ServiceType,
-    current: State,
-    change: &Modify,
-) -> Result<State, ModifyError> {
+pub fn modify(service: ServiceType, current: State, change: &Modify) -> Result<State, ModifyError> {
     if let Some(assumed) = change.current_state.filter(|&assumed| assumed != current) {
         return Err(ModifyError::WrongCurrentState { assumed, actual: current });
     }

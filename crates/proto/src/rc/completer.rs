@@ -41,9 +41,7 @@ impl Requester {
                 let Some(aeth) = packet.extensions.aeth else { return Ok(()) };
                 self.credits(aeth.syndrome, aeth.msn.0);
                 match aeth.syndrome.kind() {
-                    SyndromeKind::Ack(_) => {
-                        self.acknowledge(now, sequence.plus(1), config, done)
-                    }
+                    SyndromeKind::Ack(_) => self.acknowledge(now, sequence.plus(1), config, done),
                     _ if sequence < self.unacknowledged => Ok(()),
                     // IBA table 43: reserved values are not answers.
                     SyndromeKind::Reserved => Ok(()),

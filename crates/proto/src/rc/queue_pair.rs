@@ -153,7 +153,8 @@ impl QueuePair {
 
     /// The time that [`QueuePair::poll_timeout`] named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.fault.is_none() && self.requester.handle_timeout(now, &mut self.send_done).is_err() {
+        if self.fault.is_none() && self.requester.handle_timeout(now, &mut self.send_done).is_err()
+        {
             self.enter_error(Fault::Requester);
         }
     }

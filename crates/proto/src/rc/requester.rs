@@ -16,7 +16,9 @@ use super::queue_pair::Config;
 use super::sequence::Sequence;
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit, pad};
-use crate::work::{Completion, CompletionKind, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Status};
+use crate::work::{
+    Completion, CompletionKind, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Status,
+};
 
 /// Why a work request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +196,8 @@ impl Requester {
             return false;
         }
         // IBA 9.4.4: no more than the responder has resources for.
-        if request.operation.wants_response() && self.outstanding >= u32::from(config.max_rd_atomic) {
+        if request.operation.wants_response() && self.outstanding >= u32::from(config.max_rd_atomic)
+        {
             return false;
         }
         // IBA 9.7.7.2: without credit one more request may go, to learn of new credit.
@@ -211,9 +214,10 @@ impl Requester {
         self.next = self.unacknowledged;
         self.at = self.queue.partition_point(|queued| queued.end() <= self.next);
         // Those from here on are sent anew, and counted anew.
-        let unanswered = self.queue.range(..self.at).filter(|one| {
-            one.request.operation.wants_response() && one.responses < one.packets
-        });
+        let unanswered = self
+            .queue
+            .range(..self.at)
+            .filter(|one| one.request.operation.wants_response() && one.responses < one.packets);
         self.outstanding = unanswered.count() as u32;
         self.timer = None;
         self.since_ack_request = 0;

@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Immediate, Psn, RKey, VirtualAddress};
-use ferroce_wire::opcode::{Operation, OpcodeInfo, Position};
+use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::Reth;
@@ -245,7 +245,9 @@ impl Responder {
                     if info.position.ends() { Message::None } else { Message::Write(span) };
             }
             Operation::ReadRequest => {
-                let Some(reth) = extensions.reth else { return Err(NakCode::InvalidRequest.into()) };
+                let Some(reth) = extensions.reth else {
+                    return Err(NakCode::InvalidRequest.into());
+                };
                 self.msn = self.msn.wrapping_add(1);
                 self.answer(sequence, Answer::Read { span: span_of(&reth), sent: 0 });
                 let packets = reth.length.div_ceil(u32::from(config.mtu)).max(1);

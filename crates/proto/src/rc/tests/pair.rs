@@ -5,6 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 use ferroce_wire::number::{LKey, PKey, Psn, Qpn, RKey, VirtualAddress};
+use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::RnrTimer;
 
@@ -184,6 +185,8 @@ pub(super) struct Pair {
     number: u64,
     /// Every packet that was sent: by whom, and its bytes.
     pub(super) log: Vec<(usize, Vec<u8>)>,
+    /// Packets to lose, by their place in the log.
+    pub(super) lost: Vec<usize>,
 }
 
 /// A configuration for tests, with the peer's first PSN.
@@ -216,12 +219,7 @@ impl Pair {
         Self::with(seed, faults, mtu, |_| ())
     }
 
-    pub(super) fn with(
-        seed: u64,
-        faults: Faults,
-        mtu: u16,
-        edit: impl Fn(&mut Config),
-    ) -> Self {
+    pub(super) fn with(seed: u64, faults: Faults, mtu: u16, edit: impl Fn(&mut Config)) -> Self {
         let mut random = Random(seed);
         let psns = [random.next() as u32 & 0xff_ffff, random.next() as u32 & 0xff_ffff];
         let hosts = [0, 1].map(|side| {
@@ -236,7 +234,7 @@ impl Pair {
             }
         });
         let (now, flying) = (Instant::ZERO, BinaryHeap::new());
-        Self { hosts, now, random, faults, flying, number: 0, log: Vec::new() }
+        Self { hosts, now, random, faults, flying, number: 0, log: Vec::new(), lost: Vec::new() }
     }
 
     pub(super) fn post_receive(&mut self, side: usize, id: u64, offset: u64, length: u32) {
@@ -257,7 +255,9 @@ impl Pair {
                         let mut bytes = buffer[..length].to_vec();
                         bytes.extend([0; 4]); // where the ICRC would be
                         self.log.push((side, bytes.clone()));
-                        self.fly(1 - side, bytes);
+                        if !self.lost.contains(&(self.log.len() - 1)) {
+                            self.fly(1 - side, bytes);
+                        }
                     }
                     Err(EncodeError::Local(_)) => host.qp.handle_denied(psn, true),
                     Err(_) => host.qp.handle_denied(psn, false),
@@ -290,23 +290,43 @@ impl Pair {
         }
     }
 
+    /// What was sent, in a form to compare: side, opcode, PSN after that side's first.
+    pub(super) fn story(&self) -> Vec<(usize, Opcode, u32)> {
+        let first = |side: usize| self.hosts[side].qp.config().send_psn;
+        let told = self.log.iter().map(|(side, bytes)| {
+            let packet = Packet::parse(bytes).unwrap();
+            let request = packet.bth.opcode.info().unwrap().request;
+            let base = if request { first(*side) } else { first(1 - *side) };
+            (*side, packet.bth.opcode, packet.bth.psn.distance(base) as u32)
+        });
+        told.collect()
+    }
+
     /// Runs until nothing is left to do. Ends always: what never ends is a bug that the limit finds.
     pub(super) fn run(&mut self) {
         for _ in 0..2_000_000 {
             self.drain();
-            let timers = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
-            let arrival = self.flying.peek().map(|Reverse((time, ..))| *time);
-            let Some(next) = timers.chain(arrival).min() else { return };
-            self.now = self.now.max(next);
-            if arrival == Some(next) {
-                let Some(Reverse((_, _, to, bytes))) = self.flying.pop() else { return };
-                let packet = Packet::parse(&bytes).expect("what we send can be read");
-                let Host { qp, receives, memory, .. } = &mut self.hosts[to];
-                qp.handle_packet(self.now, &packet, receives, memory);
-            } else {
-                self.hosts.iter_mut().for_each(|host| host.qp.handle_timeout(self.now));
+            if !self.step() {
+                return;
             }
         }
         panic!("the connection never comes to rest");
+    }
+
+    /// The next thing happens: a packet arrives, or a timer runs out. False when nothing will.
+    pub(super) fn step(&mut self) -> bool {
+        let timers = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
+        let arrival = self.flying.peek().map(|Reverse((time, ..))| *time);
+        let Some(next) = timers.chain(arrival).min() else { return false };
+        self.now = self.now.max(next);
+        if arrival == Some(next) {
+            let Some(Reverse((_, _, to, bytes))) = self.flying.pop() else { return false };
+            let packet = Packet::parse(&bytes).expect("what we send can be read");
+            let Host { qp, receives, memory, .. } = &mut self.hosts[to];
+            qp.handle_packet(self.now, &packet, receives, memory);
+        } else {
+            self.hosts.iter_mut().for_each(|host| host.qp.handle_timeout(self.now));
+        }
+        true
     }
 }

@@ -177,9 +177,8 @@ fn on_a_clean_link() {
 
 #[test]
 fn on_links_that_lose() {
-    let ended = (0..600).filter(|&seed| {
-        program(seed, Faults { loss: 10 + seed % 100, ..Faults::default() })
-    });
+    let ended = (0..600)
+        .filter(|&seed| program(seed, Faults { loss: 10 + seed % 100, ..Faults::default() }));
     assert!(ended.count() > 550);
 }
 
@@ -194,11 +193,8 @@ fn on_links_that_double_and_reorder() {
 #[test]
 fn on_links_that_do_everything() {
     let ended = (2000..2800).filter(|&seed| {
-        let faults = Faults {
-            loss: seed % 60,
-            duplication: (seed / 7) % 100,
-            reordering: (seed / 3) % 60,
-        };
+        let faults =
+            Faults { loss: seed % 60, duplication: (seed / 7) % 100, reordering: (seed / 3) % 60 };
         program(seed, faults)
     });
     assert!(ended.count() > 600);

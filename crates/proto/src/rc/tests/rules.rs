@@ -1,1 +1,476 @@
 //! One rule at a time.
+
+use std::vec::Vec;
+
+use ferroce_wire::number::{Msn, Psn, RKey, VirtualAddress};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::{ExtensionHeaders, Packet};
+use ferroce_wire::syndrome::{Credits, NakCode, RnrTimer, Syndrome, SyndromeKind};
+use ferroce_wire::transport::{Aeth, Bth};
+
+use super::pair::{BASE, Faults, KEY, Pair, span};
+use crate::memory::AccessFlags;
+use crate::rc::{Config, Fault, PostError};
+use crate::work::{
+    Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId,
+};
+
+const FAR: u64 = 0x4_0000;
+
+fn remote(offset: u64) -> RemoteAddress {
+    RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(KEY) }
+}
+
+fn request(id: u64, operation: Operation, length: u32) -> SendRequest {
+    SendRequest {
+        id: WorkId(id),
+        operation,
+        data: Data::Spans(Spans::from(span(0, length))),
+        signaled: true,
+        solicited: false,
+        fence: false,
+    }
+}
+
+fn write(id: u64, length: u32) -> SendRequest {
+    request(id, Operation::Write { remote: remote(FAR), immediate: None }, length)
+}
+
+fn read(id: u64, length: u32) -> SendRequest {
+    request(id, Operation::Read { remote: remote(FAR) }, length)
+}
+
+fn clean(mtu: u16) -> Pair {
+    Pair::new(1, Faults::default(), mtu)
+}
+
+fn statuses(pair: &Pair) -> Vec<(u64, Status)> {
+    pair.hosts[0].sent.iter().map(|one| (one.id.0, one.status)).collect()
+}
+
+fn opcodes(pair: &Pair, side: usize) -> Vec<Opcode> {
+    pair.story().into_iter().filter(|one| one.0 == side).map(|one| one.1).collect()
+}
+
+/// The syndromes that side 1 sent.
+fn syndromes(pair: &Pair) -> Vec<SyndromeKind> {
+    let answers = pair.log.iter().filter(|(side, _)| *side == 1);
+    answers
+        .filter_map(|(_, bytes)| Some(Packet::parse(bytes).unwrap().extensions.aeth?.syndrome.kind()))
+        .collect()
+}
+
+#[test]
+fn a_message_is_cut_by_the_path_mtu() {
+    for (length, expected) in [
+        (0, &[Opcode::RC_RDMA_WRITE_ONLY][..]),
+        (256, &[Opcode::RC_RDMA_WRITE_ONLY]),
+        (257, &[Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_LAST]),
+        (
+            768,
+            &[
+                Opcode::RC_RDMA_WRITE_FIRST,
+                Opcode::RC_RDMA_WRITE_MIDDLE,
+                Opcode::RC_RDMA_WRITE_LAST,
+            ],
+        ),
+    ] {
+        let mut pair = clean(256);
+        pair.hosts[0].qp.post_send(write(1, length)).unwrap();
+        pair.run();
+        assert_eq!(opcodes(&pair, 0), expected, "{length}");
+        assert_eq!(opcodes(&pair, 1), [Opcode::RC_ACKNOWLEDGE]);
+        assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    }
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_and_sent_again_from_there() {
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(write(1, 1280)).unwrap();
+    pair.lost = [2].into();
+    pair.run();
+    let requests: Vec<_> =
+        pair.story().into_iter().filter(|one| one.0 == 0).map(|one| one.2).collect();
+    assert_eq!(requests, [0, 1, 2, 3, 4, 2, 3, 4], "from the missing one, and no timer was needed");
+    assert_eq!(syndromes(&pair)[0], SyndromeKind::Nak(NakCode::PsnSequenceError));
+    assert!(pair.now.as_nanos() < 100_000);
+    assert_eq!(statuses(&pair), [(1, Status::Success)]);
+}
+
+#[test]
+fn a_read_starts_again_at_the_missing_byte() {
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(read(1, 1000)).unwrap();
+    pair.lost = [3].into(); // the request, then the third of four responses
+    pair.run();
+    let requests: Vec<_> = (pair.log.iter().filter(|one| one.0 == 0))
+        .map(|(_, bytes)| Packet::parse(bytes).unwrap())
+        .map(|packet| packet.extensions.reth.unwrap())
+        .collect();
+    assert_eq!(requests.len(), 2);
+    assert_eq!((requests[1].address.0, requests[1].length), (BASE + FAR + 512, 488));
+    let answers: Vec<_> = pair.story().into_iter().filter(|one| one.0 == 1).collect();
+    assert_eq!(answers.last(), Some(&(1, Opcode::RC_RDMA_READ_RESPONSE_LAST, 3)));
+    assert!(pair.now.as_nanos() < 100_000, "an implied NAK, not a timer");
+    assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    assert_eq!(pair.hosts[0].memory.bytes[..1000], pair.hosts[1].memory.bytes[FAR as usize..][..1000]);
+}
+
+#[test]
+fn no_more_reads_than_the_responder_has_room_for() {
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.max_rd_atomic = 2);
+    for id in 0..5 {
+        pair.hosts[0].qp.post_send(read(id, 8)).unwrap();
+    }
+    pair.drain();
+    assert_eq!(opcodes(&pair, 0).len(), 2);
+    pair.run();
+    assert_eq!(statuses(&pair).len(), 5);
+}
+
+#[test]
+fn a_responder_with_less_room_refuses() {
+    let edit = |config: &mut Config| {
+        config.max_rd_atomic = 4;
+        config.max_dest_rd_atomic = 0;
+    };
+    let mut pair = Pair::with(1, Faults::default(), 256, edit);
+    pair.hosts[0].qp.post_send(read(1, 8)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::RemoteInvalidRequest)]);
+}
+
+#[test]
+fn a_fence_waits_for_reads() {
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(read(1, 8)).unwrap();
+    pair.hosts[0].qp.post_send(SendRequest { fence: true, ..write(2, 8) }).unwrap();
+    pair.drain();
+    assert_eq!(opcodes(&pair, 0), [Opcode::RC_RDMA_READ_REQUEST]);
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success)]);
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_waited_for() {
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
+    for _ in 0..6 {
+        pair.drain();
+        pair.step();
+    }
+    assert!(matches!(syndromes(&pair)[0], SyndromeKind::RnrNak(_)));
+    pair.post_receive(1, 9, FAR, 300);
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    assert_eq!(pair.hosts[1].received[0].length, 300);
+}
+
+#[test]
+fn the_wait_is_as_long_as_the_receiver_asks() {
+    for code in 0..32 {
+        let timer = RnrTimer::from_code(code).unwrap();
+        let edit = |config: &mut Config| {
+            config.rnr_retry = 1;
+            config.rnr_timer = timer;
+        };
+        let mut pair = Pair::with(1, Faults::default(), 256, edit);
+        pair.hosts[0].qp.post_send(request(1, Operation::SEND, 8)).unwrap();
+        pair.run();
+        // There, back, the wait, there and back: 10 µs each way.
+        assert_eq!(pair.now.as_nanos(), 40_000 + timer.duration().as_nanos() as u64, "{code}");
+        assert_eq!(statuses(&pair), [(1, Status::RnrRetryExceeded)]);
+        assert_eq!(opcodes(&pair, 0).len(), 2);
+    }
+}
+
+#[test]
+fn silence_ends_after_so_many_attempts() {
+    for retry_count in 0..8 {
+        let edit = |config: &mut Config| config.retry_count = retry_count;
+        let mut pair = Pair::with(1, Faults { loss: 1000, ..Faults::default() }, 256, edit);
+        pair.hosts[0].qp.post_send(write(1, 8)).unwrap();
+        pair.hosts[0].qp.post_send(SendRequest { signaled: false, ..write(2, 8) }).unwrap();
+        pair.run();
+        assert_eq!(statuses(&pair), [(1, Status::RetryExceeded), (2, Status::Flushed)]);
+        assert_eq!(opcodes(&pair, 0).len(), 2 * (usize::from(retry_count) + 1));
+        assert_eq!(pair.hosts[0].qp.fault(), Some(Fault::Requester));
+        assert_eq!(pair.hosts[0].qp.poll_timeout(), None);
+        // Taken, and completed in error at once.
+        pair.hosts[0].qp.post_send(write(3, 8)).unwrap();
+        pair.drain();
+        assert_eq!(statuses(&pair)[2], (3, Status::Flushed));
+    }
+}
+
+#[test]
+fn every_violation_has_its_answer() {
+    let bad_key = RemoteAddress { key: RKey(1), ..remote(FAR) };
+    let outside = remote(super::pair::REGION - 4);
+    let unaligned = remote(FAR + 4);
+    let none = AccessFlags::default();
+    let cas = |remote| Operation::CompareSwap { remote, compare: 0, swap: 1 };
+    let all = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
+    for (operation, length, access, code, status) in [
+        (Operation::Write { remote: bad_key, immediate: None }, 600, all, NakCode::RemoteAccessError, Status::RemoteAccess),
+        (Operation::Write { remote: outside, immediate: None }, 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
+        (Operation::Read { remote: bad_key }, 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
+        (cas(bad_key), 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
+        (cas(unaligned), 8, all, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+        (Operation::Write { remote: remote(FAR), immediate: None }, 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+        (Operation::Read { remote: remote(FAR) }, 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+        (cas(remote(FAR)), 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+    ] {
+        let mut pair = Pair::with(1, Faults::default(), 256, |config| config.access = access);
+        let before = pair.hosts[1].memory.bytes.clone();
+        pair.hosts[0].qp.post_send(request(1, operation, length)).unwrap();
+        pair.hosts[0].qp.post_send(write(2, 8)).unwrap();
+        pair.run();
+        assert_eq!(statuses(&pair), [(1, status), (2, Status::Flushed)], "{operation:?}");
+        assert_eq!(syndromes(&pair), [SyndromeKind::Nak(code)], "{operation:?}");
+        assert!(pair.hosts[1].memory.bytes == before, "{operation:?} was executed");
+        assert_eq!(pair.hosts[1].qp.fault(), Some(Fault::Responder));
+    }
+}
+
+#[test]
+fn a_message_longer_than_its_receive_is_refused() {
+    let mut pair = clean(256);
+    pair.post_receive(1, 9, FAR, 599);
+    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 600)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::RemoteInvalidRequest)]);
+    assert_eq!(pair.hosts[1].received[0].status, Status::LocalLength);
+}
+
+#[test]
+fn a_receive_into_foreign_memory_is_the_receivers_fault() {
+    let mut pair = clean(256);
+    let mut bad = span(FAR, 100);
+    bad.key.0 = 1;
+    let spans = Spans::from(bad);
+    pair.hosts[1].receives.post(crate::work::ReceiveRequest { id: WorkId(9), spans }).unwrap();
+    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 100)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::RemoteOperation)]);
+    assert_eq!(pair.hosts[1].received[0].status, Status::LocalProtection);
+}
+
+#[test]
+fn our_own_memory_is_checked_too() {
+    let mut pair = clean(256);
+    let mut bad = span(0, 100);
+    bad.key.0 = 1;
+    let data = Data::Spans(Spans::from(bad));
+    pair.hosts[0].qp.post_send(SendRequest { data: data.clone(), ..write(1, 0) }).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::LocalProtection)]);
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(SendRequest { data, ..read(1, 0) }).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::LocalProtection)]);
+}
+
+#[test]
+fn nothing_is_checked_where_nothing_is_moved() {
+    let bad = RemoteAddress { address: VirtualAddress(0), key: RKey(0) };
+    for operation in
+        [Operation::Write { remote: bad, immediate: None }, Operation::Read { remote: bad }]
+    {
+        let mut pair = clean(256);
+        pair.hosts[0].qp.post_send(request(1, operation, 0)).unwrap();
+        pair.run();
+        assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    }
+}
+
+#[test]
+fn a_key_made_invalid_is_invalid() {
+    let mut pair = clean(256);
+    pair.post_receive(1, 9, FAR, 8);
+    let send = Operation::Send { immediate: None, invalidate: Some(RKey(KEY)) };
+    pair.hosts[0].qp.post_send(request(1, send, 8)).unwrap();
+    pair.hosts[0].qp.post_send(write(2, 8)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::RemoteAccess)]);
+    assert_eq!(pair.hosts[1].received[0].invalidated, Some(RKey(KEY)));
+}
+
+#[test]
+fn atomics_are_answered_again_and_not_executed_again() {
+    let edit = |config: &mut Config| {
+        config.max_rd_atomic = 16;
+        config.max_dest_rd_atomic = 16;
+    };
+    let mut pair = Pair::with(1, Faults::default(), 256, edit);
+    pair.hosts[1].memory.bytes[FAR as usize..][..8].fill(0);
+    for id in 0..16 {
+        let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+        let data = Data::Spans(Spans::from(span(8 * id, 8)));
+        pair.hosts[0].qp.post_send(SendRequest { data, ..request(id, add, 8) }).unwrap();
+    }
+    // All sixteen answers are lost once.
+    pair.lost = (16..32).collect();
+    pair.run();
+    assert_eq!(pair.hosts[1].memory.atomics, 16);
+    for id in 0..16u64 {
+        assert_eq!(pair.hosts[0].memory.bytes[8 * id as usize..][..8], id.to_ne_bytes());
+    }
+    assert_eq!(opcodes(&pair, 0).len(), 32);
+}
+
+#[test]
+fn flush_and_atomic_write() {
+    let mut pair = clean(256);
+    let atomic_write = Operation::AtomicWrite { remote: remote(FAR) };
+    let flush = Operation::Flush {
+        remote: remote(FAR),
+        length: 8,
+        selectivity: Default::default(),
+        placement: Default::default(),
+    };
+    pair.hosts[0].qp.post_send(request(1, atomic_write, 8)).unwrap();
+    pair.hosts[0].qp.post_send(request(2, flush, 0)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(pair.hosts[1].memory.bytes[FAR as usize..][..8], pair.hosts[0].memory.bytes[..8]);
+    assert_eq!(opcodes(&pair, 1), [Opcode::RC_RDMA_READ_RESPONSE_ONLY; 2]);
+}
+
+#[test]
+fn sequence_numbers_wrap_within_a_message() {
+    for start in 0xff_fff0..=0xff_ffff {
+        let edit = |config: &mut Config| {
+            config.send_psn = Psn::new(start);
+            config.receive_psn = Psn::new(start);
+        };
+        let mut pair = Pair::with(1, Faults { loss: 100, ..Faults::default() }, 256, edit);
+        for id in 0..4 {
+            pair.hosts[0].qp.post_send(write(2 * id, 2000)).unwrap();
+            pair.hosts[0].qp.post_send(read(2 * id + 1, 2000)).unwrap();
+        }
+        pair.run();
+        assert!(statuses(&pair).iter().all(|one| one.1 == Status::Success), "{start:#x}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_not_taken() {
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.send_capacity = 1);
+    let qp = &mut pair.hosts[0].qp;
+    let half = span(0, MAX_MESSAGE / 2 + 1);
+    let long = Data::Spans(Spans::from(&[half, half][..]));
+    assert_eq!(qp.post_send(SendRequest { data: long, ..write(1, 0) }), Err(PostError::Length));
+    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    assert_eq!(qp.post_send(request(1, add, 4)), Err(PostError::Length));
+    let both = Operation::Send { immediate: Some(Default::default()), invalidate: Some(RKey(1)) };
+    assert_eq!(qp.post_send(request(1, both, 4)), Err(PostError::ImmediateAndInvalidate));
+    qp.post_send(write(1, 4)).unwrap();
+    assert_eq!(qp.post_send(write(2, 4)), Err(PostError::Full));
+}
+
+/// A packet made by hand, to side `to`.
+fn deliver(pair: &mut Pair, to: usize, bth: Bth, extensions: ExtensionHeaders, payload: &[u8]) {
+    let packet = Packet {
+        bth,
+        extensions,
+        payload,
+        payload_len: payload.len(),
+        pad: &[],
+        icrc: Some([0; 4]),
+    };
+    let host = &mut pair.hosts[to];
+    host.qp.handle_packet(pair.now, &packet, &mut host.receives, &mut host.memory);
+}
+
+#[test]
+fn packets_out_of_their_message_are_refused() {
+    for opcode in [
+        Opcode::RC_SEND_MIDDLE,
+        Opcode::RC_SEND_LAST,
+        Opcode::RC_RDMA_WRITE_MIDDLE,
+        Opcode::RC_RDMA_WRITE_LAST,
+    ] {
+        let mut pair = clean(256);
+        let psn = pair.hosts[1].qp.config().receive_psn;
+        deliver(&mut pair, 1, Bth { opcode, psn, ..Bth::default() }, Default::default(), &[1; 256]);
+        pair.drain();
+        assert_eq!(syndromes(&pair), [SyndromeKind::Nak(NakCode::InvalidRequest)], "{opcode}");
+        assert_eq!(pair.hosts[1].qp.fault(), Some(Fault::Responder));
+    }
+}
+
+#[test]
+fn answers_to_nothing_are_ignored() {
+    for (distance, syndrome) in (-3..4).flat_map(|distance| {
+        [0x1f, 0x20, 0x60, 0x61, 0x62, 0x63, 0x7f].map(|syndrome| (distance, syndrome))
+    }) {
+        let mut pair = clean(256);
+        let psn = pair.hosts[0].qp.config().send_psn;
+        let psn = psn.add(distance as u32);
+        let aeth = Some(Aeth { syndrome: Syndrome(syndrome), msn: Msn(0) });
+        for opcode in [Opcode::RC_ACKNOWLEDGE, Opcode::RC_RDMA_READ_RESPONSE_ONLY] {
+            let extensions = ExtensionHeaders { aeth, ..Default::default() };
+            deliver(&mut pair, 0, Bth { opcode, psn, ..Bth::default() }, extensions, &[]);
+        }
+        pair.run();
+        assert_eq!(pair.hosts[0].qp.fault(), None);
+        pair.hosts[0].qp.post_send(write(1, 700)).unwrap();
+        pair.run();
+        assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    }
+}
+
+#[test]
+fn credits_hold_back_what_takes_a_receive() {
+    let mut pair = clean(256);
+    let psn = pair.hosts[0].qp.config().send_psn;
+    for id in 0..4 {
+        pair.post_receive(1, id, FAR, 8);
+        pair.hosts[0].qp.post_send(request(id, Operation::SEND, 8)).unwrap();
+    }
+    // The first is sent, and answered with credit for one more.
+    let first = pair.hosts[0].qp.poll_transmit(pair.now).unwrap().bth.psn;
+    assert_eq!(first, psn);
+    let credits = SyndromeKind::Ack(Credits::from_code(1).unwrap()).into();
+    let extensions =
+        ExtensionHeaders { aeth: Some(Aeth { syndrome: credits, msn: Msn(1) }), ..Default::default() };
+    let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE, psn, ..Bth::default() };
+    deliver(&mut pair, 0, bth, extensions, &[]);
+    let mut sent = 0;
+    while pair.hosts[0].qp.poll_transmit(pair.now).is_some() {
+        sent += 1;
+    }
+    assert_eq!(sent, 1);
+}
+
+#[test]
+fn the_window_bounds_what_is_under_way() {
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.window = 8);
+    pair.hosts[0].qp.post_send(write(1, 256 * 100)).unwrap();
+    pair.drain();
+    assert_eq!(opcodes(&pair, 0).len(), 8);
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    assert_eq!(opcodes(&pair, 0).len(), 100);
+}
+
+#[test]
+fn a_duplicate_write_writes_nothing() {
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(write(1, 8)).unwrap();
+    pair.run();
+    let (_, bytes) = pair.log[0].clone();
+    pair.hosts[1].memory.bytes[FAR as usize..][..8].fill(7);
+    let packet = Packet::parse(&bytes).unwrap();
+    deliver(&mut pair, 1, packet.bth, packet.extensions, packet.payload);
+    pair.run();
+    assert_eq!(pair.hosts[1].memory.bytes[FAR as usize..][..8], [7; 8]);
+    assert_eq!(opcodes(&pair, 1), [Opcode::RC_ACKNOWLEDGE; 2]);
+}
+
+#[test]
+fn an_idle_queue_pair_is_small() {
+    assert!(size_of::<crate::rc::QueuePair>() <= 2048);
+}
