@@ -89,7 +89,7 @@ pub(crate) enum Change {
 }
 
 impl FaultPlan {
-    /// All changes. At the same moment, ends come before beginnings: a pause that follows another does not overlap it.
+    /// All changes. At the same moment, beginnings come before ends: a pause that follows another leaves no gap.
     pub(crate) fn changes(&self) -> Vec<(Instant, Change)> {
         let mut changes = Vec::new();
         let lasting = |from: Instant, until: Instant| from < until;
@@ -111,7 +111,7 @@ impl FaultPlan {
         // The sort is stable, so that a restart at the very moment of its crash stays behind it.
         changes.sort_by_key(|(at, change)| {
             let begins = matches!(change, Change::Partition(_) | Change::Pause(_));
-            (*at, begins)
+            (*at, !begins)
         });
         changes
     }

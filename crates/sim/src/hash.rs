@@ -1,5 +1,7 @@
 //! A running hash over all that was sent and delivered: two runs are the same when their hashes are.
 
+use crate::trace::Record;
+
 /// A 64-bit hash of a run. Made to be fast and to depend on every bit, not to withstand anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHash(u64);
@@ -39,6 +41,13 @@ impl TraceHash {
             self.word(little_endian(rest));
         }
         self.word(bytes.len() as u64);
+    }
+
+    /// Adds a frame: when, where, what became of it, and its bytes.
+    pub fn record(&mut self, record: &Record<'_>) {
+        self.word(record.time.as_nanos());
+        self.word(record.point.code() << 32 | u64::from(record.host.0));
+        self.bytes(record.frame);
     }
 
     /// The hash of all that was added so far.

@@ -108,7 +108,7 @@ impl fmt::Display for Activity {
 pub struct Happening {
     /// When.
     pub at: Instant,
-    /// To whom; for a frame at the switch, its sender.
+    /// To whom: for a frame at the switch, its sender; for a partition, the first of its one side.
     pub host: HostId,
     /// What.
     pub what: What,

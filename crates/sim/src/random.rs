@@ -34,6 +34,12 @@ impl Random {
         Self { key: seed, state: [(); 4].map(|()| splitmix64(&mut state)) }
     }
 
+    /// A generator in this state, to compare with published figures.
+    #[cfg(test)]
+    pub(crate) fn from_state(state: [u64; 4]) -> Self {
+        Self { key: 0, state }
+    }
+
     /// The stream of this name below this one, whatever was drawn here before: a new consumer with its own name does
     /// not shift what the others draw.
     pub fn stream(&self, name: &str) -> Self {
@@ -49,7 +55,8 @@ impl Random {
     /// The stream of this number below this one: for the many of a kind, such as hosts.
     pub fn substream(&self, index: u64) -> Self {
         let mut key = self.key.rotate_left(32);
-        let mut mixed = splitmix64(&mut key).wrapping_add(index.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut mixed =
+            splitmix64(&mut key).wrapping_add(index.wrapping_mul(0xd134_2543_de82_ef95));
         Self::new(splitmix64(&mut mixed))
     }
 
@@ -103,8 +110,8 @@ impl Random {
             Probability::NEVER => false,
             Probability::ALWAYS => true,
             _ => {
-                let scaled =
-                    u128::from(self.next_u64()) * u128::from(Probability::ALWAYS.parts_per_billion());
+                let scaled = u128::from(self.next_u64())
+                    * u128::from(Probability::ALWAYS.parts_per_billion());
                 ((scaled >> 64) as u64) < u64::from(probability.parts_per_billion())
             }
         }

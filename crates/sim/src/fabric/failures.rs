@@ -29,7 +29,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         before
     }
 
-    /// Cuts the pause of a host's plan, if any, and adds one that lasts until [`Fabric::resume`].
+    /// Stops a host until [`Fabric::resume`], or as long as another pause lasts.
     pub fn pause(&mut self, id: HostId, arriving: WhilePaused) {
         if let Some(slot) = self.hosts.get_mut(id.index()) {
             slot.pauses += 1;
@@ -48,8 +48,6 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         if slot.pauses > 0 || slot.host.is_none() {
             return;
         }
-        // The timer event of the pause was let go by.
-        slot.timer = None;
         while let Some(flight) = self.hosts[id.index()].waiting.pop_front() {
             self.deliver(flight, id);
         }
@@ -60,7 +58,10 @@ impl<H: Host, T: Trace> Fabric<H, T> {
     pub(super) fn change(&mut self, number: u32) {
         let Some(&change) = self.changes.get(number as usize) else { return };
         let host = match change {
-            Change::Partition(_) | Change::Heal(_) => HostId(0),
+            Change::Partition(at) | Change::Heal(at) => {
+                let partition = self.partitions.get(at as usize);
+                partition.and_then(|partition| partition.one.first()).copied().unwrap_or_default()
+            }
             Change::Pause(pause) | Change::Resume(pause) => pause.host,
             Change::Crash(host) | Change::Restart(host) => host,
         };

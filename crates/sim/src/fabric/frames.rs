@@ -1,7 +1,5 @@
 //! The way of a frame: host, uplink, switch, downlink, host.
 
-use ferroce_proto::time::Instant;
-
 use super::Fabric;
 use crate::event::Event;
 use crate::flight::FlightId;
@@ -94,14 +92,12 @@ impl<H: Host, T: Trace> Fabric<H, T> {
                 Fate::Arrives { .. } => Point::Sent,
             };
             let record = Record { time: self.now, point, host, frame: &frame.bytes, faults };
-            self.hash.word(record.time.as_nanos());
-            self.hash.word(point.code() << 32 | u64::from(host.0));
-            self.hash.bytes(record.frame);
+            self.hash.record(&record);
             self.trace.record(&record);
         }
         self.totals.marked += u64::from(faults.marked);
         self.totals.corrupted += u64::from(!faults.flipped.is_empty());
-        let copied = frame.faults.duplicated;
+        let before = (frame.faults.duplicated, frame.faults.delayed);
         if !faults.is_empty() {
             link::apply(faults, &mut frame.bytes);
             frame.faults.extend(faults);
@@ -119,9 +115,9 @@ impl<H: Host, T: Trace> Fabric<H, T> {
                 if let Some(at) = copy {
                     let copy = self.flights.copy(flight);
                     let faults = &mut self.flights.get_mut(copy).faults;
-                    // What this link did besides copying is the original's alone only if it is a delay.
-                    (faults.is_copy, faults.duplicated) = (true, copied);
-                    faults.delayed = Default::default();
+                    // Marks and flipped bits are in both; the longer way is the original's alone.
+                    faults.is_copy = true;
+                    (faults.duplicated, faults.delayed) = before;
                     self.totals.duplicated += 1;
                     self.totals.in_flight += 1;
                     self.events.push(at, event(copy));
@@ -227,11 +223,9 @@ impl<H: Host, T: Trace> Fabric<H, T> {
 
     fn show(&mut self, point: Point, host: HostId, flight: FlightId) {
         let flight = self.flights.get(flight);
-        let time: Instant = self.now;
-        self.hash.word(time.as_nanos());
-        self.hash.word(point.code() << 32 | u64::from(host.0));
-        self.hash.bytes(&flight.bytes);
         let (frame, faults) = (flight.bytes.as_slice(), &flight.faults);
-        self.trace.record(&Record { time, point, host, frame, faults });
+        let record = Record { time: self.now, point, host, frame, faults };
+        self.hash.record(&record);
+        self.trace.record(&record);
     }
 }

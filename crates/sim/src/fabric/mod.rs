@@ -211,7 +211,11 @@ impl<H: Host, T: Trace> Fabric<H, T> {
     }
 
     /// Does something with a host, such as giving it work, and sends what it then has to send. `None` if it is down.
-    pub fn with_host<R>(&mut self, id: HostId, act: impl FnOnce(&mut H, Instant) -> R) -> Option<R> {
+    pub fn with_host<R>(
+        &mut self,
+        id: HostId,
+        act: impl FnOnce(&mut H, Instant) -> R,
+    ) -> Option<R> {
         let now = self.now;
         let result = act(self.hosts.get_mut(id.index())?.host.as_mut()?, now);
         self.drain(id);
