@@ -9,7 +9,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test lint bench fuzz clean
+.PHONY: help build setup test lint bench fuzz soak clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,6 +31,10 @@ bench: ## run the benchmarks (BENCH=name for some of them)
 
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 	@scripts/fuzz $(or $(FUZZ_SECONDS),300)
+
+soak: ## simulate hostile networks for longer (SEEDS=10000 FIRST_SEED=0 SCENARIO=hostile)
+	cargo build --locked --release
+	target/release/ferroce simulate --scenario $(or $(SCENARIO),hostile) --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000)
 
 clean: ## remove everything that was built
 	cargo clean

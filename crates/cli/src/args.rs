@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use ferroce_sim::Scenario;
 use ferroce_trace::link::LinkType;
 
 use crate::decode::numbers::Numbers;
@@ -14,7 +15,8 @@ use crate::style::ColorChoice;
 const EXIT_STATUS: &str = "\
 Exit status:
   0  done, and nothing was wrong with the input
-  1  not done: wrong usage, a file that cannot be opened, output that cannot be written
+  1  not done, or failed: wrong usage, a file that cannot be opened, output that cannot be
+     written, a violation in a simulation
   2  bad input was met: a damaged or foreign file, a malformed packet, a wrong ICRC;
      whatever was readable was shown";
 
@@ -22,7 +24,8 @@ const EXAMPLES: &str = "\
 Examples:
   ferroce analyze capture.pcap         what happened in a capture
   ferroce decode capture.pcap          its frames, one line each
-  ferroce decode capture.pcap 12       frame 12, field by field";
+  ferroce decode capture.pcap 12       frame 12, field by field
+  ferroce simulate --scenario hostile  connections over a network that breaks";
 
 const DECODE_EXAMPLES: &str = "\
 Examples:
@@ -42,6 +45,16 @@ Examples:
   ferroce analyze --messages capture.pcap      every message: operation, size, packets, latency
   ferroce analyze --packets capture.pcap       every packet: ICRC verdict and summary
   ferroce analyze --json *.pcapng | jq '.files[].icrc'";
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  ferroce simulate --scenario lossy:0.05 --seed 42
+  ferroce simulate --scenario hostile --seeds 1000          seeds 0 to 999
+  ferroce simulate --scenario reordering --capture r.pcapng && ferroce analyze --ladder=1 r.pcapng
+
+Scenarios:
+  clean, lossy:SHARE, bursty, reordering, duplicating, corrupting, congested, partitioned, pausing,
+  crashing, hostile";
 
 /// RDMA over Converged Ethernet in user space: see every packet, explained.
 #[derive(Debug, Parser)]
@@ -73,9 +86,17 @@ pub(crate) enum Command {
     /// Protocol hierarchy; conversations by queue pair, both directions joined; messages with their sizes and
     /// latencies; every retransmission, duplicate, NAK, RNR, timeout and congestion notification, named and
     /// classified; the connection manager's timeline; the ICRC of every packet; a traffic graph. A file that cannot
-    /// be opened counts as bad input: the others are still analysed.
+    /// be opened does not keep the others from being analysed.
     #[command(after_help = after(ANALYZE_EXAMPLES))]
     Analyze(AnalyzeArgs),
+
+    /// Run reliable connections over a simulated network that breaks
+    ///
+    /// Two hosts in virtual time do random SENDs, WRITEs, READs and atomics, and every byte is checked. All of it
+    /// follows from the scenario and the seed: the same ones give the same run. What should never happen is a
+    /// violation, with the command that shows it again.
+    #[command(after_help = after(SIMULATE_EXAMPLES))]
+    Simulate(SimulateArgs),
 
     /// Write completions for a shell
     ///
@@ -95,6 +116,38 @@ pub(crate) enum Command {
         #[arg(long, value_hint = ValueHint::DirPath)]
         dir: Option<PathBuf>,
     },
+}
+
+/// Arguments of `ferroce simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// What the network does; see below
+    #[arg(long, value_name = "NAME", default_value = "hostile")]
+    pub(crate) scenario: Scenario,
+
+    /// What everything is drawn from; with --seeds, the first one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// How many seeds to run, one after the other
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub(crate) seeds: u64,
+
+    /// Connections between the two hosts
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) connections: u32,
+
+    /// Work requests on each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) requests: u32,
+
+    /// Bytes of the largest message
+    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
+    pub(crate) largest: u32,
+
+    /// Write what the first host sends and gets to a pcapng file; for one seed
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
 }
 
 /// Arguments of `ferroce decode`.

@@ -11,6 +11,7 @@ mod decode;
 mod duration;
 mod exit;
 mod generate;
+mod simulate;
 mod style;
 
 use std::ffi::OsString;
@@ -46,6 +47,7 @@ fn run(command: &Command, screen: &Screen) -> ExitStatus {
     match command {
         Command::Decode(args) => decode::run(args, screen),
         Command::Analyze(args) => analyze::run(args, screen),
+        Command::Simulate(args) => simulate::run(args, screen),
         Command::Completions { shell } => generate::completions(*shell, screen),
         Command::Man { dir } => generate::man(dir.as_deref(), screen),
     }

@@ -5,9 +5,7 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use ferroce_proto::memory::{
-    AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan,
-};
+use ferroce_proto::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
 use ferroce_proto::rc::{Config, QueuePair};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;

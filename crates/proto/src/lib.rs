@@ -18,11 +18,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod setup;
-pub mod time;
+pub mod cm;
+pub mod congestion;
 pub mod memory;
 pub mod qp;
-pub mod receive;
-pub mod transmit;
-pub mod work;
 pub mod rc;
+pub mod receive;
+pub mod setup;
+pub mod time;
+pub mod transmit;
+pub mod uc;
+pub mod ud;
+pub mod work;

@@ -53,6 +53,7 @@ mod limit;
 mod link;
 mod probability;
 mod random;
+pub mod rdma;
 mod replay;
 mod scenario;
 mod settings;

@@ -50,13 +50,13 @@ pub(super) struct Connection {
     pub(super) transport: Transport,
     /// The handshake's transaction; later that of the peer's DREQ.
     pub(super) transaction: TransactionId,
-    /// How long the peer may take to answer, with the way there and back (IBA 12.9.8.2).
+    /// How long the peer may take to answer, with the way there and back (IBA 12.9.8).
     pub(super) response: Duration,
     pub(super) max_retries: u8,
     pub(super) retries: u8,
     /// 2 × packet lifetime: the way there and back.
     pub(super) round_trip: Duration,
-    /// How long the names rest: until no packet can be under way (IBA 12.9.8.4).
+    /// How long the names rest: until no packet can be under way (IBA 12.9.8).
     pub(super) rest: Duration,
     pub(super) deadline: Option<Instant>,
     pub(super) sent: Option<Sent>,
@@ -65,7 +65,7 @@ pub(super) struct Connection {
 }
 
 /// 2 × packet lifetime, from the acknowledge timeout in a REQ, which is the next power of two above 2 × packet
-/// lifetime + acknowledge delay (IBA 12.7.34). "No timeout" says nothing about the path, which is taken as short.
+/// lifetime + acknowledge delay (IBA 12.7). "No timeout" says nothing about the path, which is taken as short.
 pub(super) fn round_trip(timeout: AckTimeout) -> Duration {
     timeout.duration().unwrap_or(ResponseTimeout(0).duration())
 }
@@ -96,7 +96,8 @@ impl Connection {
             peer,
             remote_id: (role == Role::Passive).then_some(req.local_comm_id),
             remote_guid: req.local_ca_guid,
-            local_qpn: req.local_qpn,
+            // The passive side's is known when its consumer accepts.
+            local_qpn: if role == Role::Active { req.local_qpn } else { Qpn::default() },
             remote_qpn: (role == Role::Passive).then_some(req.local_qpn),
             request_psn: req.starting_psn,
             service: req.service_id,
@@ -141,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message that wants an answer: it is repeated until one comes (IBA 12.9.8.2).
+    /// Sends a message that wants an answer: it is repeated until one comes (IBA 12.9.8).
     pub(super) fn start(
         &mut self,
         now: Instant,

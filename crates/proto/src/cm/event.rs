@@ -8,9 +8,8 @@ use ferroce_wire::cm::{CommId, Message, MessageError, ServiceId};
 use ferroce_wire::mad::{MAD_LEN, Mad, MadError, TransactionId};
 use ferroce_wire::number::Hex32;
 
-use super::parameters::{
-    ConnectionId, Query, QueryId, Rejection, Reply, Request, Resolution, ResolutionId,
-};
+use super::parameters::{ConnectionId, Query, QueryId, Rejection, Resolution, ResolutionId};
+use super::peer::{Reply, Request};
 use super::private_data::{DrepData, DreqData, RtuData};
 use super::state::State;
 
@@ -23,9 +22,10 @@ pub enum Event {
     Reply(ConnectionId, Box<Reply>),
     /// Passive side: the peer is ready. `None` when its data came before its RTU.
     Established(ConnectionId, Option<Box<RtuData>>),
-    /// The peer said no before the connection was up. The connection is gone.
+    /// The peer said no before the connection was up. It is over; if its queue pair has to rest first,
+    /// [`Event::Rested`] follows.
     Rejected(ConnectionId, Box<Rejection>),
-    /// The connection did not come up. It is gone.
+    /// The connection did not come up. It is over; if its queue pair has to rest first, [`Event::Rested`] follows.
     Failed(ConnectionId, Failure),
     /// The peer disconnects. Stop sending, then answer by `confirm_disconnect`.
     DisconnectRequest(ConnectionId, Box<DreqData>),
@@ -67,8 +67,6 @@ pub enum Disconnection {
     ByPeer,
     /// The peer does not know the connection, or gave it up.
     Rejected(Box<Rejection>),
-    /// The peer wants a new connection for this one's queue pair, so it has forgotten this one.
-    Stale,
 }
 
 /// A message to send: UD SEND from queue pair 1 to queue pair 1.

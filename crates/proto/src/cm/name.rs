@@ -28,7 +28,7 @@ impl Names {
         }
     }
 
-    /// The transaction of the messages that this name begins (IBA 12.6.1.1): the name itself below a number of the
+    /// The transaction of the messages that this name begins (IBA 12.6): the name itself below a number of the
     /// manager's own, as Linux does.
     pub(super) fn transaction(&self, id: CommId) -> TransactionId {
         TransactionId(u64::from(self.transactions) << 32 | u64::from(id.0))

@@ -1,11 +1,11 @@
-//! The states of a connection and every way between them, as one table (IBA 12.9.5 and 12.9.7).
+//! The states of a connection and every way between them, as one table (IBA 12.9).
 //!
 //! The manager moves by this table only, so what is not in it cannot happen; the diagram in the documentation is
 //! printed from it.
 
 use core::fmt;
 
-/// Where a connection stands (IBA 12.9.7). The names say which message went last, from the side that has the state.
+/// Where a connection stands (IBA 12.9). The names say which message went last, from the side that has the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// There is no connection. The manager keeps nothing in this state.
@@ -32,7 +32,7 @@ pub enum State {
     DreqSent,
     /// DREQ is here, the consumer has not confirmed.
     DreqReceived,
-    /// The connection is over; its names rest until no packet of it can be under way (IBA 12.9.8.4).
+    /// The connection is over; its names rest until no packet of it can be under way (IBA 12.9.8).
     TimeWait,
 }
 
@@ -70,7 +70,7 @@ pub enum Trigger {
     Ready,
     /// RTU arrives.
     RtuArrives,
-    /// Data arrives before the RTU, which proves as much (IBA 12.9.6, "communication established").
+    /// Data arrives before the RTU, which proves as much (IBA 12.9, "communication established").
     DataArrives,
     /// The consumer rejects: REJ goes out.
     Reject,
@@ -97,7 +97,7 @@ pub const TRANSITIONS: &[(State, Trigger, State)] = {
     use State::*;
     use Trigger::*;
     &[
-        // Active side (IBA 12.9.5).
+        // Active side (IBA 12.9).
         (Idle, Connect, ReqSent),
         (ReqSent, MraArrives, MraReqReceived),
         (ReqSent, RepArrives, RepReceived),
@@ -121,7 +121,7 @@ pub const TRANSITIONS: &[(State, Trigger, State)] = {
         (MraRepSent, RejArrives, TimeWait),
         (MraRepSent, StaleArrives, TimeWait),
         (MraRepSent, GiveUp, Idle),
-        // Passive side (IBA 12.9.7).
+        // Passive side (IBA 12.9).
         (Idle, ReqArrives, ReqReceived),
         (ReqReceived, Prolong, MraReqSent),
         (ReqReceived, Accept, RepSent),

@@ -90,8 +90,8 @@ impl Table {
         let from = connection.state;
         let to = from.next(trigger).ok_or(CallError::State(from))?;
         connection.state = to;
-        self.half_open = self.half_open + usize::from(to.is_half_open())
-            - usize::from(from.is_half_open());
+        self.half_open =
+            self.half_open + usize::from(to.is_half_open()) - usize::from(from.is_half_open());
         let service = connection.service.0;
         match (from.awaits_consumer(), to.awaits_consumer()) {
             (false, true) => *self.waiting.entry(service).or_default() += 1,
@@ -119,6 +119,12 @@ impl Table {
                 index.remove(&name);
             }
         }
+    }
+
+    /// Sizes of the indices and of the count of unanswered requests: nothing may stay in them.
+    #[cfg(test)]
+    pub(super) fn index_sizes(&self) -> (usize, usize, usize) {
+        (self.by_remote_id.len(), self.by_remote_qpn.len(), self.waiting.len())
     }
 
     /// Whether this connection became idle.

@@ -265,6 +265,7 @@ impl Requester {
             self.not_ready_left = left;
         }
         self.go_back();
+        self.went_back_to = None;
         self.not_before = Some(now + wait);
         Ok(())
     }
@@ -272,6 +273,10 @@ impl Requester {
     /// An answer shows that something is missing. Asked for once, it is on its way: only its own loss, which the
     /// timer notices, is a reason to go back for it again.
     fn asked_to_go_back(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+        // Already back, and told to wait: rdma_rxe follows its RNR NAK by a sequence NAK.
+        if self.next == self.unacknowledged && self.not_before.is_some() {
+            return Ok(());
+        }
         if self.went_back_to == Some(self.unacknowledged) {
             return Ok(());
         }

@@ -111,7 +111,7 @@ impl Responder {
         }
         let verdict = self
             .check_sequence(info)
-            .and_then(|()| check_permission(info, config))
+            .and_then(|()| check_permission(packet, info, config))
             .and_then(|()| self.check_resources(info, config, receives))
             .and_then(|()| self.check_length(packet, info, config))
             .and_then(|()| check_key(packet, info, config, memory))
@@ -143,12 +143,12 @@ impl Responder {
 
     /// 2. Packets of a message follow each other, and messages do not mix (IBA 9.7.4.1.2, table 48).
     fn check_sequence(&self, info: &OpcodeInfo) -> Verdict {
-        let fits = match (&self.message, info.operation, info.position) {
-            (Message::None, _, Position::First | Position::Only) => true,
-            (Message::Send, Operation::Send, Position::Middle | Position::Last) => true,
-            (Message::Write(_), Operation::Write, Position::Middle | Position::Last) => true,
-            _ => false,
-        };
+        let fits = matches!(
+            (&self.message, info.operation, info.position),
+            (Message::None, _, Position::First | Position::Only)
+                | (Message::Send, Operation::Send, Position::Middle | Position::Last)
+                | (Message::Write(_), Operation::Write, Position::Middle | Position::Last)
+        );
         if fits { Ok(()) } else { Err(NakCode::InvalidRequest.into()) }
     }
 
@@ -439,9 +439,8 @@ fn atomic(packet: &Packet<'_>, info: &OpcodeInfo) -> Option<(RemoteSpan, Atomic)
 }
 
 /// 3. The queue pair allows the operation (IBA 9.7.4.1.3).
-fn check_permission(info: &OpcodeInfo, config: &Config) -> Verdict {
-    let needed = needed_access(info.operation);
-    if needed.is_none_or(|needed| config.access.contains(needed)) {
+fn check_permission(packet: &Packet<'_>, info: &OpcodeInfo, config: &Config) -> Verdict {
+    if config.access.contains(needed_access(packet, info)) {
         Ok(())
     } else {
         Err(NakCode::InvalidRequest.into())
@@ -449,12 +448,19 @@ fn check_permission(info: &OpcodeInfo, config: &Config) -> Verdict {
 }
 
 /// What an operation needs to be allowed, of the queue pair and of the memory.
-fn needed_access(operation: Operation) -> Option<AccessFlags> {
-    match operation {
-        Operation::Write | Operation::AtomicWrite => Some(AccessFlags::REMOTE_WRITE),
-        Operation::ReadRequest => Some(AccessFlags::REMOTE_READ),
-        Operation::CompareSwap | Operation::FetchAdd => Some(AccessFlags::REMOTE_ATOMIC),
-        _ => None,
+fn needed_access(packet: &Packet<'_>, info: &OpcodeInfo) -> AccessFlags {
+    match info.operation {
+        Operation::Write | Operation::AtomicWrite => AccessFlags::REMOTE_WRITE,
+        Operation::ReadRequest => AccessFlags::REMOTE_READ,
+        Operation::CompareSwap | Operation::FetchAdd => AccessFlags::REMOTE_ATOMIC,
+        // IBA A19: each kind of placement is allowed by itself.
+        Operation::Flush => match packet.extensions.feth.map_or(0, |feth| feth.placement.0) {
+            1 => AccessFlags::FLUSH_GLOBAL,
+            2 => AccessFlags::FLUSH_PERSISTENT,
+            3 => AccessFlags::FLUSH_GLOBAL | AccessFlags::FLUSH_PERSISTENT,
+            _ => AccessFlags::default(),
+        },
+        _ => AccessFlags::default(),
     }
 }
 
@@ -480,7 +486,7 @@ fn check_key(
     if span.length == 0 {
         return Ok(());
     }
-    let access = needed_access(info.operation).unwrap_or_default();
+    let access = needed_access(packet, info);
     (memory.check_remote(config.domain, span, access))
         .map_err(|_| NakCode::RemoteAccessError.into())
 }

@@ -74,9 +74,9 @@ pub enum DiscoveryEvent {
 
 /// Asks many servers at once, and lists who answers until a deadline.
 ///
-/// The question is one message; where it goes is the owner's choice: to a multicast group, to a broadcast address, or to
-/// one peer after the other. To connect to one of those found, begin a [`Client`](super::Client) with it, with an exchange
-/// number of its own.
+/// The question is one message; where it goes is the owner's choice: to a multicast group, to a broadcast address, or
+/// to one peer after the other. To connect to one of those found, begin a [`Client`](super::Client) with it, with an
+/// exchange number of its own.
 #[derive(Clone, Debug)]
 pub struct Discovery {
     config: DiscoveryConfig,
@@ -136,10 +136,11 @@ impl Discovery {
             },
             round_trip: self.attempts.since(response.attempt, now),
         };
+        let has_room = self.found.len() < self.config.max_responders;
         match self.found.iter_mut().find(|known| known.peer == from) {
             Some(known) if known.answer.is_err() && responder.answer.is_ok() => *known = responder,
             Some(_) => return,
-            None if self.found.len() < self.config.max_responders => self.found.push(responder),
+            None if has_room => self.found.push(responder),
             None => {
                 self.unlisted = self.unlisted.saturating_add(1);
                 return;

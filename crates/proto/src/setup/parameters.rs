@@ -9,7 +9,7 @@ use ferroce_wire::setup::{
     TransactionId, Transports,
 };
 
-/// The longest message that RDMA has, 2 GiB (IBA 9.7.7: message size limit of 2^31).
+/// The longest message there is, 2 GiB.
 pub(super) const MAX_MESSAGE_SIZE: u32 = 1 << 31;
 
 /// A device as it presents itself in the discovery phase.

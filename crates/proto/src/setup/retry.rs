@@ -19,7 +19,8 @@ pub enum Growth {
 /// How often and at which intervals a message is sent that is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often it is sent, the first time included: 1 to [`MAX_ATTEMPTS`]; others are taken as the nearest of these.
+    /// How often it is sent, the first time included: 1 to [`MAX_ATTEMPTS`]; others are taken as the nearest of
+    /// these.
     pub attempts: u8,
     /// How long the first attempt waits for its answer.
     pub first: Duration,

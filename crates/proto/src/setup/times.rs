@@ -9,8 +9,8 @@ use crate::time::Instant;
 /// One phase of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseTime {
-    /// When it began: at the end of the phase before it, so that what a side does between two messages (create a queue
-    /// pair, register memory) counts for the phase that the second message belongs to.
+    /// When it began: at the end of the phase before it, so that what a side does between two messages (create a
+    /// queue pair, register memory) counts for the phase that the second message belongs to.
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
@@ -67,7 +67,8 @@ impl PhaseTimes {
         self.end().since(self.start)
     }
 
-    /// A phase ends now, or goes on until now when it had ended before: each further memory region prolongs its phase.
+    /// A phase ends now, or goes on until now when it had ended before: each further memory region prolongs its
+    /// phase.
     pub(super) fn finish(
         &mut self,
         phase: Phase,

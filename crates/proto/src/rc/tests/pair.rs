@@ -176,12 +176,15 @@ pub(super) struct Host {
     pub(super) received: Vec<Completion>,
 }
 
+/// A packet on its way: when it arrives, its number, to whom, its bytes.
+type Flight = (Instant, u64, usize, Vec<u8>);
+
 pub(super) struct Pair {
     pub(super) hosts: [Host; 2],
     pub(super) now: Instant,
     pub(super) random: Random,
     pub(super) faults: Faults,
-    flying: BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>,
+    flying: BinaryHeap<Reverse<Flight>>,
     number: u64,
     /// Every packet that was sent: by whom, and its bytes.
     pub(super) log: Vec<(usize, Vec<u8>)>,

@@ -56,7 +56,9 @@ fn opcodes(pair: &Pair, side: usize) -> Vec<Opcode> {
 fn syndromes(pair: &Pair) -> Vec<SyndromeKind> {
     let answers = pair.log.iter().filter(|(side, _)| *side == 1);
     answers
-        .filter_map(|(_, bytes)| Some(Packet::parse(bytes).unwrap().extensions.aeth?.syndrome.kind()))
+        .filter_map(|(_, bytes)| {
+            Some(Packet::parse(bytes).unwrap().extensions.aeth?.syndrome.kind())
+        })
         .collect()
 }
 
@@ -114,7 +116,10 @@ fn a_read_starts_again_at_the_missing_byte() {
     assert_eq!(answers.last(), Some(&(1, Opcode::RC_RDMA_READ_RESPONSE_LAST, 3)));
     assert!(pair.now.as_nanos() < 100_000, "an implied NAK, not a timer");
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
-    assert_eq!(pair.hosts[0].memory.bytes[..1000], pair.hosts[1].memory.bytes[FAR as usize..][..1000]);
+    assert_eq!(
+        pair.hosts[0].memory.bytes[..1000],
+        pair.hosts[1].memory.bytes[FAR as usize..][..1000]
+    );
 }
 
 #[test]
@@ -213,13 +218,43 @@ fn every_violation_has_its_answer() {
     let cas = |remote| Operation::CompareSwap { remote, compare: 0, swap: 1 };
     let all = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
     for (operation, length, access, code, status) in [
-        (Operation::Write { remote: bad_key, immediate: None }, 600, all, NakCode::RemoteAccessError, Status::RemoteAccess),
-        (Operation::Write { remote: outside, immediate: None }, 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
-        (Operation::Read { remote: bad_key }, 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
+        (
+            Operation::Write { remote: bad_key, immediate: None },
+            600,
+            all,
+            NakCode::RemoteAccessError,
+            Status::RemoteAccess,
+        ),
+        (
+            Operation::Write { remote: outside, immediate: None },
+            8,
+            all,
+            NakCode::RemoteAccessError,
+            Status::RemoteAccess,
+        ),
+        (
+            Operation::Read { remote: bad_key },
+            8,
+            all,
+            NakCode::RemoteAccessError,
+            Status::RemoteAccess,
+        ),
         (cas(bad_key), 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
         (cas(unaligned), 8, all, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
-        (Operation::Write { remote: remote(FAR), immediate: None }, 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
-        (Operation::Read { remote: remote(FAR) }, 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+        (
+            Operation::Write { remote: remote(FAR), immediate: None },
+            8,
+            none,
+            NakCode::InvalidRequest,
+            Status::RemoteInvalidRequest,
+        ),
+        (
+            Operation::Read { remote: remote(FAR) },
+            8,
+            none,
+            NakCode::InvalidRequest,
+            Status::RemoteInvalidRequest,
+        ),
         (cas(remote(FAR)), 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
     ] {
         let mut pair = Pair::with(1, Faults::default(), 256, |config| config.access = access);
@@ -339,6 +374,20 @@ fn flush_and_atomic_write() {
 }
 
 #[test]
+fn a_flush_needs_leave() {
+    let flush = Operation::Flush {
+        remote: remote(FAR),
+        length: 8,
+        selectivity: Default::default(),
+        placement: ferroce_wire::transport::FlushPlacement(2),
+    };
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(request(1, flush, 0)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::RemoteInvalidRequest)]);
+}
+
+#[test]
 fn sequence_numbers_wrap_within_a_message() {
     for start in 0xff_fff0..=0xff_ffff {
         let edit = |config: &mut Config| {
@@ -434,8 +483,10 @@ fn credits_hold_back_what_takes_a_receive() {
     let first = pair.hosts[0].qp.poll_transmit(pair.now).unwrap().bth.psn;
     assert_eq!(first, psn);
     let credits = SyndromeKind::Ack(Credits::from_code(1).unwrap()).into();
-    let extensions =
-        ExtensionHeaders { aeth: Some(Aeth { syndrome: credits, msn: Msn(1) }), ..Default::default() };
+    let extensions = ExtensionHeaders {
+        aeth: Some(Aeth { syndrome: credits, msn: Msn(1) }),
+        ..Default::default()
+    };
     let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE, psn, ..Bth::default() };
     deliver(&mut pair, 0, bth, extensions, &[]);
     let mut sent = 0;
@@ -473,4 +524,25 @@ fn a_duplicate_write_writes_nothing() {
 #[test]
 fn an_idle_queue_pair_is_small() {
     assert!(size_of::<crate::rc::QueuePair>() <= 2048);
+}
+
+#[test]
+fn a_sequence_nak_behind_an_rnr_nak_is_no_second_reason() {
+    // What rdma_rxe sends when the second packet of a message comes after the first was refused.
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.retry_count = 0);
+    let psn = pair.hosts[0].qp.config().send_psn;
+    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
+    while pair.hosts[0].qp.poll_transmit(pair.now).is_some() {}
+    let timer = RnrTimer::from_code(14).unwrap();
+    for kind in [SyndromeKind::RnrNak(timer), SyndromeKind::Nak(NakCode::PsnSequenceError)] {
+        let aeth = Some(Aeth { syndrome: kind.into(), msn: Msn(0) });
+        let extensions = ExtensionHeaders { aeth, ..Default::default() };
+        let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE, psn, ..Bth::default() };
+        deliver(&mut pair, 0, bth, extensions, &[]);
+    }
+    assert_eq!(pair.hosts[0].qp.fault(), None);
+    assert!(pair.hosts[0].qp.poll_transmit(pair.now).is_none(), "the wait holds");
+    pair.post_receive(1, 9, FAR, 300);
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::Success)]);
 }

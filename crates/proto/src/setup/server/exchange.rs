@@ -30,12 +30,7 @@ pub(super) struct Asked<Q, A> {
 
 impl<Q, A> Asked<Q, A> {
     fn new(prefix: &Prefix, request: Q) -> Self {
-        Self {
-            transaction: prefix.transaction,
-            attempt: prefix.attempt,
-            request,
-            answer: None,
-        }
+        Self { transaction: prefix.transaction, attempt: prefix.attempt, request, answer: None }
     }
 }
 
@@ -133,17 +128,15 @@ impl Exchange {
         prefix: &Prefix,
         request: &QpCreateReq,
     ) -> Verdict {
-        let id = self.id;
-        if let Some(asked) = &mut self.queue_pair {
-            if asked.transaction == prefix.transaction && self.state == State::Open
-                || asked.transaction == prefix.transaction && asked.answer.is_some()
-            {
-                asked.attempt = prefix.attempt;
-                return match asked.answer {
-                    Some(answer) => Verdict::Reply(queue_pair_response(id, asked, &answer)),
-                    None => Verdict::Ignore,
-                };
-            }
+        let (id, open) = (self.id, self.state == State::Open);
+        let known =
+            self.queue_pair.as_mut().filter(|asked| asked.transaction == prefix.transaction);
+        if let Some(asked) = known.filter(|asked| open || asked.answer.is_some()) {
+            asked.attempt = prefix.attempt;
+            return match asked.answer {
+                Some(answer) => Verdict::Reply(queue_pair_response(id, asked, &answer)),
+                None => Verdict::Ignore,
+            };
         }
         if let Some(verdict) = self.judge_new(prefix, self.queue_pair.is_none()) {
             return verdict;
@@ -194,14 +187,14 @@ impl Exchange {
         request: &ConnectionReq,
     ) -> Verdict {
         let (id, failed) = (self.id, matches!(self.state, State::Failed(_)));
-        if let Some(asked) = &mut self.connection {
-            if asked.transaction == prefix.transaction && !failed {
-                asked.attempt = prefix.attempt;
-                return match asked.answer {
-                    Some(answer) => Verdict::Reply(accept(id, asked, &answer)),
-                    None => Verdict::Ignore,
-                };
-            }
+        let known =
+            self.connection.as_mut().filter(|asked| asked.transaction == prefix.transaction);
+        if let Some(asked) = known.filter(|_| !failed) {
+            asked.attempt = prefix.attempt;
+            return match asked.answer {
+                Some(answer) => Verdict::Reply(accept(id, asked, &answer)),
+                None => Verdict::Ignore,
+            };
         }
         let queue_pairs = self.queue_pairs().filter(|(client, _)| is_connected(client));
         let belongs = queue_pairs.is_some()

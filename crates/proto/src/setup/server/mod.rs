@@ -1,146 +1,34 @@
 //! The side that answers: many clients at once, within limits, and nothing twice.
 
+mod event;
 mod exchange;
 mod table;
 
 use alloc::collections::VecDeque;
-use core::time::Duration;
 
 use ferroce_wire::setup::{
-    Capabilities, DeviceDiscoveryReq, DeviceDiscoveryResp, ExchangeId, Magic, Message, MessageType,
-    ParseError, Phase, Prefix, Status, TransactionId,
+    DeviceDiscoveryReq, DeviceDiscoveryResp, ExchangeId, Magic, Message, MessageType, ParseError,
+    Phase, Prefix, Status,
 };
 
 use super::retry::{Attempts, Due};
 use super::{
-    Agreement, Device, Failure, Peer, PhaseTimes, QpParameters, Refused, RegionParameters,
-    RegisteredRegion, RetryPolicy, SetupTransmit, UnknownRequest,
+    Agreement, Failure, Peer, PhaseTimes, QpParameters, Refused, RegisteredRegion, SetupTransmit,
+    UnknownRequest,
 };
 use crate::time::Instant;
+pub use event::{ExchangeHandle, RequestHandle, ServerConfig, ServerEvent};
 use exchange::{
     Asked, Exchange, State, Verdict, is_connected, lower_mtu, queue_pair_response, refusal,
     region_response,
 };
 use table::Table;
 
-/// What a server offers, and its limits.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerConfig {
-    /// The device that it presents.
-    pub device: Device,
-    /// What a client must be able to do.
-    pub required: Capabilities,
-    /// How many exchanges it knows at once, those included that are over and still remembered.
-    pub max_exchanges: usize,
-    /// How many memory regions one exchange may ask for.
-    pub max_regions: usize,
-    /// How long a client may be silent. Longer than clients go on trying, so that none finds its exchange gone.
-    pub idle: Duration,
-    /// How long an exchange that is over is remembered, so that late repetitions find it and do not begin it anew.
-    pub linger: Duration,
-    /// How CONNECTION_ACCEPT is repeated until it is confirmed.
-    pub retry: RetryPolicy,
-}
-
-impl ServerConfig {
-    /// A server with the default limits: 4096 exchanges of up to 16 regions, silent for 15 s, remembered for 10 s.
-    pub fn new(device: Device) -> Self {
-        Self {
-            device,
-            required: Capabilities(0),
-            max_exchanges: 4096,
-            max_regions: 16,
-            idle: Duration::from_secs(15),
-            linger: Duration::from_secs(10),
-            retry: RetryPolicy::default(),
-        }
-    }
-}
-
-/// Names an exchange of a server, and never another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExchangeHandle(u64);
-
-/// Names a request that the owner has to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestHandle {
-    exchange: ExchangeHandle,
-    transaction: TransactionId,
-}
-
-impl RequestHandle {
-    /// The exchange that the request belongs to.
-    pub const fn exchange(&self) -> ExchangeHandle {
-        self.exchange
-    }
-}
-
-/// What a server wants from its owner, or has to tell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerEvent {
-    /// A client wants a queue pair: create one to match and bring it to INIT. To be answered by
-    /// [`Server::respond_queue_pair`].
-    CreateQueuePair {
-        /// To answer with.
-        request: RequestHandle,
-        /// Who asks.
-        peer: Peer,
-        /// The client's queue pair.
-        parameters: QpParameters,
-    },
-    /// A client offers a memory region and wants one. To be answered by [`Server::respond_region`].
-    RegisterRegion {
-        /// To answer with.
-        request: RequestHandle,
-        /// Who asks.
-        peer: Peer,
-        /// The client's region.
-        parameters: RegionParameters,
-    },
-    /// A client wants to connect: bring the queue pair to RTR. To be answered by [`Server::respond_connection`].
-    Connect {
-        /// To answer with.
-        request: RequestHandle,
-        /// Who asks.
-        peer: Peer,
-        /// What it asks for.
-        parameters: Agreement,
-    },
-    /// The client is ready: bring the queue pair to RTS.
-    Connected {
-        /// Which exchange.
-        exchange: ExchangeHandle,
-        /// The parameters that hold.
-        agreement: Agreement,
-        /// How long each phase took.
-        times: PhaseTimes,
-    },
-    /// The exchange failed: release what was made for it.
-    Failed {
-        /// Which exchange.
-        exchange: ExchangeHandle,
-        /// Why.
-        failure: Failure,
-    },
-}
-
-impl ServerEvent {
-    /// The exchange that it is about.
-    pub const fn exchange(&self) -> ExchangeHandle {
-        match self {
-            Self::CreateQueuePair { request, .. }
-            | Self::RegisterRegion { request, .. }
-            | Self::Connect { request, .. } => request.exchange,
-            Self::Connected { exchange, .. } | Self::Failed { exchange, .. } => *exchange,
-        }
-    }
-}
-
 /// Answers the exchanges of many clients.
 ///
 /// An exchange is known by its client and number, and a request by its transaction number: a repetition gets the
-/// response that the first copy got, and the owner is not asked again. This holds for [`ServerConfig::linger`] after the
-/// exchange is over.
+/// response that the first copy got, and the owner is not asked again. This holds for [`ServerConfig::linger`] after
+/// the exchange is over.
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
@@ -208,7 +96,8 @@ impl Server {
     /// The owner saw a packet on the exchange's new queue pair: the client confirms by sending data, when its
     /// CONNECTION_CONFIRM is lost or overtaken. Worth a call only while the queue pair is in RTR.
     pub fn handle_data_received(&mut self, now: Instant, exchange: ExchangeHandle) {
-        let waits = |exchange: &&Exchange| exchange.state == State::Open && exchange.accept.is_some();
+        let waits =
+            |exchange: &&Exchange| exchange.state == State::Open && exchange.accept.is_some();
         if self.table.get(exchange.0).filter(waits).is_some() {
             self.establish(now, exchange.0);
         }
@@ -406,15 +295,7 @@ impl Server {
             Verdict::AskConnection(parameters) => {
                 self.event(ServerEvent::Connect { request, peer, parameters });
             }
-            Verdict::Refuse(status) => {
-                let holds = self.table.get(serial).is_some_and(|it| it.queue_pair.is_some());
-                self.refuse(now, serial, prefix, status);
-                // The owner has not heard of an exchange without a queue pair.
-                if holds {
-                    let phase = prefix.message_type.phase().unwrap_or(Phase::Discovery);
-                    self.fail_event(serial, Failure::Refused(Refused { phase, status }));
-                }
-            }
+            Verdict::Refuse(status) => self.refuse(now, serial, prefix, status),
             Verdict::Confirmed => self.establish(now, serial),
             Verdict::Abandoned(status) => {
                 self.end(now, serial, status);
@@ -440,10 +321,14 @@ impl Server {
     /// Ends an exchange by the response to a request of it.
     fn refuse(&mut self, now: Instant, serial: u64, prefix: &Prefix, status: Status) {
         let status = not_success(status);
-        let peer = self.table.get(serial).map(|exchange| exchange.peer);
+        let Some(exchange) = self.table.get(serial) else { return };
+        let (peer, holds) = (exchange.peer, exchange.queue_pair.is_some());
         self.end(now, serial, status);
-        if let Some(peer) = peer {
-            self.reply(peer, refusal(prefix, status));
+        self.reply(peer, refusal(prefix, status));
+        // The owner has not heard of an exchange that never asked it for a queue pair.
+        if holds {
+            let phase = prefix.message_type.phase().unwrap_or(Phase::Discovery);
+            self.fail_event(serial, Failure::Refused(Refused { phase, status }));
         }
     }
 

@@ -1,0 +1,75 @@
+//! MRA: not yet. And what is answered again because it came again (IBA 12.6.6, 12.9.8).
+
+use ferroce_wire::cm::{CommId, Mra, ReceivedMessage, ResponseTimeout};
+
+use super::connection::{Connection, Role};
+use super::event::{CallError, Ignored};
+use super::parameters::ConnectionId;
+use super::private_data::MraData;
+use super::state::{State, Trigger};
+use super::{ConnectionManager, Envelope};
+use crate::time::Instant;
+
+impl ConnectionManager {
+    /// Asks the peer for time to answer its REQ or REP: up to `timeout` from now (IBA 12.6.6).
+    pub fn prolong(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        timeout: ResponseTimeout,
+        private_data: MraData,
+    ) -> Result<(), CallError> {
+        let connection = self.table.step(connection.0, Trigger::Prolong)?;
+        let mra = connection.mra(timeout, private_data);
+        connection.patience = connection.patience.max(timeout.duration());
+        let patience = connection.patience;
+        connection.arm(&mut self.timers, Some(now + patience));
+        self.transmits.push_back(connection.keep(mra, 0));
+        Ok(())
+    }
+
+    /// The peer repeats what our consumer has not answered: it is asked for time, if the configuration says so.
+    pub(super) fn wait_on(&mut self, now: Instant, id: CommId) -> Result<(), Ignored> {
+        let connection = self.table.get_mut(id).ok_or(Ignored::Unknown(id))?;
+        // The peer is still there.
+        let patience = connection.patience;
+        connection.arm(&mut self.timers, Some(now + patience));
+        let asked = matches!(connection.state, State::MraReqSent | State::MraRepSent);
+        match (asked, self.config.automatic_mra) {
+            (true, _) => return self.repeat_last(id),
+            (false, Some(timeout)) => {
+                self.prolong(now, ConnectionId(id), timeout, MraData::default())?
+            }
+            (false, None) => return Err(Ignored::OutOfPlace(connection.state)),
+        }
+        Err(Ignored::Duplicate)
+    }
+
+    /// Answers a duplicate as the original was answered.
+    pub(super) fn repeat_last(&mut self, id: CommId) -> Result<(), Ignored> {
+        let again = self.table.get(id).and_then(Connection::again);
+        self.transmits.extend(again);
+        Err(Ignored::Duplicate)
+    }
+
+    pub(super) fn handle_mra(
+        &mut self,
+        now: Instant,
+        envelope: &Envelope,
+        mra: &Mra,
+    ) -> Result<(), Ignored> {
+        let connection = self.find(envelope, mra.remote_comm_id, mra.local_comm_id)?;
+        let expected = match connection.role {
+            Role::Active => ReceivedMessage::REQ,
+            Role::Passive => ReceivedMessage::REP,
+        };
+        if mra.message != expected {
+            return Err(Ignored::OutOfPlace(connection.state));
+        }
+        // One MRA for each time the message was sent: a peer cannot hold us for ever.
+        let connection = self.table.step(mra.remote_comm_id, Trigger::MraArrives)?;
+        let wait = self.config.bounded(mra.service_timeout.duration()) + connection.round_trip;
+        connection.arm(&mut self.timers, Some(now + wait));
+        Ok(())
+    }
+}

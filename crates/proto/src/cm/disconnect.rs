@@ -1,0 +1,174 @@
+//! The end of a connection, by either side or both, and the time its names rest (IBA 12.9.8).
+
+use alloc::boxed::Box;
+
+use ferroce_wire::cm::{CommId, Drep, Dreq, Message};
+
+use super::connection::Sent;
+use super::event::{CallError, Disconnection, Event, Ignored};
+use super::parameters::{ConnectionId, Rejection};
+use super::private_data::{DrepData, DreqData, RejData};
+use super::state::{State, Trigger};
+use super::{ConnectionManager, Envelope};
+use crate::time::Instant;
+
+impl ConnectionManager {
+    /// Ends a connection that is up: DREQ goes out. [`Event::Disconnected`] follows in any case.
+    #[doc(alias = "rdma_disconnect")]
+    pub fn disconnect(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        private_data: DreqData,
+    ) -> Result<(), CallError> {
+        // A transaction of its own: this side may not have begun the handshake's.
+        let transaction = self.names.transaction(connection.0);
+        let connection = self.table.step(connection.0, Trigger::Disconnect)?;
+        connection.transaction = transaction;
+        let dreq = Dreq {
+            local_comm_id: connection.id,
+            remote_comm_id: connection.remote(),
+            remote_qpn: connection.remote_qpn.unwrap_or_default(),
+            private_data,
+            ..Dreq::default()
+        };
+        self.transmits.push_back(connection.start(now, &mut self.timers, dreq, 0));
+        Ok(())
+    }
+
+    /// Answers [`Event::DisconnectRequest`]: DREP goes out, [`Event::Disconnected`] follows. Without this call the
+    /// manager confirms by itself when the peer has waited as long as it will.
+    pub fn confirm_disconnect(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        private_data: DrepData,
+    ) -> Result<(), CallError> {
+        self.confirm(now, connection.0, Trigger::Confirm, private_data)
+    }
+
+    pub(super) fn confirm(
+        &mut self,
+        now: Instant,
+        id: CommId,
+        trigger: Trigger,
+        private_data: DrepData,
+    ) -> Result<(), CallError> {
+        let connection = self.table.step(id, trigger)?;
+        let drep = Drep {
+            local_comm_id: connection.id,
+            remote_comm_id: connection.remote(),
+            private_data,
+        };
+        self.transmits.push_back(connection.keep(drep, 0));
+        self.settle(now, id);
+        self.events.push_back(Event::Disconnected(ConnectionId(id), Disconnection::ByPeer));
+        Ok(())
+    }
+
+    /// Ends whatever the connection is at, for a consumer that has no use for it any more: the attempt is rejected or
+    /// given up, a connection that is up is disconnected. Afterwards only timers keep it.
+    pub fn close(&mut self, now: Instant, connection: ConnectionId) -> Result<(), CallError> {
+        match self.state(connection) {
+            State::Idle => Err(CallError::Gone),
+            State::ReqSent | State::MraReqReceived => {
+                let given_up = self.table.get(connection.0).ok_or(CallError::Gone)?;
+                let rej = given_up.transmit(given_up.timeout_rej(&self.config));
+                self.table.step(connection.0, Trigger::GiveUp)?;
+                self.transmits.push_back(rej);
+                self.settle(now, connection.0);
+                Ok(())
+            }
+            State::Established => self.disconnect(now, connection, DreqData::default()),
+            State::DreqReceived => self.confirm_disconnect(now, connection, DrepData::default()),
+            State::DreqSent | State::TimeWait => Ok(()),
+            _ => self.reject(now, connection, &Rejection::by_consumer(RejData::default())),
+        }
+    }
+
+    /// The peer has forgotten a connection that we believe in: we end it (IBA 12.9.8.3.1).
+    pub(super) fn end_stale(&mut self, now: Instant, id: CommId) {
+        // Whatever is not up ends by its own timers.
+        let _ = self.disconnect(now, ConnectionId(id), DreqData::default());
+    }
+
+    /// After a step: what became idle is forgotten, what is over rests.
+    pub(super) fn settle(&mut self, now: Instant, id: CommId) {
+        if self.table.is_over(id) {
+            self.table.remove(id, &mut self.timers);
+        } else if let Some(connection) = self.table.get_mut(id) {
+            connection.rest(now, &mut self.timers);
+        }
+    }
+
+    pub(super) fn handle_dreq(
+        &mut self,
+        now: Instant,
+        envelope: &Envelope,
+        dreq: &Dreq,
+    ) -> Result<(), Ignored> {
+        let (ours, theirs) = (dreq.remote_comm_id, dreq.local_comm_id);
+        let connection = match self.find(envelope, ours, theirs) {
+            Ok(connection) => connection,
+            Err(unknown) => {
+                // It is over here, and the peer shall know (IBA 12.9.8, DREQ in Idle).
+                let private_data = DrepData::default();
+                let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };
+                self.reply(envelope, drep);
+                return Err(unknown);
+            }
+        };
+        if connection.local_qpn != dreq.remote_qpn {
+            return Err(Ignored::WrongQueuePair);
+        }
+        match connection.state {
+            // Our DREP was lost, or our consumer had no part in the end.
+            State::TimeWait => {
+                let private_data = match connection.sent {
+                    Some(Sent { message: Message::Drep(drep), .. }) => drep.private_data,
+                    _ => DrepData::default(),
+                };
+                let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };
+                self.reply(envelope, drep);
+                Err(Ignored::Duplicate)
+            }
+            // Both asked at once, so both know (IBA 12.9.8): no consumer has to confirm.
+            State::DreqSent => {
+                let connection = self.table.step(ours, Trigger::DreqArrives)?;
+                connection.transaction = envelope.transaction;
+                let private_data = DrepData::default();
+                let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };
+                self.transmits.push_back(connection.keep(drep, 0));
+                self.settle(now, ours);
+                let over = Disconnection::Simultaneous;
+                self.events.push_back(Event::Disconnected(ConnectionId(ours), over));
+                Ok(())
+            }
+            _ => {
+                let connection = self.table.step(ours, Trigger::DreqArrives)?;
+                connection.transaction = envelope.transaction;
+                connection.sent = None;
+                let patience = connection.patience;
+                connection.arm(&mut self.timers, Some(now + patience));
+                let data = Box::new(dreq.private_data);
+                self.events.push_back(Event::DisconnectRequest(ConnectionId(ours), data));
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn handle_drep(
+        &mut self,
+        now: Instant,
+        envelope: &Envelope,
+        drep: &Drep,
+    ) -> Result<(), Ignored> {
+        let id = drep.remote_comm_id;
+        self.find(envelope, id, drep.local_comm_id)?;
+        self.table.step(id, Trigger::DrepArrives)?;
+        self.settle(now, id);
+        let over = Disconnection::Confirmed(Box::new(drep.private_data));
+        self.events.push_back(Event::Disconnected(ConnectionId(id), over));
+        Ok(())
+    }
+}

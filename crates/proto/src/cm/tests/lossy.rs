@@ -1,0 +1,254 @@
+//! Properties over seeds: whatever the link does, both sides agree in the end.
+
+use std::time::Duration;
+
+use super::super::{ConnectParameters, ConnectionId, DreqData, Event, Phase, State, private_data};
+use super::link::{Host, Link};
+use super::wish;
+use ferroce_wire::number::{Psn, Qpn};
+
+/// A wish that differs from seed to seed in everything the peer must learn.
+fn seeded_wish(link: &mut Link) -> ConnectParameters {
+    let mut wish = wish();
+    wish.local_qpn = Qpn(link.prng.below(1 << 24) as u32);
+    wish.starting_psn = Psn(link.prng.below(1 << 24) as u32);
+    wish.responder_resources = link.prng.below(17) as u8;
+    wish.initiator_depth = link.prng.below(17) as u8;
+    wish.max_cm_retries = link.prng.below(16) as u8;
+    wish.private_data = private_data(&link.prng.next().to_be_bytes()).unwrap();
+    wish
+}
+
+fn broken_link(seed: u64) -> Link {
+    let mut link = Link::new(seed);
+    link.loss = link.prng.below(80);
+    link.duplication = link.prng.below(40);
+    // Up to twice the response timeout: repeated messages overtake their originals.
+    link.jitter = Duration::from_millis(link.prng.below(9_000));
+    link
+}
+
+/// Both sides know what the other said.
+fn assert_agreed(link: &Link, wish: &ConnectParameters) {
+    let request = link.hosts[1].events.iter().find_map(|event| match event {
+        Event::Request(_, request) => Some(request),
+        _ => None,
+    });
+    let reply = link.hosts[0].events.iter().find_map(|event| match event {
+        Event::Reply(_, reply) => Some(reply),
+        _ => None,
+    });
+    let (request, reply) = (request.unwrap(), reply.unwrap());
+    let acceptance = Host::acceptance(0);
+    assert_eq!((request.remote_qpn, reply.remote_qpn), (wish.local_qpn, acceptance.local_qpn));
+    assert_eq!(request.starting_psn, wish.starting_psn);
+    assert_eq!(reply.starting_psn, acceptance.starting_psn);
+    assert_eq!(request.responder_resources, wish.initiator_depth);
+    assert_eq!(request.initiator_depth, wish.responder_resources);
+    assert_eq!(reply.responder_resources, acceptance.initiator_depth);
+    assert_eq!(reply.initiator_depth, acceptance.responder_resources);
+    assert_eq!(request.path_mtu, wish.path_mtu);
+    assert_eq!(request.path.local_gid, wish.path.remote_gid);
+    assert_eq!(request.path.remote_gid, wish.path.local_gid);
+    assert_eq!(request.private_data, wish.private_data);
+    assert_eq!(reply.private_data, acceptance.private_data);
+}
+
+/// Connects, and runs until nothing moves. Says who believes in the connection.
+fn connect(link: &mut Link) -> (ConnectionId, bool, bool) {
+    let wish = seeded_wish(link);
+    let id = link.hosts[0].manager.connect(link.now, &wish).unwrap();
+    link.run();
+    let active = link.active().state(id) == State::Established;
+    let requested = link.requested();
+    let passive = requested.is_some_and(|id| link.passive().state(id) == State::Established);
+    if active && passive {
+        assert_agreed(link, &wish);
+        assert_eq!(link.hosts[1].count(|event| matches!(event, Event::Request(..))), 1);
+        assert_eq!(link.hosts[1].count(|event| matches!(event, Event::Established(..))), 1);
+        assert_eq!(link.hosts[0].events.len(), 1);
+    }
+    // Nothing half-open: who does not believe in the connection has forgotten it.
+    for (believes, host) in [(active, &link.hosts[0]), (passive, &link.hosts[1])] {
+        assert_eq!(host.manager.connections(), usize::from(believes));
+        assert_eq!(host.manager.half_open(), 0);
+    }
+    if !active {
+        let ends = |event: &Event| matches!(event, Event::Rejected(..) | Event::Failed(..));
+        let lost = |event: &Event| matches!(event, Event::Disconnected(..));
+        assert_eq!(link.hosts[0].count(|event| ends(event) || lost(event)), 1);
+    }
+    (id, active, passive)
+}
+
+#[test]
+fn connections_come_up_on_both_sides_or_on_none() {
+    let (mut both, mut none, mut one) = (0, 0, 0);
+    for seed in 0..800 {
+        let mut link = broken_link(seed);
+        let (id, active, passive) = connect(&mut link);
+        match (active, passive) {
+            (true, true) => both += 1,
+            (false, false) => none += 1,
+            // Every REP after the first, every RTU and every REJ was lost. No protocol can help it: the last message
+            // may always be the one that is lost. Its first use, or its end, finds out.
+            (true, false) => {
+                one += 1;
+                link.hosts[0].manager.disconnect(link.now, id, DreqData::default()).unwrap();
+                link.run();
+            }
+            (false, true) => panic!("seed {seed}: the passive side alone believes"),
+        }
+        if !active || !passive {
+            link.assert_empty();
+        }
+    }
+    assert!(both > 300 && none > 50, "{both} both, {none} none, {one} one");
+}
+
+#[test]
+fn connections_always_come_up_when_losses_are_shorter_than_the_retries() {
+    for seed in 0..500 {
+        let mut link = broken_link(seed);
+        link.longest_burst = 2;
+        link.jitter = Duration::from_millis(link.prng.below(500));
+        let wish = ConnectParameters { max_cm_retries: 15, ..seeded_wish(&mut link) };
+        let id = link.hosts[0].manager.connect(link.now, &wish).unwrap();
+        link.run();
+        assert_eq!(link.active().state(id).phase(), Phase::Connected, "seed {seed}");
+        let requested = link.requested().unwrap();
+        assert_eq!(link.passive().state(requested).phase(), Phase::Connected, "seed {seed}");
+        assert_agreed(&link, &wish);
+    }
+}
+
+#[test]
+fn disconnection_from_either_side_or_both_leaves_nothing() {
+    let mut ran = 0;
+    for seed in 0..900 {
+        let mut link = broken_link(seed);
+        link.loss = 0;
+        let (id, active, passive) = connect(&mut link);
+        if !active || !passive {
+            // No loss, but the path is slower than no retry at all allows.
+            continue;
+        }
+        ran += 1;
+        let requested = link.requested().unwrap();
+        link.loss = link.prng.below(80);
+        let who = seed % 3;
+        if who != 1 {
+            link.hosts[0].manager.disconnect(link.now, id, DreqData::default()).unwrap();
+        }
+        if who != 0 {
+            link.hosts[1].manager.disconnect(link.now, requested, DreqData::default()).unwrap();
+        }
+        link.run();
+        // The one that did not ask may have heard nothing; then it asks in vain, and ends as well.
+        for (index, id) in [(0, id), (1, requested)] {
+            let now = link.now;
+            if link.hosts[index].manager.state(id) == State::Established {
+                assert_ne!(who, 2, "seed {seed}");
+                link.hosts[index].manager.close(now, id).unwrap();
+            }
+        }
+        link.run();
+        link.assert_empty();
+        for host in &link.hosts {
+            let over = host.count(|event| matches!(event, Event::Disconnected(..)));
+            let rested = host.count(|event| matches!(event, Event::Rested(..)));
+            assert_eq!((over, rested), (1, 1), "seed {seed}");
+        }
+    }
+    assert!(ran > 500, "{ran}");
+}
+
+#[test]
+fn consumers_that_change_their_minds_leave_nothing() {
+    for seed in 0..600 {
+        let mut link = broken_link(seed);
+        let wish = seeded_wish(&mut link);
+        let id = link.hosts[0].manager.connect(link.now, &wish).unwrap();
+        let pause = Duration::from_millis(link.prng.below(30_000));
+        link.run_until(link.now + pause);
+        let _ = link.hosts[0].manager.close(link.now, id);
+        if let (true, Some(requested)) = (seed % 2 == 0, link.requested()) {
+            let _ = link.hosts[1].manager.close(link.now, requested);
+        }
+        link.run();
+        if let Some(requested) = link.requested() {
+            // The active side's end may have been lost on the way.
+            let _ = link.hosts[1].manager.close(link.now, requested);
+        }
+        link.run();
+        link.assert_empty();
+    }
+}
+
+#[test]
+fn consumers_that_never_answer_leave_nothing() {
+    for seed in 0..200 {
+        let mut link = broken_link(seed);
+        link.hosts[(seed % 2) as usize].willing = false;
+        let wish = seeded_wish(&mut link);
+        link.hosts[0].manager.connect(link.now, &wish).unwrap();
+        link.run();
+        link.assert_empty();
+    }
+}
+
+#[test]
+fn a_thousand_cycles_leave_nothing_behind() {
+    let mut link = Link::new(7);
+    for cycle in 0..1_000 {
+        let id = link.hosts[0].manager.connect(link.now, &wish()).unwrap();
+        link.run();
+        let requested = link.requested().unwrap();
+        assert_eq!(link.active().state(id), State::Established);
+        assert_eq!(link.passive().state(requested), State::Established);
+        match cycle % 2 {
+            0 => link.hosts[0].manager.disconnect(link.now, id, DreqData::default()).unwrap(),
+            _ => {
+                link.hosts[1].manager.disconnect(link.now, requested, DreqData::default()).unwrap()
+            }
+        }
+        link.run();
+        link.assert_empty();
+        link.hosts.iter_mut().for_each(|host| {
+            host.events.clear();
+            host.sent.clear();
+        });
+    }
+}
+
+#[test]
+fn a_thousand_connections_at_once() {
+    let mut link = Link::new(8);
+    link.loss = 20;
+    link.longest_burst = 3;
+    link.passive().unlisten(super::SERVICE);
+    link.passive().listen(super::SERVICE, 1_000).unwrap();
+    let connections: std::vec::Vec<_> = (0..1_000)
+        .map(|qpn| {
+            let wish = ConnectParameters { local_qpn: Qpn(0x100 + qpn), ..wish() };
+            link.hosts[0].manager.connect(link.now, &wish).unwrap()
+        })
+        .collect();
+    link.run();
+    assert!(connections.iter().all(|&id| link.active().state(id) == State::Established));
+    assert_eq!(link.passive().connections(), 1_000);
+    connections.iter().for_each(|&id| link.hosts[0].manager.close(link.now, id).unwrap());
+    link.run();
+    link.assert_empty();
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let trace = |seed| {
+        let mut link = broken_link(seed);
+        connect(&mut link);
+        link.hosts.map(|host| (host.events, host.sent))
+    };
+    assert_eq!(trace(3), trace(3));
+    assert_ne!(trace(3), trace(4));
+}

@@ -1,0 +1,84 @@
+//! Two managers, or one and a hand that forges messages, over a link that loses, doubles and reorders by seed.
+
+mod captured;
+mod corners;
+mod handshake;
+mod limits;
+mod link;
+mod lossy;
+mod messages;
+mod rejection;
+mod resolution;
+mod retries;
+mod states;
+
+use std::vec::Vec;
+
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::{Message, ServiceId};
+use ferroce_wire::number::{Guid, Psn, Qpn};
+
+use super::{Config, ConnectParameters, ConnectionManager, Event, Transmit, roce_path};
+use crate::time::Instant;
+
+pub(super) const SERVICE: ServiceId = ServiceId(0x0106_1c06);
+
+/// The address of a host by number.
+pub(super) fn gid(host: u8) -> Gid {
+    Gid::from_ip(std::net::IpAddr::from([10, 77, 0, host]))
+}
+
+pub(super) fn manager(host: u8) -> ConnectionManager {
+    ConnectionManager::new(config(host))
+}
+
+pub(super) fn config(host: u8) -> Config {
+    Config::new(
+        Guid(0x5054_00ff_fe77_0000 + u64::from(host)),
+        0x1234_5678_9abc_def0 + u64::from(host),
+    )
+}
+
+/// What a consumer on host 12 asks of host 11.
+pub(super) fn wish() -> ConnectParameters {
+    ConnectParameters::new(
+        SERVICE,
+        Qpn(0x1a),
+        Psn(0xbb_5a9b),
+        roce_path(gid(12), gid(11), 0x2_7a37),
+    )
+}
+
+pub(super) fn at(milliseconds: u64) -> Instant {
+    Instant::from_nanos(milliseconds * 1_000_000)
+}
+
+/// Everything that waits to be sent.
+pub(super) fn transmits(manager: &mut ConnectionManager) -> Vec<Transmit> {
+    core::iter::from_fn(|| manager.poll_transmit()).collect()
+}
+
+/// Everything that waits to be told.
+pub(super) fn events(manager: &mut ConnectionManager) -> Vec<Event> {
+    core::iter::from_fn(|| manager.poll_event()).collect()
+}
+
+/// The only message that waits to be sent.
+pub(super) fn only(manager: &mut ConnectionManager) -> Transmit {
+    let transmits = transmits(manager);
+    assert_eq!(transmits.len(), 1, "{transmits:?}");
+    transmits[0]
+}
+
+/// Carries everything that waits from one manager to the other, and returns the messages.
+pub(super) fn carry(
+    now: Instant,
+    from: (u8, &mut ConnectionManager),
+    to: &mut ConnectionManager,
+) -> Vec<Message> {
+    let transmits = transmits(from.1);
+    for transmit in &transmits {
+        let _ = to.handle_mad(now, gid(from.0), &transmit.to_mad());
+    }
+    transmits.iter().map(|transmit| transmit.message).collect()
+}

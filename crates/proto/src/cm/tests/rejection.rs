@@ -1,0 +1,223 @@
+//! Every way to say no.
+
+use super::super::{
+    ConnectParameters, Disconnection, Event, Failure, Ignored, Rejection, RtuData, State,
+    private_data,
+};
+use super::handshake::{Pair, accepted, established, requested};
+use super::{SERVICE, at, carry, events, gid, manager, only, wish};
+use ferroce_wire::cm::{
+    CommId, ExtendedTransport, Message, PathMtu, Rej, RejectReason, RejectedMessage, Rep, Req, Rtu,
+    ServiceId, TransportService,
+};
+use ferroce_wire::field::Octets;
+use ferroce_wire::mad::TransactionId;
+use ferroce_wire::number::{Psn, Qpn};
+
+#[test]
+fn every_reason_arrives_with_its_data() {
+    for &reason in RejectReason::ALL {
+        let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
+        let rejection = Rejection {
+            reason,
+            information: Octets::padded(&[1, 2, 3]).unwrap(),
+            information_length: 3,
+            private_data: private_data(b"because").unwrap(),
+            ..Rejection::new(reason)
+        };
+        b.reject(at(2), at_b, &rejection).unwrap();
+        assert_eq!((b.connections(), b.poll_timeout()), (0, None));
+        let messages = carry(at(3), (11, &mut b), &mut a);
+        let Message::Rej(rej) = messages[0] else { panic!("no REJ") };
+        assert_eq!((rej.local_comm_id, rej.remote_comm_id), (CommId(0), at_a.comm_id()));
+        assert_eq!(rej.information(), [1, 2, 3]);
+        assert_eq!(events(&mut a), [Event::Rejected(at_a, rejection.into())]);
+        // A queue pair that the peer believes in an old connection must rest before its next.
+        let rests = reason == RejectReason::STALE_CONNECTION;
+        let expected = if rests { State::TimeWait } else { State::Idle };
+        assert_eq!(a.state(at_a), expected);
+    }
+}
+
+#[test]
+fn the_active_side_rejects_a_reply() {
+    let Pair { mut a, mut b, at_a, at_b } = accepted(&wish());
+    carry(at(3), (11, &mut b), &mut a);
+    let rejection = Rejection::by_consumer(private_data(b"no").unwrap());
+    a.reject(at(4), at_a, &rejection).unwrap();
+    let Message::Rej(rej) = carry(at(5), (12, &mut a), &mut b)[0] else { panic!("no REJ") };
+    assert_eq!((rej.message, rej.reason.0), (RejectedMessage::REP, 28));
+    assert_eq!((a.connections(), b.connections()), (0, 0));
+    let Some(Event::Rejected(id, rejection)) = b.poll_event() else { panic!("not rejected") };
+    assert_eq!((id, rejection.message), (at_b, RejectedMessage::REP));
+}
+
+/// What a manager that listens answers to a REQ, and what it says about it.
+fn answer_to(change: impl Fn(&mut Req)) -> (Rej, Ignored) {
+    let (mut a, mut b) = (manager(12), manager(11));
+    b.listen(SERVICE, 1).unwrap();
+    a.connect(at(0), &wish()).unwrap();
+    let Message::Req(mut req) = only(&mut a).message else { panic!("no REQ") };
+    change(&mut req);
+    let ignored = b.handle_message(at(1), gid(12), TransactionId(5), &req.into()).unwrap_err();
+    let answer = only(&mut b);
+    assert_eq!((answer.destination, answer.transaction), (gid(12), TransactionId(5)));
+    assert_eq!((b.connections(), events(&mut b).len()), (0, 0));
+    match answer.message {
+        Message::Rej(rej) => {
+            assert_eq!(rej.remote_comm_id, req.local_comm_id);
+            assert_eq!(rej.message, RejectedMessage::REQ);
+            (rej, ignored)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_are_rejected_at_once() {
+    let (rej, ignored) = answer_to(|req| req.service_id = ServiceId(1));
+    assert_eq!(rej.reason, RejectReason::INVALID_SERVICE_ID);
+    assert_eq!(ignored, Ignored::NoListener(ServiceId(1)));
+    let (rej, _) = answer_to(|req| req.transport_service = TransportService::RD);
+    assert_eq!(rej.reason, RejectReason::INVALID_TRANSPORT_TYPE);
+    let (rej, _) = answer_to(|req| {
+        req.transport_service = TransportService::EXTENDED;
+        req.extended_transport = ExtendedTransport(5);
+    });
+    assert_eq!(rej.reason, RejectReason::INVALID_TRANSPORT_TYPE);
+    for code in [0, 6, 15] {
+        let (rej, _) = answer_to(|req| req.path_mtu = PathMtu(code));
+        assert_eq!(rej.reason, RejectReason::INVALID_PATH_MTU);
+    }
+}
+
+#[test]
+fn a_request_of_another_version_is_answered() {
+    let mut a = manager(12);
+    a.connect(at(0), &wish()).unwrap();
+    let mut mad = only(&mut a).to_mad();
+    mad[2] = 3;
+    let mut b = manager(11);
+    assert!(matches!(b.handle_mad(at(1), gid(12), &mad), Err(Ignored::NotMessage(_))));
+    let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+    assert_eq!(rej.reason, RejectReason::UNSUPPORTED_CLASS_VERSION);
+    assert_eq!(
+        (rej.information(), rej.remote_comm_id.0.to_be_bytes()),
+        ([2].as_slice(), [mad[24], mad[25], mad[26], mad[27]],)
+    );
+    // Only requests are: anything else of another version is dropped.
+    mad[17] = 0x14;
+    assert!(b.handle_mad(at(1), gid(12), &mad).is_err());
+    assert_eq!(b.poll_transmit(), None);
+}
+
+#[test]
+fn one_name_for_two_requests_is_rejected() {
+    let Pair { mut a, mut b, at_b, .. } = requested(&wish());
+    let end = a.poll_timeout().unwrap();
+    a.handle_timeout(end);
+    let Message::Req(req) = only(&mut a).message else { panic!("no REQ") };
+    let other = Req { starting_psn: Psn(1), ..req };
+    let result = b.handle_message(at(9), gid(12), TransactionId(1), &other.into());
+    assert_eq!(result, Err(Ignored::BadRequest));
+    let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+    assert_eq!(rej.reason, RejectReason::DUPLICATE_LOCAL_COMM_ID);
+    assert_eq!(b.state(at_b), State::ReqReceived);
+}
+
+#[test]
+fn a_peer_that_restarted_finds_its_queue_pair_stale() {
+    let Pair { a, mut b, at_a, at_b } = established();
+    drop(a);
+    // The same device and queue pair, but no memory; the seed differs as a random number would.
+    let mut config = super::config(12);
+    config.seed = 0x0bad_5eed;
+    let mut a = super::super::ConnectionManager::new(config);
+    let again = a.connect(at(100), &wish()).unwrap();
+    assert_ne!(again, at_a);
+    let req = only(&mut a).to_mad();
+    assert_eq!(b.handle_mad(at(101), gid(12), &req), Err(Ignored::Stale));
+    // REJ to the newcomer, DREQ for the old connection (IBA 12.9.8.3.1).
+    assert_eq!(b.state(at_b), State::DreqSent);
+    let messages = carry(at(102), (11, &mut b), &mut a);
+    assert!(matches!(messages[..], [Message::Rej(_), Message::Dreq(_)]), "{messages:?}");
+    let Some(Event::Rejected(_, rejection)) = a.poll_event() else { panic!("not rejected") };
+    assert_eq!(rejection.reason, RejectReason::STALE_CONNECTION);
+    // The newcomer does not know the old connection, and says that it is over.
+    carry(at(103), (12, &mut a), &mut b);
+    let Some(Event::Disconnected(id, _)) = b.poll_event() else { panic!("not over") };
+    assert_eq!(id, at_b);
+    // When both have rested, the queue pair can be connected again.
+    a.handle_timeout(at(20_000));
+    b.handle_timeout(at(20_000));
+    a.connect(at(20_001), &wish()).unwrap();
+    carry(at(20_002), (12, &mut a), &mut b);
+    assert!(matches!(events(&mut b)[..], [Event::Rested(_), Event::Request(..)]));
+}
+
+#[test]
+fn a_reply_from_a_queue_pair_in_use_is_stale() {
+    let Pair { mut a, mut b, at_a, .. } = established();
+    let wish = ConnectParameters { local_qpn: Qpn(0x99), ..wish() };
+    let second = a.connect(at(10), &wish).unwrap();
+    carry(at(11), (12, &mut a), &mut b);
+    let Some(Event::Request(id, _)) = b.poll_event() else { panic!("no request") };
+    let used = super::super::AcceptParameters::new(Qpn(0x2b), Psn(1));
+    b.accept(at(12), id, &used).unwrap();
+    carry(at(13), (11, &mut b), &mut a);
+    assert_eq!(events(&mut a), [Event::Failed(second, Failure::StaleReply)]);
+    assert_eq!(a.state(at_a), State::DreqSent);
+    let messages = carry(at(14), (12, &mut a), &mut b);
+    assert!(matches!(messages[..], [Message::Rej(_), Message::Dreq(_)]), "{messages:?}");
+}
+
+#[test]
+fn messages_for_no_connection_are_answered_where_it_helps() {
+    let mut b = manager(11);
+    let (ours, theirs) = (CommId(0x77), CommId(0x88));
+    let rep = Rep { local_comm_id: theirs, remote_comm_id: ours, ..Rep::default() };
+    let rtu = Rtu { local_comm_id: theirs, remote_comm_id: ours, ..Rtu::default() };
+    let cases = [(rep.into(), RejectedMessage::REP), (rtu.into(), RejectedMessage::NONE)];
+    for (message, rejected) in cases {
+        let result = b.handle_message(at(0), gid(12), TransactionId(3), &message);
+        assert_eq!(result, Err(Ignored::Unknown(ours)));
+        let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+        assert_eq!((rej.local_comm_id, rej.remote_comm_id), (ours, theirs));
+        assert_eq!((rej.reason, rej.message), (RejectReason::INVALID_COMM_ID, rejected));
+        // A no is never answered by a no.
+        assert!(b.handle_message(at(0), gid(12), TransactionId(3), &rej.into()).is_err());
+        assert_eq!(b.poll_transmit(), None);
+    }
+}
+
+#[test]
+fn a_connection_that_the_peer_gave_up_is_over() {
+    // Every RTU is lost: the passive side gives up, and its REJ reaches an active side that believes.
+    let Pair { mut a, mut b, at_a, .. } = accepted(&wish());
+    carry(at(3), (11, &mut b), &mut a);
+    a.ready(at_a, RtuData::default()).unwrap();
+    while let Some(end) = b.poll_timeout() {
+        b.handle_timeout(end);
+    }
+    events(&mut a);
+    let messages = carry(at(200_000), (11, &mut b), &mut a);
+    let Some(Message::Rej(rej)) = messages.last() else { panic!("no REJ") };
+    assert_eq!(rej.reason, RejectReason::TIMEOUT);
+    let Some(Event::Disconnected(id, Disconnection::Rejected(rejection))) = a.poll_event() else {
+        panic!("not over")
+    };
+    assert_eq!((id, rejection.reason), (at_a, RejectReason::TIMEOUT));
+    assert_eq!(a.state(at_a), State::TimeWait);
+}
+
+#[test]
+fn an_attempt_given_up_before_its_answer_is_found_by_the_peers_name() {
+    let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
+    a.close(at(2), at_a).unwrap();
+    assert_eq!(a.connections(), 0);
+    let Message::Rej(rej) = carry(at(3), (12, &mut a), &mut b)[0] else { panic!("no REJ") };
+    assert_eq!((rej.remote_comm_id, rej.reason), (CommId(0), RejectReason::TIMEOUT));
+    assert_eq!(rej.information(), 0x5054_00ff_fe77_000c_u64.to_be_bytes());
+    assert!(matches!(b.poll_event(), Some(Event::Rejected(id, _)) if id == at_b));
+    assert_eq!(b.connections(), 0);
+}

@@ -1,0 +1,145 @@
+//! How often, when, and what then.
+
+use std::vec::Vec;
+
+use super::super::{ConnectParameters, Disconnection, DreqData, Event, Failure, State};
+use super::handshake::{Pair, accepted, established, requested};
+use super::{at, events, manager, transmits, wish};
+use crate::cm::ConnectionManager;
+use crate::time::Instant;
+use ferroce_wire::cm::{AckTimeout, Message, RejectReason, ResponseTimeout};
+
+/// Fires timers one by one until `wanted` happens; returns the messages with their times, and the events.
+fn exhaust(
+    manager: &mut ConnectionManager,
+    start: Instant,
+    state: impl Fn(&ConnectionManager) -> bool,
+) -> Vec<(Instant, Message)> {
+    let mut sent: Vec<_> =
+        transmits(manager).into_iter().map(|transmit| (start, transmit.message)).collect();
+    while state(manager) {
+        let now = manager.poll_timeout().unwrap();
+        manager.handle_timeout(now);
+        sent.extend(transmits(manager).into_iter().map(|transmit| (now, transmit.message)));
+    }
+    sent
+}
+
+fn assert_schedule(sent: &[(Instant, Message)], start: Instant, each: u64, retries: u8) {
+    let count = usize::from(retries) + 1;
+    for (index, (time, message)) in sent[..count].iter().enumerate() {
+        assert_eq!(time.as_nanos(), start.as_nanos() + each * index as u64);
+        assert_eq!(*message, sent[0].1);
+    }
+}
+
+#[test]
+fn a_req_is_sent_as_often_as_it_says_and_once_more() {
+    for retries in 0..=15 {
+        let mut a = manager(12);
+        let wish = ConnectParameters {
+            max_cm_retries: retries,
+            remote_response_timeout: ResponseTimeout(18),
+            ..wish()
+        };
+        let id = a.connect(at(0), &wish).unwrap();
+        let sent = exhaust(&mut a, at(0), |a| a.state(id) != State::Idle);
+        // The peer's time to answer, and the way there and back.
+        let each = (4096 << 18) + (4096 << 19);
+        assert_schedule(&sent, at(0), each, retries);
+        let [.., (end, Message::Rej(rej))] = sent[..] else { panic!("no REJ") };
+        assert_eq!(sent.len(), usize::from(retries) + 2);
+        assert_eq!(end.as_nanos(), each * (u64::from(retries) + 1));
+        assert_eq!(rej.reason, RejectReason::TIMEOUT);
+        assert_eq!(events(&mut a), [Event::Failed(id, Failure::Unreachable)]);
+        assert_eq!((a.connections(), a.poll_timeout()), (0, None));
+    }
+}
+
+#[test]
+fn a_rep_is_sent_as_often_as_the_req_says_and_once_more() {
+    for retries in [0, 1, 7, 15] {
+        let wish = ConnectParameters {
+            max_cm_retries: retries,
+            local_response_timeout: ResponseTimeout(17),
+            ..wish()
+        };
+        let Pair { mut b, at_b, .. } = accepted(&wish);
+        let sent = exhaust(&mut b, at(2), |b| b.state(at_b) == State::RepSent);
+        assert_schedule(&sent, at(2), (4096 << 17) + (4096 << 19), retries);
+        assert_eq!(sent.len(), usize::from(retries) + 2);
+        let [.., (_, Message::Rej(rej))] = sent[..] else { panic!("no REJ") };
+        assert_eq!(rej.reason, RejectReason::TIMEOUT);
+        assert_eq!(events(&mut b), [Event::Failed(at_b, Failure::NeverReady)]);
+        // Its queue pair could receive, so it rests.
+        assert_eq!((b.state(at_b), b.half_open()), (State::TimeWait, 0));
+        exhaust(&mut b, at(0), |b| b.connections() > 0);
+        assert_eq!(events(&mut b), [Event::Rested(at_b)]);
+    }
+}
+
+#[test]
+fn a_dreq_is_sent_as_often_and_then_it_is_over_anyway() {
+    let Pair { mut a, at_a, .. } = established();
+    a.disconnect(at(50), at_a, DreqData::default()).unwrap();
+    let sent = exhaust(&mut a, at(50), |a| a.state(at_a) == State::DreqSent);
+    assert_schedule(&sent, at(50), (4096 << 20) + (4096 << 19), 15);
+    assert_eq!(sent.len(), 16);
+    let over = Disconnection::Unconfirmed;
+    assert_eq!(events(&mut a), [Event::Disconnected(at_a, over)]);
+    assert_eq!(a.state(at_a), State::TimeWait);
+}
+
+#[test]
+fn a_dreq_that_nobody_confirms_is_confirmed() {
+    let Pair { mut a, mut b, at_a, at_b } = established();
+    a.disconnect(at(50), at_a, DreqData::default()).unwrap();
+    super::carry(at(51), (12, &mut a), &mut b);
+    events(&mut b);
+    let sent = exhaust(&mut b, at(51), |b| b.state(at_b) == State::DreqReceived);
+    assert!(matches!(sent[..], [(_, Message::Drep(_))]));
+    assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::ByPeer)]);
+}
+
+#[test]
+fn a_consumer_that_does_not_answer_is_spoken_for() {
+    let Pair { mut b, at_b, .. } = requested(&wish());
+    // As long as the peer waits: 16 times its timeout.
+    let end = b.poll_timeout().unwrap();
+    assert_eq!(end.as_nanos(), at(1).as_nanos() + 16 * ((4096 << 20) + (4096 << 19)));
+    b.handle_timeout(end);
+    assert_eq!(events(&mut b), [Event::Failed(at_b, Failure::ConsumerTooSlow)]);
+    assert_eq!((b.connections(), b.half_open()), (0, 0));
+}
+
+#[test]
+fn a_peers_times_are_bounded() {
+    let forever = ResponseTimeout(31);
+    let mut wish = wish();
+    wish.local_response_timeout = forever;
+    wish.path.ack_timeout = AckTimeout(31);
+    let Pair { mut b, at_b, .. } = accepted(&wish);
+    let longest = super::config(11).longest_wait.as_nanos() as u64;
+    // No message takes longer than the longest wait for the answer, and once more for the way.
+    assert_eq!(b.poll_timeout().unwrap().as_nanos(), at(2).as_nanos() + 2 * longest);
+    exhaust(&mut b, at(0), |b| b.state(at_b) != State::TimeWait);
+    exhaust(&mut b, at(0), |b| b.connections() > 0);
+}
+
+#[test]
+fn an_mra_costs_no_retry_and_gives_none() {
+    let wish = ConnectParameters { max_cm_retries: 2, ..wish() };
+    let Pair { mut a, mut b, at_a, at_b } = requested(&wish);
+    let mut sends = 1;
+    while a.connections() > 0 {
+        let data = super::super::MraData::default();
+        b.prolong(at(2), at_b, ResponseTimeout(20), data).unwrap();
+        super::carry(at(2), (11, &mut b), &mut a);
+        assert_eq!(a.state(at_a), State::MraReqReceived);
+        let end = a.poll_timeout().unwrap();
+        a.handle_timeout(end);
+        let requests = transmits(&mut a);
+        sends += requests.iter().filter(|t| matches!(t.message, Message::Req(_))).count();
+    }
+    assert_eq!(sends, 3);
+}

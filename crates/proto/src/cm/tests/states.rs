@@ -1,0 +1,67 @@
+//! The table of transitions, and its print in the documentation.
+
+use std::collections::HashSet;
+use std::string::ToString;
+
+use super::super::{Phase, State, TRANSITIONS, TransitionTable, Trigger};
+
+#[test]
+fn the_document_has_the_table() {
+    let document = include_str!("../../../../../docs/connection-manager.md");
+    let table = TransitionTable.to_string();
+    assert!(
+        document.contains(&table),
+        "docs/connection-manager.md shall have this table:\n{table}"
+    );
+}
+
+#[test]
+fn no_state_has_two_ways_for_one_trigger() {
+    let pairs: HashSet<_> = TRANSITIONS.iter().map(|&(from, by, _)| (from, by)).collect();
+    assert_eq!(pairs.len(), TRANSITIONS.len());
+}
+
+#[test]
+fn every_state_is_reached_and_left() {
+    let mut reached = HashSet::from([State::Idle]);
+    for _ in State::ALL {
+        let next = TRANSITIONS.iter().filter(|(from, ..)| reached.contains(from));
+        reached.extend(next.map(|&(_, _, to)| to).collect::<std::vec::Vec<_>>());
+    }
+    assert_eq!(reached, HashSet::from(State::ALL));
+    // From everywhere back to nothing.
+    let mut leaves = HashSet::from([State::Idle]);
+    for _ in State::ALL {
+        let before = TRANSITIONS.iter().filter(|(.., to)| leaves.contains(to));
+        leaves.extend(before.map(|&(from, ..)| from).collect::<std::vec::Vec<_>>());
+    }
+    assert_eq!(leaves, HashSet::from(State::ALL));
+}
+
+#[test]
+fn all_pairs_are_in_the_table_or_refused() {
+    for from in State::ALL {
+        for &(_, trigger, _) in TRANSITIONS {
+            let listed = TRANSITIONS.iter().find(|way| (way.0, way.1) == (from, trigger));
+            assert_eq!(from.next(trigger), listed.map(|way| way.2));
+        }
+    }
+    assert_eq!(State::Established.next(Trigger::RtuArrives), None);
+}
+
+#[test]
+fn phases_go_round() {
+    // The consumer's states follow each other: no way leads from CONNECTED back to CONNECTING.
+    for &(from, _, to) in TRANSITIONS {
+        let allowed = match from.phase() {
+            Phase::Disconnected => [Phase::Disconnected, Phase::Connecting].as_slice(),
+            // A peer that disconnects before its RTU arrived goes straight to the end.
+            Phase::Connecting => {
+                &[Phase::Connecting, Phase::Connected, Phase::Disconnecting, Phase::Disconnected]
+            }
+            Phase::Connected => &[Phase::Disconnecting, Phase::Disconnected],
+            Phase::Disconnecting => &[Phase::Disconnecting, Phase::Disconnected],
+        };
+        assert!(allowed.contains(&to.phase()), "{from:?} → {to:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What happens when nothing happens: messages are repeated, given up, and names come free (IBA 12.9.8).
+
+use ferroce_wire::cm::CommId;
+
+use super::ConnectionManager;
+use super::event::{Disconnection, Event, Failure};
+use super::parameters::ConnectionId;
+use super::private_data::DrepData;
+use super::state::{State, Trigger};
+use super::timer::Timer;
+use crate::time::Instant;
+
+impl ConnectionManager {
+    /// Fires every timer that is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.due(now) {
+            match timer {
+                Timer::Connection(id) => self.connection_timeout(now, CommId(id)),
+                Timer::Resolution(id) => self.resolution_timeout(now, CommId(id)),
+                Timer::Query(id) => self.query_timeout(CommId(id)),
+            }
+        }
+    }
+
+    fn connection_timeout(&mut self, now: Instant, id: CommId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        match connection.state {
+            State::ReqSent
+            | State::MraReqReceived
+            | State::RepSent
+            | State::MraRepReceived
+            | State::DreqSent
+                if connection.retries < connection.max_retries =>
+            {
+                connection.retries += 1;
+                let deadline = now + connection.response;
+                connection.arm(&mut self.timers, Some(deadline));
+                self.transmits.extend(connection.again());
+                // Back from an MRA's wait; the other states have no such step and stay.
+                let _ = self.table.step(id, Trigger::Repeat);
+            }
+            State::ReqSent | State::MraReqReceived => self.give_up(now, id, Failure::Unreachable),
+            State::RepSent | State::MraRepReceived => self.give_up(now, id, Failure::NeverReady),
+            State::ReqReceived | State::MraReqSent | State::RepReceived | State::MraRepSent => {
+                self.give_up(now, id, Failure::ConsumerTooSlow);
+            }
+            State::DreqSent => {
+                // Over all the same: the peer is gone or knows (IBA 12.9.8).
+                if self.table.step(id, Trigger::GiveUp).is_ok() {
+                    self.settle(now, id);
+                    let over = Disconnection::Unconfirmed;
+                    self.events.push_back(Event::Disconnected(ConnectionId(id), over));
+                }
+            }
+            State::DreqReceived => {
+                let _ = self.confirm(now, id, Trigger::GiveUp, DrepData::default());
+            }
+            State::TimeWait => {
+                if self.table.step(id, Trigger::Rested).is_ok() {
+                    self.settle(now, id);
+                    self.events.push_back(Event::Rested(ConnectionId(id)));
+                }
+            }
+            State::Established | State::Idle => {}
+        }
+    }
+
+    /// Ends an attempt that got no answer, and says so to the peer (IBA 12.6.7.2, reason 4).
+    fn give_up(&mut self, now: Instant, id: CommId, failure: Failure) {
+        let Some(connection) = self.table.get(id) else { return };
+        let rej = connection.transmit(connection.timeout_rej(&self.config));
+        if self.table.step(id, Trigger::GiveUp).is_ok() {
+            self.transmits.push_back(rej);
+            self.settle(now, id);
+            self.events.push_back(Event::Failed(ConnectionId(id), failure));
+        }
+    }
+}

@@ -1,0 +1,316 @@
+mod fairness;
+mod model;
+
+use core::time::Duration;
+use std::format;
+use std::vec::Vec;
+
+use ferroce_wire::ip::Ecn;
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(microseconds: u64) -> Instant {
+    Instant::from_nanos(microseconds * 1000)
+}
+
+/// Without burst and with a window that is never full.
+fn paced() -> DcqcnParameters {
+    DcqcnParameters { burst: 0, window: usize::MAX, ..DcqcnParameters::default() }
+}
+
+#[test]
+fn notifications_keep_their_distance() {
+    let mut pacer = NotificationPacer::default();
+    let marks = [0, 1, 49, 50, 51, 99, 100, 149, 1000, 1049, 1050];
+    let notified: Vec<u64> = marks
+        .into_iter()
+        .filter(|&time| pacer.handle_packet(at(time), Ecn::CONGESTION_EXPERIENCED))
+        .collect();
+    assert_eq!(notified, [0, 50, 100, 1000, 1050]);
+    assert_eq!((pacer.marked(), pacer.notified()), (11, 5));
+    for ecn in 0..3 {
+        assert!(!pacer.handle_packet(at(9999), Ecn(ecn)));
+    }
+    let mut every = NotificationPacer::new(Duration::ZERO);
+    let mark = Ecn::CONGESTION_EXPERIENCED;
+    assert!(every.handle_packet(at(1), mark) && every.handle_packet(at(1), mark));
+    assert!(size_of::<NotificationPacer>() <= 40);
+}
+
+#[test]
+fn a_window_closes_and_opens() {
+    let mut window = Window::new(10_000);
+    let packet = cost(4096, 1);
+    assert_eq!(packet, 4864);
+    for _ in 0..2 {
+        window.may_send(at(0), packet).unwrap();
+        window.on_sent(at(0), packet);
+    }
+    assert_eq!(window.may_send(at(0), packet), Err(Blocked::Window));
+    assert_eq!(window.may_send(at(0), 272), Ok(()));
+    window.on_ack(at(1), packet);
+    assert_eq!(window.may_send(at(1), packet), Ok(()));
+    window.on_loss(at(2));
+    assert_eq!((window.in_flight(), window.window()), (0, 10_000));
+    // Never so small that nothing goes, and a giant goes alone.
+    assert_eq!(Window::new(0).window(), cost(4096, 1));
+    assert_eq!(window.may_send(at(2), 1 << 20), Ok(()));
+    assert_eq!(Window::default().rate(at(0)), None);
+}
+
+#[test]
+fn unlimited_is() {
+    let mut unlimited = Unlimited::default();
+    unlimited.on_sent(at(0), usize::MAX);
+    unlimited.on_sent(at(0), usize::MAX);
+    unlimited.on_cnp(at(0));
+    assert_eq!(unlimited.may_send(at(0), usize::MAX), Ok(()));
+    assert_eq!((unlimited.window(), unlimited.rate(at(0))), (usize::MAX, None));
+    unlimited.on_ack(at(1), usize::MAX);
+    unlimited.on_loss(at(1));
+    assert_eq!(unlimited.in_flight(), 0);
+}
+
+#[test]
+fn the_first_notification_halves_the_rate_and_fast_recovery_restores_it() {
+    let mut flow = Dcqcn::new(paced(), at(0));
+    assert_eq!(flow.rate(at(0)), Some(40_000_000_000));
+    flow.on_cnp(at(10));
+    assert_eq!(flow.rate(at(10)), Some(20_000_000_000));
+    assert_eq!(flow.target_rate(at(10)), 40_000_000_000);
+    // Four expiries of the timer, each half of the rest; the fifth is an additive increase, already at the top.
+    let rates: Vec<u64> =
+        (1..=5).map(|n| flow.rate(at(10 + 55 * n)).unwrap() / 1_000_000).collect();
+    assert_eq!(rates, [30_000, 35_000, 37_500, 38_750, 39_375]);
+}
+
+#[test]
+fn it_recovers_to_line_rate_without_notifications() {
+    for idle in [false, true] {
+        let mut flow = Dcqcn::new(paced(), at(0));
+        for n in 0..1000 {
+            flow.on_cnp(at(50 * n));
+        }
+        let start = 50_000;
+        let cut = flow.rate(at(start)).unwrap();
+        assert!(cut < 100_000_000, "{cut}");
+        let mut last = cut;
+        // 1000 additive increases by the timer alone, and those that make up the last half again and again.
+        for n in 0..if idle { 0 } else { 1100 } {
+            let rate = flow.rate(at(start + 55 * n)).unwrap();
+            assert!(rate >= last);
+            last = rate;
+        }
+        let end = at(start + 55 * 1100);
+        assert_eq!(flow.rate(end), Some(40_000_000_000), "idle: {idle}");
+        // After a day it costs nothing to ask.
+        let day = end + Duration::from_secs(86_400);
+        assert_eq!((flow.rate(day), flow.alpha(day)), (Some(40_000_000_000), 0));
+    }
+}
+
+#[test]
+fn bytes_increase_the_rate_too_and_both_together_most() {
+    // A timer that never expires: five counters' worth of fast recovery, then additive increases.
+    let slow = DcqcnParameters {
+        increase_timer: Duration::from_secs(1000),
+        alpha_timer: Duration::from_secs(1000),
+        byte_counter: 1000,
+        ..paced()
+    };
+    let mut flow = Dcqcn::new(slow, at(0));
+    for _ in 0..8 {
+        flow.on_cnp(at(0));
+    }
+    let target = flow.target_rate(at(0));
+    for _ in 0..4 {
+        flow.on_sent(at(0), 1000);
+    }
+    assert_eq!(flow.target_rate(at(0)), target);
+    flow.on_sent(at(0), 1000);
+    assert_eq!(flow.target_rate(at(0)), target + 40_000_000);
+    flow.on_sent(at(0), 2000);
+    assert_eq!(flow.target_rate(at(0)), target + 120_000_000);
+
+    let mut flow = Dcqcn::new(DcqcnParameters { byte_counter: 1000, ..paced() }, at(0));
+    for _ in 0..20 {
+        flow.on_cnp(at(0));
+    }
+    flow.on_sent(at(0), 6000);
+    let target = flow.target_rate(at(5 * 55));
+    // The sixth expiry of the timer meets six of the counter.
+    assert_eq!(flow.target_rate(at(6 * 55)), target + 400_000_000);
+}
+
+#[test]
+fn packets_keep_the_distance_that_the_rate_asks_for() {
+    let parameters = DcqcnParameters {
+        line_rate: 10_000_000_000,
+        increase_timer: Duration::from_secs(1000),
+        ..paced()
+    };
+    let mut flow = Dcqcn::new(parameters, at(0));
+    // Before any notification there is no limiter.
+    for _ in 0..100 {
+        flow.may_send(at(0), 1250).unwrap();
+        flow.on_sent(at(0), 1250);
+    }
+    flow.on_cnp(at(0));
+    // 5 Gbit/s: 2 µs for 1250 bytes.
+    let mut now = at(0);
+    for n in 1..1000 {
+        assert_eq!(flow.may_send(now, 1250), Ok(()));
+        flow.on_sent(now, 1250);
+        let Err(Blocked::Until(next)) = flow.may_send(now, 1250) else { panic!("not paced") };
+        assert_eq!(next, at(2 * n));
+        now = next;
+    }
+    // Time that was not used is not saved up.
+    let later = at(1_000_000);
+    flow.on_sent(later, 1250);
+    assert_eq!(flow.may_send(later, 1250), Err(Blocked::Until(at(1_000_002))));
+}
+
+#[test]
+fn a_burst_goes_at_once_and_no_more() {
+    let parameters = DcqcnParameters {
+        line_rate: 10_000_000_000,
+        increase_timer: Duration::from_secs(1000),
+        burst: 5000,
+        ..paced()
+    };
+    let mut flow = Dcqcn::new(parameters, at(0));
+    flow.on_cnp(at(0));
+    let mut sent = 0;
+    while flow.may_send(at(0), 1250).is_ok() {
+        flow.on_sent(at(0), 1250);
+        sent += 1;
+    }
+    // The burst, and the packet whose time it is.
+    assert_eq!(sent, 5);
+    assert_eq!(flow.may_send(at(0), 1250), Err(Blocked::Until(at(2))));
+}
+
+#[test]
+fn senseless_parameters_do_no_harm() {
+    let zero = DcqcnParameters {
+        line_rate: 0,
+        min_rate: u64::MAX,
+        g_shift: 99,
+        alpha_timer: Duration::ZERO,
+        increase_timer: Duration::ZERO,
+        byte_counter: 0,
+        fast_recovery: 0,
+        additive: 0,
+        hyper: 0,
+        burst: usize::MAX,
+        window: 0,
+    };
+    let mut flow = Dcqcn::new(zero, at(0));
+    flow.on_cnp(at(1));
+    flow.on_sent(at(2), 100_000);
+    let _ = flow.may_send(at(3), usize::MAX);
+    assert_eq!(flow.rate(Instant::from_nanos(u64::MAX)), Some(1000));
+}
+
+proptest! {
+    #[test]
+    fn the_rate_stays_within_its_bounds_and_the_window_holds(
+        steps in proptest::collection::vec((0u8..6, 0u64..200_000, 1usize..=Window::MIN_SIZE), 1..400),
+        line_rate in 1_000_000u64..400_000_000_000,
+        min_rate in 1_000u64..20_000_000,
+        window in 0usize..200_000,
+    ) {
+        let parameters = DcqcnParameters { line_rate, min_rate, window, ..paced() };
+        let mut flow = Dcqcn::new(parameters, at(0));
+        let min_rate = flow.parameters().min_rate;
+        let (mut now, mut nanoseconds, mut under_way) = (at(0), 0, 0usize);
+        for (kind, pause, bytes) in steps {
+            nanoseconds += pause;
+            now = now.max(Instant::from_nanos(nanoseconds));
+            match kind {
+                0 => flow.on_cnp(now),
+                1 => {
+                    let bytes = bytes.min(under_way);
+                    under_way -= bytes;
+                    flow.on_ack(now, bytes);
+                }
+                2 if pause % 16 == 0 => {
+                    under_way = 0;
+                    flow.on_loss(now);
+                }
+                _ => match flow.may_send(now, bytes) {
+                    Ok(()) => {
+                        under_way += bytes;
+                        flow.on_sent(now, bytes);
+                    }
+                    Err(Blocked::Until(then)) => {
+                        prop_assert!(then > now);
+                        // When the time has come, the rate is no reason any more.
+                        prop_assert!(flow.clone().may_send(then, bytes).is_ok());
+                    }
+                    Err(Blocked::Window) => prop_assert!(under_way + bytes > flow.window()),
+                },
+            }
+            prop_assert!(under_way <= flow.window());
+            prop_assert_eq!(flow.in_flight(), under_way);
+            let rate = flow.rate(now).unwrap();
+            prop_assert!((min_rate..=line_rate).contains(&rate), "{}", rate);
+            let target = flow.target_rate(now);
+            prop_assert!((rate..=line_rate).contains(&target));
+            prop_assert!(flow.alpha(now) <= 1 << 32);
+        }
+    }
+
+    #[test]
+    fn pacer_gaps_are_never_shorter_than_the_interval(
+        pauses in proptest::collection::vec(0u64..100_000, 1..300),
+        interval in 0u64..200_000,
+    ) {
+        let interval = Duration::from_nanos(interval);
+        let mut pacer = NotificationPacer::new(interval);
+        let (mut time, mut last): (u64, Option<Instant>) = (0, None);
+        for pause in pauses {
+            time += pause;
+            let now = Instant::from_nanos(time);
+            let quiet = last.is_none_or(|last| now.since(last) >= interval);
+            prop_assert_eq!(pacer.handle_packet(now, Ecn::CONGESTION_EXPERIENCED), quiet);
+            if quiet {
+                last = Some(now);
+            }
+        }
+    }
+}
+
+const DOCUMENT: &str = include_str!("../../../../docs/congestion.md");
+
+#[test]
+fn the_document_has_the_values() {
+    let parameters = DcqcnParameters::default();
+    let rows = [
+        ("line_rate", format!("{} Gbit/s", parameters.line_rate / 1_000_000_000)),
+        ("min_rate", format!("{} Mbit/s", parameters.min_rate / 1_000_000)),
+        ("g_shift", format!("{}, for 1/{}", parameters.g_shift, 1 << parameters.g_shift)),
+        ("alpha_timer", format!("{} µs", parameters.alpha_timer.as_micros())),
+        ("increase_timer", format!("{} µs", parameters.increase_timer.as_micros())),
+        ("byte_counter", format!("{} MB", parameters.byte_counter / 1_000_000)),
+        ("fast_recovery", format!("{}", parameters.fast_recovery)),
+        ("additive", format!("{} Mbit/s", parameters.additive / 1_000_000)),
+        ("hyper", format!("{} Mbit/s", parameters.hyper / 1_000_000)),
+        ("burst", format!("{} bytes", parameters.burst)),
+        ("window", format!("{} bytes", parameters.window)),
+    ];
+    for (name, value) in rows {
+        let row = DOCUMENT.lines().find(|line| line.starts_with(&format!("| {name} |")));
+        let cells: Vec<&str> = row.expect(name).split('|').map(str::trim).collect();
+        assert_eq!(cells[3], value, "{name}");
+    }
+    for text in [
+        format!("N = {} µs", NotificationPacer::INTERVAL.as_micros()),
+        format!("{} bytes under way", Window::DEFAULT_SIZE),
+        format!("{PACKET_OVERHEAD} bytes for each packet"),
+    ] {
+        assert!(DOCUMENT.contains(&text), "{text}");
+    }
+}

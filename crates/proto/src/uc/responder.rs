@@ -1,0 +1,293 @@
+//! Messages of the peer, through a pipeline of checks (IBA 9.8.2.2). What does not pass one of them is dropped in
+//! silence, with all of its message; nothing is ever answered.
+//!
+//! PSN → opcode sequence → queue pair's permissions → resources → length → key, bounds, access → execution.
+
+use alloc::collections::VecDeque;
+
+use ferroce_wire::number::{Psn, VirtualAddress};
+use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
+use ferroce_wire::packet::Packet;
+
+use super::drops::{Drops, Reason};
+use super::queue_pair::Config;
+use crate::memory::{AccessFlags, Memory, RemoteSpan};
+use crate::receive::ReceiveQueue;
+use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Status};
+
+/// How far behind the expected one a PSN still tells a packet that is late or doubled. Networks of InfiniBand do
+/// neither, so the specification takes each unexpected PSN for a loss (IBA 9.8.2.2); over UDP both happen, and a
+/// message must not come twice. Everything else is ahead: so a peer that was cut off for half the circle of PSNs is
+/// heard again at once.
+const LATE: i32 = 1 << 16;
+
+/// A receive request failed by our own fault: the queue pair is in error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed;
+
+/// The message that the packets before belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    /// It is complete.
+    None,
+    /// It is dropped, and what is still to come of it as well.
+    Dropped,
+    Send,
+    /// Where its next packet goes, and how much is still to come.
+    Write(RemoteSpan),
+}
+
+/// Why a packet does not pass.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Drop(Reason),
+    Failed,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self::Drop(reason)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Responder {
+    expected: Psn,
+    message: Message,
+    /// Bytes of the message under way that arrived.
+    received: u64,
+    /// The receive request that it takes. A message that is dropped leaves it here for the next one.
+    receive: Option<ReceiveRequest>,
+    pub(super) drops: Drops,
+}
+
+impl Responder {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            expected: config.receive_psn,
+            message: Message::None,
+            received: 0,
+            receive: None,
+            drops: Drops::default(),
+        }
+    }
+
+    pub(super) fn handle_packet(
+        &mut self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        config: &Config,
+        receives: &mut ReceiveQueue,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        // Step 1: the PSN (IBA 9.8.2.2): a gap ends the message under way, and the sequence goes on behind it.
+        let ahead = packet.bth.psn.distance(self.expected);
+        if (-LATE..0).contains(&ahead) {
+            self.drops.late += 1;
+            return Ok(());
+        }
+        if ahead != 0 {
+            self.drops.gaps += 1;
+            // Of a message whose start is missing, the rest is dropped; a new start is a new message.
+            self.message = if info.position.opens() { Message::None } else { Message::Dropped };
+        }
+        self.expected = packet.bth.psn.add(1);
+        let verdict = self
+            .check_sequence(info)
+            .and_then(|()| check_permission(info, config))
+            .and_then(|()| self.check_resources(info, receives))
+            .and_then(|()| self.check_length(packet, info, config))
+            .and_then(|()| check_key(packet, config, memory))
+            .and_then(|()| self.execute(packet, info, config, memory, done));
+        if let Err(Refusal::Drop(reason)) = verdict {
+            self.drops.count(reason);
+            self.message = Message::Dropped;
+        }
+        if info.position.ends() {
+            self.message = Message::None;
+        }
+        match verdict {
+            Err(Refusal::Failed) => {
+                if let Some(request) = self.receive.take() {
+                    done.push_back(ended(&request, Status::LocalProtection));
+                }
+                Err(Failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Step 2: the opcode goes on with the message under way, or starts one (IBA 9.8.2.2). A start while another
+    /// message is under way drops that one only.
+    fn check_sequence(&mut self, info: &OpcodeInfo) -> Result<(), Refusal> {
+        if info.position.opens() {
+            if !matches!(self.message, Message::None | Message::Dropped) {
+                self.drops.count(Reason::Opcode);
+            }
+            self.message = Message::None;
+            self.received = 0;
+            return Ok(());
+        }
+        match (self.message, info.operation) {
+            (Message::Send, Operation::Send) | (Message::Write(_), Operation::Write) => Ok(()),
+            (Message::Dropped, _) => Err(Reason::Rest.into()),
+            _ => Err(Reason::Opcode.into()),
+        }
+    }
+
+    /// Step 4: a receive request is there for what consumes one (IBA 9.8.2.2).
+    fn check_resources(
+        &mut self,
+        info: &OpcodeInfo,
+        receives: &mut ReceiveQueue,
+    ) -> Result<(), Refusal> {
+        if (info.operation == Operation::Send || info.completes) && self.receive.is_none() {
+            self.receive = Some(receives.take().ok_or(Reason::NoReceive)?);
+        }
+        Ok(())
+    }
+
+    /// Step 5: full packets but the last, nothing longer than was announced or than there is room for (IBA 9.8.2.2).
+    fn check_length(
+        &self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        config: &Config,
+    ) -> Result<(), Refusal> {
+        let (length, mtu) = (packet.payload.len() as u64, config.packet_size());
+        let packet_fits = match info.position {
+            Position::First | Position::Middle => length == mtu,
+            Position::Last => (1..=mtu).contains(&length),
+            Position::Only => length <= mtu,
+        };
+        let message_fits = if info.operation == Operation::Send {
+            let room = self.receive.as_ref().map_or(0, |request| request.spans.len());
+            self.received + length <= room
+        } else {
+            let left = self.destination(packet).map_or(0, |span| span.length);
+            let left = u64::from(left);
+            left <= u64::from(MAX_MESSAGE)
+                && if info.position.ends() { length == left } else { length < left }
+        };
+        if packet_fits && message_fits { Ok(()) } else { Err(Reason::Length.into()) }
+    }
+
+    /// Where the payload of a WRITE goes, and all that is to follow it.
+    fn destination(&self, packet: &Packet<'_>) -> Option<RemoteSpan> {
+        match self.message {
+            Message::Write(span) => Some(span),
+            _ => announced(packet),
+        }
+    }
+
+    /// Step 7: everything is in order: do it.
+    fn execute(
+        &mut self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        config: &Config,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Refusal> {
+        if info.operation == Operation::Send {
+            self.place(packet.payload, config, memory)?;
+            self.message = Message::Send;
+        } else {
+            let span = self.destination(packet).ok_or(Reason::Length)?;
+            let length = packet.payload.len() as u32;
+            if length > 0 {
+                // The region may have gone since the message began.
+                let part = RemoteSpan { length, ..span };
+                (memory.write_remote(config.domain, part, packet.payload))
+                    .map_err(|_| Reason::Key)?;
+            }
+            self.message = Message::Write(RemoteSpan {
+                address: VirtualAddress(span.address.0.wrapping_add(u64::from(length))),
+                length: span.length.saturating_sub(length),
+                ..span
+            });
+        }
+        self.received += packet.payload.len() as u64;
+        if info.completes {
+            let by_send = info.operation == Operation::Send;
+            if let Some(request) = self.receive.take() {
+                done.push_back(Completion {
+                    kind: if by_send {
+                        CompletionKind::Receive
+                    } else {
+                        CompletionKind::ReceiveWriteImmediate
+                    },
+                    length: self.received as u32,
+                    immediate: packet.extensions.immediate.map(|immediate| immediate.value),
+                    solicited: packet.bth.solicited,
+                    ..ended(&request, Status::Success)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the payload of a SEND behind what has come of it. If our own receive request names memory that it may
+    /// not, that is no fault of the peer's: the request ends in error, and with it the queue pair (IBA 10.3.1.7).
+    fn place(
+        &self,
+        payload: &[u8],
+        config: &Config,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        let Some(request) = &self.receive else { return Err(Reason::NoReceive.into()) };
+        let mut data = payload;
+        for span in request.spans.range(self.received, payload.len() as u64) {
+            let (part, rest) = data.split_at(data.len().min(span.length as usize));
+            memory.write_local(config.domain, span, part).map_err(|_| Refusal::Failed)?;
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// The queue pair is in error: a message under way ends.
+    pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
+        self.message = Message::None;
+        if let Some(request) = self.receive.take() {
+            done.push_back(ended(&request, Status::Flushed));
+        }
+    }
+}
+
+/// The completion of a receive request that got nothing.
+pub(super) fn ended(request: &ReceiveRequest, status: Status) -> Completion {
+    Completion {
+        id: request.id,
+        status,
+        kind: CompletionKind::Receive,
+        length: 0,
+        immediate: None,
+        invalidated: None,
+        solicited: false,
+        source: None,
+    }
+}
+
+fn announced(packet: &Packet<'_>) -> Option<RemoteSpan> {
+    let reth = packet.extensions.reth?;
+    Some(RemoteSpan { key: reth.key, address: reth.address, length: reth.length })
+}
+
+/// Step 3: the queue pair allows the operation (IBA 9.8.2.2).
+fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
+    match info.operation {
+        Operation::Send => Ok(()),
+        Operation::Write if config.access.contains(AccessFlags::REMOTE_WRITE) => Ok(()),
+        Operation::Write => Err(Reason::Permission.into()),
+        _ => Err(Reason::Opcode.into()),
+    }
+}
+
+/// Step 6: the key allows all that the message announces, before its first byte is touched (IBA 9.8.2.2). Where nothing
+/// is accessed nothing is checked.
+fn check_key(packet: &Packet<'_>, config: &Config, memory: &impl Memory) -> Result<(), Refusal> {
+    let Some(span) = announced(packet).filter(|span| span.length > 0) else { return Ok(()) };
+    (memory.check_remote(config.domain, span, AccessFlags::REMOTE_WRITE))
+        .map_err(|_| Reason::Key.into())
+}

@@ -1,0 +1,5 @@
+mod faults;
+pub(crate) mod memory;
+mod pair;
+mod programs;
+mod rules;

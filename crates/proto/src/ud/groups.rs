@@ -1,0 +1,68 @@
+//! Multicast groups that a queue pair is attached to (IBA 10.5).
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use ferroce_wire::address::Gid;
+
+/// Why a queue pair was not attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachError {
+    /// The address is not that of a group.
+    NotMulticast,
+    /// The queue pair is attached to as many groups as it was made for.
+    Full,
+}
+
+/// A bounded set of groups.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    members: Vec<Gid>,
+    capacity: usize,
+}
+
+impl Groups {
+    /// Room for so many groups.
+    pub fn new(capacity: usize) -> Self {
+        Self { members: Vec::new(), capacity }
+    }
+
+    /// Attaches to a group (IBA 11.3.1). To be attached already is no error.
+    pub fn attach(&mut self, group: Gid) -> Result<(), AttachError> {
+        if !is_multicast(group) {
+            return Err(AttachError::NotMulticast);
+        }
+        if self.contains(group) {
+            return Ok(());
+        }
+        if self.members.len() >= self.capacity {
+            return Err(AttachError::Full);
+        }
+        self.members.push(group);
+        Ok(())
+    }
+
+    /// Detaches from a group (IBA 11.3.2), and says whether it was attached to it.
+    pub fn detach(&mut self, group: Gid) -> bool {
+        let place = self.members.iter().position(|&member| member == group);
+        place.map(|place| self.members.swap_remove(place)).is_some()
+    }
+
+    /// Whether datagrams to this group are for us.
+    pub fn contains(&self, group: Gid) -> bool {
+        self.members.contains(&group)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = Gid> + '_ {
+        self.members.iter().copied()
+    }
+}
+
+/// A group's GID is an IPv6 multicast address, or an IPv4 one mapped into IPv6 (IBA 4.1.1, A17.4.2).
+fn is_multicast(gid: Gid) -> bool {
+    match gid.to_ip() {
+        IpAddr::V4(address) => address.is_multicast(),
+        IpAddr::V6(address) => address.is_multicast(),
+    }
+}

@@ -1,0 +1,201 @@
+//! A datagram queue pair: requester and responder under one roof.
+
+use alloc::collections::VecDeque;
+
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
+use ferroce_wire::packet::Packet;
+
+use super::groups::AttachError;
+use super::request::{Datagram, PostError, SendRequest};
+use super::requester::{Requester, completion};
+use super::responder::{Drops, Envelope, Responder, ended};
+use crate::memory::{Domain, Memory};
+use crate::receive::ReceiveQueue;
+use crate::work::{Completion, Status};
+
+/// What the attributes of the transitions to INIT, RTR and RTS set (IBA 11.2.5.2).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our own number: the source of what we send.
+    pub number: Qpn,
+    /// What others must know to send to us.
+    pub queue_key: QKey,
+    /// The partition.
+    pub partition: PKey,
+    /// The protection domain.
+    pub domain: Domain,
+    /// MTU of the port in bytes, 256, 512, 1024, 2048 or 4096: the longest message.
+    pub mtu: u16,
+    /// Our first PSN.
+    pub send_psn: Psn,
+    /// Requests that the send queue holds.
+    pub send_capacity: usize,
+    /// Multicast groups that the queue pair can be attached to.
+    pub group_capacity: usize,
+}
+
+/// What keeps a queue pair from working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A request of ours failed: its completion says how. The state is SQE: datagrams are still received, and
+    /// [`QueuePair::resume_send`] goes on (IBA 10.3.1.6).
+    Requester,
+    /// A receive request failed: its completion says how. The state is ERR.
+    Responder,
+    /// The owner said so. The state is ERR.
+    Owner,
+}
+
+/// A queue pair that sends to and receives from anyone. `R` is the way to a host, see
+/// [`AddressHandle`](super::AddressHandle). It has no timers: nothing is ever sent again.
+#[derive(Debug)]
+pub struct QueuePair<R> {
+    config: Config,
+    requester: Requester<R>,
+    responder: Responder,
+    send_done: VecDeque<Completion>,
+    receive_done: VecDeque<Completion>,
+    fault: Option<Fault>,
+}
+
+impl<R: Copy> QueuePair<R> {
+    /// A queue pair that is set up so.
+    pub fn new(config: Config) -> Self {
+        Self {
+            requester: Requester::new(&config),
+            responder: Responder::new(&config),
+            config,
+            send_done: VecDeque::new(),
+            receive_done: VecDeque::new(),
+            fault: None,
+        }
+    }
+
+    /// How it is set up.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Why the queue pair does not work, if it does not.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// What was dropped in silence so far.
+    pub fn drops(&self) -> &Drops {
+        &self.responder.drops
+    }
+
+    /// Attaches to a multicast group (IBA 11.3.1).
+    pub fn attach(&mut self, group: Gid) -> Result<(), AttachError> {
+        self.responder.groups.attach(group)
+    }
+
+    /// Detaches from a multicast group (IBA 11.3.2), and says whether it was attached to it.
+    pub fn detach(&mut self, group: Gid) -> bool {
+        self.responder.groups.detach(group)
+    }
+
+    /// Whether multicast datagrams with this destination are for us: each such queue pair gets a copy (IBA 10.5).
+    pub fn accepts(&self, destination: Gid) -> bool {
+        self.responder.groups.contains(destination)
+    }
+
+    /// Adds a request to the send queue.
+    pub fn post_send(&mut self, request: SendRequest<R>) -> Result<(), PostError> {
+        if self.fault.is_some() {
+            // IBA 10.3.1.6, 10.3.1.7: taken, and completed in error.
+            self.send_done.push_back(completion(&request, Status::Flushed));
+            return Ok(());
+        }
+        self.requester.post(request, &self.config)
+    }
+
+    /// Requests that are not finished.
+    pub fn send_queue_len(&self) -> usize {
+        self.requester.len()
+    }
+
+    /// A packet whose ICRC and partition are right, and what carried it. Receive requests are taken from `receives`,
+    /// the queue pair's own or a shared one.
+    pub fn handle_packet(
+        &mut self,
+        packet: &Packet<'_>,
+        envelope: &Envelope,
+        receives: &mut ReceiveQueue,
+        memory: &mut impl Memory,
+    ) {
+        if self.in_error() {
+            return;
+        }
+        let done = &mut self.receive_done;
+        let verdict =
+            self.responder.handle_packet(packet, envelope, &self.config, receives, memory, done);
+        if verdict.is_err() {
+            self.enter_error(Fault::Responder);
+        }
+    }
+
+    /// The payload of the packet with this PSN, the last that was handed out, could not be read: its request fails and
+    /// all behind it are flushed (IBA 10.3.1.6).
+    pub fn handle_denied(&mut self, psn: Psn) {
+        if self.fault.is_none() && self.requester.fail(psn, &mut self.send_done) {
+            self.fault = Some(Fault::Requester);
+            self.requester.flush(&mut self.send_done);
+        }
+    }
+
+    /// The owner's transition from SQE back to RTS (IBA 10.3.1.6). False when the state is another.
+    pub fn resume_send(&mut self) -> bool {
+        let resumes = self.fault == Some(Fault::Requester);
+        if resumes {
+            self.fault = None;
+        }
+        resumes
+    }
+
+    /// Brings the queue pair into the error state: all its requests are flushed (IBA 10.3.1.7).
+    pub fn handle_error(&mut self) {
+        if !self.in_error() {
+            self.enter_error(Fault::Owner);
+        }
+    }
+
+    /// Whether the state is ERR, and not SQE only.
+    fn in_error(&self) -> bool {
+        matches!(self.fault, Some(Fault::Responder | Fault::Owner))
+    }
+
+    fn enter_error(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+        self.requester.flush(&mut self.send_done);
+    }
+
+    /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
+    pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
+        while let Some(request) = receives.take() {
+            self.receive_done.push_back(ended(&request, Status::Flushed));
+        }
+    }
+
+    /// The next packet to send, and where to.
+    pub fn poll_transmit(&mut self) -> Option<Datagram<'_, R>> {
+        if self.fault.is_some() {
+            return None;
+        }
+        self.requester.settle(&mut self.send_done);
+        self.requester.poll_transmit(&self.config)
+    }
+
+    /// The next completion of the send queue.
+    pub fn poll_send_completion(&mut self) -> Option<Completion> {
+        self.requester.settle(&mut self.send_done);
+        self.send_done.pop_front()
+    }
+
+    /// The next completion of the receive queue.
+    pub fn poll_receive_completion(&mut self) -> Option<Completion> {
+        self.receive_done.pop_front()
+    }
+}

@@ -1,0 +1,54 @@
+//! A datagram to send, and whom it goes to.
+
+use ferroce_wire::number::{Immediate, QKey, Qpn};
+
+use crate::transmit::Transmit;
+use crate::work::{Data, WorkId};
+
+/// Whom a datagram goes to. `R` is the way there as whoever sends packets knows it, an IP address or an entry of its
+/// own table: here it is only carried along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AddressHandle<R> {
+    /// The way to the host or the group.
+    pub route: R,
+    /// The queue pair there; [`Qpn::MULTICAST`] for a group.
+    pub destination: Qpn,
+    /// The queue key of that queue pair. If its top bit is set the sender's own key goes out in its place, so that
+    /// controlled keys are only sent by whom privileged software gave one (IBA 10.2.5).
+    pub queue_key: QKey,
+}
+
+/// A work request for the send queue. The service has only SEND.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest<R> {
+    /// The owner's name for it.
+    pub id: WorkId,
+    /// Whom it goes to.
+    pub address: AddressHandle<R>,
+    /// Handed to the receiver with its completion.
+    pub immediate: Option<Immediate>,
+    /// Where the bytes come from: no more than one packet's.
+    pub data: Data,
+    /// Completes with a completion even when all goes well. Errors always do.
+    pub signaled: bool,
+    /// The receiver should raise an event when its receive completes.
+    pub solicited: bool,
+}
+
+/// Why a work request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue holds as many requests as it was made for.
+    Full,
+    /// More bytes than one packet holds (IBA 9.8.3).
+    Length,
+}
+
+/// One packet to send, and where to.
+#[derive(Debug)]
+pub struct Datagram<'a, R> {
+    /// The way that the request's address named.
+    pub route: R,
+    /// The packet.
+    pub transmit: Transmit<'a>,
+}

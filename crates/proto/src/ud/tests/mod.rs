@@ -1,0 +1,3 @@
+mod peer;
+mod programs;
+mod rules;

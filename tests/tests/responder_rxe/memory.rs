@@ -1,0 +1,84 @@
+//! The responder's memory: the bytes that the capture tells, under the keys that the capture shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ferroce_proto::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
+use ferroce_wire::number::{LKey, RKey};
+
+/// The key that receive requests name.
+pub(crate) const LOCAL_KEY: LKey = LKey(1);
+
+/// Memory of one process: an address means the same under every key.
+#[derive(Default)]
+pub(crate) struct SparseMemory {
+    pub(crate) bytes: BTreeMap<u64, u8>,
+    /// Keys that are valid.
+    pub(crate) keys: BTreeSet<u32>,
+    /// Where all regions end, if the capture tells.
+    pub(crate) end: Option<u64>,
+}
+
+impl SparseMemory {
+    pub(crate) fn put(&mut self, address: u64, data: &[u8]) {
+        self.bytes.extend((address..).zip(data.iter().copied()));
+    }
+
+    fn get(&self, address: u64, out: &mut [u8]) {
+        for (at, byte) in (address..).zip(out) {
+            *byte = self.bytes.get(&at).copied().unwrap_or_default();
+        }
+    }
+
+    fn check(&self, span: RemoteSpan) -> Result<(), Denied> {
+        if !self.keys.contains(&span.key.0) {
+            return Err(Denied::Key);
+        }
+        let last = span.address.0.checked_add(u64::from(span.length)).ok_or(Denied::Bounds)?;
+        if self.end.is_some_and(|end| last > end) { Err(Denied::Bounds) } else { Ok(()) }
+    }
+}
+
+impl Memory for SparseMemory {
+    fn check_local(&self, _: Domain, span: LocalSpan, _write: bool) -> Result<(), Denied> {
+        if span.key == LOCAL_KEY { Ok(()) } else { Err(Denied::Key) }
+    }
+
+    fn read_local(&self, _: Domain, _: LocalSpan, _: &mut [u8]) -> Result<(), Denied> {
+        Err(Denied::Access) // A responder sends nothing of its own.
+    }
+
+    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
+        self.check_local(domain, span, true)?;
+        if data.len() > span.length as usize { Err(Denied::Bounds) } else { Ok(()) }
+    }
+
+    fn check_remote(&self, _: Domain, span: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+        self.check(span)
+    }
+
+    fn read_remote(&self, _: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
+        self.check(span)?;
+        self.get(span.address.0, out);
+        Ok(())
+    }
+
+    fn write_remote(&mut self, _: Domain, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
+        self.check(span)?;
+        self.put(span.address.0, data);
+        Ok(())
+    }
+
+    fn atomic(&mut self, _: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+        self.check(span)?;
+        let mut bytes = [0; 8];
+        self.get(span.address.0, &mut bytes);
+        // The captured hosts are little-endian.
+        let original = u64::from_le_bytes(bytes);
+        self.put(span.address.0, &what.apply(original).to_le_bytes());
+        Ok(original)
+    }
+
+    fn invalidate(&mut self, _: Domain, key: RKey) -> Result<(), Denied> {
+        if self.keys.remove(&key.0) { Ok(()) } else { Err(Denied::Key) }
+    }
+}
