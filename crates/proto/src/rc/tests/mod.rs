@@ -1,3 +1,4 @@
+mod large;
 mod pair;
 mod programs;
 mod rules;

@@ -1,0 +1,137 @@
+//! Messages of the largest size, over memory that is not there: only the accounting is tested, to the last packet.
+
+use std::vec;
+
+use ferroce_wire::number::{RKey, VirtualAddress};
+use ferroce_wire::packet::Packet;
+
+use super::pair::{config, span};
+use crate::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
+use crate::rc::QueuePair;
+use crate::receive::ReceiveQueue;
+use crate::time::Instant;
+use crate::transmit::Transmit;
+use crate::work::{
+    Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId,
+};
+
+/// Allows everything, and counts the bytes that are written, each of which must come right behind the last.
+#[derive(Default)]
+struct Counted {
+    local: u64,
+    remote: u64,
+}
+
+const START: u64 = 0x1_0000_0000;
+
+impl Counted {
+    fn next(count: &mut u64, address: VirtualAddress, start: u64, length: usize) {
+        assert_eq!(address.0, start + *count, "bytes are written in order, and once");
+        *count += length as u64;
+    }
+}
+
+impl Memory for Counted {
+    fn check_local(&self, _: Domain, _: LocalSpan, _: bool) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn read_local(&self, _: Domain, _: LocalSpan, _: &mut [u8]) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn write_local(&mut self, _: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
+        Self::next(&mut self.local, span.address, super::pair::BASE, data.len());
+        Ok(())
+    }
+
+    fn check_remote(&self, _: Domain, _: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn read_remote(&self, _: Domain, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn write_remote(&mut self, _: Domain, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
+        Self::next(&mut self.remote, span.address, START, data.len());
+        Ok(())
+    }
+
+    fn atomic(&mut self, _: Domain, _: RemoteSpan, _: Atomic) -> Result<u64, Denied> {
+        Err(Denied::Access)
+    }
+
+    fn invalidate(&mut self, _: Domain, _: RKey) -> Result<(), Denied> {
+        Err(Denied::Access)
+    }
+}
+
+fn packet<'a>(transmit: &Transmit<'_>, zeroes: &'a [u8]) -> Packet<'a> {
+    let length = transmit.payload.len();
+    Packet {
+        bth: transmit.bth,
+        extensions: transmit.extensions,
+        payload: &zeroes[..length],
+        payload_len: length,
+        pad: &zeroes[..usize::from(transmit.bth.pad)],
+        icrc: Some([0; 4]),
+    }
+}
+
+/// Runs one request of `length` bytes; returns how many packets went either way.
+fn run(operation: Operation, length: u32, mtu: u16) -> [u64; 2] {
+    let mut ends =
+        [(5, 9), (9, 5)].map(|(send, receive)| QueuePair::new(config(mtu, send, receive)));
+    let mut memories = [Counted::default(), Counted::default()];
+    let mut receives = ReceiveQueue::new(1);
+    let zeroes = vec![0; usize::from(mtu)];
+    let request = SendRequest {
+        id: WorkId(1),
+        operation,
+        data: Data::Spans(Spans::from(span(0, length))),
+        signaled: true,
+        solicited: false,
+        fence: false,
+    };
+    ends[0].post_send(request).unwrap();
+    let mut packets = [0; 2];
+    loop {
+        let before = packets;
+        for side in 0..2 {
+            let [one, other] = &mut ends;
+            let (from, to) = if side == 0 { (one, other) } else { (other, one) };
+            while let Some(transmit) = from.poll_transmit(Instant::ZERO) {
+                let packet = packet(&transmit, &zeroes);
+                to.handle_packet(Instant::ZERO, &packet, &mut receives, &mut memories[1 - side]);
+                packets[side] += 1;
+            }
+        }
+        if packets == before {
+            break;
+        }
+    }
+    let completion = ends[0].poll_send_completion().expect("it ends");
+    assert_eq!((completion.status, completion.length), (Status::Success, length));
+    let moved = memories[0].local + memories[1].remote;
+    assert_eq!(moved, u64::from(length));
+    packets
+}
+
+const REMOTE: RemoteAddress = RemoteAddress { address: VirtualAddress(START), key: RKey(1) };
+
+#[test]
+fn a_write_of_two_gibibytes() {
+    let packets = run(Operation::Write { remote: REMOTE, immediate: None }, MAX_MESSAGE, 4096);
+    assert_eq!(packets[0], 524_288);
+}
+
+#[test]
+fn a_read_of_two_gibibytes() {
+    assert_eq!(run(Operation::Read { remote: REMOTE }, MAX_MESSAGE, 4096), [1, 524_288]);
+}
+
+#[test]
+fn half_the_circle_of_sequence_numbers_in_one_message() {
+    assert_eq!(run(Operation::Read { remote: REMOTE }, MAX_MESSAGE, 256), [1, 1 << 23]);
+}
