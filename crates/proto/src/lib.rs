@@ -25,6 +25,8 @@ pub mod qp;
 pub mod rc;
 pub mod receive;
 pub mod setup;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod transmit;
 pub mod uc;

@@ -298,3 +298,19 @@ pub struct Completion {
     /// The peer's queue pair, when a datagram named it.
     pub source: Option<Qpn>,
 }
+
+impl Completion {
+    /// The end of a request, with nothing moved and nothing received.
+    pub const fn new(id: WorkId, kind: CompletionKind, status: Status) -> Self {
+        Self {
+            id,
+            status,
+            kind,
+            length: 0,
+            immediate: None,
+            invalidated: None,
+            solicited: false,
+            source: None,
+        }
+    }
+}

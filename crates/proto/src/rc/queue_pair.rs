@@ -99,16 +99,11 @@ impl QueuePair {
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         if self.fault.is_some() {
             // IBA 10.3.1.7: taken, and completed in error.
-            self.send_done.push_back(Completion {
-                id: request.id,
-                status: Status::Flushed,
-                kind: CompletionKind::from(&request.operation),
-                length: 0,
-                immediate: None,
-                invalidated: None,
-                solicited: false,
-                source: None,
-            });
+            self.send_done.push_back(Completion::new(
+                request.id,
+                CompletionKind::from(&request.operation),
+                Status::Flushed,
+            ));
             return Ok(());
         }
         self.requester.post(request, &self.config)
@@ -190,16 +185,11 @@ impl QueuePair {
     /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
         while let Some(request) = receives.take() {
-            self.receive_done.push_back(Completion {
-                id: request.id,
-                status: Status::Flushed,
-                kind: CompletionKind::Receive,
-                length: 0,
-                immediate: None,
-                invalidated: None,
-                solicited: false,
-                source: None,
-            });
+            self.receive_done.push_back(Completion::new(
+                request.id,
+                CompletionKind::Receive,
+                Status::Flushed,
+            ));
         }
     }
 

@@ -52,16 +52,9 @@ impl Queued {
     }
 
     pub(super) fn completion(&self, status: Status) -> Completion {
-        Completion {
-            id: self.request.id,
-            status,
-            kind: CompletionKind::from(&self.request.operation),
-            length: self.request.data.len() as u32,
-            immediate: None,
-            invalidated: None,
-            solicited: false,
-            source: None,
-        }
+        let SendRequest { id, operation, data, .. } = &self.request;
+        let length = data.len() as u32;
+        Completion { length, ..Completion::new(*id, CompletionKind::from(operation), status) }
     }
 }
 

@@ -355,16 +355,7 @@ impl Responder {
 
     fn end_receive(&mut self, status: Status, done: &mut VecDeque<Completion>) {
         if let Some(request) = self.receive.take() {
-            done.push_back(Completion {
-                id: request.id,
-                status,
-                kind: CompletionKind::Receive,
-                length: 0,
-                immediate: None,
-                invalidated: None,
-                solicited: false,
-                source: None,
-            });
+            done.push_back(Completion::new(request.id, CompletionKind::Receive, status));
         }
     }
 

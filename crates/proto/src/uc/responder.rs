@@ -257,16 +257,7 @@ impl Responder {
 
 /// The completion of a receive request that got nothing.
 pub(super) fn ended(request: &ReceiveRequest, status: Status) -> Completion {
-    Completion {
-        id: request.id,
-        status,
-        kind: CompletionKind::Receive,
-        length: 0,
-        immediate: None,
-        invalidated: None,
-        solicited: false,
-        source: None,
-    }
+    Completion::new(request.id, CompletionKind::Receive, status)
 }
 
 fn announced(packet: &Packet<'_>) -> Option<RemoteSpan> {

@@ -145,14 +145,5 @@ fn deliver(
 
 /// The completion of a receive request that got nothing.
 pub(super) fn ended(request: &ReceiveRequest, status: Status) -> Completion {
-    Completion {
-        id: request.id,
-        status,
-        kind: CompletionKind::Receive,
-        length: 0,
-        immediate: None,
-        invalidated: None,
-        solicited: false,
-        source: None,
-    }
+    Completion::new(request.id, CompletionKind::Receive, status)
 }

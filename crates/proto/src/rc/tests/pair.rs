@@ -4,7 +4,7 @@ use std::collections::BinaryHeap;
 use std::vec;
 use std::vec::Vec;
 
-use ferroce_wire::number::{LKey, PKey, Psn, Qpn, RKey, VirtualAddress};
+use ferroce_wire::number::{PKey, Psn, Qpn};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::RnrTimer;
@@ -12,161 +12,13 @@ use ferroce_wire::syndrome::RnrTimer;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use crate::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
+use crate::memory::AccessFlags;
 use crate::rc::{Config, QueuePair};
 use crate::receive::ReceiveQueue;
+pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, span};
 use crate::time::Instant;
 use crate::transmit::EncodeError;
 use crate::work::{Completion, ReceiveRequest, Spans, WorkId};
-
-/// A small generator of numbers: splitmix64.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub(super) fn chance(&mut self, per_mille: u64) -> bool {
-        self.below(1000) < per_mille
-    }
-}
-
-pub(super) const REGION: u64 = 0x10_0000;
-pub(super) const BASE: u64 = 0x7f00_0000_0000;
-pub(super) const KEY: u32 = 0x1234;
-pub(super) const DOMAIN: Domain = Domain(1);
-
-/// One region of memory under one key.
-pub(super) struct TestMemory {
-    pub(super) bytes: Vec<u8>,
-    pub(super) access: AccessFlags,
-    pub(super) valid: bool,
-    pub(super) atomics: u64,
-}
-
-impl TestMemory {
-    fn new(random: &mut Random) -> Self {
-        let access = AccessFlags::LOCAL_WRITE
-            | AccessFlags::REMOTE_WRITE
-            | AccessFlags::REMOTE_READ
-            | AccessFlags::REMOTE_ATOMIC;
-        let bytes = (0..REGION / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
-        Self { bytes, access, valid: true, atomics: 0 }
-    }
-
-    fn range(
-        &self,
-        domain: Domain,
-        key: u32,
-        address: VirtualAddress,
-        length: u64,
-        access: AccessFlags,
-    ) -> Result<core::ops::Range<usize>, Denied> {
-        if key != KEY || !self.valid {
-            return Err(Denied::Key);
-        }
-        if domain != DOMAIN {
-            return Err(Denied::Domain);
-        }
-        if !self.access.contains(access) {
-            return Err(Denied::Access);
-        }
-        let start = address.0.checked_sub(BASE).ok_or(Denied::Bounds)?;
-        let end = start.checked_add(length).filter(|&end| end <= REGION).ok_or(Denied::Bounds)?;
-        Ok(start as usize..end as usize)
-    }
-}
-
-impl Memory for TestMemory {
-    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied> {
-        let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
-        self.range(domain, span.key.0, span.address, u64::from(span.length), access).map(drop)
-    }
-
-    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
-        let none = AccessFlags::default();
-        let range = self.range(domain, span.key.0, span.address, u64::from(span.length), none)?;
-        out.copy_from_slice(&self.bytes[range]);
-        Ok(())
-    }
-
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        if data.len() > span.length as usize {
-            return Err(Denied::Bounds);
-        }
-        let write = AccessFlags::LOCAL_WRITE;
-        let range = self.range(domain, span.key.0, span.address, data.len() as u64, write)?;
-        self.bytes[range].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn check_remote(
-        &self,
-        domain: Domain,
-        span: RemoteSpan,
-        access: AccessFlags,
-    ) -> Result<(), Denied> {
-        self.range(domain, span.key.0, span.address, u64::from(span.length), access).map(drop)
-    }
-
-    fn read_remote(&self, domain: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
-        let read = AccessFlags::REMOTE_READ;
-        let range = self.range(domain, span.key.0, span.address, u64::from(span.length), read)?;
-        out.copy_from_slice(&self.bytes[range]);
-        Ok(())
-    }
-
-    fn write_remote(
-        &mut self,
-        domain: Domain,
-        span: RemoteSpan,
-        data: &[u8],
-    ) -> Result<(), Denied> {
-        let write = AccessFlags::REMOTE_WRITE;
-        let range = self.range(domain, span.key.0, span.address, u64::from(span.length), write)?;
-        self.bytes[range].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn atomic(&mut self, domain: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
-        let access = match what {
-            Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
-            _ => AccessFlags::REMOTE_ATOMIC,
-        };
-        let range = self.range(domain, span.key.0, span.address, 8, access)?;
-        let place = &mut self.bytes[range];
-        let original = u64::from_ne_bytes(place.try_into().unwrap());
-        self.atomics += 1;
-        self.bytes[(span.address.0 - BASE) as usize..][..8]
-            .copy_from_slice(&what.apply(original).to_ne_bytes());
-        Ok(original)
-    }
-
-    fn invalidate(&mut self, _domain: Domain, key: RKey) -> Result<(), Denied> {
-        if key.0 != KEY || !self.valid {
-            return Err(Denied::Key);
-        }
-        self.valid = false;
-        Ok(())
-    }
-}
-
-/// Faults in a thousand packets.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
-    pub(super) loss: u64,
-    pub(super) duplication: u64,
-    pub(super) reordering: u64,
-}
 
 pub(super) struct Host {
     pub(super) qp: QueuePair,
@@ -211,10 +63,6 @@ pub(super) fn config(mtu: u16, send_psn: u32, receive_psn: u32) -> Config {
         window: 64,
         send_capacity: 1024,
     }
-}
-
-pub(super) fn span(offset: u64, length: u32) -> LocalSpan {
-    LocalSpan { key: LKey(KEY), address: VirtualAddress(BASE + offset), length }
 }
 
 impl Pair {

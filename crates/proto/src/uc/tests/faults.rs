@@ -1,8 +1,8 @@
 //! What stops a queue pair, or half of it.
 
-use super::memory::{REGION, span};
 use super::pair::{Pair, request};
 use super::rules::send;
+use crate::testing::{REGION, span};
 use crate::uc::Fault;
 use crate::work::{Data, Operation, SendRequest, Spans, Status};
 

@@ -1,5 +1,4 @@
 mod faults;
-pub(crate) mod memory;
 mod pair;
 mod programs;
 mod rules;

@@ -6,9 +6,9 @@ use std::vec::Vec;
 use ferroce_wire::number::{PKey, Psn, Qpn, RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
-use super::memory::{BASE, DOMAIN, KEY, Random, TestMemory, span};
 use crate::memory::AccessFlags;
 use crate::receive::ReceiveQueue;
+use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, span};
 use crate::transmit::EncodeError;
 use crate::uc::{Config, QueuePair};
 use crate::work::{

@@ -7,8 +7,8 @@ use ferroce_wire::number::Immediate;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
-use super::memory::{BASE, Faults, KEY, Random, span};
 use super::pair::{Host, Pair, remote, request};
+use crate::testing::{BASE, Faults, KEY, Random, span};
 use crate::work::{Completion, CompletionKind, Data, Operation, SendRequest, Spans, Status};
 
 const WRITTEN: u64 = 0x1_0000;

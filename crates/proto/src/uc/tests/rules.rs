@@ -6,9 +6,9 @@ use ferroce_wire::number::{Immediate, Psn, RKey};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
-use super::memory::REGION;
 use super::pair::{Pair, remote, request};
 use crate::memory::AccessFlags;
+use crate::testing::REGION;
 use crate::uc::{Drops, PostError};
 use crate::work::{
     CompletionKind, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Status, WorkId,

@@ -9,8 +9,8 @@ use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use crate::receive::ReceiveQueue;
+use crate::testing::{DOMAIN, Random, TestMemory, span};
 use crate::transmit::EncodeError;
-use crate::uc::tests::memory::{DOMAIN, Random, TestMemory, span};
 use crate::ud::{AddressHandle, Config, Envelope, QueuePair, SendRequest};
 use crate::work::{Completion, Data, ReceiveRequest, Spans, Status, WorkId};
 

@@ -9,7 +9,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
 use super::peer::{KEY, Peer, group, number, send};
-use crate::uc::tests::memory::{Faults, Random};
+use crate::testing::{Faults, Random};
 use crate::ud::{AddressHandle, Envelope, SendRequest};
 use crate::work::{Data, Status};
 

@@ -9,7 +9,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
 use super::peer::{KEY, Peer, group, number, send};
-use crate::uc::tests::memory::{REGION, span};
+use crate::testing::{REGION, span};
 use crate::ud::{
     AddressHandle, AttachError, Drops, Envelope, Fault, GRH_LEN, PostError, SendRequest,
 };
