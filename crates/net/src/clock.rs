@@ -1,0 +1,14 @@
+//! The clock that deadlines are given in.
+
+use crate::system::zeroed;
+
+/// Nanoseconds since some moment before this machine's programs started: monotonic, the same in all processes, and not
+/// touched by a change of the date.
+pub fn now() -> u64 {
+    // SAFETY: a timespec is two numbers.
+    let mut time: libc::timespec = unsafe { zeroed() };
+    // SAFETY: the pointer is to a local. The call cannot fail: this clock always exists (POSIX).
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds * 1_000_000_000 + nanoseconds
+}

@@ -1,0 +1,139 @@
+//! Control messages: what travels beside the bytes of a packet, from and to the kernel.
+
+use std::mem::{offset_of, size_of};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use libc::{c_int, c_uint, cmsghdr};
+
+/// Room for all control messages of one packet, either way. Ours take 72 bytes at most, those we ask for 144.
+const ROOM: usize = 192;
+
+/// Where the value of a control message starts: its header, aligned.
+const VALUE: usize = size_of::<cmsghdr>().next_multiple_of(size_of::<usize>());
+
+/// A buffer for control messages, aligned as the kernel wants it.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct Control {
+    bytes: [u8; ROOM],
+}
+
+impl Control {
+    /// Room to receive into.
+    pub(crate) const ROOM: usize = ROOM;
+
+    /// No messages.
+    pub(crate) const fn empty() -> Self {
+        Self { bytes: [0; ROOM] }
+    }
+
+    /// The buffer, for the kernel to read or write.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
+        self.bytes.as_mut_ptr().cast()
+    }
+
+    /// Appends a message at `at` and returns where the next one starts.
+    #[inline]
+    pub(crate) fn put(&mut self, at: usize, level: c_int, kind: c_int, value: &[u8]) -> usize {
+        let end = at + VALUE + value.len();
+        // The callers in this crate put a handful of numbers: never more than there is room for.
+        debug_assert!(end <= ROOM);
+        let header = &mut self.bytes[at..end];
+        let length = offset_of!(cmsghdr, cmsg_len);
+        // The field's width differs between C libraries; little and big endian both start with zeroed bytes.
+        put_length(&mut header[length..], VALUE + value.len());
+        header[offset_of!(cmsghdr, cmsg_level)..][..4].copy_from_slice(&level.to_ne_bytes());
+        header[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&kind.to_ne_bytes());
+        header[VALUE..].copy_from_slice(value);
+        end.next_multiple_of(size_of::<usize>())
+    }
+
+    /// The messages in the first `length` bytes, which the kernel wrote.
+    #[inline]
+    pub(crate) fn read(&self, length: usize) -> Marks {
+        let mut marks = Marks::default();
+        let mut rest = &self.bytes[..length.min(ROOM)];
+        while let Some((length, level, kind)) = header(rest) {
+            let Some(value) = rest.get(VALUE..length) else { break };
+            marks.take(level, kind, value);
+            let next = length.next_multiple_of(size_of::<usize>());
+            rest = rest.get(next..).unwrap_or_default();
+        }
+        marks
+    }
+}
+
+#[inline]
+fn put_length(field: &mut [u8], length: usize) {
+    if offset_of!(cmsghdr, cmsg_level) - offset_of!(cmsghdr, cmsg_len) == size_of::<usize>() {
+        field[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
+    } else {
+        field[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+    }
+}
+
+/// Length, level and type of the message at the front.
+#[inline]
+fn header(bytes: &[u8]) -> Option<(usize, c_int, c_int)> {
+    let bytes = bytes.get(..size_of::<cmsghdr>())?;
+    // SAFETY: as many bytes as the structure has, all of them numbers; alignment is not assumed.
+    let header: cmsghdr = unsafe { bytes.as_ptr().cast::<cmsghdr>().read_unaligned() };
+    // The field is a `size_t` in one C library and 32 bits in another.
+    #[allow(clippy::unnecessary_cast)]
+    let length = header.cmsg_len as usize;
+    (length >= VALUE).then_some((length, header.cmsg_level, header.cmsg_type))
+}
+
+/// What the kernel says beside a packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    pub(crate) tos: Option<u8>,
+    pub(crate) hop_limit: Option<u8>,
+    pub(crate) destination: Option<IpAddr>,
+    pub(crate) interface: Option<u32>,
+    /// Bytes of each packet that GRO put together.
+    pub(crate) segment: Option<usize>,
+    /// The user that sent it through a Unix socket.
+    pub(crate) user: Option<u32>,
+}
+
+impl Marks {
+    #[inline]
+    fn take(&mut self, level: c_int, kind: c_int, value: &[u8]) {
+        match (level, kind) {
+            // The kernel gives one byte here and an `int` everywhere else.
+            (libc::IPPROTO_IP, libc::IP_TOS) => self.tos = value.first().copied(),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.tos = int(value).map(|tos| tos as u8),
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                self.hop_limit = int(value).map(|limit| limit as u8);
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let at = offset_of!(libc::in_pktinfo, ipi_addr);
+                self.destination = array::<4>(value, at).map(|ip| Ipv4Addr::from(ip).into());
+                self.interface =
+                    array(value, offset_of!(libc::in_pktinfo, ipi_ifindex)).map(u32::from_ne_bytes);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let at = offset_of!(libc::in6_pktinfo, ipi6_addr);
+                self.destination = array::<16>(value, at).map(|ip| Ipv6Addr::from(ip).into());
+                self.interface = array(value, offset_of!(libc::in6_pktinfo, ipi6_ifindex))
+                    .map(c_uint::from_ne_bytes);
+            }
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                self.segment = int(value).and_then(|bytes| usize::try_from(bytes).ok());
+            }
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                self.user = array(value, offset_of!(libc::ucred, uid)).map(u32::from_ne_bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn array<const N: usize>(value: &[u8], at: usize) -> Option<[u8; N]> {
+    value.get(at..)?.first_chunk().copied()
+}
+
+fn int(value: &[u8]) -> Option<c_int> {
+    array(value, 0).map(c_int::from_ne_bytes)
+}

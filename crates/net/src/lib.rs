@@ -1,0 +1,76 @@
+//! The network as the operating system gives it: UDP sockets that carry RoCEv2, and waiting for them.
+//!
+//! System calls live here alone. This crate knows sockets, addresses and interfaces; it does not know what the bytes
+//! mean, with one exception: [`steering`] reads the queue pair's number, because the kernel must choose a process by
+//! it.
+//!
+//! - [`Socket`] is one local address and port. [`Socket::send`] gathers up to 64 packets into one system call,
+//!   [`Socket::receive`] takes many from one.
+//! - [`Slot`] is a process's share of the queue pair numbers of an address, and the mailbox through which other
+//!   processes hand it the packets that reached them by mistake. [`Service`] is the same for a connection manager's
+//!   listener.
+//! - [`interface`] and [`route`] say which addresses there are, and what fits on the way to another.
+//! - [`Poller`], [`Event`] and [`clock`] are how a thread waits.
+//!
+//! # What the ICRC needs to know
+//! The ICRC covers the IPv4 identification, the "don't fragment" bit and both UDP ports, which a UDP socket chooses by
+//! itself. It chooses predictably: a [`Socket`] is never connected and never lets a router fragment, so DF is 1, and
+//! the identification of a packet is its index in its [`Batch`] where [`Socket::gso`] is on, and 0 where it is off.
+//! The source port is [`Socket::port`].
+//!
+//! # Where a feature is missing
+//! Nothing here is required of the kernel but UDP. What is missing, or was forced off in [`Options`], shows in
+//! [`Socket::features`], and the calls work without it.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod address;
+pub mod batch;
+pub mod clock;
+mod control;
+mod door;
+mod error;
+mod event;
+mod forward;
+pub mod interface;
+mod mailbox;
+mod multicast;
+mod options;
+mod peek;
+mod poll;
+mod receive;
+pub mod route;
+mod send;
+pub mod signal;
+mod slot;
+mod socket;
+pub mod steering;
+mod system;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use batch::Batch;
+pub use error::Error;
+pub use event::Event;
+pub use mailbox::Recipient;
+pub use options::{Features, Options};
+pub use poll::{Interest, Poller, Readiness};
+pub use receive::{Arrival, Message, ReceiveBatch};
+pub use slot::{Service, Slot};
+pub use socket::Socket;
+pub use watch::Watch;
+
+/// Numbers of the operating system's errors, for those who have to name one without calling it.
+pub mod errno {
+    pub use libc::{
+        EADDRINUSE, EADDRNOTAVAIL, EAGAIN, EBADF, EBUSY, ECONNREFUSED, EFAULT, EINTR, EINVAL, EIO,
+        EISCONN, EMSGSIZE, ENODEV, ENOMEM, ENOSYS, ENOTCONN, EOPNOTSUPP, EPERM, ETIMEDOUT,
+    };
+}
+
+/// The UDP destination port of RoCEv2, registered with IANA (IBA A17.3.1.1).
+pub const ROCE_PORT: u16 = 4791;
+
+/// The ports that RoCEv2 packets come from: the dynamic range, whose 14 bits spread connections over equal paths
+/// (IBA A17.3.1.1).
+pub const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 0xc000..=0xffff;

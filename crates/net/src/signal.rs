@@ -1,0 +1,100 @@
+//! Signals as something to wait for: how a program that runs another stays between it and who ends it.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libc::c_int;
+
+use crate::error::Error;
+use crate::system::{check, check_length, errno, zeroed};
+
+/// The signals that somebody sends to a program to be passed on, and the one that says that a child ended.
+const WAITED_FOR: [c_int; 7] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCHLD,
+];
+
+/// What arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A child ended, or stopped.
+    Child,
+    /// The terminal sent it, and not to us alone: all processes in the foreground got it.
+    Terminal(c_int),
+    /// A process sent it, to us.
+    Process(c_int),
+}
+
+/// Signals that wait to be read instead of ending this program (`signalfd`).
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// From here on they wait: those that are sent to this thread, and to threads that it starts. Programs that the
+    /// standard library starts are not affected, for it starts them with no signal blocked.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no descriptor left.
+    pub fn new() -> Result<Self, Error> {
+        // SAFETY: a set of signals is numbers.
+        let mut set: libc::sigset_t = unsafe { zeroed() };
+        // SAFETY: the set is a local, and all numbers are those of signals. Whoever started us may have us ignore
+        // SIGCHLD, and then the system would forget how a child ended.
+        let fd = check(unsafe {
+            libc::sigemptyset(&raw mut set);
+            for signal in WAITED_FOR {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC)
+        })
+        .map_err(|error| Error::system("wait for signals", error))?;
+        // SAFETY: the descriptor is new, so nobody else owns it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Waits for the next one.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be read.
+    pub fn wait(&self) -> Result<Signal, Error> {
+        // SAFETY: the structure is numbers.
+        let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
+        loop {
+            // SAFETY: a local of the size that is said.
+            let read = check_length(unsafe {
+                libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info))
+            });
+            match read {
+                Ok(_) => break,
+                Err(error) if errno(&error) == libc::EINTR => {}
+                Err(error) => return Err(Error::system("wait for signals", error)),
+            }
+        }
+        let number = info.ssi_signo as c_int;
+        Ok(match number {
+            libc::SIGCHLD => Signal::Child,
+            _ if info.ssi_code == libc::SI_KERNEL => Signal::Terminal(number),
+            _ => Signal::Process(number),
+        })
+    }
+}
+
+/// Sends a signal to a process. One that is gone gets none, and that is no error.
+///
+/// Only for children that were not waited for yet: their numbers are theirs until then.
+pub fn send(process: u32, signal: c_int) {
+    if let Ok(process @ 1..) = libc::pid_t::try_from(process) {
+        // SAFETY: the call takes no pointers, and a positive number is one process.
+        unsafe { libc::kill(process, signal) };
+    }
+}

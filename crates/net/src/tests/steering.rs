@@ -1,0 +1,193 @@
+//! Packets reach the process that their queue pair belongs to, directly or forwarded.
+
+use std::net::SocketAddr;
+
+use super::{at, is_first, is_quiet, no_forks, open, plain, send, wait};
+use crate::steering::slot_of;
+use crate::{Batch, Error, Options, ReceiveBatch, Recipient, Slot, Socket};
+
+/// The beginning of a BTH to a queue pair.
+fn packet(qpn: u32) -> Vec<u8> {
+    let [_, high, middle, low] = qpn.to_be_bytes();
+    vec![0x04, 0, 0xff, 0xff, 0, high, middle, low, 0, 0, 0, 1, 0xaa]
+}
+
+/// A process, as far as sockets see it.
+struct Process {
+    slot: Slot,
+    socket: Socket,
+    batch: ReceiveBatch,
+}
+
+impl Process {
+    fn start(address: SocketAddr, options: &Options) -> Self {
+        let (slot, socket) = Slot::open(address, options).unwrap();
+        let batch = ReceiveBatch::for_socket(&socket);
+        Self { slot, socket, batch }
+    }
+
+    /// Takes one packet from the socket: its own, or for another, to whom it is forwarded.
+    fn serve(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        wait(&self.socket);
+        self.socket.receive(&mut self.batch)?;
+        let mut own = None;
+        for message in self.batch.messages() {
+            for packet in message.packets() {
+                match slot_of(packet).unwrap() {
+                    slot if slot == self.slot.number() => own = Some(packet.to_vec()),
+                    slot => self.slot.forward(Recipient::Slot(slot), message.arrival, packet)?,
+                }
+            }
+        }
+        Ok(own)
+    }
+
+    /// Takes one packet that another process forwarded.
+    fn forwarded(&mut self, from: SocketAddr) -> Vec<u8> {
+        wait(&self.slot);
+        assert_eq!(self.slot.receive(&mut self.batch).unwrap(), 1);
+        let message = self.batch.messages().next().unwrap();
+        assert_eq!(message.arrival.source, from);
+        assert_eq!(message.arrival.destination, self.socket.local().ip());
+        assert_eq!((message.arrival.tos, message.arrival.hop_limit), (2, Some(33)));
+        message.data.to_vec()
+    }
+}
+
+/// Sends one packet with marks, which must survive forwarding.
+fn send_to(sender: &Socket, address: SocketAddr, qpn: u32) {
+    let packet = packet(qpn);
+    let pieces = [std::io::IoSlice::new(&packet)];
+    let batch = Batch { tos: 2, hop_limit: Some(33), ..plain(address, 100, &pieces) };
+    assert_eq!(sender.send(&batch).unwrap(), 1);
+}
+
+fn three_processes(ip: &str) {
+    let _quiet = no_forks();
+    let address = at(&format!("{ip}:4791"));
+    let sender = open(ip.trim_matches(['[', ']']));
+    let mut processes = [(); 3].map(|()| Process::start(address, &Options::default()));
+    assert!(processes.iter().all(|process| process.socket.features().steering));
+    assert_eq!([0, 1, 2].map(|at: usize| processes[at].slot.number()), [0, 1, 2]);
+    for round in 0..20 {
+        for process in &mut processes {
+            let qpn = (u32::from(process.slot.number()) << 16) + 0x100 + round;
+            send_to(&sender, address, qpn);
+            assert_eq!(process.serve().unwrap(), Some(packet(qpn)));
+        }
+    }
+    assert!(processes.iter().all(|process| is_quiet(&process.socket) && is_quiet(&process.slot)));
+
+    // The middle one ends. The kernel moves the last socket to its place, so slot 2 has index 1, and packets for it
+    // have an index past the end: any process may get them.
+    let [first, middle, last] = processes;
+    drop(middle);
+    let mut processes = [first, last];
+    for round in 0..20 {
+        let qpn = 0x02_0000 + round;
+        send_to(&sender, address, qpn);
+        if is_first(&processes[1].socket, &processes[0].socket) {
+            assert_eq!(processes[1].serve().unwrap(), Some(packet(qpn)));
+        } else {
+            assert_eq!(processes[0].serve().unwrap(), None);
+            assert_eq!(processes[1].forwarded(sender.local()), packet(qpn));
+        }
+    }
+    // Slot 1 has no owner now; its packets go to the last socket, and nowhere from there.
+    send_to(&sender, address, 0x01_0000);
+    assert!(matches!(processes[1].serve(), Err(Error::NoOwner)));
+
+    // A new process gets the free slot, and the last place of the list: all of its packets take the longer way.
+    let mut third = Process::start(address, &Options::default());
+    assert_eq!(third.slot.number(), 1);
+    send_to(&sender, address, 0x01_0007);
+    assert_eq!(processes[1].serve().unwrap(), None);
+    assert_eq!(third.forwarded(sender.local()), packet(0x01_0007));
+    send_to(&sender, address, 0x02_0007);
+    assert_eq!(third.serve().unwrap(), None);
+    assert_eq!(processes[1].forwarded(sender.local()), packet(0x02_0007));
+}
+
+#[test]
+fn packets_go_to_the_owner_of_the_queue_pair() {
+    three_processes("127.9.4.1");
+}
+
+#[test]
+fn packets_go_to_the_owner_of_the_queue_pair_over_ipv6() {
+    // The one IPv6 loopback address is everyone's, so this test has a namespace to itself.
+    super::namespace::run("packets_go_to_the_owner_of_the_queue_pair_over_ipv6", || {
+        three_processes("[::1]");
+    });
+}
+
+#[test]
+fn without_steering_everything_arrives_by_forwarding() {
+    let address = at("127.9.4.2:4791");
+    let options = Options { steering: false, ..Options::default() };
+    let (mut one, mut other) =
+        (Process::start(address, &options), Process::start(address, &options));
+    assert!(!one.socket.features().steering);
+    let (mut direct, mut longer) = (0, 0);
+    for round in 0..200 {
+        // The kernel chooses by a hash over the ports, so each round has a sender of its own.
+        let sender = open("127.9.4.2");
+        for slot in 0..2u8 {
+            let qpn = (u32::from(slot) << 16) + round;
+            send_to(&sender, address, qpn);
+            let (owner, wrong) =
+                if slot == 0 { (&mut one, &mut other) } else { (&mut other, &mut one) };
+            if is_first(&wrong.socket, &owner.socket) {
+                assert_eq!(wrong.serve().unwrap(), None);
+                assert_eq!(owner.forwarded(sender.local()), packet(qpn));
+                longer += 1;
+            } else {
+                assert_eq!(owner.serve().unwrap(), Some(packet(qpn)));
+                direct += 1;
+            }
+        }
+    }
+    // Of each round one packet is right and the other wrong.
+    assert_eq!((direct, longer), (200, 200));
+}
+
+#[test]
+fn packets_that_came_together_may_have_different_owners() {
+    let address = at("127.9.4.5:4791");
+    let mut processes = [(); 2].map(|()| Process::start(address, &Options::default()));
+    let sender = open("127.9.4.5");
+    let packets = [packet(0x01_0001), packet(0x00_0001), packet(0x01_0002)].concat();
+    let pieces = [std::io::IoSlice::new(&packets)];
+    let batch = Batch { tos: 2, hop_limit: Some(33), ..plain(address, 13, &pieces) };
+    assert_eq!(sender.send(&batch).unwrap(), 3);
+    // The first packet decides where all go.
+    assert_eq!(processes[1].serve().unwrap(), Some(packet(0x01_0002)));
+    assert_eq!(processes[0].forwarded(sender.local()), packet(0x00_0001));
+    assert!(is_quiet(&processes[0].socket));
+}
+
+#[test]
+fn a_packet_too_short_for_a_queue_pair_does_no_harm() {
+    let address = at("127.9.4.3:4791");
+    let processes = [(); 2].map(|()| Process::start(address, &Options::default()));
+    send(&open("127.9.4.3"), address, &[1, 2, 3]);
+    // A program that reads past the end gives index 0.
+    assert!(is_first(&processes[0].socket, &processes[1].socket));
+    assert_eq!(slot_of(&[1, 2, 3]), None);
+}
+
+#[test]
+fn processes_that_start_together_are_in_order() {
+    let address = at("127.9.4.4:4791");
+    let mut processes: Vec<Process> = std::thread::scope(|scope| {
+        let starting: Vec<_> =
+            (0..24).map(|_| scope.spawn(|| Process::start(address, &Options::default()))).collect();
+        starting.into_iter().map(|process| process.join().unwrap()).collect()
+    });
+    let sender = open("127.9.4.4");
+    for process in &mut processes {
+        let qpn = (u32::from(process.slot.number()) << 16) + 5;
+        send_to(&sender, address, qpn);
+        assert_eq!(process.serve().unwrap(), Some(packet(qpn)));
+    }
+}

@@ -1,0 +1,110 @@
+//! Events, deadlines, the clock.
+
+use super::{is_readable, open, send};
+use crate::{
+    Event, Interest, Poller, Readiness, ReceiveBatch, Service, Slot, Socket, Watch, clock,
+};
+
+#[test]
+fn everything_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Socket, Slot, Service, ReceiveBatch, Event, Poller, Watch)>();
+}
+
+#[test]
+fn an_event_wakes_another_thread() {
+    let event = Event::new().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| event.signal().unwrap());
+        let mut poller = Poller::new();
+        let index = poller.watch(&event, Interest::Read);
+        assert_eq!(poller.wait(None).unwrap(), 1);
+        assert!(poller.readiness(index).readable);
+    });
+    event.signal().unwrap();
+    assert_eq!(event.take().unwrap(), 2);
+    assert_eq!(event.take().unwrap(), 0);
+    assert!(!is_readable(&event, 0));
+}
+
+#[test]
+fn a_counting_event_is_taken_once_for_each_signal() {
+    let event = Event::counting().unwrap();
+    event.signal().unwrap();
+    event.signal().unwrap();
+    assert_eq!([(); 3].map(|()| event.take().unwrap()), [1, 1, 0]);
+}
+
+#[test]
+fn a_set_is_readable_while_one_of_its_members_is() {
+    let (watch, one, other) = (Watch::new().unwrap(), Event::new().unwrap(), Event::new().unwrap());
+    watch.add(&one).unwrap();
+    watch.add(&other).unwrap();
+    assert!(!is_readable(&watch, 0));
+    other.signal().unwrap();
+    assert!(is_readable(&watch, 0) && is_readable(&watch, 0));
+    watch.remove(&other).unwrap();
+    assert!(!is_readable(&watch, 0));
+    // A member that is closed is none any more.
+    one.signal().unwrap();
+    assert!(is_readable(&watch, 0));
+    drop(one);
+    assert!(!is_readable(&watch, 0));
+}
+
+/// A service that is given up is free at once, though a thread waits for its set.
+#[test]
+fn what_leaves_a_set_is_free_at_once() {
+    let (watch, started) = (Watch::new().unwrap(), Event::new().unwrap());
+    let stop = Event::new().unwrap();
+    let address = "127.9.3.9:4791".parse().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut poller = Poller::new();
+            poller.watch(&watch, Interest::Read);
+            let stopped = poller.watch(&stop, Interest::Read);
+            started.signal().unwrap();
+            while !poller.readiness(stopped).readable {
+                poller.wait(None).unwrap();
+            }
+        });
+        assert!(is_readable(&started, clock::now() + 20_000_000_000));
+        for _ in 0..100 {
+            let service = Service::claim(address, 77).unwrap();
+            watch.add(&service).unwrap();
+            watch.remove(&service).unwrap();
+        }
+        stop.signal().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline_and_not_before() {
+    let event = Event::new().unwrap();
+    let deadline = clock::now() + 2_000_000;
+    assert!(!is_readable(&event, deadline));
+    assert!(clock::now() >= deadline);
+    // One in the past only looks.
+    assert!(!is_readable(&event, 0));
+}
+
+#[test]
+fn several_are_waited_for_at_once() {
+    let (one, other, event) = (open("127.9.3.1"), open("127.9.3.1"), Event::new().unwrap());
+    let mut poller = Poller::new();
+    let indices = [&one, &other].map(|socket| poller.watch(socket, Interest::Read));
+    let woken = poller.watch(&event, Interest::Read);
+    send(&one, other.local(), b"x");
+    assert_eq!(poller.wait(None).unwrap(), 1);
+    let readable = Readiness { readable: true, ..Readiness::default() };
+    assert_eq!(indices.map(|index| poller.readiness(index)), [Readiness::default(), readable]);
+    event.signal().unwrap();
+    poller.set(indices[0], Interest::Both);
+    poller.set(indices[1], Interest::Nothing);
+    assert_eq!(poller.wait(None).unwrap(), 2);
+    assert!(poller.readiness(indices[0]).writable && poller.readiness(woken).readable);
+    assert_eq!(poller.readiness(indices[1]), Readiness::default());
+    assert_eq!(poller.readiness(99), Readiness::default());
+    poller.clear();
+    assert_eq!(poller.wait(Some(0)).unwrap(), 0);
+}
