@@ -1,0 +1,203 @@
+//! Registered memory as the transports see it: every access is looked up and checked by itself.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ferroce_proto::memory::{
+    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+};
+use ferroce_wire::number::{LKey, RKey};
+
+use crate::error::PinError;
+use crate::pinned::Pinned;
+use crate::region::{Place, Region};
+use crate::registry::Registry;
+use crate::table::Tenant;
+
+const NONE: AccessFlags = AccessFlags(0);
+
+/// What a work request needs: its owner may always read (IBA 10.6.3.1).
+fn local_access(write: bool) -> AccessFlags {
+    if write { AccessFlags::LOCAL_WRITE } else { NONE }
+}
+
+impl Registry {
+    /// Checks a local access, and does `then` while the region cannot go.
+    #[inline]
+    fn local<T, E: From<Denied>>(
+        &self,
+        domain: Domain,
+        key: LKey,
+        (address, length): (u64, u64),
+        access: AccessFlags,
+        then: impl FnOnce(&Arc<Region>, Place<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let entry = self.table.read(key.0).ok_or(Denied::Key)?;
+        // A window has no key for its owner's use.
+        let Tenant::Region(region) = &entry.tenant else { return Err(Denied::Key.into()) };
+        let place = in_region(region, domain, (address, length), access)?;
+        then(region, place)
+    }
+
+    /// Checks a peer's access, and does `then` while the region or window cannot go.
+    #[inline]
+    fn remote<T, E: From<Denied>>(
+        &self,
+        by: Accessor,
+        key: RKey,
+        (address, length): (u64, u64),
+        access: AccessFlags,
+        then: impl FnOnce(&Arc<Region>, Place<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let entry = self.table.read(key.0).ok_or(Denied::Key)?;
+        let (region, place) = match &entry.tenant {
+            Tenant::Region(region) => {
+                (region, in_region(region, by.domain, (address, length), access)?)
+            }
+            Tenant::Window(window) => window.place(by, address, length, access)?,
+            Tenant::Nobody => return Err(Denied::Key.into()),
+        };
+        then(region, place)
+    }
+
+    /// Pins a span of a work request: to be read, or to be written into.
+    pub fn pin_local(
+        &self,
+        domain: Domain,
+        span: LocalSpan,
+        write: bool,
+    ) -> Result<Pinned, PinError> {
+        let length = span.length as usize;
+        if length == 0 {
+            return Ok(Pinned::new(NonNull::dangling(), 0, write, None));
+        }
+        let part = (span.address.0, u64::from(span.length));
+        self.local(domain, span.key, part, local_access(write), |region, place| {
+            pin(region, place, length, write)
+        })
+    }
+
+    /// Pins a span that a peer reads from, or writes to.
+    pub fn pin_remote(
+        &self,
+        by: Accessor,
+        span: RemoteSpan,
+        write: bool,
+    ) -> Result<Pinned, PinError> {
+        let length = span.length as usize;
+        if length == 0 {
+            return Ok(Pinned::new(NonNull::dangling(), 0, write, None));
+        }
+        let part = (span.address.0, u64::from(span.length));
+        let access = if write { AccessFlags::REMOTE_WRITE } else { AccessFlags::REMOTE_READ };
+        self.remote(by, span.key, part, access, |region, place| pin(region, place, length, write))
+    }
+}
+
+#[inline]
+fn in_region(
+    region: &Region,
+    domain: Domain,
+    (address, length): (u64, u64),
+    access: AccessFlags,
+) -> Result<Place<'_>, Denied> {
+    if region.domain != domain {
+        return Err(Denied::Domain);
+    }
+    if !region.access.contains(access) {
+        return Err(Denied::Access);
+    }
+    region.place(address, length)
+}
+
+fn pin(
+    region: &Arc<Region>,
+    place: Place<'_>,
+    length: usize,
+    write: bool,
+) -> Result<Pinned, PinError> {
+    let pointer = place.pointer().and_then(NonNull::new).ok_or(PinError::Copy)?;
+    Ok(Pinned::new(pointer, length, write, Some(Arc::clone(region))))
+}
+
+/// A span without bytes accesses nothing, so nothing is checked (IBA 9.7.4.1.7 for peers; work requests name key 0 with
+/// such spans).
+impl Memory for &Registry {
+    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied> {
+        if span.length == 0 {
+            return Ok(());
+        }
+        let part = (span.address.0, u64::from(span.length));
+        self.local(domain, span.key, part, local_access(write), |_, _| Ok(()))
+    }
+
+    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
+        if span.length == 0 && out.is_empty() {
+            return Ok(());
+        }
+        let part = (span.address.0, u64::from(span.length));
+        self.local(domain, span.key, part, NONE, |_, place| place.read(out))
+    }
+
+    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
+        if data.len() > span.length as usize {
+            return Err(Denied::Bounds);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        // Only what is written is looked at: a receive may name more than will come.
+        let part = (span.address.0, data.len() as u64);
+        self.local(domain, span.key, part, local_access(true), |_, place| place.write(data))
+    }
+
+    fn check_remote(
+        &self,
+        by: Accessor,
+        span: RemoteSpan,
+        access: AccessFlags,
+    ) -> Result<(), Denied> {
+        if span.length == 0 {
+            return Ok(());
+        }
+        let part = (span.address.0, u64::from(span.length));
+        self.remote(by, span.key, part, access, |_, _| Ok(()))
+    }
+
+    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
+        if span.length == 0 && out.is_empty() {
+            return Ok(());
+        }
+        let part = (span.address.0, u64::from(span.length));
+        self.remote(by, span.key, part, AccessFlags::REMOTE_READ, |_, place| place.read(out))
+    }
+
+    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
+        if span.length == 0 && data.is_empty() {
+            return Ok(());
+        }
+        let part = (span.address.0, u64::from(span.length));
+        self.remote(by, span.key, part, AccessFlags::REMOTE_WRITE, |_, place| place.write(data))
+    }
+
+    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+        // IBA 9.4.5.1.
+        if span.address.0 % 8 != 0 {
+            return Err(Denied::Alignment);
+        }
+        let access = match what {
+            // IBA A19: it is a write that is not torn.
+            Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
+            _ => AccessFlags::REMOTE_ATOMIC,
+        };
+        self.remote(by, span.key, (span.address.0, 8), access, |_, place| place.atomic(what))
+    }
+
+    fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {
+        self.invalidate_window(by, key)
+    }
+
+    fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
+        self.bind_window(by, bind)
+    }
+}

@@ -1,0 +1,52 @@
+//! What the tests share, and one file for each subject.
+
+mod access;
+mod copying;
+mod keys;
+mod lifetime;
+#[cfg(not(miri))]
+mod probing;
+mod threads;
+mod windows;
+
+use std::sync::Arc;
+
+use ferroce_proto::memory::{AccessFlags, Accessor, Domain, LocalSpan, RemoteSpan};
+use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
+
+use crate::{Buffer, Keys, Registry};
+
+const DOMAIN: Domain = Domain(7);
+const BY: Accessor = Accessor { domain: DOMAIN, queue_pair: Qpn(0x11) };
+const NONE: AccessFlags = AccessFlags(0);
+const LOCAL: AccessFlags = AccessFlags::LOCAL_WRITE;
+const READ: AccessFlags = AccessFlags::REMOTE_READ;
+const WRITE: AccessFlags = AccessFlags::REMOTE_WRITE;
+const ATOMIC: AccessFlags = AccessFlags::REMOTE_ATOMIC;
+/// All rights.
+const ALL: AccessFlags = AccessFlags(LOCAL.0 | READ.0 | WRITE.0 | ATOMIC.0 | (1 << 4));
+const BASE: u64 = 0x10_0000;
+
+fn buffer(length: usize) -> Arc<Buffer> {
+    Arc::new(Buffer::new(length).unwrap())
+}
+
+/// A registry with one region, over all of a buffer, from [`BASE`] on.
+fn setup(length: usize, access: AccessFlags) -> (Registry, Arc<Buffer>, Keys) {
+    let (registry, buffer) = (Registry::new(1), buffer(length));
+    let keys = add(&registry, &buffer, access);
+    (registry, buffer, keys)
+}
+
+fn add(registry: &Registry, buffer: &Arc<Buffer>, access: AccessFlags) -> Keys {
+    let iova = VirtualAddress(BASE);
+    registry.register_buffer(DOMAIN, buffer, 0, buffer.len(), iova, access).unwrap()
+}
+
+fn local(key: LKey, address: u64, length: u32) -> LocalSpan {
+    LocalSpan { key, address: VirtualAddress(address), length }
+}
+
+fn remote(key: RKey, address: u64, length: u32) -> RemoteSpan {
+    RemoteSpan { key, address: VirtualAddress(address), length }
+}

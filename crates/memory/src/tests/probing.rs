@@ -1,0 +1,238 @@
+//! Memory that is there, and memory that is not; and the regions that look at each access.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use ferroce_proto::memory::{Atomic, Denied, Memory};
+use libc::{PROT_NONE, PROT_READ, PROT_WRITE};
+
+use crate::{AddressRange, Change, Kind, PinError, RegisterError, system};
+
+use super::*;
+
+/// Pages of one mapping each, with these rights, and unmapped on drop.
+struct Pages {
+    address: usize,
+    length: usize,
+}
+
+impl Pages {
+    fn new(rights: &[i32]) -> Self {
+        let page = system::page_size();
+        let pages = Self {
+            address: system::map(page * rights.len()).unwrap().addr(),
+            length: page * rights.len(),
+        };
+        for (number, &rights) in rights.iter().enumerate() {
+            pages.protect(number, rights);
+        }
+        pages
+    }
+
+    fn of_file(file: &File, pages: usize, flags: i32) -> Self {
+        let length = pages * system::page_size();
+        let rights = PROT_READ | PROT_WRITE;
+        // SAFETY: a new mapping.
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), length, rights, flags, file.as_raw_fd(), 0) };
+        assert_ne!(address, libc::MAP_FAILED);
+        Self { address: address.addr(), length }
+    }
+
+    fn page(&self, number: usize) -> usize {
+        self.address + number * system::page_size()
+    }
+
+    fn protect(&self, page: usize, rights: i32) {
+        let address = std::ptr::without_provenance_mut(self.page(page));
+        // SAFETY: a page of ours, to which there are no references.
+        assert_eq!(unsafe { libc::mprotect(address, system::page_size(), rights) }, 0);
+    }
+
+    /// Far from where the kernel maps by itself, so that nothing is on either side.
+    fn low(pages: usize) -> Self {
+        let length = pages * system::page_size();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let (wish, rights) =
+            (std::ptr::without_provenance_mut(0x1234_0000), PROT_READ | PROT_WRITE);
+        // SAFETY: a new mapping, on none that is there.
+        let address = unsafe { libc::mmap(wish, length, rights, flags, -1, 0) };
+        assert_ne!(address, libc::MAP_FAILED);
+        Self { address: address.addr(), length }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: ours, and no region is used any more.
+        unsafe { system::unmap(std::ptr::without_provenance_mut(self.address), self.length) };
+    }
+}
+
+fn register(
+    registry: &Registry,
+    address: usize,
+    length: usize,
+    access: AccessFlags,
+) -> Result<Keys, RegisterError> {
+    // SAFETY: the tests keep their mappings, or do not touch them.
+    let range = unsafe { AddressRange::new(address, length) };
+    registry.register(DOMAIN, range, VirtualAddress(address as u64), access)
+}
+
+fn memory_file(length: u64) -> File {
+    // SAFETY: the name is a C string, and the descriptor new.
+    let file =
+        unsafe { File::from_raw_fd(libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC)) };
+    file.set_len(length).unwrap();
+    file
+}
+
+#[test]
+fn rights_of_pages() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    let both = PROT_READ | PROT_WRITE;
+    let pages = Pages::new(&[both, both, PROT_READ, both, PROT_NONE, both]);
+    let case = |first: usize, count: usize, access| {
+        register(&registry, pages.page(first), count * page, access).map(drop)
+    };
+    let fault = Err(RegisterError::Fault);
+    assert_eq!(case(0, 2, ALL), Ok(()));
+    assert_eq!(case(0, 4, READ), Ok(()));
+    assert_eq!(case(0, 3, LOCAL), fault);
+    assert_eq!(case(2, 1, LOCAL), fault);
+    assert_eq!(case(2, 1, NONE), Ok(()));
+    assert_eq!(case(3, 2, NONE), fault);
+    assert_eq!(case(4, 1, NONE), fault);
+    assert_eq!(case(0, 6, NONE), fault);
+    // To the byte: the last before the bad page, and the first of it.
+    assert!(register(&registry, pages.page(1) + 7, page - 7, LOCAL).is_ok());
+    assert_eq!(
+        register(&registry, pages.page(1) + 7, page - 6, LOCAL),
+        fault.map(|()| unreachable!())
+    );
+    assert!(register(&registry, pages.page(3), page, LOCAL).is_ok());
+    assert_eq!(RegisterError::Fault.errno(), libc::EFAULT);
+}
+
+/// What is not mapped at all, whole or in part.
+#[test]
+fn holes() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    // Below what a process may map, above what it has, and what no processor knows.
+    for address in [page, 1 << 47, 1 << 60, usize::MAX - 2 * page] {
+        assert_eq!(register(&registry, address, page, NONE), Err(RegisterError::Fault));
+    }
+    let pages = Pages::low(2);
+    assert!(register(&registry, pages.page(0), 2 * page, LOCAL).is_ok());
+    assert_eq!(register(&registry, pages.page(1), page + 1, NONE), Err(RegisterError::Fault));
+    assert_eq!(register(&registry, pages.page(0) - 1, page, NONE), Err(RegisterError::Fault));
+}
+
+#[test]
+fn files() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    let file = memory_file(2 * page as u64 + 10);
+    for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
+        let pages = Pages::of_file(&file, 4, flags);
+        assert!(register(&registry, pages.page(0), 3 * page, LOCAL).is_ok());
+        assert_eq!(
+            register(&registry, pages.page(0), 3 * page + 1, LOCAL),
+            Err(RegisterError::Fault)
+        );
+        assert_eq!(register(&registry, pages.page(3), page, NONE), Err(RegisterError::Fault));
+    }
+}
+
+/// Nothing is faulted in, so a large untouched region stays untouched.
+#[test]
+fn large_and_untouched() {
+    let registry = Registry::new(1);
+    let length = 1 << 30;
+    let address = system::map(length).unwrap().addr();
+    let keys = register(&registry, address, length, ALL).unwrap();
+    let mut resident = vec![0u8; length / system::page_size()];
+    let at = std::ptr::without_provenance_mut(address);
+    // SAFETY: one byte for each page.
+    assert_eq!(unsafe { libc::mincore(at, length, resident.as_mut_ptr()) }, 0);
+    assert!(resident.iter().all(|page| page & 1 == 0));
+    registry.deregister(keys.lkey).unwrap().wait();
+    // SAFETY: mapped above, used by nobody.
+    unsafe { system::unmap(std::ptr::without_provenance_mut(address), length) };
+}
+
+#[test]
+fn reregistering_looks_again() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    let pages = Pages::new(&[PROT_READ, PROT_READ | PROT_WRITE]);
+    let keys = register(&registry, pages.page(0), page, READ).unwrap();
+    let rights = Change { access: Some(LOCAL), ..Change::default() };
+    assert_eq!(registry.reregister(keys.lkey, &rights).unwrap_err(), RegisterError::Fault.into());
+    // SAFETY: mapped for the test.
+    let range = unsafe { AddressRange::new(pages.page(1), page) };
+    let moved = Change { translation: Some((range, VirtualAddress(64))), ..rights };
+    registry.reregister(keys.lkey, &moved).unwrap().wait();
+    assert_eq!((&registry).write_local(DOMAIN, local(keys.lkey, 64, 4), &[1; 4]), Ok(()));
+    assert_eq!(registry.query(keys.lkey).unwrap().address, pages.page(1));
+}
+
+/// Memory that is not there is an error of the access, at any time.
+#[test]
+fn implicit_region() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    let access = ALL | AccessFlags::ON_DEMAND;
+    // SAFETY: only the test's own pages are accessed.
+    let range = unsafe { AddressRange::everything() };
+    let keys = registry.register(DOMAIN, range, VirtualAddress(0), access).unwrap();
+    let info = registry.query(keys.lkey).unwrap();
+    assert_eq!((info.kind, info.length), (Kind::OnDemand, u64::MAX));
+    let both = PROT_READ | PROT_WRITE;
+    let pages = Pages::new(&[both, both, PROT_READ, PROT_NONE]);
+    let at = |page: usize, offset: usize, length| {
+        remote(keys.rkey, (pages.page(page) + offset) as u64, length)
+    };
+    let mut memory = &registry;
+    let data: Vec<u8> = (0..100).collect();
+    let mut out = [0xee; 100];
+    assert_eq!(memory.write_remote(BY, at(0, page - 50, 100), &data), Ok(()));
+    assert_eq!(memory.read_remote(BY, at(0, page - 50, 100), &mut out), Ok(()));
+    assert_eq!(out[..], data);
+    assert_eq!(memory.read_remote(BY, at(2, 0, 100), &mut out), Ok(()));
+    assert_eq!(out, [0; 100]);
+    for span in [at(2, 0, 100), at(1, page - 50, 100), at(3, 0, 100), remote(keys.rkey, 0, 100)] {
+        assert_eq!(memory.write_remote(BY, span, &data), Err(Denied::Bounds));
+    }
+    for span in [at(3, 0, 100), at(2, page - 50, 100), remote(keys.rkey, 1 << 50, 100)] {
+        assert_eq!(memory.read_remote(BY, span, &mut out), Err(Denied::Bounds));
+    }
+    assert_eq!(memory.atomic(BY, at(0, 8, 8), Atomic::FetchAdd(3)), Ok(0));
+    assert_eq!(memory.atomic(BY, at(0, 8, 8), Atomic::FetchAdd(3)), Ok(3));
+    for span in [at(2, 8, 8), at(3, 8, 8), remote(keys.rkey, 8, 8)] {
+        assert_eq!(memory.atomic(BY, span, Atomic::FetchAdd(1)), Err(Denied::Bounds));
+    }
+    assert_eq!(registry.pin_remote(BY, at(0, 0, 8), false).err(), Some(PinError::Copy));
+    registry.deregister(keys.lkey).unwrap().wait();
+    // Everything, but not on demand, is nothing that can be registered.
+    let plain = registry.register(DOMAIN, range, VirtualAddress(0), LOCAL);
+    assert_eq!(plain, Err(RegisterError::Fault));
+}
+
+/// A range on demand need not be there when it is registered, and may lose its file.
+#[test]
+fn on_demand() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    let file = memory_file(2 * page as u64);
+    let pages = Pages::of_file(&file, 2, libc::MAP_SHARED);
+    let access = LOCAL | AccessFlags::ON_DEMAND;
+    let keys = register(&registry, pages.page(0), 2 * page, access).unwrap();
+    let span = local(keys.lkey, pages.page(1) as u64, 16);
+    let mut memory = &registry;
+    assert_eq!(memory.write_local(DOMAIN, span, &[7; 16]), Ok(()));
+    file.set_len(page as u64).unwrap();
+    assert_eq!(memory.write_local(DOMAIN, span, &[7; 16]), Err(Denied::Bounds));
+    assert_eq!(memory.read_local(DOMAIN, span, &mut [0; 16]), Err(Denied::Bounds));
+    file.set_len(2 * page as u64).unwrap();
+    let mut out = [1; 16];
+    assert_eq!(memory.read_local(DOMAIN, span, &mut out), Ok(()));
+    assert_eq!(out, [0; 16]);
+}

@@ -1,0 +1,190 @@
+//! Several threads at one registry.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ferroce_proto::memory::{Atomic, Bind, Denied, Memory};
+
+use crate::{Change, DeregisterError, WindowKind};
+
+use super::*;
+
+/// Peers and the application add to one word, and nothing is lost.
+#[test]
+fn atomics_add_up() {
+    let rounds = if cfg!(miri) { 20 } else { 100_000 };
+    let (registry, buffer, keys) = setup(64, ALL);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (registry, buffer) = (&registry, &buffer);
+            scope.spawn(move || {
+                let mut memory = registry;
+                let span = remote(keys.rkey, BASE + 8, 8);
+                for _ in 0..rounds {
+                    match thread {
+                        0 => drop(buffer.words()[1].fetch_add(1, Ordering::Relaxed)),
+                        1 => loop {
+                            let compare = buffer.words()[1].load(Ordering::Relaxed);
+                            let what = Atomic::CompareSwap { compare, swap: compare + 1 };
+                            if memory.atomic(BY, span, what) == Ok(compare) {
+                                break;
+                            }
+                        },
+                        _ => drop(memory.atomic(BY, span, Atomic::FetchAdd(1)).unwrap()),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(buffer.words()[1].load(Ordering::Relaxed), 4 * rounds);
+}
+
+/// Regions come and go under readers: what is read is the region's, or denied; and when deregistering has returned and
+/// drained, nobody writes any more.
+#[test]
+fn deregister_under_use() {
+    let rounds = if cfg!(miri) { 5 } else { 500 };
+    let registry = &Registry::new(11);
+    let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || {
+                let mut memory = registry;
+                while !stop.load(Ordering::Acquire) {
+                    let key = current.load(Ordering::Acquire) as u32;
+                    let span = remote(RKey(key), BASE, 512);
+                    let result = match thread {
+                        0 => memory.write_remote(BY, span, &[0xab; 512]),
+                        1 => match registry.pin_remote(BY, span, true) {
+                            Ok(pinned) => {
+                                std::thread::yield_now();
+                                // SAFETY: pinned to be written, so it is still there.
+                                unsafe { copy_into(pinned.as_mut_ptr().unwrap()) };
+                                Ok(())
+                            }
+                            Err(_) => Err(Denied::Key),
+                        },
+                        _ => {
+                            let mut out = [0x11; 512];
+                            let result = memory.read_remote(BY, span, &mut out);
+                            let known = |byte: &u8| matches!(byte, 0 | 0x11 | 0xab | 0xcd);
+                            assert!(out.iter().all(known));
+                            result
+                        }
+                    };
+                    assert!(matches!(result, Ok(()) | Err(Denied::Key)), "{result:?}");
+                }
+            });
+        }
+        let buffer = buffer(512);
+        for _ in 0..rounds {
+            let keys = add(registry, &buffer, ALL);
+            current.store(u64::from(keys.rkey.0), Ordering::Release);
+            std::thread::yield_now();
+            registry.deregister(keys.lkey).unwrap().wait();
+            buffer.write(0, &[0x33; 512]).unwrap();
+            std::thread::yield_now();
+            assert!(buffer.to_vec().iter().all(|&byte| byte == 0x33), "written after the end");
+            buffer.write(0, &[0; 512]).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+        assert_eq!(Arc::strong_count(&buffer), 1);
+    });
+    assert_eq!(registry.regions(), 0);
+}
+
+/// # Safety
+/// 512 bytes are there.
+unsafe fn copy_into(to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { crate::copy::store(to, &[0xcd; 512]) };
+}
+
+/// Readers see a region as it was or as it is, never a mixture.
+#[test]
+fn reregister_under_use() {
+    let rounds = if cfg!(miri) { 5 } else { 1000 };
+    let (registry, first, keys) = setup(64, ALL);
+    let second = buffer(64);
+    first.write(0, &[1; 64]).unwrap();
+    second.write(0, &[2; 64]).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    let mut out = [0; 64];
+                    // The first is at BASE in DOMAIN, the second at twice that in another domain.
+                    let by = Accessor { domain: Domain(8), ..BY };
+                    let mut memory = &registry;
+                    match memory.read_remote(BY, remote(keys.rkey, BASE, 64), &mut out) {
+                        Ok(()) => assert_eq!(out, [1; 64]),
+                        denied => assert_eq!(denied, Err(Denied::Domain)),
+                    }
+                    match memory.read_remote(by, remote(keys.rkey, 2 * BASE, 64), &mut out) {
+                        Ok(()) => assert_eq!(out, [2; 64]),
+                        denied => assert_eq!(denied, Err(Denied::Domain)),
+                    }
+                    let add = memory.atomic(by, remote(keys.rkey, BASE, 8), Atomic::FetchAdd(1));
+                    assert!(matches!(add, Err(Denied::Domain | Denied::Bounds)));
+                }
+            });
+        }
+        for round in 0..rounds {
+            let (buffer, domain, iova) = if round % 2 == 0 {
+                (&second, Domain(8), 2 * BASE)
+            } else {
+                (&first, DOMAIN, BASE)
+            };
+            // SAFETY: both buffers outlive the region.
+            let range = unsafe { crate::AddressRange::new(buffer.address(), 64) };
+            let translation = Some((range, VirtualAddress(iova)));
+            let change = Change { domain: Some(domain), translation, access: None };
+            registry.reregister(keys.lkey, &change).unwrap().wait();
+        }
+        stop.store(true, Ordering::Release);
+    });
+}
+
+/// A window is bound or the region is gone, never both; and the count of windows comes back to nothing.
+#[test]
+fn bind_under_deregistering() {
+    let rounds = if cfg!(miri) { 5 } else { 3000 };
+    let (registry, buffer) = (&Registry::new(13), buffer(64));
+    let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut memory = registry;
+                let window = registry.allocate_window(DOMAIN, WindowKind::Type1).unwrap();
+                while !stop.load(Ordering::Acquire) {
+                    let region = LKey(current.load(Ordering::Acquire) as u32);
+                    let address = VirtualAddress(BASE);
+                    let bind =
+                        Bind { window, key: window, region, address, length: 64, access: READ };
+                    if memory.bind(BY, &bind) == Ok(()) {
+                        // A region with a window on it stays.
+                        assert!(registry.query(region).is_some_and(|info| info.windows > 0));
+                        assert_eq!(memory.check_remote(BY, remote(window, BASE, 64), READ), Ok(()));
+                        assert_eq!(memory.bind(BY, &Bind { length: 0, ..bind }), Ok(()));
+                    }
+                }
+                registry.deallocate_window(window).unwrap();
+            });
+        }
+        for _ in 0..rounds {
+            let keys = add(registry, &buffer, ALL);
+            current.store(u64::from(keys.lkey.0), Ordering::Release);
+            let draining = loop {
+                match registry.deregister(keys.lkey) {
+                    Ok(draining) => break draining,
+                    Err(error) => assert_eq!(error, DeregisterError::Busy),
+                }
+                std::thread::yield_now();
+            };
+            draining.wait();
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!((registry.regions(), registry.windows()), (0, 0));
+    assert_eq!(Arc::strong_count(&buffer), 1);
+}

@@ -1,0 +1,155 @@
+//! The rules of memory windows.
+
+use ferroce_proto::memory::{Bind, Denied, Memory};
+
+use crate::{DeregisterError, WindowError, WindowKind};
+
+use super::*;
+
+const BIND: AccessFlags = AccessFlags::MW_BIND;
+const ZERO: AccessFlags = AccessFlags::ZERO_BASED;
+
+fn bind(window: RKey, tag: u8, keys: Keys, (at, length): (u64, u64), access: AccessFlags) -> Bind {
+    let key = RKey(window.0 & !0xff | u32::from(tag));
+    Bind { window, key, region: keys.lkey, address: VirtualAddress(BASE + at), length, access }
+}
+
+#[test]
+fn type_1() {
+    let (registry, buffer, keys) = setup(256, LOCAL | BIND);
+    let mut memory = &registry;
+    let window = registry.allocate_window(DOMAIN, WindowKind::Type1).unwrap();
+    assert_eq!(memory.check_remote(BY, remote(window, BASE + 64, 8), READ), Err(Denied::Key));
+    let first = bind(window, 0, keys, (64, 64), READ | WRITE);
+    assert_eq!(memory.bind(BY, &first), Ok(()));
+    let part = |at, length| remote(first.key, BASE + at, length);
+    assert_eq!(memory.write_remote(BY, part(64, 64), &[5; 64]), Ok(()));
+    assert!(buffer.to_vec()[64..128].iter().all(|&byte| byte == 5));
+    for (at, length) in [(63, 1), (63, 64), (65, 64), (128, 1), (0, 256)] {
+        assert_eq!(memory.check_remote(BY, part(at, length), READ), Err(Denied::Bounds));
+    }
+    assert_eq!(memory.check_remote(BY, part(64, 8), ATOMIC), Err(Denied::Access));
+    // Every queue pair of the domain may, and no other.
+    let other = Accessor { queue_pair: Qpn(0x99), ..BY };
+    assert_eq!(memory.check_remote(other, part(64, 8), READ), Ok(()));
+    let foreign = Accessor { domain: Domain(8), ..BY };
+    assert_eq!(memory.check_remote(foreign, part(64, 8), READ), Err(Denied::Domain));
+    // A window is for peers: not for work requests, nor to be made invalid, nor to be bound to.
+    let own = local(LKey(first.key.0), BASE + 64, 8);
+    assert_eq!(memory.check_local(DOMAIN, own, false), Err(Denied::Key));
+    assert_eq!(memory.invalidate(BY, first.key), Err(Denied::Access));
+    let itself = Bind { region: LKey(first.key.0), window: first.key, ..first };
+    assert_eq!(memory.bind(BY, &itself), Err(Denied::Key));
+    assert_eq!(registry.deregister(keys.lkey).err(), Some(DeregisterError::Busy));
+    assert_eq!(DeregisterError::Busy.errno(), libc::EBUSY);
+    let change = crate::Change::default();
+    assert_eq!(registry.reregister(keys.lkey, &change).err(), Some(DeregisterError::Busy.into()));
+    // Bound again at once, under another key; the one before is stale.
+    let second = bind(first.key, 1, keys, (0, 8), READ);
+    assert_eq!(memory.bind(BY, &second), Ok(()));
+    assert_eq!(memory.check_remote(BY, part(64, 8), READ), Err(Denied::Key));
+    assert_eq!(memory.check_remote(BY, remote(second.key, BASE, 8), READ), Ok(()));
+    assert_eq!(memory.bind(BY, &first), Err(Denied::Key));
+    assert_eq!(registry.query(keys.lkey).unwrap().windows, 1);
+    // Unbound.
+    let third = bind(second.key, 2, keys, (0, 0), NONE);
+    assert_eq!(memory.bind(BY, &third), Ok(()));
+    assert_eq!(memory.check_remote(BY, remote(third.key, BASE, 8), NONE), Err(Denied::Key));
+    registry.deregister(keys.lkey).unwrap().wait();
+    assert_eq!(registry.deallocate_window(second.key), Err(WindowError::Key));
+    assert_eq!(registry.deallocate_window(third.key), Ok(()));
+    assert_eq!((registry.windows(), registry.regions()), (0, 0));
+}
+
+#[test]
+fn type_2() {
+    let (registry, buffer, keys) = setup(256, LOCAL | BIND);
+    let mut memory = &registry;
+    let window = registry.allocate_window(DOMAIN, WindowKind::Type2).unwrap();
+    assert_eq!(memory.invalidate(BY, window), Err(Denied::Key));
+    let empty = bind(window, 1, keys, (0, 0), NONE);
+    assert_eq!(memory.bind(BY, &empty), Err(Denied::Access));
+    let first = bind(window, 1, keys, (64, 64), READ | WRITE | ZERO);
+    assert_eq!(memory.bind(BY, &first), Ok(()));
+    // Zero-based: the peer counts from the window's start.
+    assert_eq!(memory.write_remote(BY, remote(first.key, 1, 63), &[5; 63]), Ok(()));
+    assert_eq!(buffer.to_vec()[63..66], [0, 0, 5]);
+    assert_eq!(memory.check_remote(BY, remote(first.key, 1, 64), READ), Err(Denied::Bounds));
+    assert_eq!(memory.check_remote(BY, remote(first.key, BASE + 64, 8), READ), Err(Denied::Bounds));
+    // The binding queue pair's alone.
+    let other = Accessor { queue_pair: Qpn(0x99), ..BY };
+    assert_eq!(memory.check_remote(other, remote(first.key, 0, 8), READ), Err(Denied::Key));
+    assert_eq!(memory.invalidate(other, first.key), Err(Denied::Key));
+    // Not bound again before it is made invalid.
+    let second = bind(first.key, 2, keys, (0, 8), READ);
+    assert_eq!(memory.bind(BY, &second), Err(Denied::Access));
+    assert_eq!(registry.query(keys.lkey).unwrap().windows, 1);
+    assert_eq!(memory.invalidate(BY, first.key), Ok(()));
+    assert_eq!(memory.check_remote(BY, remote(first.key, 0, 8), READ), Err(Denied::Key));
+    assert_eq!(memory.invalidate(BY, first.key), Err(Denied::Key));
+    assert_eq!(memory.bind(other, &second), Ok(()));
+    assert_eq!(memory.check_remote(other, remote(second.key, BASE, 8), READ), Ok(()));
+    // Freed while bound: the region is free then, too. What is pinned through it is waited for.
+    let pinned = registry.pin_remote(other, remote(second.key, BASE, 8), false).unwrap();
+    assert_eq!(registry.deallocate_window(second.key), Ok(()));
+    let draining = registry.deregister(keys.lkey).unwrap();
+    assert!(!draining.is_done());
+    drop(pinned);
+    assert!(draining.is_done());
+}
+
+#[test]
+fn binds_that_are_denied() {
+    let (registry, buffer, keys) = setup(256, LOCAL | BIND);
+    let mut memory = &registry;
+    let first = registry.allocate_window(DOMAIN, WindowKind::Type1).unwrap();
+    let second = registry.allocate_window(DOMAIN, WindowKind::Type2).unwrap();
+    let denied = |expected, by, bind: &Bind| {
+        assert_eq!((&registry).bind(by, bind), Err(expected), "{bind:?}");
+    };
+    let good = bind(second, 1, keys, (0, 8), READ);
+    denied(Denied::Key, BY, &Bind { key: RKey(good.key.0 ^ 0x100), ..good });
+    denied(Denied::Key, BY, &Bind { window: RKey(second.0 ^ 1), ..good });
+    denied(Denied::Key, BY, &Bind { region: LKey(keys.lkey.0 ^ 1), ..good });
+    let itself = RKey(keys.rkey.0);
+    denied(Denied::Key, BY, &Bind { window: itself, key: itself, ..good });
+    denied(Denied::Domain, Accessor { domain: Domain(8), ..BY }, &good);
+    denied(Denied::Bounds, BY, &Bind { length: 257, ..good });
+    denied(Denied::Bounds, BY, &Bind { address: VirtualAddress(BASE - 1), ..good });
+    denied(Denied::Access, BY, &Bind { access: READ | LOCAL, ..good });
+    denied(Denied::Access, BY, &bind(first, 1, keys, (0, 8), READ | ZERO));
+    let plain = add(&registry, &buffer, LOCAL);
+    denied(Denied::Access, BY, &Bind { region: plain.lkey, ..good });
+    let readable = add(&registry, &buffer, BIND);
+    denied(Denied::Access, BY, &Bind { region: readable.lkey, access: WRITE, ..good });
+    denied(Denied::Access, BY, &Bind { region: readable.lkey, access: ATOMIC, ..good });
+    assert_eq!(memory.bind(BY, &Bind { region: readable.lkey, ..good }), Ok(()));
+    assert_eq!(memory.invalidate(BY, good.key), Ok(()));
+    let based =
+        registry.register_buffer(DOMAIN, &buffer, 0, 8, VirtualAddress(0), BIND | ZERO).unwrap();
+    denied(Denied::Access, BY, &Bind { region: based.lkey, address: VirtualAddress(0), ..good });
+    // No denied bind was counted.
+    for keys in [keys, plain, readable, based] {
+        assert_eq!(registry.query(keys.lkey).unwrap().windows, 0);
+        assert_eq!(memory.invalidate(BY, keys.rkey), Err(Denied::Access));
+        registry.deregister(keys.lkey).unwrap().wait();
+    }
+}
+
+#[test]
+fn windows_of_a_queue_pair_that_is_gone() {
+    let (registry, _buffer, keys) = setup(256, LOCAL | BIND);
+    let mut memory = &registry;
+    let binds = [WindowKind::Type1, WindowKind::Type2, WindowKind::Type2]
+        .map(|kind| bind(registry.allocate_window(DOMAIN, kind).unwrap(), 1, keys, (0, 8), READ));
+    let other = Accessor { queue_pair: Qpn(0x99), ..BY };
+    assert_eq!(memory.bind(BY, &binds[0]), Ok(()));
+    assert_eq!(memory.bind(BY, &binds[1]), Ok(()));
+    assert_eq!(memory.bind(other, &binds[2]), Ok(()));
+    registry.forget_queue_pair(BY.queue_pair);
+    let check = |by, bind: &Bind| (&registry).check_remote(by, remote(bind.key, BASE, 8), READ);
+    assert_eq!(check(BY, &binds[0]), Ok(()));
+    assert_eq!(check(BY, &binds[1]), Err(Denied::Key));
+    assert_eq!(check(other, &binds[2]), Ok(()));
+    assert_eq!(registry.query(keys.lkey).unwrap().windows, 2);
+}
