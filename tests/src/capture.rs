@@ -13,6 +13,8 @@ use ferroce_wire::frame::Frame;
 pub struct Recorded {
     /// Its number in the file, from 1.
     pub number: u64,
+    /// When it was captured, if the file says.
+    pub time: Option<Timestamp>,
     /// What the bytes start with.
     pub link: LinkType,
     /// How long it was on the wire.
@@ -55,6 +57,7 @@ pub fn read(path: &Path) -> Vec<Recorded> {
     while let Some(record) = reader.next_record().unwrap_or_else(|error| fail(&error)) {
         packets.push(Recorded {
             number: record.number,
+            time: record.timestamp,
             link: record.link,
             original_len: record.original_len as usize,
             data: record.data.to_vec(),

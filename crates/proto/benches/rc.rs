@@ -5,8 +5,11 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use ferroce_proto::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
-use ferroce_proto::rc::{Config, QueuePair};
+use ferroce_proto::congestion::{Congestion, cost};
+use ferroce_proto::memory::{
+    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+};
+use ferroce_proto::rc::{Config, QueuePair, Role};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::Transmit;
@@ -36,23 +39,27 @@ impl Memory for Nowhere {
         Ok(())
     }
 
-    fn check_remote(&self, _: Domain, _: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+    fn check_remote(&self, _: Accessor, _: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn read_remote(&self, _: Domain, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn write_remote(&mut self, _: Domain, _: RemoteSpan, _: &[u8]) -> Result<(), Denied> {
+    fn write_remote(&mut self, _: Accessor, _: RemoteSpan, _: &[u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn atomic(&mut self, _: Domain, _: RemoteSpan, _: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, _: Accessor, _: RemoteSpan, _: Atomic) -> Result<u64, Denied> {
         Ok(0)
     }
 
-    fn invalidate(&mut self, _: Domain, _: RKey) -> Result<(), Denied> {
+    fn invalidate(&mut self, _: Accessor, _: RKey) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    fn bind(&mut self, _: Accessor, _: &Bind) -> Result<(), Denied> {
         Ok(())
     }
 }
@@ -67,6 +74,8 @@ struct Pair {
 impl Pair {
     fn new(mtu: u16) -> Self {
         let config = Config {
+            role: Role::Both,
+            number: Qpn(7),
             destination: Qpn(7),
             partition: PKey(0xffff),
             domain: Domain(0),
@@ -80,7 +89,7 @@ impl Pair {
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,
             access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
-            window: 128,
+            congestion: Congestion::Window(128 * cost(usize::from(mtu), 1)),
             send_capacity: 1024,
         };
         Self {
@@ -100,6 +109,7 @@ impl Pair {
             signaled: true,
             solicited: false,
             fence: false,
+            receive_queue: None,
         };
         self.a.post_send(request).unwrap();
     }
@@ -109,14 +119,14 @@ impl Pair {
         let now = Instant::ZERO;
         let (mut done, mut moved) = (0, true);
         while std::mem::take(&mut moved) {
-            while let Some(transmit) = self.a.poll_transmit(now) {
+            while let Some(transmit) = self.a.poll_transmit(now, &mut Nowhere) {
                 let packet = packet(&transmit, &self.zeroes);
-                self.b.handle_packet(now, &packet, &mut self.receives, &mut Nowhere);
+                self.b.handle_packet(now, &packet, false, Some(&mut self.receives), &mut Nowhere);
                 moved = true;
             }
-            while let Some(transmit) = self.b.poll_transmit(now) {
+            while let Some(transmit) = self.b.poll_transmit(now, &mut Nowhere) {
                 let packet = packet(&transmit, &self.zeroes);
-                self.a.handle_packet(now, &packet, &mut self.receives, &mut Nowhere);
+                self.a.handle_packet(now, &packet, false, Some(&mut self.receives), &mut Nowhere);
                 moved = true;
             }
             while self.a.poll_send_completion().is_some() {

@@ -1,13 +1,40 @@
 //! Registered memory, as the transports see it: keys and spans go in, a verdict comes out. No address here can be
 //! dereferenced; whoever implements [`Memory`] owns the bytes.
 
-use ferroce_wire::number::{LKey, RKey, VirtualAddress};
+use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 pub use ferroce_wire::setup::AccessFlags;
 
 /// A protection domain: memory and queue pairs of different ones do not meet (IBA 10.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Domain(pub u32);
+
+/// Who reaches for memory: a queue pair, with the domain that it is of. A window of type 2 may be one queue pair's alone
+/// (IBA 10.6.7.2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Accessor {
+    /// The protection domain.
+    pub domain: Domain,
+    /// The queue pair's own number.
+    pub queue_pair: Qpn,
+}
+
+/// What a memory window is to show (IBA 10.6.7.2). Length 0 shows nothing: the window is unbound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window, by the key that it has, or had last.
+    pub window: RKey,
+    /// The key that it gets: the same in all but its last 8 bits, which are the owner's to choose.
+    pub key: RKey,
+    /// The region that it shows a part of.
+    pub region: LKey,
+    /// Where that part starts.
+    pub address: VirtualAddress,
+    /// Its bytes.
+    pub length: u64,
+    /// What a peer may do there.
+    pub access: AccessFlags,
+}
 
 /// A part of local memory that a work request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,24 +113,27 @@ pub trait Memory {
     /// Writes received bytes into the start of a local span. Bytes beyond the span are denied.
     fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied>;
 
-    /// Whether a peer may access this span so.
+    /// Whether a peer may access this span so, through the queue pair `by`.
     fn check_remote(
         &self,
-        domain: Domain,
+        by: Accessor,
         span: RemoteSpan,
         access: AccessFlags,
     ) -> Result<(), Denied>;
 
     /// Reads a span that a peer asked for, all of it.
-    fn read_remote(&self, domain: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied>;
+    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied>;
 
     /// Writes a peer's bytes, exactly as many as the span has.
-    fn write_remote(&mut self, domain: Domain, span: RemoteSpan, data: &[u8])
-    -> Result<(), Denied>;
+    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied>;
 
     /// Does an atomic operation on the 8 bytes at `span`, and returns what was there.
-    fn atomic(&mut self, domain: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied>;
+    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied>;
 
-    /// Makes a key invalid: the peer's wish in a SEND with invalidate, or a local work request's (IBA 10.6.5).
-    fn invalidate(&mut self, domain: Domain, key: RKey) -> Result<(), Denied>;
+    /// Makes a key invalid: the peer's wish in a SEND with invalidate, or a local work request's (IBA 10.6.5). Windows
+    /// of type 2 can be made invalid, those of type 1 and ordinary regions cannot.
+    fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied>;
+
+    /// Binds a window, or unbinds it (IBA 10.6.7.2).
+    fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied>;
 }

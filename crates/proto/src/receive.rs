@@ -2,7 +2,22 @@
 
 use alloc::collections::VecDeque;
 
+use crate::memory::Domain;
 use crate::work::ReceiveRequest;
+
+/// An XRC domain: targets and shared receive queues of one reach each other (IBA A14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct XrcDomain(pub u32);
+
+/// What a shared receive queue of XRC has beside its requests. A target has no protection domain of its own: memory is
+/// looked up in the one of the queue that a message names (IBA A14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extended {
+    /// Who may reach it.
+    pub xrc: XrcDomain,
+    /// Whose memory its messages use.
+    pub domain: Domain,
+}
 
 /// Receive requests in the order in which messages will take them.
 #[derive(Debug)]
@@ -12,6 +27,7 @@ pub struct ReceiveQueue {
     /// Raise an event when fewer than this many are left (IBA 10.2.9.3); disarmed when it was raised.
     limit: Option<usize>,
     limit_reached: bool,
+    extended: Option<Extended>,
 }
 
 /// The queue holds as many requests as it was made for.
@@ -21,7 +37,33 @@ pub struct Full(pub ReceiveRequest);
 impl ReceiveQueue {
     /// A queue for so many requests.
     pub fn new(capacity: usize) -> Self {
-        Self { requests: VecDeque::new(), capacity, limit: None, limit_reached: false }
+        let requests = VecDeque::new();
+        Self { requests, capacity, limit: None, limit_reached: false, extended: None }
+    }
+
+    /// A queue that XRC's messages can name.
+    pub fn extended(capacity: usize, extended: Extended) -> Self {
+        Self { extended: Some(extended), ..Self::new(capacity) }
+    }
+
+    /// What makes it one of XRC's.
+    pub fn xrc(&self) -> Option<Extended> {
+        self.extended
+    }
+
+    /// How many requests it is made for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Makes it for more or fewer requests (IBA 11.2.3.3). False, and nothing changes, when it holds more than that.
+    #[must_use]
+    pub fn resize(&mut self, capacity: usize) -> bool {
+        let fits = self.requests.len() <= capacity;
+        if fits {
+            self.capacity = capacity;
+        }
+        fits
     }
 
     /// Adds a request, or gives it back.
@@ -53,6 +95,16 @@ impl ReceiveQueue {
         Some(request)
     }
 
+    /// Gives back a request whose message was dropped before it could be completed: the next message takes it.
+    pub fn put_back(&mut self, request: ReceiveRequest) {
+        self.requests.push_front(request);
+    }
+
+    /// The limit that is armed.
+    pub fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
     /// How many are left.
     pub fn len(&self) -> usize {
         self.requests.len()
@@ -61,5 +113,50 @@ impl ReceiveQueue {
     /// Whether none is left.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Full, ReceiveQueue};
+    use crate::work::{ReceiveRequest, Spans, WorkId};
+
+    fn request(id: u64) -> ReceiveRequest {
+        ReceiveRequest { id: WorkId(id), spans: Spans::NONE }
+    }
+
+    #[test]
+    fn the_limit_is_told_once() {
+        let mut queue = ReceiveQueue::new(4);
+        (0..4).for_each(|id| queue.post(request(id)).unwrap());
+        assert_eq!(queue.post(request(4)), Err(Full(request(4))));
+        queue.arm_limit(3);
+        assert_eq!((queue.limit(), queue.poll_limit()), (Some(3), false));
+        assert_eq!(queue.take(), Some(request(0)));
+        assert!(!queue.poll_limit(), "three are left");
+        assert_eq!(queue.take(), Some(request(1)));
+        assert_eq!((queue.poll_limit(), queue.poll_limit()), (true, false));
+        assert_eq!((queue.take(), queue.limit()), (Some(request(2)), None), "disarmed");
+        assert!(!queue.poll_limit());
+    }
+
+    #[test]
+    fn what_is_put_back_is_the_next() {
+        let mut queue = ReceiveQueue::new(2);
+        (0..2).for_each(|id| queue.post(request(id)).unwrap());
+        let first = queue.take().unwrap();
+        queue.post(request(2)).unwrap();
+        queue.put_back(first);
+        assert_eq!((queue.len(), queue.take()), (3, Some(request(0))));
+    }
+
+    #[test]
+    fn a_size_below_what_it_holds_is_refused() {
+        let mut queue = ReceiveQueue::new(2);
+        (0..2).for_each(|id| queue.post(request(id)).unwrap());
+        assert!(!queue.resize(1));
+        assert!(queue.resize(3));
+        assert_eq!(queue.capacity(), 3);
+        queue.post(request(2)).unwrap();
     }
 }

@@ -2,9 +2,11 @@
 
 use std::vec::Vec;
 
-use ferroce_wire::number::{LKey, RKey, VirtualAddress};
+use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
-use crate::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
+use crate::memory::{
+    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+};
 
 /// A small generator of numbers: splitmix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -42,7 +44,21 @@ pub(crate) struct TestMemory {
     pub(crate) access: AccessFlags,
     pub(crate) valid: bool,
     pub(crate) atomics: u64,
+    pub(crate) windows: Vec<TestWindow>,
 }
+
+/// A window: what it shows while it is bound, and the queue pair whose alone it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TestWindow {
+    pub(crate) key: u32,
+    pub(crate) bound: Option<Bind>,
+    /// Type 2: bound and made invalid by work requests, seen through one queue pair only.
+    pub(crate) second: bool,
+    pub(crate) queue_pair: Option<Qpn>,
+}
+
+/// What names a window: its key without the bits that its owner chooses.
+const WINDOWS: u32 = 0xffff_ff00;
 
 impl TestMemory {
     pub(crate) fn new(random: &mut Random) -> Self {
@@ -51,7 +67,40 @@ impl TestMemory {
             | AccessFlags::REMOTE_READ
             | AccessFlags::REMOTE_ATOMIC;
         let bytes = (0..REGION / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
-        Self { bytes, access, valid: true, atomics: 0 }
+        Self { bytes, access, valid: true, atomics: 0, windows: Vec::new() }
+    }
+
+    /// A window that is not bound yet.
+    pub(crate) fn add_window(&mut self, key: u32, second: bool) {
+        self.windows.push(TestWindow { key, bound: None, second, queue_pair: None });
+    }
+
+    fn window(&mut self, key: RKey) -> Result<&mut TestWindow, Denied> {
+        let mut windows = self.windows.iter_mut();
+        windows.find(|window| window.key & WINDOWS == key.0 & WINDOWS).ok_or(Denied::Key)
+    }
+
+    /// As [`TestMemory::range`], for a key that may be a window's.
+    fn remote(
+        &self,
+        by: Accessor,
+        span: RemoteSpan,
+        access: AccessFlags,
+    ) -> Result<core::ops::Range<usize>, Denied> {
+        let (address, length) = (span.address, u64::from(span.length));
+        let Some(window) = self.windows.iter().find(|window| window.key == span.key.0) else {
+            return self.range(by.domain, span.key.0, address, length, access);
+        };
+        let bound = window.bound.filter(|_| window.queue_pair.is_none_or(|qp| qp == by.queue_pair));
+        let bound = bound.ok_or(Denied::Key)?;
+        if !bound.access.contains(access) {
+            return Err(Denied::Access);
+        }
+        let start = address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
+        if start + length > bound.length {
+            return Err(Denied::Bounds);
+        }
+        self.range(by.domain, bound.region.0, address, length, AccessFlags::default())
     }
 
     pub(crate) fn part(&self, offset: u64, length: u32) -> &[u8] {
@@ -106,38 +155,33 @@ impl Memory for TestMemory {
 
     fn check_remote(
         &self,
-        domain: Domain,
+        by: Accessor,
         span: RemoteSpan,
         access: AccessFlags,
     ) -> Result<(), Denied> {
-        self.range(domain, span.key.0, span.address, u64::from(span.length), access).map(drop)
+        self.remote(by, span, access).map(drop)
     }
 
-    fn read_remote(&self, domain: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
         let read = AccessFlags::REMOTE_READ;
-        let range = self.range(domain, span.key.0, span.address, u64::from(span.length), read)?;
+        let range = self.remote(by, span, read)?;
         out.copy_from_slice(&self.bytes[range]);
         Ok(())
     }
 
-    fn write_remote(
-        &mut self,
-        domain: Domain,
-        span: RemoteSpan,
-        data: &[u8],
-    ) -> Result<(), Denied> {
+    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
         let write = AccessFlags::REMOTE_WRITE;
-        let range = self.range(domain, span.key.0, span.address, u64::from(span.length), write)?;
+        let range = self.remote(by, span, write)?;
         self.bytes[range].copy_from_slice(data);
         Ok(())
     }
 
-    fn atomic(&mut self, domain: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
         let access = match what {
             Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
             _ => AccessFlags::REMOTE_ATOMIC,
         };
-        let range = self.range(domain, span.key.0, span.address, 8, access)?;
+        let range = self.remote(by, RemoteSpan { length: 8, ..span }, access)?;
         let place = &mut self.bytes[range];
         let original = u64::from_ne_bytes(place.try_into().unwrap());
         self.atomics += 1;
@@ -146,11 +190,31 @@ impl Memory for TestMemory {
         Ok(original)
     }
 
-    fn invalidate(&mut self, _domain: Domain, key: RKey) -> Result<(), Denied> {
-        if key.0 != KEY || !self.valid {
+    fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {
+        if key.0 == KEY && self.valid {
+            // So that tests of remote invalidation need no window.
+            self.valid = false;
+            return Ok(());
+        }
+        let window = self.window(key).map_err(|_| Denied::Key)?;
+        let ours = window.second && window.queue_pair == Some(by.queue_pair);
+        if window.key != key.0 || window.bound.is_none() || !ours {
             return Err(Denied::Key);
         }
-        self.valid = false;
+        (window.bound, window.queue_pair) = (None, None);
+        Ok(())
+    }
+
+    fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
+        self.range(by.domain, bind.region.0, bind.address, bind.length, AccessFlags::default())?;
+        let window = self.window(bind.window)?;
+        // IBA 10.6.7.2.2: one of type 2 is made invalid before it is bound again.
+        if window.second && window.bound.is_some() {
+            return Err(Denied::Access);
+        }
+        window.key = bind.key.0;
+        window.bound = Some(*bind).filter(|bind| bind.length > 0);
+        window.queue_pair = window.second.then_some(by.queue_pair);
         Ok(())
     }
 }

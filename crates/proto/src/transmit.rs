@@ -3,7 +3,7 @@
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::Bth;
 
-use crate::memory::{Denied, Domain, Memory, RemoteSpan};
+use crate::memory::{Accessor, Denied, Memory, RemoteSpan};
 use crate::work::{Data, Spans};
 
 /// One packet to send.
@@ -15,6 +15,8 @@ pub struct Transmit<'a> {
     pub extensions: ExtensionHeaders,
     /// The payload, without the pad that the BTH announces.
     pub payload: Payload<'a>,
+    /// As whom to read the payload.
+    pub by: Accessor,
 }
 
 /// Where a packet's payload is.
@@ -51,12 +53,7 @@ pub enum EncodeError {
 impl Transmit<'_> {
     /// Writes the packet to the front of `out`, from the BTH to the pad, by copying its payload out of `memory`, and
     /// returns how many bytes that took. The ICRC is the sender's to add: it covers headers that only it knows.
-    pub fn encode(
-        &self,
-        domain: Domain,
-        memory: &impl Memory,
-        out: &mut [u8],
-    ) -> Result<usize, EncodeError> {
+    pub fn encode(&self, memory: &impl Memory, out: &mut [u8]) -> Result<usize, EncodeError> {
         let set = self.bth.opcode.info().map(|info| info.extensions).unwrap_or_default();
         let (bth, rest) = out.split_first_chunk_mut().ok_or(EncodeError::Room)?;
         *bth = self.bth.to_bytes();
@@ -70,12 +67,12 @@ impl Transmit<'_> {
                 let mut body = body;
                 for span in spans.range(offset, u64::from(length)) {
                     let (part, rest) = body.split_at_mut(body.len().min(span.length as usize));
-                    memory.read_local(domain, span, part).map_err(EncodeError::Local)?;
+                    memory.read_local(self.by.domain, span, part).map_err(EncodeError::Local)?;
                     body = rest;
                 }
             }
             Payload::Remote(span) => {
-                memory.read_remote(domain, span, body).map_err(EncodeError::Remote)?;
+                memory.read_remote(self.by, span, body).map_err(EncodeError::Remote)?;
             }
         }
         let pad = usize::from(self.bth.pad);

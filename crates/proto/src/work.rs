@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use ferroce_wire::number::{Immediate, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
-use crate::memory::LocalSpan;
+use crate::memory::{Bind, LocalSpan};
 
 /// The owner's name for a work request, given back in its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,6 +77,13 @@ pub enum Operation {
         /// Where.
         remote: RemoteAddress,
     },
+    /// Makes a key of ours invalid. Nothing is sent (IBA 10.6.5).
+    LocalInvalidate {
+        /// The key.
+        key: RKey,
+    },
+    /// Binds a memory window. Nothing is sent (IBA 10.6.7.2).
+    Bind(Bind),
 }
 
 impl Operation {
@@ -85,7 +92,12 @@ impl Operation {
 
     /// Whether the responder answers with more than an acknowledgement, so that only its own response completes it.
     pub const fn wants_response(&self) -> bool {
-        !matches!(self, Self::Send { .. } | Self::Write { .. })
+        !self.is_local() && !matches!(self, Self::Send { .. } | Self::Write { .. })
+    }
+
+    /// Whether it is done on this side alone, with no packet.
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::LocalInvalidate { .. } | Self::Bind(_))
     }
 
     /// Whether it takes one of the responder's receive requests.
@@ -203,6 +215,23 @@ pub struct SendRequest {
     pub solicited: bool,
     /// Starts only when all earlier READs and atomics are done (IBA 10.8.3.3).
     pub fence: bool,
+    /// The shared receive queue of the peer's that XRC names in every request (IBA A14); other services have none.
+    pub receive_queue: Option<Qpn>,
+}
+
+impl SendRequest {
+    /// A request that is signaled, and nothing special otherwise.
+    pub const fn new(id: WorkId, operation: Operation, data: Data) -> Self {
+        Self {
+            id,
+            operation,
+            data,
+            signaled: true,
+            solicited: false,
+            fence: false,
+            receive_queue: None,
+        }
+    }
 }
 
 /// A work request for a receive queue.
@@ -225,6 +254,8 @@ pub enum Status {
     LocalOperation,
     /// A local key does not allow it.
     LocalProtection,
+    /// The window cannot be bound so.
+    Binding,
     /// An earlier request failed: this one was not looked at, or not finished.
     Flushed,
     /// The responder's answer does not fit the request.
@@ -258,6 +289,10 @@ pub enum CompletionKind {
     Flush,
     /// An ATOMIC WRITE of ours.
     AtomicWrite,
+    /// A key of ours that was made invalid.
+    LocalInvalidate,
+    /// A memory window that was bound.
+    Bind,
     /// A message that came by SEND.
     Receive,
     /// Immediate data that came with an RDMA WRITE.
@@ -274,6 +309,8 @@ impl From<&Operation> for CompletionKind {
             Operation::FetchAdd { .. } => Self::FetchAdd,
             Operation::Flush { .. } => Self::Flush,
             Operation::AtomicWrite { .. } => Self::AtomicWrite,
+            Operation::LocalInvalidate { .. } => Self::LocalInvalidate,
+            Operation::Bind(_) => Self::Bind,
         }
     }
 }
@@ -297,6 +334,8 @@ pub struct Completion {
     pub solicited: bool,
     /// The peer's queue pair, when a datagram named it.
     pub source: Option<Qpn>,
+    /// The shared receive queue that the message named, with XRC: the completion is for its completion queue.
+    pub receive_queue: Option<Qpn>,
 }
 
 impl Completion {
@@ -311,6 +350,7 @@ impl Completion {
             invalidated: None,
             solicited: false,
             source: None,
+            receive_queue: None,
         }
     }
 }

@@ -41,6 +41,8 @@ pub enum Scenario {
     Pausing,
     /// A host that dies, and may come back.
     Crashing,
+    /// A host that dies within the first 60 µs, while much is under way, and may come back.
+    Crash,
     /// A mix of all, drawn from the seed.
     Hostile,
 }
@@ -50,7 +52,7 @@ const HORIZON: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis
 
 impl Scenario {
     /// One of each.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Clean,
         Self::Lossy(Probability::percent(1)),
         Self::Bursty,
@@ -61,6 +63,7 @@ impl Scenario {
         Self::Partitioned,
         Self::Pausing,
         Self::Crashing,
+        Self::Crash,
         Self::Hostile,
     ];
 
@@ -82,6 +85,7 @@ impl Scenario {
             Self::Partitioned => "partitioned",
             Self::Pausing => "pausing",
             Self::Crashing => "crashing",
+            Self::Crash => "crash",
             Self::Hostile => "hostile",
         }
     }
@@ -99,6 +103,7 @@ impl Scenario {
             Self::Partitioned => "hosts that cannot reach each other for a while",
             Self::Pausing => "hosts that stand still for a while",
             Self::Crashing => "a host dies, and may come back",
+            Self::Crash => "a host dies while much is under way, and may come back",
             Self::Hostile => "a mix of all, drawn from the seed",
         }
     }
@@ -136,6 +141,16 @@ impl Scenario {
             Self::Pausing => settings.faults.pauses = pauses(&mut random.stream("pauses"), hosts),
             Self::Crashing => {
                 settings.faults.crashes = crashes(&mut random.stream("crashes"), hosts);
+            }
+            Self::Crash => {
+                let mut random = random.stream("crash");
+                settings.faults.crashes = crashes(&mut random, hosts);
+                let soon = random.duration(Duration::ZERO..=Duration::from_micros(60));
+                for crash in &mut settings.faults.crashes {
+                    let back = crash.restart.map(|restart| restart.since(crash.at));
+                    crash.at = Instant::ZERO + soon;
+                    crash.restart = back.map(|back| crash.at + back);
+                }
             }
             Self::Hostile => hostile(&mut settings, &random, hosts),
         }

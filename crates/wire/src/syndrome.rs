@@ -43,7 +43,7 @@ pub enum NakCode {
 }
 
 /// The 5-bit code of the time to wait after an RNR NAK (IBA table 45).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
 /// Credits by their code (IBA table 58); code 31 means that the responder does not count.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ferroce_tests::exchange::Exchange;
 use ferroce_wire::number::{Msn, Word};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
@@ -18,6 +19,11 @@ pub(crate) struct Answer {
     /// What an atomic found.
     pub(crate) original: Option<Word>,
     pub(crate) payload: Vec<u8>,
+}
+
+/// What rdma_rxe answered, in order.
+pub(crate) fn expected(exchange: &Exchange) -> Vec<Answer> {
+    exchange.answers.iter().map(|sent| Answer::of(&sent.packet())).collect()
 }
 
 impl Answer {

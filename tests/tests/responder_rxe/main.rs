@@ -3,7 +3,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `exchange` | requests and answers of one direction of a connection in a capture |
 //! | `situation` | queue pair, memory and receives as the capture implies them |
 //! | `memory` | the bytes and keys that the capture tells |
 //! | `replay` | our responder's answers to the captured requests |
@@ -12,19 +11,16 @@
 
 mod answer;
 mod differences;
-mod exchange;
 mod memory;
 mod replay;
 mod situation;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use answer::Answer;
 use differences::{ALLOWED, Comparison, compare, judge};
-use exchange::Exchange;
-use ferroce_tests::capture;
+use ferroce_tests::exchange::{self, Exchange};
+use ferroce_tests::{capture, document};
 use ferroce_wire::number::{Msn, Qpn, Word};
 use ferroce_wire::syndrome::Syndrome;
 use replay::Pace;
@@ -72,7 +68,7 @@ fn replayed(pace: Pace) -> Vec<(String, Vec<Replayed>)> {
         }
         assert_eq!(reliable.left_over, 0, "{name}: packets that are not compared");
         let exchanges = reliable.exchanges.into_iter().map(|exchange| {
-            let (ours, theirs) = (replay::replay(&exchange, pace), exchange.expected());
+            let (ours, theirs) = (replay::replay(&exchange, pace), answer::expected(&exchange));
             Replayed { exchange, ours, theirs }
         });
         captures.push((name, exchanges.collect()));
@@ -201,11 +197,9 @@ fn try_changes(pace: Pace) -> usize {
 
 #[test]
 fn every_allowed_difference_is_explained() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/differences-from-rxe.md");
-    let document = fs::read_to_string(&path).expect("the document");
-    let sections = document.lines().filter_map(|line| line.strip_prefix("### "));
+    let document = document::differences_from_rxe("Our responder");
     let names: Vec<&str> = ALLOWED.iter().map(|allowed| allowed.name).collect();
-    assert_eq!(sections.collect::<Vec<_>>(), names, "sections of the document and the list");
+    assert_eq!(document::titles(&document), names, "sections of the document and the list");
     for (capture, ..) in ALLOWED.iter().flat_map(|allowed| allowed.captures) {
         assert!(document.contains(&format!("`{capture}`")), "{capture}");
     }

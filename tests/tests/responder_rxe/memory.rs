@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ferroce_proto::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
+use ferroce_proto::memory::{
+    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+};
 use ferroce_wire::number::{LKey, RKey};
 
 /// The key that receive requests name.
@@ -52,23 +54,23 @@ impl Memory for SparseMemory {
         if data.len() > span.length as usize { Err(Denied::Bounds) } else { Ok(()) }
     }
 
-    fn check_remote(&self, _: Domain, span: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+    fn check_remote(&self, _: Accessor, span: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
         self.check(span)
     }
 
-    fn read_remote(&self, _: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, _: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
         self.check(span)?;
         self.get(span.address.0, out);
         Ok(())
     }
 
-    fn write_remote(&mut self, _: Domain, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
+    fn write_remote(&mut self, _: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
         self.check(span)?;
         self.put(span.address.0, data);
         Ok(())
     }
 
-    fn atomic(&mut self, _: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, _: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
         self.check(span)?;
         let mut bytes = [0; 8];
         self.get(span.address.0, &mut bytes);
@@ -78,7 +80,11 @@ impl Memory for SparseMemory {
         Ok(original)
     }
 
-    fn invalidate(&mut self, _: Domain, key: RKey) -> Result<(), Denied> {
+    fn invalidate(&mut self, _: Accessor, key: RKey) -> Result<(), Denied> {
         if self.keys.remove(&key.0) { Ok(()) } else { Err(Denied::Key) }
+    }
+
+    fn bind(&mut self, _: Accessor, _: &Bind) -> Result<(), Denied> {
+        Err(Denied::Access)
     }
 }

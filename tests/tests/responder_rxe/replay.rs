@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use ferroce_proto::rc::QueuePair;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
+use ferroce_tests::exchange::{Exchange, Sent};
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::packet::{ICRC_LEN, MAX_PAYLOAD, Packet};
 
 use crate::answer::Answer;
-use crate::exchange::{Exchange, Sent};
 use crate::situation::Situation;
 
 /// When our responder gets to send.
@@ -43,23 +43,29 @@ pub(crate) fn replay(exchange: &Exchange, pace: Pace) -> Vec<Answer> {
         for (address, bytes) in situation.refreshed.get(&psn).into_iter().flatten() {
             situation.memory.put(*address, bytes);
         }
-        queue_pair.handle_packet(Instant::ZERO, &packet, &mut receives, &mut situation.memory);
+        queue_pair.handle_packet(
+            Instant::ZERO,
+            &packet,
+            false,
+            Some(&mut receives),
+            &mut situation.memory,
+        );
         let next = exchange.requests.get(index + 1).map_or(u64::MAX, |next| next.number);
         let answered = |answer: &Sent| (sent.number..next).contains(&answer.number);
         if pace == Pace::EachPacket || exchange.answers.iter().any(answered) {
-            drain(&mut queue_pair, &situation, &mut answers);
+            drain(&mut queue_pair, &mut situation, &mut answers);
         }
     }
-    drain(&mut queue_pair, &situation, &mut answers);
+    drain(&mut queue_pair, &mut situation, &mut answers);
     answers
 }
 
 /// Takes all answers that are due.
-fn drain(queue_pair: &mut QueuePair, situation: &Situation, answers: &mut Vec<Answer>) {
+fn drain(queue_pair: &mut QueuePair, situation: &mut Situation, answers: &mut Vec<Answer>) {
     let mut buffer = [0; MAX_PAYLOAD + 64];
-    while let Some(transmit) = queue_pair.poll_transmit(Instant::ZERO) {
+    while let Some(transmit) = queue_pair.poll_transmit(Instant::ZERO, &mut situation.memory) {
         let length = transmit
-            .encode(situation.config.domain, &situation.memory, &mut buffer)
+            .encode(&situation.memory, &mut buffer)
             .expect("the memory was checked a moment ago");
         // The ICRC is not the queue pair's: any bytes stand for it.
         let packet = Packet::parse(&buffer[..length + ICRC_LEN]).expect("what we send can be read");

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ferroce_proto::congestion::Congestion;
 use ferroce_proto::memory::{AccessFlags, Domain, LocalSpan};
-use ferroce_proto::rc::Config;
+use ferroce_proto::rc::{Config, Role};
 use ferroce_proto::work::{ReceiveRequest, Spans, WorkId};
+use ferroce_tests::exchange::{Exchange, Sent};
 use ferroce_wire::number::{LKey, PKey, Psn, VirtualAddress};
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::syndrome::RnrTimer;
 
-use crate::answer::Answer;
-use crate::exchange::{Exchange, Sent};
+use crate::answer::{self, Answer};
 use crate::memory::{LOCAL_KEY, SparseMemory};
 
 /// Captures in which the responder's own program writes new text into its buffer before each READ.
@@ -37,7 +38,7 @@ impl Situation {
             receive: LocalSpan { key: LOCAL_KEY, address: VirtualAddress(0), length: 1 << 20 },
             refreshed: BTreeMap::new(),
         };
-        for answer in exchange.expected().iter().filter(|answer| answer.is_rnr_nak()) {
+        for answer in answer::expected(exchange).iter().filter(|answer| answer.is_rnr_nak()) {
             *situation.not_ready.entry(answer.bth.psn.0).or_default() += 1;
         }
         if OWNER_WRITES.contains(&exchange.capture.as_str()) {
@@ -62,16 +63,15 @@ impl Situation {
 }
 
 fn config(exchange: &Exchange, access: AccessFlags) -> Config {
-    let psns = exchange.requests.iter().map(|sent| sent.packet().bth.psn);
-    // The first one to arrive need not be the first one sent.
-    let first = psns.reduce(|first, psn| if psn.is_before(first) { psn } else { first });
     Config {
+        role: Role::Both,
+        number: exchange.responder,
         destination: exchange.requester,
         partition: PKey(0xffff),
         domain: Domain(0),
         mtu: exchange.mtu,
         send_psn: Psn(0),
-        receive_psn: first.expect("an exchange has requests"),
+        receive_psn: exchange.first_psn(),
         timeout: None,
         retry_count: 7,
         rnr_retry: 7,
@@ -79,7 +79,7 @@ fn config(exchange: &Exchange, access: AccessFlags) -> Config {
         max_rd_atomic: 4,
         max_dest_rd_atomic: 16,
         access,
-        window: 64,
+        congestion: Congestion::Unlimited,
         send_capacity: 1,
     }
 }

@@ -12,6 +12,9 @@ pub struct Config {
     pub ca_guid: Guid,
     /// A random number. Names of connections follow from it, so that a stranger cannot guess them.
     pub seed: u64,
+    /// The top 8 bits of all names, where several managers share an address and a message has to find the right one.
+    /// Otherwise names use all 32.
+    pub slot: Option<u8>,
     /// How long this device takes to acknowledge a packet, sent in REP (15 is what rdma_rxe says: 134 ms).
     pub ack_delay: ResponseTimeout,
     /// Ask the peer for this much time when it repeats a REQ or REP that the consumer has not answered yet. `None`
@@ -37,6 +40,7 @@ impl Config {
         Self {
             ca_guid,
             seed,
+            slot: None,
             ack_delay: ResponseTimeout(15),
             // What Linux's RDMA-CM asks for.
             automatic_mra: Some(ResponseTimeout(24)),

@@ -99,7 +99,7 @@ impl ConnectionManager {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            names: Names::new(config.seed),
+            names: Names::within(config.seed, config.slot),
             table: Table::default(),
             resolutions: Resolutions::default(),
             listeners: BTreeMap::new(),
@@ -122,6 +122,26 @@ impl ConnectionManager {
     /// Takes no more requests for a service. Those that were taken still want an answer.
     pub fn unlisten(&mut self, service: ServiceId) {
         self.listeners.remove(&service.0);
+    }
+
+    /// Whether a message from `from` is for something that this manager has: a connection, a question, or a service
+    /// that somebody listens for. Where several managers share an address, others are for one of the others.
+    pub fn knows(&self, from: Gid, transaction: TransactionId, message: &Message) -> bool {
+        let (listeners, table) = (&self.listeners, &self.table);
+        match message {
+            Message::Req(req) => {
+                listeners.contains_key(&req.service_id.0)
+                    || table.by_remote_id(from, req.local_ca_guid, req.local_comm_id).is_some()
+            }
+            Message::SidrReq(request) => self.resolutions.knows(from, transaction, request),
+            Message::Rej(rej) => {
+                let envelope = Envelope { from, transaction, modifier: 0 };
+                self.rejected(&envelope, rej).is_ok_and(|id| table.contains(id))
+            }
+            other => other
+                .remote_comm_id()
+                .is_some_and(|id| table.contains(id) || self.resolutions.contains(id)),
+        }
     }
 
     /// Takes in the payload of a datagram to queue pair 1 that came from `from`.

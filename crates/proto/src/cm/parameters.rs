@@ -9,7 +9,8 @@ use ferroce_wire::number::{Lid, PKey, Psn, QKey, Qpn};
 
 use super::private_data::{Information, RejData, RepData, ReqData, SidrRepData, SidrReqData};
 
-/// A connection in a manager, until its time-wait ends. The name is not given to another one for 2^32 connections.
+/// A connection in a manager, until its time-wait ends. The name is not given to another one
+/// for as many connections as there are names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub(super) CommId);
 
@@ -46,7 +47,7 @@ pub struct ConnectParameters {
     pub transport: Transport,
     /// Our queue pair.
     pub local_qpn: Qpn,
-    /// The first packet we will send has this number.
+    /// The first packet that we expect of the peer has this number (IBA 12.7: where the *remote* node shall begin).
     pub starting_psn: Psn,
     /// The largest payload of a packet.
     pub path_mtu: PathMtu,
@@ -127,7 +128,7 @@ pub fn roce_path(local: Gid, remote: Gid, flow_label: u32) -> Path {
 pub struct AcceptParameters {
     /// Our queue pair.
     pub local_qpn: Qpn,
-    /// The first packet we will send has this number.
+    /// The first packet that we expect of the peer has this number (IBA 12.7: where the *remote* node shall begin).
     pub starting_psn: Psn,
     /// How many RDMA reads and atomics of the peer's we can have under way.
     pub responder_resources: u8,

@@ -22,7 +22,7 @@ pub struct Request {
     pub transport: Transport,
     /// The peer's queue pair.
     pub remote_qpn: Qpn,
-    /// The first packet from the peer has this number.
+    /// The first packet that we send has this number (IBA 12.7): the peer expects it.
     pub starting_psn: Psn,
     /// The largest payload of a packet.
     pub path_mtu: PathMtu,
@@ -102,7 +102,7 @@ pub struct Reply {
     pub remote_ca_guid: Guid,
     /// The peer's queue pair.
     pub remote_qpn: Qpn,
-    /// The first packet from the peer has this number.
+    /// The first packet that we send has this number (IBA 12.7): the peer expects it.
     pub starting_psn: Psn,
     /// How many RDMA reads and atomics the peer will have under way: our responder must hold as many.
     pub responder_resources: u8,

@@ -62,7 +62,7 @@ impl ConnectionManager {
 
     /// Which connection a REJ is about. A peer that gave up before it knew our name for it gives its own, and its
     /// device (IBA 12.6.7.2, reason 4).
-    fn rejected(&self, envelope: &Envelope, rej: &Rej) -> Result<CommId, Ignored> {
+    pub(super) fn rejected(&self, envelope: &Envelope, rej: &Rej) -> Result<CommId, Ignored> {
         let unknown = Ignored::Unknown(rej.remote_comm_id);
         if rej.remote_comm_id != CommId::default() || rej.reason != RejectReason::TIMEOUT {
             return Ok(rej.remote_comm_id);

@@ -56,6 +56,12 @@ impl Resolutions {
         self.asked.contains_key(&id.0) || self.received.contains_key(&id.0)
     }
 
+    /// Whether somebody listens for the service, or the question was here before.
+    pub(super) fn knows(&self, from: Gid, by: TransactionId, request: &SidrReq) -> bool {
+        self.listeners.contains(&request.service_id.0)
+            || self.by_name.contains_key(&(from, request.request_id.0, by.0))
+    }
+
     fn forget(&mut self, id: CommId, timers: &mut Timers) {
         if let Some(mut asked) = self.asked.remove(&id.0) {
             timers.set(Timer::Resolution(id.0), &mut asked.deadline, None);

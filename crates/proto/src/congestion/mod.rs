@@ -7,6 +7,7 @@
 //! These are parts of a queue pair rather than machines of their own: they have no packets. Time is still an argument
 //! of everything, and nothing has to be woken: timers that expired are caught up with at the next call.
 
+mod controller;
 mod dcqcn;
 mod notification;
 mod window;
@@ -14,6 +15,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub use controller::{Congestion, Controller};
 pub use dcqcn::{Dcqcn, DcqcnParameters};
 pub use notification::NotificationPacer;
 pub use window::{Unlimited, Window};

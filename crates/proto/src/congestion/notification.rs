@@ -47,7 +47,10 @@ impl NotificationPacer {
         self.notified
     }
 
-    fn handle_mark(&mut self, now: Instant) -> bool {
+    /// A packet of the queue pair came with a mark: whether a notification is to be sent to the peer.
+    #[inline]
+    #[must_use = "the notification is to be sent"]
+    pub fn handle_mark(&mut self, now: Instant) -> bool {
         self.marked = self.marked.saturating_add(1);
         if now < self.quiet_until {
             return false;

@@ -9,8 +9,9 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 
 use super::queue_pair::Config;
-use super::requester::Requester;
+use super::requester::{Progress, Queued, Requester};
 use super::sequence::Sequence;
+use crate::congestion::{RateControl, cost};
 use crate::memory::Memory;
 use crate::time::Instant;
 use crate::work::{Completion, Data, Operation, Status};
@@ -66,7 +67,7 @@ impl Requester {
                 if self.unacknowledged != sequence {
                     return Ok(()); // An earlier answer is missing, and was asked for again.
                 }
-                let Some(queued) = self.queue.front_mut() else { return Ok(()) };
+                let Some(queued) = self.queue.front() else { return Ok(()) };
                 if !matches!(
                     queued.request.operation,
                     Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
@@ -85,7 +86,6 @@ impl Requester {
                         at = end;
                     }
                 }
-                queued.responses = 1;
                 self.finish_front(now, config, done);
                 Ok(())
             }
@@ -113,12 +113,13 @@ impl Requester {
         self.acknowledge(now, start.min(sequence), config, done)?;
         if sequence != self.unacknowledged {
             // A response is missing before this one: an implied NAK (IBA 9.7.5.2.8).
-            return self.asked_to_go_back(done);
+            return self.asked_to_go_back(now, done);
         }
-        let Some(queued) = self.queue.front_mut() else { return Ok(()) };
+        let Some(queued) = self.queue.front() else { return Ok(()) };
         let index = sequence.since(queued.start);
         let length = queued.request.data.len();
         let last = index + 1 == queued.packets;
+        let ends = index + 1 == self.piece_end(queued, index);
         let (expected, spans) = match (&queued.request.operation, &queued.request.data) {
             (Operation::Read { .. }, Data::Spans(spans)) => {
                 let offset = u64::from(index) * u64::from(config.mtu);
@@ -130,7 +131,7 @@ impl Requester {
         };
         // IBA 9.7.5.2.4: the place in the response must be told right. A response that starts anew in the middle of
         // a READ says First where Middle stood.
-        if packet.payload_len as u64 != expected || info.position.ends() != last {
+        if packet.payload_len as u64 != expected || info.position.ends() != ends {
             return self.fail(Status::BadResponse, done);
         }
         let placed = spans.map_or(Ok(()), |(spans, offset)| {
@@ -144,12 +145,10 @@ impl Requester {
         if placed.is_err() {
             return self.fail(Status::LocalProtection, done);
         }
-        queued.responses = index + 1;
         if last {
             self.finish_front(now, config, done);
         } else {
-            self.unacknowledged = sequence.plus(1);
-            self.progress(now, config);
+            self.advance(now, sequence.plus(1), config);
         }
         Ok(())
     }
@@ -164,16 +163,17 @@ impl Requester {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Failed> {
         while self.unacknowledged < sequence {
-            let Some(queued) = self.queue.front() else { break };
+            let Some(queued) = self.queue.front().filter(|queued| queued.packets > 0) else {
+                break;
+            };
             if queued.request.operation.wants_response() {
                 // IBA 9.7.5.2.8: implied NAK.
-                return self.asked_to_go_back(done);
+                return self.asked_to_go_back(now, done);
             }
             if queued.end() <= sequence {
                 self.finish_front(now, config, done);
             } else {
-                self.unacknowledged = sequence;
-                self.progress(now, config);
+                self.advance(now, sequence, config);
             }
         }
         Ok(())
@@ -192,7 +192,9 @@ impl Requester {
             SyndromeKind::RnrNak(timer) => {
                 return self.not_ready(now, timer.duration(), config, done);
             }
-            SyndromeKind::Nak(NakCode::PsnSequenceError) => return self.asked_to_go_back(done),
+            SyndromeKind::Nak(NakCode::PsnSequenceError) => {
+                return self.asked_to_go_back(now, done);
+            }
             SyndromeKind::Nak(NakCode::RemoteAccessError) => Status::RemoteAccess,
             SyndromeKind::Nak(NakCode::RemoteOperationalError) => Status::RemoteOperation,
             _ => Status::RemoteInvalidRequest,
@@ -218,26 +220,40 @@ impl Requester {
 
     /// The oldest request is done.
     fn finish_front(&mut self, now: Instant, config: &Config, done: &mut VecDeque<Completion>) {
+        let Some(end) = self.queue.front().map(Queued::end) else { return };
+        self.advance(now, end, config);
+        self.retire_front(done);
+        self.finish_executed(done);
+    }
+
+    /// Local requests behind what is done were only waiting for their turn to complete.
+    pub(super) fn finish_executed(&mut self, done: &mut VecDeque<Completion>) {
+        while self.queue.front().is_some_and(|queued| queued.progress == Progress::Executed) {
+            self.retire_front(done);
+        }
+    }
+
+    fn retire_front(&mut self, done: &mut VecDeque<Completion>) {
         let Some(queued) = self.queue.pop_front() else { return };
-        self.unacknowledged = queued.end();
-        if self.at > 0 {
-            self.at -= 1;
-            self.outstanding -= u32::from(queued.request.operation.wants_response());
-        }
-        if self.next < self.unacknowledged {
-            // It was being sent again, and the first sending did it.
-            self.next = self.unacknowledged;
-        }
+        self.at = self.at.saturating_sub(1);
         if queued.request.signaled {
             done.push_back(queued.completion(Status::Success));
         }
-        self.progress(now, config);
     }
 
-    /// Something arrived that was waited for: counters start anew (IBA 9.9.2.1.1).
-    fn progress(&mut self, now: Instant, config: &Config) {
-        if self.next < self.unacknowledged {
-            self.next = self.unacknowledged;
+    /// Everything before `to`, which is within the oldest request or at its end, arrived: counters start anew (IBA
+    /// 9.9.2.1.1).
+    fn advance(&mut self, now: Instant, to: Sequence, config: &Config) {
+        if let Some(queued) = self.queue.front() {
+            let [from, until] = [self.unacknowledged, to].map(|place| place.since(queued.start));
+            let bytes = queued.bytes(from, until, config.mtu);
+            self.rate.on_ack(now, cost(bytes, until.saturating_sub(from) as usize));
+        }
+        self.unacknowledged = to;
+        // It was being sent again, and the first sending did it.
+        self.next = self.next.max(to);
+        while self.outstanding.front().is_some_and(|&end| end <= to) {
+            self.outstanding.pop_front();
         }
         self.went_back_to = None;
         self.retries_left = config.retry_count;
@@ -264,7 +280,7 @@ impl Requester {
             };
             self.not_ready_left = left;
         }
-        self.go_back();
+        self.go_back(now);
         self.went_back_to = None;
         self.not_before = Some(now + wait);
         Ok(())
@@ -272,7 +288,11 @@ impl Requester {
 
     /// An answer shows that something is missing. Asked for once, it is on its way: only its own loss, which the
     /// timer notices, is a reason to go back for it again.
-    fn asked_to_go_back(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+    fn asked_to_go_back(
+        &mut self,
+        now: Instant,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
         // Already back, and told to wait: rdma_rxe follows its RNR NAK by a sequence NAK.
         if self.next == self.unacknowledged && self.not_before.is_some() {
             return Ok(());
@@ -281,16 +301,16 @@ impl Requester {
             return Ok(());
         }
         self.went_back_to = Some(self.unacknowledged);
-        self.retry(done)
+        self.retry(now, done)
     }
 
     /// Goes back, if that was not done too often.
-    fn retry(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+    fn retry(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
         let Some(left) = self.retries_left.checked_sub(1) else {
             return self.fail(Status::RetryExceeded, done);
         };
         self.retries_left = left;
-        self.go_back();
+        self.go_back(now);
         Ok(())
     }
 
@@ -303,7 +323,7 @@ impl Requester {
         if self.timer.is_some_and(|timer| timer <= now) {
             self.timer = None;
             self.went_back_to = None;
-            return self.retry(done);
+            return self.retry(now, done);
         }
         Ok(())
     }
@@ -321,7 +341,26 @@ impl Requester {
         psn: Psn,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Failed> {
-        self.fail_at(self.unacknowledged.near(psn), Status::LocalProtection, done)
+        let sequence = self.unacknowledged.near(psn);
+        let index = self.queue.partition_point(|queued| queued.end() <= sequence);
+        if let Some(queued) = self.queue.get_mut(index) {
+            queued.progress = Progress::Failed(Status::LocalProtection);
+            // The packet did not go out, and neither does what is behind it.
+            if self.newest == sequence.plus(1) {
+                self.newest = sequence;
+            }
+            (self.next, self.at) = (sequence, index);
+            self.outstanding.retain(|&end| end <= sequence);
+        }
+        self.settle(done)
+    }
+
+    /// A request that cannot be done ends when all before it have.
+    pub(super) fn settle(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+        match self.queue.front().map(|queued| queued.progress) {
+            Some(Progress::Failed(status)) => self.fail(status, done),
+            _ => Ok(()),
+        }
     }
 
     /// The oldest request fails, and with it the queue.
@@ -344,7 +383,8 @@ impl Requester {
         }
         self.unacknowledged = self.tail;
         (self.next, self.newest) = (self.tail, self.tail);
-        (self.at, self.outstanding) = (0, 0);
+        self.at = 0;
+        self.outstanding.clear();
         (self.timer, self.not_before) = (None, None);
     }
 }

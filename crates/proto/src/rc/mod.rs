@@ -1,4 +1,4 @@
-//! Reliable connection (IBA 9.7): a requester that sends, times and repeats, a completer that reads the answers, and a
+//! Reliable connection (IBA 9.7), and XRC's two halves of it (IBA A14): a requester that sends, times and repeats, a completer that reads the answers, and a
 //! responder that checks, executes and answers.
 //!
 //! | file | role |
@@ -19,5 +19,5 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-pub use queue_pair::{Config, Fault, QueuePair};
-pub use requester::{PostError, Queued};
+pub use queue_pair::{Config, Fault, QueuePair, Role};
+pub use requester::PostError;

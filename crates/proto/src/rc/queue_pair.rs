@@ -4,25 +4,62 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use ferroce_wire::number::{PKey, Psn, Qpn};
-use ferroce_wire::packet::Packet;
-use ferroce_wire::syndrome::RnrTimer;
+use ferroce_wire::opcode::{Opcode, Operation, Transport};
+use ferroce_wire::packet::{ExtensionHeaders, Packet};
+use ferroce_wire::syndrome::{NakCode, RnrTimer};
+use ferroce_wire::transport::Bth;
 
-use super::requester::{PostError, Requester};
-use super::responder::Responder;
-use crate::memory::{AccessFlags, Domain, Memory};
-use crate::receive::ReceiveQueue;
+use super::requester::{PostError, Requester, Sending};
+use super::responder::{Refused, Responder};
+use crate::congestion::{Congestion, NotificationPacer, RateControl};
+use crate::memory::{AccessFlags, Accessor, Domain, Memory};
+use crate::receive::{ReceiveQueue, XrcDomain};
 use crate::time::Instant;
-use crate::transmit::Transmit;
-use crate::work::{Completion, CompletionKind, SendRequest, Status};
+use crate::transmit::{Payload, Transmit};
+use crate::work::{Completion, CompletionKind, SendRequest, Status, WorkId};
+
+/// Which halves of a reliable connection a queue pair has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// RC: both.
+    #[default]
+    Both,
+    /// XRC's sending end (IBA A14).
+    Initiator,
+    /// XRC's receiving end, with the domain whose shared receive queues its messages may name (IBA A14).
+    Target(XrcDomain),
+}
+
+impl Role {
+    /// The service that its packets are of.
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Both => Transport::ReliableConnection,
+            Self::Initiator | Self::Target(_) => Transport::ExtendedReliableConnection,
+        }
+    }
+
+    /// An opcode of RC's as one of this service (IBA A14: the operations are the same).
+    pub(super) const fn opcode(self, opcode: Opcode) -> Opcode {
+        match self {
+            Self::Both => opcode,
+            Self::Initiator | Self::Target(_) => Opcode(opcode.0 | 0xa0),
+        }
+    }
+}
 
 /// What the attributes of the transitions to RTR and RTS set (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// RC, or one of XRC's ends.
+    pub role: Role,
+    /// Our own queue pair.
+    pub number: Qpn,
     /// The peer's queue pair.
     pub destination: Qpn,
     /// The partition of both.
     pub partition: PKey,
-    /// The protection domain.
+    /// The protection domain. An XRC target uses those of the receive queues that its messages name.
     pub domain: Domain,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
@@ -44,10 +81,17 @@ pub struct Config {
     pub max_dest_rd_atomic: u8,
     /// What the peer may do.
     pub access: AccessFlags,
-    /// Packets that may be under way: what a receiver's socket buffer holds.
-    pub window: u32,
+    /// What bounds how much is under way, and how fast.
+    pub congestion: Congestion,
     /// Requests that the send queue holds.
     pub send_capacity: usize,
+}
+
+impl Config {
+    /// As whom the queue pair's own requests reach for memory.
+    pub(super) const fn accessor(&self) -> Accessor {
+        Accessor { domain: self.domain, queue_pair: self.number }
+    }
 }
 
 /// What brought a queue pair into the error state.
@@ -70,11 +114,22 @@ pub struct QueuePair {
     send_done: VecDeque<Completion>,
     receive_done: VecDeque<Completion>,
     fault: Option<Fault>,
+    pacer: NotificationPacer,
+    /// A congestion notification is to be sent.
+    notify: bool,
+    refusal: Option<NakCode>,
 }
 
 impl QueuePair {
-    /// A queue pair that is connected so.
+    /// A queue pair that is connected so, ready to send and receive (RTS).
     pub fn new(config: Config) -> Self {
+        let mut queue_pair = Self::receiving(config);
+        queue_pair.start_sending();
+        queue_pair
+    }
+
+    /// A queue pair that answers, and does not send yet (RTR).
+    pub fn receiving(config: Config) -> Self {
         Self {
             requester: Requester::new(&config),
             responder: Responder::new(&config),
@@ -82,6 +137,9 @@ impl QueuePair {
             send_done: VecDeque::new(),
             receive_done: VecDeque::new(),
             fault: None,
+            pacer: NotificationPacer::new(NotificationPacer::INTERVAL),
+            notify: false,
+            refusal: None,
         }
     }
 
@@ -90,13 +148,49 @@ impl QueuePair {
         &self.config
     }
 
+    /// Changes how it is connected, as the owner's changes of attributes ask for. What a connection cannot change
+    /// while it lasts (its role, MTU and PSNs, and the kind of its congestion control) has no effect once it sends.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        if self.requester.sending == Sending::NotYet {
+            self.requester = Requester::new(&self.config);
+        }
+    }
+
+    /// The transition from RTR to RTS, or from SQD back to it (IBA 10.3.1.4).
+    pub fn start_sending(&mut self) {
+        if !matches!(self.config.role, Role::Target(_)) {
+            self.requester.sending = Sending::Yes;
+        }
+    }
+
+    /// The transition to SQD: requests that were started are finished, others wait (IBA 10.3.1.5).
+    pub fn drain(&mut self) {
+        if self.requester.sending == Sending::Yes {
+            self.requester.sending = Sending::Draining;
+        }
+    }
+
+    /// Whether the send queue is drained, after [`QueuePair::drain`].
+    pub fn is_drained(&self) -> bool {
+        self.requester.is_drained()
+    }
+
     /// Why the queue pair is in error, if it is.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
 
+    /// What the peer was told when a request of its was refused for good.
+    pub fn refusal(&self) -> Option<NakCode> {
+        self.refusal
+    }
+
     /// Adds a request to the send queue.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        if let Role::Target(_) = self.config.role {
+            return Err(PostError::State);
+        }
         if self.fault.is_some() {
             // IBA 10.3.1.7: taken, and completed in error.
             self.send_done.push_back(Completion::new(
@@ -109,18 +203,25 @@ impl QueuePair {
         self.requester.post(request, &self.config)
     }
 
+    /// The request of ours that a packet with this PSN belongs to: one of its own, or an answer to it.
+    pub fn work_of(&self, psn: Psn) -> Option<WorkId> {
+        self.requester.work_of(psn)
+    }
+
     /// Requests that are not finished.
     pub fn send_queue_len(&self) -> usize {
         self.requester.queue.len()
     }
 
-    /// A packet from the peer, whose ICRC is right. Receive requests are taken from `receives`, the queue pair's own
-    /// or a shared one.
+    /// A packet from the peer, whose ICRC is right, and whether the network has marked it (RFC 3168). Receive requests
+    /// are taken from `receives`: the queue pair's own, a shared one, or the one that an XRC packet names, if there is
+    /// one.
     pub fn handle_packet(
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
-        receives: &mut ReceiveQueue,
+        marked: bool,
+        receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
     ) {
         let Some(info) = packet.bth.opcode.info() else { return };
@@ -128,16 +229,34 @@ impl QueuePair {
         if self.fault.is_some() {
             return;
         }
+        if info.operation == Operation::CongestionNotification {
+            self.requester.rate.on_cnp(now);
+            return;
+        }
+        // IBA 9.6.1.1: packets of another service are dropped, and so are those for the half that is not there.
+        let half_missing = match self.config.role {
+            Role::Both => false,
+            Role::Initiator => info.request,
+            Role::Target(_) => !info.request,
+        };
+        if info.transport != self.config.role.transport() || half_missing {
+            return;
+        }
+        self.notify |= marked && self.pacer.handle_mark(now);
         let failed = if info.request {
             let done = &mut self.receive_done;
             self.responder
                 .handle_request(packet, info, &self.config, receives, memory, done)
-                .is_err()
-                .then_some(Fault::Responder)
+                .err()
+                .map(|Refused(code)| {
+                    self.refusal = Some(code);
+                    Fault::Responder
+                })
         } else {
             let done = &mut self.send_done;
             self.requester
                 .handle_response(now, packet, info, &self.config, memory, done)
+                .and_then(|()| self.requester.settle(done))
                 .is_err()
                 .then_some(Fault::Requester)
         };
@@ -161,10 +280,12 @@ impl QueuePair {
             return;
         }
         if local {
-            let _ = self.requester.fail_local(psn, &mut self.send_done);
-            self.enter_error(Fault::Requester);
+            if self.requester.fail_local(psn, &mut self.send_done).is_err() {
+                self.enter_error(Fault::Requester);
+            }
         } else {
             self.responder.fail_read(psn);
+            self.refusal = Some(NakCode::RemoteAccessError);
             self.enter_error(Fault::Responder);
         }
     }
@@ -193,15 +314,49 @@ impl QueuePair {
         }
     }
 
-    /// The next packet to send: answers first, for a peer waits for them.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
+    /// The next packet to send: answers first, for a peer waits for them. Requests that are done on this side alone
+    /// are executed when their turn comes.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+    ) -> Option<Transmit<'_>> {
+        if core::mem::take(&mut self.notify) {
+            return Some(self.notification());
+        }
         if self.responder.wants_to_send() {
             return self.responder.poll_transmit(&self.config);
         }
         if self.fault.is_some() {
             return None;
         }
+        if self.requester.execute_local(&self.config, memory, &mut self.send_done).is_err() {
+            self.enter_error(Fault::Requester);
+            return None;
+        }
         self.requester.poll_transmit(now, &self.config)
+    }
+
+    /// A congestion notification packet (IBA A17.9.3): 16 reserved bytes behind a BTH that counts nothing.
+    fn notification(&self) -> Transmit<'static> {
+        let bth = Bth {
+            opcode: Opcode::CNP,
+            becn: true,
+            partition: self.config.partition,
+            destination: self.config.destination,
+            ..Bth::default()
+        };
+        Transmit {
+            bth,
+            extensions: ExtensionHeaders::default(),
+            payload: Payload::Inline(&[0; 16]),
+            by: self.config.accessor(),
+        }
+    }
+
+    /// The rate that congestion control allows at this time in bits a second; `None` when there is no limit.
+    pub fn rate(&mut self, now: Instant) -> Option<u64> {
+        self.requester.rate.rate(now)
     }
 
     /// The next completion of the send queue.

@@ -5,23 +5,23 @@
 
 use alloc::collections::VecDeque;
 
-use ferroce_wire::number::{Immediate, Psn, RKey, VirtualAddress};
+use ferroce_wire::number::{Immediate, Psn, Qpn, RKey, VirtualAddress};
 use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::Reth;
 
-use super::queue_pair::Config;
+use super::queue_pair::{Config, Role};
 use super::responses::{Answer, Executed, Response, Responses};
 use super::sequence::Sequence;
-use crate::memory::{AccessFlags, Atomic, Memory, RemoteSpan};
+use crate::memory::{AccessFlags, Accessor, Atomic, Memory, RemoteSpan};
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
 use crate::work::{Completion, CompletionKind, ReceiveRequest, Status};
 
-/// The peer broke the protocol or was refused for good: it was told, and the queue pair is in error.
+/// The peer broke the protocol or was refused for good: it was told so, and the queue pair is in error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused;
+pub(super) struct Refused(pub(super) NakCode);
 
 /// A message of several packets, under way.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Responder {
     received: u64,
     /// The receive request that it takes.
     receive: Option<ReceiveRequest>,
+    /// The shared receive queue that it names, with XRC.
+    receive_queue: Option<Qpn>,
     /// A packet is missing, and the requester was told: everything is silently dropped until it comes (IBA 9.7.5.2.8).
     nak_sent: bool,
     responses: Responses,
@@ -73,6 +75,7 @@ impl Responder {
             message: Message::None,
             received: 0,
             receive: None,
+            receive_queue: None,
             nak_sent: false,
             responses: Responses::default(),
         }
@@ -91,14 +94,17 @@ impl Responder {
         packet: &Packet<'_>,
         info: &OpcodeInfo,
         config: &Config,
-        receives: &mut ReceiveQueue,
+        receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Refused> {
+        let by = accessor(config, receives.as_deref());
         // 1. PSN (IBA 9.7.4.1.1).
         let sequence = self.expected.near(packet.bth.psn);
         if sequence < self.expected {
-            self.duplicate(sequence, packet, info, config, memory);
+            if let Some(by) = by {
+                self.duplicate(sequence, packet, info, config, by, memory);
+            }
             return Ok(());
         }
         if sequence > self.expected {
@@ -109,13 +115,17 @@ impl Responder {
             }
             return Ok(());
         }
-        let verdict = self
-            .check_sequence(info)
-            .and_then(|()| check_permission(packet, info, config))
-            .and_then(|()| self.check_resources(info, config, receives))
-            .and_then(|()| self.check_length(packet, info, config))
-            .and_then(|()| check_key(packet, info, config, memory))
-            .and_then(|()| self.execute(packet, info, config, memory, done));
+        let queue = packet.extensions.xrceth.map(|header| header.receive_queue);
+        let verdict = self.check_sequence(info, queue).and_then(|()| {
+            // IBA A14: a queue that is not there, or of another domain, is no place for a message.
+            let by = by.ok_or(NakCode::InvalidRequest)?;
+            check_permission(packet, info, config)?;
+            self.receive_queue = queue;
+            self.check_resources(info, config, receives)?;
+            self.check_length(packet, info, config)?;
+            check_key(packet, info, by, memory)?;
+            self.execute(packet, info, config, by, memory, done)
+        });
         match verdict {
             Ok(()) => {
                 self.nak_sent = false;
@@ -132,7 +142,7 @@ impl Responder {
                 let syndrome = SyndromeKind::Nak(code).into();
                 self.answer(sequence, Answer::Acknowledge(syndrome));
                 self.fail_receive(code, done);
-                Err(Refused)
+                Err(Refused(code))
             }
         }
     }
@@ -142,13 +152,16 @@ impl Responder {
     }
 
     /// 2. Packets of a message follow each other, and messages do not mix (IBA 9.7.4.1.2, table 48).
-    fn check_sequence(&self, info: &OpcodeInfo) -> Verdict {
-        let fits = matches!(
-            (&self.message, info.operation, info.position),
-            (Message::None, _, Position::First | Position::Only)
-                | (Message::Send, Operation::Send, Position::Middle | Position::Last)
-                | (Message::Write(_), Operation::Write, Position::Middle | Position::Last)
-        );
+    ///
+    /// With XRC, all of a message is for one queue (IBA A14).
+    fn check_sequence(&self, info: &OpcodeInfo, queue: Option<Qpn>) -> Verdict {
+        let fits = (info.position.opens() || queue == self.receive_queue)
+            && matches!(
+                (&self.message, info.operation, info.position),
+                (Message::None, _, Position::First | Position::Only)
+                    | (Message::Send, Operation::Send, Position::Middle | Position::Last)
+                    | (Message::Write(_), Operation::Write, Position::Middle | Position::Last)
+            );
         if fits { Ok(()) } else { Err(NakCode::InvalidRequest.into()) }
     }
 
@@ -157,11 +170,11 @@ impl Responder {
         &mut self,
         info: &OpcodeInfo,
         config: &Config,
-        receives: &mut ReceiveQueue,
+        receives: Option<&mut ReceiveQueue>,
     ) -> Verdict {
         let opens_send = info.operation == Operation::Send && info.position.opens();
         if (opens_send || info.immediate) && self.receive.is_none() {
-            let request = receives.take().ok_or(Reply::NotReady)?;
+            let request = receives.and_then(ReceiveQueue::take).ok_or(Reply::NotReady)?;
             self.receive = Some(request);
         }
         let slot = matches!(
@@ -214,6 +227,7 @@ impl Responder {
         packet: &Packet<'_>,
         info: &OpcodeInfo,
         config: &Config,
+        by: Accessor,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Verdict {
@@ -224,7 +238,7 @@ impl Responder {
         }
         match info.operation {
             Operation::Send => {
-                self.place(packet.payload, config, memory)?;
+                self.place(packet.payload, by, memory)?;
                 self.message = if info.position.ends() { Message::None } else { Message::Send };
             }
             Operation::Write => {
@@ -236,7 +250,7 @@ impl Responder {
                 let length = packet.payload.len() as u32;
                 if length > 0 {
                     let part = RemoteSpan { length, ..span };
-                    (memory.write_remote(config.domain, part, packet.payload))
+                    (memory.write_remote(by, part, packet.payload))
                         .map_err(|_| NakCode::RemoteAccessError)?;
                 }
                 span.address = VirtualAddress(span.address.0.wrapping_add(u64::from(length)));
@@ -249,7 +263,7 @@ impl Responder {
                     return Err(NakCode::InvalidRequest.into());
                 };
                 self.msn = self.msn.wrapping_add(1);
-                self.answer(sequence, Answer::Read { span: span_of(&reth), sent: 0 });
+                self.answer(sequence, Answer::Read { span: span_of(&reth), sent: 0, by });
                 let packets = reth.length.div_ceil(u32::from(config.mtu)).max(1);
                 self.expected = sequence.plus(packets);
                 return Ok(());
@@ -258,8 +272,8 @@ impl Responder {
                 let Some((span, what)) = atomic(packet, info) else {
                     return Err(NakCode::InvalidRequest.into());
                 };
-                let original = (memory.atomic(config.domain, span, what))
-                    .map_err(|_| NakCode::RemoteAccessError)?;
+                let original =
+                    (memory.atomic(by, span, what)).map_err(|_| NakCode::RemoteAccessError)?;
                 self.msn = self.msn.wrapping_add(1);
                 self.responses.remember(Executed { sequence, original }, config);
                 self.answer(sequence, Answer::Atomic(original));
@@ -271,13 +285,13 @@ impl Responder {
                     (info.operation, extensions.reth, packet.payload.try_into())
                 {
                     let what = Atomic::Write(u64::from_ne_bytes(bytes));
-                    (memory.atomic(config.domain, span_of(&reth), what))
+                    (memory.atomic(by, span_of(&reth), what))
                         .map_err(|_| NakCode::RemoteAccessError)?;
                 }
                 self.msn = self.msn.wrapping_add(1);
                 // IBA A19: answered by an empty READ response.
                 let span = RemoteSpan::default();
-                self.answer(sequence, Answer::Read { span, sent: 0 });
+                self.answer(sequence, Answer::Read { span, sent: 0, by });
                 self.expected = sequence.plus(1);
                 return Ok(());
             }
@@ -286,7 +300,7 @@ impl Responder {
         self.received += packet.payload.len() as u64;
         if let Some(ieth) = extensions.ieth {
             // IBA 9.4.1.1.3: a key that cannot be made invalid is a memory protection error.
-            (memory.invalidate(config.domain, ieth.key)).map_err(|_| NakCode::RemoteAccessError)?;
+            (memory.invalidate(by, ieth.key)).map_err(|_| NakCode::RemoteAccessError)?;
         }
         if info.position.ends() {
             self.msn = self.msn.wrapping_add(1);
@@ -304,13 +318,13 @@ impl Responder {
     }
 
     /// Puts the payload of a SEND behind what has come of it.
-    fn place(&mut self, payload: &[u8], config: &Config, memory: &mut impl Memory) -> Verdict {
+    fn place(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
         let Some(request) = &self.receive else { return Err(NakCode::InvalidRequest.into()) };
         let mut data = payload;
         for span in request.spans.range(self.received, payload.len() as u64) {
             let (part, rest) = data.split_at(data.len().min(span.length as usize));
             // Our own receive request names memory that it may not: the peer did nothing wrong (IBA 9.7.5.2.6).
-            (memory.write_local(config.domain, span, part))
+            (memory.write_local(by.domain, span, part))
                 .map_err(|_| NakCode::RemoteOperationalError)?;
             data = rest;
         }
@@ -340,6 +354,7 @@ impl Responder {
             invalidated,
             solicited: packet.bth.solicited,
             source: None,
+            receive_queue: self.receive_queue,
         });
     }
 
@@ -355,7 +370,10 @@ impl Responder {
 
     fn end_receive(&mut self, status: Status, done: &mut VecDeque<Completion>) {
         if let Some(request) = self.receive.take() {
-            done.push_back(Completion::new(request.id, CompletionKind::Receive, status));
+            done.push_back(Completion {
+                receive_queue: self.receive_queue,
+                ..Completion::new(request.id, CompletionKind::Receive, status)
+            });
         }
     }
 
@@ -381,6 +399,7 @@ impl Responder {
         packet: &Packet<'_>,
         info: &OpcodeInfo,
         config: &Config,
+        by: Accessor,
         memory: &mut impl Memory,
     ) {
         match info.operation {
@@ -390,13 +409,13 @@ impl Responder {
                 let packets = reth.length.div_ceil(u32::from(config.mtu)).max(1);
                 // It must be one that was executed: its last response lies before what is expected next.
                 if sequence.plus(packets) > self.expected
-                    || check_key(packet, info, config, memory).is_err()
+                    || check_key(packet, info, by, memory).is_err()
                 {
                     return;
                 }
                 // The requester takes nothing from behind the gap, and asks for all of it again.
                 self.responses.forget_from(sequence);
-                self.answer(sequence, Answer::Read { span, sent: 0 });
+                self.answer(sequence, Answer::Read { span, sent: 0, by });
             }
             Operation::CompareSwap | Operation::FetchAdd => {
                 let Some(executed) = self.responses.executed(sequence) else { return };
@@ -405,12 +424,21 @@ impl Responder {
             }
             Operation::AtomicWrite | Operation::Flush => {
                 self.responses.forget_from(sequence);
-                self.answer(sequence, Answer::Read { span: RemoteSpan::default(), sent: 0 });
+                self.answer(sequence, Answer::Read { span: RemoteSpan::default(), sent: 0, by });
             }
             // IBA 9.7.5.1.2: the newest acknowledgement covers it.
             _ => self.answer(self.expected.before(), Answer::Acknowledge(Syndrome::ACK)),
         }
     }
+}
+
+/// As whom a request is executed. `None` when it names no receive queue that it may.
+fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor> {
+    let domain = match config.role {
+        Role::Target(xrc) => receives?.xrc().filter(|queue| queue.xrc == xrc)?.domain,
+        Role::Both | Role::Initiator => config.domain,
+    };
+    Some(Accessor { domain, queue_pair: config.number })
 }
 
 fn span_of(reth: &Reth) -> RemoteSpan {
@@ -459,7 +487,7 @@ fn needed_access(packet: &Packet<'_>, info: &OpcodeInfo) -> AccessFlags {
 fn check_key(
     packet: &Packet<'_>,
     info: &OpcodeInfo,
-    config: &Config,
+    by: Accessor,
     memory: &impl Memory,
 ) -> Verdict {
     let span = match (packet.extensions.reth, packet.extensions.atomic) {
@@ -478,6 +506,5 @@ fn check_key(
         return Ok(());
     }
     let access = needed_access(packet, info);
-    (memory.check_remote(config.domain, span, access))
-        .map_err(|_| NakCode::RemoteAccessError.into())
+    (memory.check_remote(by, span, access)).map_err(|_| NakCode::RemoteAccessError.into())
 }

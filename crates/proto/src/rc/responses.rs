@@ -10,7 +10,7 @@ use ferroce_wire::transport::{Aeth, AtomicAckEth, Bth};
 
 use super::queue_pair::Config;
 use super::sequence::Sequence;
-use crate::memory::RemoteSpan;
+use crate::memory::{Accessor, RemoteSpan};
 use crate::transmit::{Payload, Transmit, pad};
 
 /// One answer.
@@ -28,7 +28,7 @@ pub(super) enum Answer {
     /// Acknowledge, or refuse.
     Acknowledge(Syndrome),
     /// Memory that a READ asked for; empty for a FLUSH or an ATOMIC WRITE.
-    Read { span: RemoteSpan, sent: u32 },
+    Read { span: RemoteSpan, sent: u32, by: Accessor },
     /// The original value of an atomic.
     Atomic(u64),
 }
@@ -100,6 +100,7 @@ impl Responses {
         let mut payload = Payload::None;
         let mut last = true;
         let mut own = *sequence;
+        let mut by = config.accessor();
         let opcode = match answer {
             Answer::Acknowledge(syndrome) => {
                 extensions.aeth = aeth(*syndrome);
@@ -110,7 +111,8 @@ impl Responses {
                 extensions.atomic_ack = Some(AtomicAckEth { original: Word(*original) });
                 Opcode::RC_ATOMIC_ACKNOWLEDGE
             }
-            Answer::Read { span, sent } => {
+            Answer::Read { span, sent, by: reader } => {
+                by = *reader;
                 let mtu = u32::from(config.mtu);
                 own = sequence.plus(*sent / mtu);
                 let length = (span.length - *sent).min(mtu);
@@ -138,13 +140,13 @@ impl Responses {
             self.queue.pop_front();
         }
         let bth = Bth {
-            opcode,
+            opcode: config.role.opcode(opcode),
             pad: pad(payload.len()),
             partition: config.partition,
             destination: config.destination,
             psn: own.psn(),
             ..Bth::default()
         };
-        Some(Transmit { bth, extensions, payload })
+        Some(Transmit { bth, extensions, payload, by })
     }
 }

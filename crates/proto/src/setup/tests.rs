@@ -3,6 +3,7 @@ mod discovery;
 mod pair;
 mod random;
 mod server;
+mod texts;
 
 use std::format;
 use std::vec::Vec;

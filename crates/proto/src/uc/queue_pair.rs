@@ -9,14 +9,16 @@ use ferroce_wire::packet::Packet;
 use super::drops::Drops;
 use super::requester::{PostError, Requester, completion};
 use super::responder::{Responder, ended};
-use crate::memory::{AccessFlags, Domain, Memory};
+use crate::memory::{AccessFlags, Accessor, Domain, Memory};
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
-use crate::work::{Completion, SendRequest, Status};
+use crate::work::{Completion, SendRequest, Status, WorkId};
 
 /// What the attributes of the transitions to RTR and RTS set (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Our own queue pair.
+    pub number: Qpn,
     /// The peer's queue pair.
     pub destination: Qpn,
     /// The partition of both.
@@ -36,6 +38,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// As whom the queue pair reaches for memory.
+    pub(super) const fn accessor(&self) -> Accessor {
+        Accessor { domain: self.domain, queue_pair: self.number }
+    }
+
     /// The MTU, never 0.
     pub(super) fn packet_size(&self) -> u64 {
         u64::from(self.mtu).max(1)
@@ -83,6 +90,23 @@ impl QueuePair {
         &self.config
     }
 
+    /// Changes how it is connected, as the owner's changes of attributes ask for. The PSNs of a connection that sends
+    /// or receives do not change.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+    }
+
+    /// Sets the PSN of the first packet, before any is sent.
+    pub fn start_sending(&mut self, psn: Psn) {
+        self.config.send_psn = psn;
+        self.requester = Requester::new(&self.config);
+    }
+
+    /// Whether no message is half sent: what SQD waits for (IBA 10.3.1.5).
+    pub fn is_between_messages(&self) -> bool {
+        self.requester.is_between_messages()
+    }
+
     /// Why the queue pair does not work, if it does not.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
@@ -101,6 +125,11 @@ impl QueuePair {
             return Ok(());
         }
         self.requester.post(request, &self.config)
+    }
+
+    /// The request whose packet was handed out last.
+    pub fn last_sent(&self) -> Option<WorkId> {
+        self.requester.last_sent()
     }
 
     /// Requests that are not finished.
@@ -178,12 +207,18 @@ impl QueuePair {
         }
     }
 
-    /// The next packet to send.
-    pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
+    /// The next packet to send. Requests that are done on this side alone are executed when their turn comes.
+    pub fn poll_transmit(&mut self, memory: &mut impl Memory) -> Option<Transmit<'_>> {
         if self.fault.is_some() {
             return None;
         }
         self.requester.settle(&mut self.send_done);
+        let executed = self.requester.execute_local(&self.config, memory, &mut self.send_done);
+        if executed.is_err() {
+            self.fault = Some(Fault::Requester);
+            self.requester.flush(&mut self.send_done);
+            return None;
+        }
         self.requester.poll_transmit(&self.config)
     }
 

@@ -11,8 +11,11 @@ use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::{Bth, ImmDt, Reth};
 
 use super::queue_pair::Config;
+use crate::memory::Memory;
 use crate::transmit::{Payload, Transmit, pad};
-use crate::work::{Completion, CompletionKind, MAX_MESSAGE, Operation, SendRequest, Status};
+use crate::work::{
+    Completion, CompletionKind, MAX_MESSAGE, Operation, SendRequest, Status, WorkId,
+};
 
 /// Why a work request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,10 @@ pub enum PostError {
     /// The service has no SEND with invalidate (IBA 9.4.1.1).
     Invalidate,
 }
+
+/// A request could not be done, and has its completion: those behind it are flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed;
 
 #[derive(Debug)]
 pub(super) struct Requester {
@@ -48,10 +55,16 @@ impl Requester {
         self.queue.len() - usize::from(self.finished)
     }
 
+    /// Whether no message is half sent.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.sent == 0 || self.finished
+    }
+
     pub(super) fn post(&mut self, request: SendRequest, config: &Config) -> Result<(), PostError> {
         match request.operation {
             Operation::Send { invalidate: Some(_), .. } => return Err(PostError::Invalidate),
             Operation::Send { .. } | Operation::Write { .. } => {}
+            ref local if local.is_local() => {}
             _ => return Err(PostError::Operation),
         }
         if request.data.len() > u64::from(MAX_MESSAGE) {
@@ -64,6 +77,11 @@ impl Requester {
         Ok(())
     }
 
+    /// The request whose packet was handed out last.
+    pub(super) fn last_sent(&self) -> Option<WorkId> {
+        self.queue.front().filter(|_| self.sent > 0).map(|request| request.id)
+    }
+
     /// Completes the request whose last packet was handed out.
     pub(super) fn settle(&mut self, done: &mut VecDeque<Completion>) {
         if !self.finished {
@@ -74,6 +92,34 @@ impl Requester {
                 done.push_back(completion(&request, Status::Success));
             }
         }
+    }
+
+    /// Executes the local requests whose turn it is, until one fails.
+    pub(super) fn execute_local(
+        &mut self,
+        config: &Config,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        while let Some(request) = self.queue.front().filter(|one| one.operation.is_local()) {
+            let by = config.accessor();
+            let executed = match &request.operation {
+                Operation::Bind(bind) => memory.bind(by, bind).map_err(|_| Status::Binding),
+                Operation::LocalInvalidate { key } => {
+                    memory.invalidate(by, *key).map_err(|_| Status::LocalOperation)
+                }
+                _ => Ok(()),
+            };
+            if let Err(status) = executed {
+                if let Some(request) = self.take_first() {
+                    done.push_back(completion(&request, status));
+                }
+                return Err(Failed);
+            }
+            self.finished = true;
+            self.settle(done);
+        }
+        Ok(())
     }
 
     fn take_first(&mut self) -> Option<SendRequest> {
@@ -115,14 +161,8 @@ impl Requester {
 
 pub(super) fn completion(request: &SendRequest, status: Status) -> Completion {
     Completion {
-        id: request.id,
-        status,
-        kind: CompletionKind::from(&request.operation),
         length: if status == Status::Success { request.data.len() as u32 } else { 0 },
-        immediate: None,
-        invalidated: None,
-        solicited: false,
-        source: None,
+        ..Completion::new(request.id, CompletionKind::from(&request.operation), status)
     }
 }
 
@@ -163,7 +203,7 @@ fn packet<'a>(
         psn,
         ..Bth::default()
     };
-    Transmit { bth, extensions, payload }
+    Transmit { bth, extensions, payload, by: config.accessor() }
 }
 
 const fn opcode(write: bool, first: bool, last: bool, immediate: bool) -> Opcode {

@@ -56,7 +56,7 @@ pub(super) struct Responder {
     message: Message,
     /// Bytes of the message under way that arrived.
     received: u64,
-    /// The receive request that it takes. A message that is dropped leaves it here for the next one.
+    /// The receive request that it takes.
     receive: Option<ReceiveRequest>,
     pub(super) drops: Drops,
 }
@@ -107,15 +107,17 @@ impl Responder {
         if info.position.ends() {
             self.message = Message::None;
         }
-        match verdict {
-            Err(Refusal::Failed) => {
-                if let Some(request) = self.receive.take() {
-                    done.push_back(ended(&request, Status::LocalProtection));
-                }
-                Err(Failed)
+        let Some(request) = self.receive.take() else { return Ok(()) };
+        match (verdict, self.message) {
+            (Err(Refusal::Failed), _) => {
+                done.push_back(ended(&request, Status::LocalProtection));
+                return Err(Failed);
             }
-            _ => Ok(()),
+            // Its message was dropped: the next one takes it, which may be another queue pair's if they share it.
+            (_, Message::None | Message::Dropped) => receives.put_back(request),
+            (_, Message::Send | Message::Write(_)) => self.receive = Some(request),
         }
+        Ok(())
     }
 
     /// Step 2: the opcode goes on with the message under way, or starts one (IBA 9.8.2.2). A start while another
@@ -199,7 +201,7 @@ impl Responder {
             if length > 0 {
                 // The region may have gone since the message began.
                 let part = RemoteSpan { length, ..span };
-                (memory.write_remote(config.domain, part, packet.payload))
+                (memory.write_remote(config.accessor(), part, packet.payload))
                     .map_err(|_| Reason::Key)?;
             }
             self.message = Message::Write(RemoteSpan {
@@ -279,6 +281,6 @@ fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
 /// is accessed nothing is checked.
 fn check_key(packet: &Packet<'_>, config: &Config, memory: &impl Memory) -> Result<(), Refusal> {
     let Some(span) = announced(packet).filter(|span| span.length > 0) else { return Ok(()) };
-    (memory.check_remote(config.domain, span, AccessFlags::REMOTE_WRITE))
+    (memory.check_remote(config.accessor(), span, AccessFlags::REMOTE_WRITE))
         .map_err(|_| Reason::Key.into())
 }

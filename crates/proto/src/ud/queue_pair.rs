@@ -12,7 +12,7 @@ use super::requester::{Requester, completion};
 use super::responder::{Drops, Envelope, Responder, ended};
 use crate::memory::{Domain, Memory};
 use crate::receive::ReceiveQueue;
-use crate::work::{Completion, Status};
+use crate::work::{Completion, Status, WorkId};
 
 /// What the attributes of the transitions to INIT, RTR and RTS set (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
@@ -77,6 +77,27 @@ impl<R: Copy> QueuePair<R> {
         &self.config
     }
 
+    /// Changes how it is set up, as the owner's changes of attributes ask for.
+    pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+    }
+
+    /// Sets the PSN of the first packet, before any is sent.
+    pub fn start_sending(&mut self, psn: Psn) {
+        self.config.send_psn = psn;
+        self.requester = Requester::new(&self.config);
+    }
+
+    /// Forgets all requests and errors. Groups stay: they are attached to the queue pair, whatever its state (IBA
+    /// 11.3.1).
+    pub fn reset(&mut self) {
+        self.requester = Requester::new(&self.config);
+        self.responder.drops = Drops::default();
+        self.send_done.clear();
+        self.receive_done.clear();
+        self.fault = None;
+    }
+
     /// Why the queue pair does not work, if it does not.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
@@ -110,6 +131,11 @@ impl<R: Copy> QueuePair<R> {
             return Ok(());
         }
         self.requester.post(request, &self.config)
+    }
+
+    /// The request whose packet was handed out last.
+    pub fn last_sent(&self) -> Option<WorkId> {
+        self.requester.last_sent()
     }
 
     /// Requests that are not finished.

@@ -10,8 +10,9 @@ use ferroce_wire::transport::{Bth, Deth, ImmDt};
 
 use super::queue_pair::Config;
 use super::request::{Datagram, PostError, SendRequest};
+use crate::memory::Accessor;
 use crate::transmit::{Payload, Transmit, pad};
-use crate::work::{Completion, CompletionKind, Status};
+use crate::work::{Completion, CompletionKind, Status, WorkId};
 
 /// Marks a queue key that a work request cannot choose (IBA 10.2.5).
 const CONTROLLED: u32 = 1 << 31;
@@ -48,6 +49,11 @@ impl<R: Copy> Requester<R> {
         }
         self.queue.push_back(request);
         Ok(())
+    }
+
+    /// The request whose packet was handed out last.
+    pub(super) fn last_sent(&self) -> Option<WorkId> {
+        self.queue.front().filter(|_| self.sent).map(|request| request.id)
     }
 
     /// Completes the request whose packet was handed out.
@@ -98,14 +104,8 @@ impl<R: Copy> Requester<R> {
 
 pub(super) fn completion<R>(request: &SendRequest<R>, status: Status) -> Completion {
     Completion {
-        id: request.id,
-        status,
-        kind: CompletionKind::Send,
         length: if status == Status::Success { request.data.len() as u32 } else { 0 },
-        immediate: None,
-        invalidated: None,
-        solicited: false,
-        source: None,
+        ..Completion::new(request.id, CompletionKind::Send, status)
     }
 }
 
@@ -132,5 +132,6 @@ fn packet<'a, R>(request: &'a SendRequest<R>, psn: Psn, config: &Config) -> Tran
         psn,
         ..Bth::default()
     };
-    Transmit { bth, extensions, payload }
+    let by = Accessor { domain: config.domain, queue_pair: config.number };
+    Transmit { bth, extensions, payload, by }
 }

@@ -1,66 +1,174 @@
-//! Registered memory of a simulated host: one region for each connection, under a key of its own.
+//! Registered memory of a simulated host: regions and windows under keys, with every check that hardware makes.
 
-use ferroce_proto::memory::{AccessFlags, Atomic, Denied, Domain, LocalSpan, Memory, RemoteSpan};
-use ferroce_wire::number::RKey;
+#[cfg(test)]
+mod tests;
 
-/// The protection domain of everything on a simulated host.
+use std::ops::Range;
+
+use ferroce_proto::memory::{
+    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+};
+use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
+
+/// The protection domain of nearly everything on a simulated host.
 pub(super) const DOMAIN: Domain = Domain(1);
+
+/// A domain that no queue pair is of.
+pub(super) const OTHER_DOMAIN: Domain = Domain(2);
 
 /// Where every region starts, as programs count.
 pub(super) const BASE: u64 = 0x7f00_0000_0000;
 
+/// What tells keys of regions from those of windows.
+const REGION: u32 = 0x4000_0000;
+const WINDOW: u32 = 0x8000_0000;
+
+/// What names a region or a window: its key without the bits that an owner chooses (IBA 10.6.3.3).
+const NAME: u32 = 0xffff_ff00;
+
+/// All that a peer may be allowed.
+pub(super) const REMOTE: AccessFlags = AccessFlags(
+    AccessFlags::REMOTE_WRITE.0
+        | AccessFlags::REMOTE_READ.0
+        | AccessFlags::REMOTE_ATOMIC.0
+        | AccessFlags::FLUSH_GLOBAL.0,
+);
+
 /// The key of a region: its index, with something that an uninitialised key would not have.
 pub(super) const fn key(region: usize) -> u32 {
-    0x4b00_0000 | region as u32
+    REGION | (region as u32) << 8 | 0x4b
+}
+
+/// A part of a region as its owner names it.
+pub(super) const fn local(region: usize, at: usize, length: usize) -> LocalSpan {
+    let address = VirtualAddress(BASE + at as u64);
+    LocalSpan { key: LKey(key(region)), address, length: length as u32 }
+}
+
+#[derive(Debug)]
+pub(super) struct Region {
+    pub(super) bytes: Vec<u8>,
+    pub(super) domain: Domain,
+    pub(super) access: AccessFlags,
+}
+
+/// A memory window (IBA 10.6.7.2).
+#[derive(Debug)]
+pub(super) struct Window {
+    key: u32,
+    domain: Domain,
+    /// Type 2: one queue pair's alone, and to be made invalid before it is bound again.
+    second: bool,
+    bound: Option<Bind>,
+    queue_pair: Option<Qpn>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    pub(super) regions: Vec<Vec<u8>>,
+    pub(super) regions: Vec<Region>,
+    windows: Vec<Window>,
 }
 
 impl Regions {
+    /// Adds a region, and says its index.
+    pub(super) fn add(&mut self, bytes: Vec<u8>, domain: Domain, access: AccessFlags) -> usize {
+        self.regions.push(Region { bytes, domain, access });
+        self.regions.len() - 1
+    }
+
+    /// Adds a window that shows nothing yet, and says its key.
+    pub(super) fn add_window(&mut self, domain: Domain, second: bool) -> RKey {
+        let key = WINDOW | (self.windows.len() as u32) << 8;
+        self.windows.push(Window { key, domain, second, bound: None, queue_pair: None });
+        RKey(key)
+    }
+
+    fn window(&self, key: RKey) -> Option<usize> {
+        let index = (key.0 & NAME ^ WINDOW) >> 8;
+        (index as usize).lt(&self.windows.len()).then_some(index as usize)
+    }
+
     fn place(
         &self,
         domain: Domain,
         key: u32,
-        address: u64,
+        address: VirtualAddress,
         length: usize,
+        access: AccessFlags,
     ) -> Result<Place, Denied> {
-        if domain != DOMAIN {
+        let index = (key ^ self::key(0)) >> 8;
+        let region = index as usize;
+        let named = self.regions.get(region).filter(|_| self::key(region) == key);
+        let named = named.ok_or(Denied::Key)?;
+        if named.domain != domain {
             return Err(Denied::Domain);
         }
-        let region = (key ^ 0x4b00_0000) as usize;
-        let bytes = self.regions.get(region).ok_or(Denied::Key)?;
-        let start = address.checked_sub(BASE).ok_or(Denied::Bounds)?;
+        if !named.access.contains(access) {
+            return Err(Denied::Access);
+        }
+        let start = address.0.checked_sub(BASE).ok_or(Denied::Bounds)?;
         let end = start.checked_add(length as u64).ok_or(Denied::Bounds)?;
-        if end > bytes.len() as u64 {
+        if end > named.bytes.len() as u64 {
             return Err(Denied::Bounds);
         }
         Ok(Place { region, range: start as usize..end as usize })
     }
 
+    /// As [`Regions::place`], for a key that may be a window's.
+    fn remote(
+        &self,
+        by: Accessor,
+        span: RemoteSpan,
+        length: usize,
+        access: AccessFlags,
+    ) -> Result<Place, Denied> {
+        let Some(window) = self.window(span.key) else {
+            return self.place(by.domain, span.key.0, span.address, length, access);
+        };
+        let window = &self.windows[window];
+        let bound = window.bound.filter(|_| window.key == span.key.0).ok_or(Denied::Key)?;
+        if window.domain != by.domain {
+            return Err(Denied::Domain);
+        }
+        // IBA 10.6.7.2.3: one of type 2 is its queue pair's alone.
+        if window.queue_pair.is_some_and(|owner| owner != by.queue_pair) {
+            return Err(Denied::Key);
+        }
+        if !bound.access.contains(access) {
+            return Err(Denied::Access);
+        }
+        let start = span.address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
+        let end = start.checked_add(length as u64).ok_or(Denied::Bounds)?;
+        if end > bound.length {
+            return Err(Denied::Bounds);
+        }
+        let none = AccessFlags::default();
+        self.place(by.domain, bound.region.0, span.address, length, none)
+    }
+
     fn read(&self, place: Place, out: &mut [u8]) {
-        out.copy_from_slice(&self.regions[place.region][place.range]);
+        out.copy_from_slice(&self.regions[place.region].bytes[place.range]);
     }
 
     fn write(&mut self, place: Place, data: &[u8]) {
-        self.regions[place.region][place.range].copy_from_slice(data);
+        self.regions[place.region].bytes[place.range].copy_from_slice(data);
     }
 }
 
 struct Place {
     region: usize,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
 }
 
 impl Memory for Regions {
-    fn check_local(&self, domain: Domain, span: LocalSpan, _write: bool) -> Result<(), Denied> {
-        self.place(domain, span.key.0, span.address.0, span.length as usize).map(drop)
+    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied> {
+        let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
+        self.place(domain, span.key.0, span.address, span.length as usize, access).map(drop)
     }
 
     fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
-        let place = self.place(domain, span.key.0, span.address.0, out.len())?;
+        let none = AccessFlags::default();
+        let place = self.place(domain, span.key.0, span.address, out.len(), none)?;
         self.read(place, out);
         Ok(())
     }
@@ -69,51 +177,90 @@ impl Memory for Regions {
         if data.len() > span.length as usize {
             return Err(Denied::Bounds);
         }
-        let place = self.place(domain, span.key.0, span.address.0, data.len())?;
+        let write = AccessFlags::LOCAL_WRITE;
+        let place = self.place(domain, span.key.0, span.address, data.len(), write)?;
         self.write(place, data);
         Ok(())
     }
 
     fn check_remote(
         &self,
-        domain: Domain,
+        by: Accessor,
         span: RemoteSpan,
-        _access: AccessFlags,
+        access: AccessFlags,
     ) -> Result<(), Denied> {
-        self.place(domain, span.key.0, span.address.0, span.length as usize).map(drop)
+        self.remote(by, span, span.length as usize, access).map(drop)
     }
 
-    fn read_remote(&self, domain: Domain, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
-        let place = self.place(domain, span.key.0, span.address.0, out.len())?;
+    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
+        let place = self.remote(by, span, out.len(), AccessFlags::REMOTE_READ)?;
         self.read(place, out);
         Ok(())
     }
 
-    fn write_remote(
-        &mut self,
-        domain: Domain,
-        span: RemoteSpan,
-        data: &[u8],
-    ) -> Result<(), Denied> {
-        let place = self.place(domain, span.key.0, span.address.0, data.len())?;
+    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
+        let place = self.remote(by, span, data.len(), AccessFlags::REMOTE_WRITE)?;
         self.write(place, data);
         Ok(())
     }
 
-    fn atomic(&mut self, domain: Domain, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
         if span.address.0 % 8 != 0 {
             return Err(Denied::Alignment);
         }
-        let place = self.place(domain, span.key.0, span.address.0, 8)?;
+        let access = match what {
+            Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
+            Atomic::CompareSwap { .. } | Atomic::FetchAdd(_) => AccessFlags::REMOTE_ATOMIC,
+        };
+        let place = self.remote(by, span, 8, access)?;
         let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.regions[place.region][place.range.clone()]);
+        bytes.copy_from_slice(&self.regions[place.region].bytes[place.range.clone()]);
         let original = u64::from_ne_bytes(bytes);
         self.write(place, &what.apply(original).to_ne_bytes());
         Ok(original)
     }
 
-    fn invalidate(&mut self, _domain: Domain, _key: RKey) -> Result<(), Denied> {
-        // Regions of simulated hosts last as long as the hosts: only windows can be made invalid (IBA 10.6.5).
-        Err(Denied::Access)
+    fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {
+        // IBA 10.6.5: regions of simulated hosts last as long as the hosts, and so do windows of type 1.
+        let window = self.window(key).ok_or(Denied::Key)?;
+        let window = &mut self.windows[window];
+        if window.domain != by.domain {
+            return Err(Denied::Domain);
+        }
+        let ours = window.second && window.queue_pair == Some(by.queue_pair);
+        if !ours || window.bound.is_none() || window.key != key.0 {
+            return Err(Denied::Key);
+        }
+        (window.bound, window.queue_pair) = (None, None);
+        Ok(())
+    }
+
+    fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
+        let index = self.window(bind.window).ok_or(Denied::Key)?;
+        let window = &self.windows[index];
+        // The key changes in the owner's bits only (IBA 10.6.7.2.1).
+        if window.key != bind.window.0 || bind.key.0 & NAME != window.key & NAME {
+            return Err(Denied::Key);
+        }
+        if window.domain != by.domain {
+            return Err(Denied::Domain);
+        }
+        // IBA 10.6.7.2.2: one of type 2 is made invalid before it is bound again.
+        if window.second && window.bound.is_some() {
+            return Err(Denied::Access);
+        }
+        // IBA 10.6.7.2.1: the region allows windows, and its owner to write where a peer shall.
+        let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
+        let needed = match (bind.access & writes).0 {
+            0 => AccessFlags::MW_BIND,
+            _ => AccessFlags::MW_BIND | AccessFlags::LOCAL_WRITE,
+        };
+        let length = usize::try_from(bind.length).map_err(|_| Denied::Bounds)?;
+        self.place(by.domain, bind.region.0, bind.address, length, needed)?;
+        let window = &mut self.windows[index];
+        window.key = bind.key.0;
+        window.bound = Some(*bind).filter(|bind| bind.length > 0);
+        window.queue_pair = window.second.then_some(by.queue_pair);
+        Ok(())
     }
 }

@@ -1,51 +1,47 @@
-//! Reliable connections on the fabric: random programs of work requests, checked to the last byte.
+//! Hosts that speak every service, on the fabric: random programs of work requests, checked to the last byte.
 //!
-//! A [`Simulation`] is a scenario, a seed and a size of workload; everything else follows from them. Two hosts hold a
-//! number of connections, on each of which one side posts SENDs, WRITEs, READs and atomics. What must hold afterwards is
-//! listed in `verify`; whatever does not is a violation, and a bug.
+//! A [`Simulation`] is a scenario, a seed and a [`Workload`]; everything else follows from them. Hosts hold connections
+//! in pairs, on which one side or both post SENDs, WRITEs, READs, atomics and windows, and now and then a request that
+//! must not be executed. What must hold afterwards is listed in `verify`; whatever does not is a violation, and a bug.
+//!
+//! | file | role |
+//! |---|---|
+//! | `workload` | how much, by whom, and how |
+//! | `plan` | who is connected to whom |
+//! | `program` | what they do |
+//! | `host`, `memory`, `frame` | a host: its queue pairs, its memory, its frames |
+//! | `manage` | connections that come up by messages |
+//! | `verify` | what must hold |
+//! | `transfer`, `many` | measurements |
 
+mod frame;
 mod host;
+mod manage;
+mod many;
 mod memory;
+mod plan;
 mod program;
+mod summary;
 mod transfer;
 mod verify;
+mod workload;
 
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ferroce_proto::memory::AccessFlags;
-use ferroce_proto::rc::Config;
 use ferroce_proto::time::Instant;
-use ferroce_proto::work::Status;
-use ferroce_wire::number::{PKey, Psn, Qpn};
-use ferroce_wire::syndrome::RnrTimer;
+use ferroce_wire::number::Qpn;
 
-use crate::{Fabric, HostId, Random, Replay, Scenario, Totals, Trace};
-use host::{FIRST_QPN, RdmaHost};
-use memory::DOMAIN;
-use program::Program;
+use crate::{Fabric, HostId, Outcome, Random, Replay, Scenario, Trace};
+use host::RdmaHost;
+pub use many::{Crowd, Many};
+use plan::Connection;
+pub use summary::Summary;
 pub use transfer::Transfer;
-
-/// How much is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workload {
-    /// Connections between the two hosts.
-    pub connections: u32,
-    /// Work requests on each.
-    pub requests: u32,
-    /// Bytes of the largest message.
-    pub largest: u32,
-}
-
-impl Default for Workload {
-    fn default() -> Self {
-        Self { connections: 4, requests: 16, largest: 9_000 }
-    }
-}
+use verify::{Judge, Network};
+pub use workload::{Congestion, Service, Services, SetUp, UnknownName, Workload};
 
 /// One run, told in full.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,35 +54,10 @@ pub struct Simulation {
     pub workload: Workload,
 }
 
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// Virtual time until all was done.
-    pub time: Duration,
-    /// Events of the fabric.
-    pub events: u64,
-    /// Work requests posted.
-    pub requests: u64,
-    /// Those that ended well.
-    pub succeeded: u64,
-    /// Those that ended in an error of their own, by status.
-    pub failed: Vec<(Status, u64)>,
-    /// Bytes that successful requests moved.
-    pub bytes: u64,
-    /// Frames that receivers dropped for their ICRC, or could not read.
-    pub damaged: u64,
-    /// What the fabric counted.
-    pub totals: Totals,
-    /// A hash over everything that happened, in order.
-    pub hash: u64,
-    /// What should never happen, and did.
-    pub violations: Vec<String>,
-}
-
 impl Simulation {
     /// The command that runs this again.
     pub fn replay(&self) -> Replay {
-        Replay { scenario: self.scenario, seed: self.seed }
+        Replay { scenario: self.scenario, seed: self.seed, workload: self.workload }
     }
 
     /// Runs it.
@@ -96,133 +67,134 @@ impl Simulation {
 
     /// Runs it, and hands everything that is sent to `trace`.
     pub fn run_traced<T: Trace>(&self, trace: T) -> (Summary, T) {
-        let addresses = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
-        let random = Random::new(self.seed).stream("workload");
-        let mut hosts = addresses.map(RdmaHost::new);
-        let programs: Vec<Program> = (0..self.workload.connections)
-            .map(|number| {
-                let mut random = random.substream(u64::from(number));
-                self.connect(number, &mut hosts, addresses, &mut random)
-            })
-            .collect();
+        self.run_disturbed(trace, None)
+    }
 
-        let mut settings = self.scenario.settings(self.seed, 2);
+    /// As [`Simulation::run_traced`]; before hosts are judged, tests may change them.
+    fn run_disturbed<T: Trace>(
+        &self,
+        trace: T,
+        disturb: Option<&dyn Fn(&mut RdmaHost)>,
+    ) -> (Summary, T) {
+        let (connections, mut hosts) = self.plan();
+        let count = hosts.len() as u32;
+        plan::begin(&connections, &mut hosts);
+
+        let mut settings = self.scenario.settings(self.seed, count);
         settings.limits.time = settings.limits.time.max(Instant::ZERO + Duration::from_secs(3600));
         let mut fabric = Fabric::with_trace(self.seed, settings, trace);
-        let mut ids = Vec::new();
         let mut violations = Vec::new();
-        for (host, address) in hosts.into_iter().zip(addresses) {
-            match fabric.add_host(host, &[address.into()]) {
-                Ok(id) => ids.push(id),
-                Err(error) => violations.push(error.to_string()),
+        for (index, host) in hosts.into_iter().enumerate() {
+            if let Err(error) = fabric.add_host(host, &[plan::address(index).into()]) {
+                violations.push(error.to_string());
             }
         }
-        let outcome = fabric.run();
-        if !matches!(outcome, crate::Outcome::Idle) {
-            violations.push(format!("the run did not come to an end: {outcome}"));
+        for connection in &connections {
+            let Some(group) = connection.group else { continue };
+            for place in &connection.ends[1..] {
+                fabric.join(group.into(), HostId(place.host as u32));
+            }
         }
-        let summary = self.summarize(&fabric, &ids, &programs, violations);
+        // One that comes back remembers nothing.
+        fabric.on_restart(|id, _| {
+            let mut host = plan::host(id.0 as usize);
+            host.restarted = true;
+            host
+        });
+        let ids: Vec<_> = (0..count).map(HostId).collect();
+        finish(&mut fabric, &mut violations);
+        if let Some(disturb) = disturb {
+            for &id in &ids {
+                fabric.with_host(id, |host, _| disturb(host));
+            }
+        }
+        let mut summary = self.judge(&fabric, &ids, &connections, &mut violations);
+        if self.workload.set_up != SetUp::Direct {
+            for &id in &ids {
+                fabric.with_host(id, |host, now| {
+                    host.manage(|management, host| management.disconnect(now, host));
+                });
+            }
+            finish(&mut fabric, &mut violations);
+            let living = living(&fabric, &ids);
+            let wrong = manage::judge(&living, self.is_faultless(), &mut summary, &mut violations);
+            if let (Some(wrong), true) = (wrong, summary.suspects.is_empty()) {
+                (summary.suspects, summary.suspect_pairs) = identity(&connections[wrong]);
+            }
+        }
+        summary.close(&fabric, violations);
         (summary, fabric.into_trace())
     }
 
-    /// Sets up one connection and posts its program.
-    fn connect(
-        &self,
-        number: u32,
-        hosts: &mut [RdmaHost; 2],
-        addresses: [Ipv4Addr; 2],
-        random: &mut Random,
-    ) -> Program {
-        let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
-        let psns = [0, 1].map(|_| Psn::new(random.next_u64() as u32));
-        for side in 0..2 {
-            let config = Config {
-                destination: Qpn(FIRST_QPN + number),
-                partition: PKey(0xffff),
-                domain: DOMAIN,
-                mtu,
-                send_psn: psns[side],
-                receive_psn: psns[1 - side],
-                timeout: Some(Duration::from_millis(1)),
-                retry_count: 7,
-                rnr_retry: 7,
-                rnr_timer: RnrTimer::at_least(Duration::from_micros(20)),
-                max_rd_atomic: 1 + random.below(8) as u8,
-                max_dest_rd_atomic: 8,
-                access: AccessFlags::REMOTE_WRITE
-                    | AccessFlags::REMOTE_READ
-                    | AccessFlags::REMOTE_ATOMIC,
-                window: 32,
-                send_capacity: self.workload.requests as usize,
-            };
-            hosts[side].connect(config, addresses[1 - side]);
-        }
-        Program::post(number as usize, &self.workload, hosts, random)
+    /// Draws hosts, connections and programs.
+    fn plan(&self) -> (Vec<Connection>, Vec<RdmaHost>) {
+        let mut hosts: Vec<_> = (0..self.workload.hosts.max(2) as usize).map(plan::host).collect();
+        let random = Random::new(self.seed).stream("workload");
+        let connect = |number: usize| {
+            let mut random = random.substream(number as u64);
+            plan::connect(number, &self.workload, &mut hosts, &mut random)
+        };
+        ((0..self.workload.connections as usize).map(connect).collect(), hosts)
     }
 
-    fn summarize<T: Trace>(
+    /// The hosts of a connection and their queue pairs, the active end first: by these it is found in a capture.
+    pub fn connection(&self, number: usize) -> (Vec<HostId>, Vec<Qpn>) {
+        let (connections, _) = self.plan();
+        connections.get(number).map(identity).unwrap_or_default()
+    }
+
+    /// Whether every frame between hosts that live arrives.
+    fn is_faultless(&self) -> bool {
+        matches!(self.scenario, Scenario::Clean | Scenario::Crashing | Scenario::Crash)
+    }
+
+    /// Judges every connection, and counts what became of its requests.
+    fn judge<T: Trace>(
         &self,
         fabric: &Fabric<RdmaHost, T>,
         ids: &[HostId],
-        programs: &[Program],
-        mut violations: Vec<String>,
+        connections: &[Connection],
+        violations: &mut Vec<String>,
     ) -> Summary {
-        let hosts: Vec<_> = ids.iter().map(|&id| fabric.host(id)).collect();
-        let mut summary = Summary {
-            time: fabric.now().since(Instant::ZERO),
-            events: fabric.events(),
-            requests: 0,
-            succeeded: 0,
-            failed: Vec::new(),
-            bytes: 0,
-            damaged: hosts.iter().flatten().map(|host| host.damaged).sum(),
-            totals: fabric.totals(),
-            hash: fabric.hash(),
-            violations: Vec::new(),
-        };
-        for program in programs {
-            summary.requests += program.len() as u64;
-            // A host that crashed took its end with it: the other end is judged by itself.
-            let active = hosts.get(program.active).copied().flatten();
-            let passive = hosts.get(1 - program.active).copied().flatten();
-            if let Some(active) = active {
-                verify::verify(program, active, passive, &mut violations);
-                for completion in &active.ends[program.number].sent {
-                    match completion.status {
-                        Status::Success => {
-                            summary.succeeded += 1;
-                            summary.bytes += u64::from(completion.length);
-                        }
-                        status => match summary.failed.iter_mut().find(|(one, _)| *one == status) {
-                            Some((_, count)) => *count += 1,
-                            None => summary.failed.push((status, 1)),
-                        },
-                    }
-                }
+        let hosts = living(fabric, ids);
+        let network =
+            Network { faultless: self.is_faultless(), duplicated: fabric.totals().duplicated > 0 };
+        let mut summary = Summary::new(self);
+        let mut judge = Judge { hosts: &hosts, network, violations };
+        for (number, connection) in connections.iter().enumerate() {
+            let before = judge.violations.len();
+            let progress = judge.connection(number, connection);
+            if judge.violations.len() > before && summary.suspects.is_empty() {
+                (summary.suspects, summary.suspect_pairs) = identity(connection);
             }
+            summary.count(connection, &progress, &hosts);
         }
-        if !summary.totals.are_conserved() {
-            violations.push("frames were lost without a cause".to_owned());
+        for number in 0..hosts.len() {
+            judge.host(number);
         }
-        summary.violations = violations;
+        summary.damaged = hosts.iter().flatten().map(|host| host.damaged).sum();
         summary
     }
 }
 
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  virtual time   {:?}, {} events", self.time, self.events)?;
-        writeln!(
-            f,
-            "  work requests  {} posted, {} succeeded, {} bytes moved",
-            self.requests, self.succeeded, self.bytes
-        )?;
-        for (status, count) in &self.failed {
-            writeln!(f, "                 {count} ended with {status:?}")?;
-        }
-        writeln!(f, "  damaged        {} frames dropped by their receivers", self.damaged)?;
-        writeln!(f, "  hash           {:016x}", self.hash)?;
-        write!(f, "  violations     {}", self.violations.len())?;
-        self.violations.iter().try_for_each(|one| write!(f, "\n    {one}"))
+/// The hosts of a connection, and their queue pairs.
+fn identity(connection: &Connection) -> (Vec<HostId>, Vec<Qpn>) {
+    let ends = connection.ends.iter();
+    ends.map(|place| (HostId(place.host as u32), host::number(place.end))).unzip()
+}
+
+/// Runs until nothing moves.
+fn finish<T: Trace>(fabric: &mut Fabric<RdmaHost, T>, violations: &mut Vec<String>) {
+    let outcome = fabric.run();
+    if !matches!(outcome, Outcome::Idle) {
+        violations.push(format!("the run did not come to an end: {outcome}"));
     }
+}
+
+/// The hosts that live since the start.
+fn living<'a, T: Trace>(
+    fabric: &'a Fabric<RdmaHost, T>,
+    ids: &[HostId],
+) -> Vec<Option<&'a RdmaHost>> {
+    ids.iter().map(|&id| fabric.host(id).filter(|host| !host.restarted)).collect()
 }

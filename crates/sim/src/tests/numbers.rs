@@ -157,7 +157,10 @@ fn replays_that_are_none() {
     assert_eq!(seed, BadReplay::Seed("-1".into()));
     assert!(matches!(parse("ferroce simulate --seed 1 --scenario x"), BadReplay::Scenario(_)));
     let hexadecimal = "ferroce simulate --seed 0xff --scenario clean".parse();
-    assert_eq!(hexadecimal, Ok(Replay { scenario: Scenario::Clean, seed: 255 }));
+    assert_eq!(
+        hexadecimal,
+        Ok(Replay { scenario: Scenario::Clean, seed: 255, workload: Default::default() })
+    );
 }
 
 proptest! {
@@ -165,7 +168,7 @@ proptest! {
     fn replays_parse_as_they_print(seed: u64, parts in 0..=1_000_000_000u32, at in 0..11usize) {
         let lossy = Scenario::Lossy(Probability::from_parts_per_billion(parts));
         for scenario in [lossy, Scenario::ALL[at]] {
-            let replay = Replay { scenario, seed };
+            let replay = Replay { scenario, seed, workload: Default::default() };
             prop_assert_eq!(replay.to_string().parse(), Ok(replay));
         }
     }

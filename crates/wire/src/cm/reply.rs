@@ -21,7 +21,7 @@ header! {
         local_eecn: Eecn = 24,
         /// Vendor of the enhancements: bits 15 to 8.
         vendor_id_middle: Hex8 = 8,
-        /// The first packet the sender will send has this sequence number.
+        /// The sequence number with which the receiver of this message is to begin sending (IBA 12.7).
         starting_psn: Psn = 24,
         /// Vendor of the enhancements: bits 7 to 0.
         vendor_id_low: Hex8 = 8,

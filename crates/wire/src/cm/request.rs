@@ -42,7 +42,7 @@ header! {
         transport_service: TransportService = 2,
         /// The sender's receive queue hands out end-to-end credits.
         end_to_end_flow_control: bool = 1,
-        /// The first packet the sender will send has this sequence number.
+        /// The sequence number with which the receiver of this message is to begin sending (IBA 12.7).
         starting_psn: Psn = 24,
         /// How long the sender may take to answer a message.
         local_response_timeout: ResponseTimeout = 5,

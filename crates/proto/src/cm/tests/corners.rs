@@ -1,13 +1,20 @@
 //! Corners that no honest exchange reaches.
 
+use std::collections::BTreeSet;
+use std::string::{String, ToString};
+
 use super::super::name::Names;
-use super::super::{DrepData, DreqData, Event, Ignored, ResolveParameters, RtuData, State};
-use super::handshake::{Pair, accepted, established, requested};
-use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
-use ferroce_wire::cm::{
-    Message, Mra, ReceivedMessage, RejectReason, Rep, Req, ResponseTimeout, ServiceId,
+use super::super::{
+    CallError, Config, ConnectionManager, DrepData, DreqData, Event, Ignored, ResolveParameters,
+    RtuData, ServiceInUse, State, TooMany,
 };
-use ferroce_wire::mad::TransactionId;
+use super::handshake::{Pair, accepted, established, requested};
+use super::{SERVICE, at, carry, config, events, gid, manager, only, transmits, wish};
+use ferroce_wire::cm::{
+    CommId, Message, MessageError, Mra, ReceivedMessage, RejectReason, Rep, Req, ResponseTimeout,
+    ServiceId,
+};
+use ferroce_wire::mad::{MadError, TransactionId};
 use ferroce_wire::number::Qpn;
 
 const TRANSACTION: TransactionId = TransactionId(0x77);
@@ -179,4 +186,52 @@ fn names_in_use_are_passed_over() {
     assert_eq!(next, first[9]);
     // Another seed gives other names.
     assert_ne!(Names::new(10).next(|_| false), first[0]);
+}
+
+#[test]
+fn without_automatic_mra_a_repeated_request_changes_nothing() {
+    let (mut a, mut b) = (manager(12), ConnectionManager::new(quiet()));
+    b.listen(SERVICE, 1).unwrap();
+    let id = a.connect(at(0), &wish()).unwrap();
+    let mad = only(&mut a).to_mad();
+    b.handle_mad(at(1), gid(12), &mad).unwrap();
+    assert_eq!(events(&mut b).len(), 1);
+    for _ in 0..3 {
+        let ignored = b.handle_mad(at(2), gid(12), &mad);
+        assert_eq!(ignored, Err(Ignored::OutOfPlace(State::ReqReceived)));
+        assert!(transmits(&mut b).is_empty() && events(&mut b).is_empty());
+    }
+    assert_eq!(a.state(id), State::ReqSent);
+}
+
+/// A manager that leaves MRAs to its consumer.
+fn quiet() -> Config {
+    Config { automatic_mra: None, ..config(11) }
+}
+
+#[test]
+fn each_way_to_be_ignored_or_refused_has_its_text() {
+    let comm_id = CommId(7);
+    let ignored = [
+        Ignored::NotMad(MadError::Length(3)),
+        Ignored::NotMessage(MessageError::ClassVersion(9)),
+        Ignored::Unknown(comm_id),
+        Ignored::NoListener(SERVICE),
+        Ignored::BadRequest,
+        Ignored::Stale,
+        Ignored::WrongQueuePair,
+        Ignored::OutOfPlace(State::Established),
+        Ignored::Duplicate,
+        Ignored::NoRoom,
+        Ignored::Backlog,
+        Ignored::Undrained,
+        Ignored::Unsolicited,
+    ];
+    let mut texts: BTreeSet<String> = ignored.iter().map(Ignored::to_string).collect();
+    assert!(texts.contains("message without meaning in state Established"));
+    texts.extend([CallError::Gone, CallError::State(State::Idle)].map(|one| one.to_string()));
+    texts.insert(TooMany { limit: 5 }.to_string());
+    texts.insert(ServiceInUse(SERVICE).to_string());
+    assert_eq!(texts.len(), ignored.len() + 4, "{texts:?}");
+    assert!(texts.iter().all(|text| !text.is_empty()));
 }

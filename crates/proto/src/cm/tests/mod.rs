@@ -10,6 +10,7 @@ mod messages;
 mod rejection;
 mod resolution;
 mod retries;
+mod sharing;
 mod states;
 
 use std::vec::Vec;

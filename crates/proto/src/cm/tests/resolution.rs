@@ -142,3 +142,25 @@ fn questions_are_limited() {
     }
     assert_eq!(b.resolutions(), 6);
 }
+
+#[test]
+fn a_service_that_is_no_longer_offered() {
+    let (mut a, mut b) = (manager(12), manager(11));
+    b.listen_datagrams(SERVICE).unwrap();
+    let early = a.resolve(at(0), &question()).unwrap();
+    carry(at(1), (12, &mut a), &mut b);
+    let Some(Event::Query(query, _)) = b.poll_event() else { panic!("no query") };
+    b.unlisten_datagrams(SERVICE);
+    let late = a.resolve(at(2), &question()).unwrap();
+    carry(at(3), (12, &mut a), &mut b);
+    assert_eq!(events(&mut b), []);
+    // What was asked before can still be answered.
+    let data: SidrRepData = private_data(b"me").unwrap();
+    let answer = Resolution::valid(Qpn(0x1c), QKey(0x0123_4567), data);
+    b.answer(query, &answer).unwrap();
+    carry(at(4), (11, &mut b), &mut a);
+    let refused = Resolution::refused(SidrStatus::UNSUPPORTED_SERVICE);
+    let expected = [Event::Resolved(late, refused.into()), Event::Resolved(early, answer.into())];
+    assert_eq!(events(&mut a), expected);
+    assert!(b.listen_datagrams(SERVICE).is_ok(), "the name is free again");
+}

@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use super::super::*;
 use super::{cases, change, words};
+use ferroce_wire::opcode::Transport;
 
 /// Written apart from the code's table, after IBA 10.3.1.1 to 10.3.1.7.
 const PERMITTED: [(Action, &str); 7] = [
@@ -28,6 +29,19 @@ fn states_permit_what_the_specification_says() {
             assert_eq!(permission.is_allowed(), permission.name() == "yes");
         }
     }
+}
+
+#[test]
+fn services_have_their_transports() {
+    let names = ServiceType::ALL.map(|service| (service.verbs_name(), service.transport()));
+    let expected = [
+        ("IBV_QPT_RC", Transport::ReliableConnection),
+        ("IBV_QPT_UC", Transport::UnreliableConnection),
+        ("IBV_QPT_UD", Transport::UnreliableDatagram),
+        ("IBV_QPT_XRC_SEND", Transport::ExtendedReliableConnection),
+        ("IBV_QPT_XRC_RECV", Transport::ExtendedReliableConnection),
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]

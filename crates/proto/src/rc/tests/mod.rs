@@ -1,4 +1,10 @@
+mod answers;
+mod congestion;
+mod drain;
+mod extended;
 mod large;
+mod local;
 mod pair;
 mod programs;
 mod rules;
+mod telling;

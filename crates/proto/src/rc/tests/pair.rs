@@ -12,12 +12,13 @@ use ferroce_wire::syndrome::RnrTimer;
 use core::cmp::Reverse;
 use core::time::Duration;
 
+use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
-use crate::rc::{Config, QueuePair};
+use crate::rc::{Config, QueuePair, Role};
 use crate::receive::ReceiveQueue;
 pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, span};
 use crate::time::Instant;
-use crate::transmit::EncodeError;
+use crate::transmit::{EncodeError, Transmit};
 use crate::work::{Completion, ReceiveRequest, Spans, WorkId};
 
 pub(super) struct Host {
@@ -26,6 +27,12 @@ pub(super) struct Host {
     pub(super) memory: TestMemory,
     pub(super) sent: Vec<Completion>,
     pub(super) received: Vec<Completion>,
+}
+
+impl Host {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Transmit<'_>> {
+        self.qp.poll_transmit(now, &mut self.memory)
+    }
 }
 
 /// A packet on its way: when it arrives, its number, to whom, its bytes.
@@ -42,11 +49,15 @@ pub(super) struct Pair {
     pub(super) log: Vec<(usize, Vec<u8>)>,
     /// Packets to lose, by their place in the log.
     pub(super) lost: Vec<usize>,
+    /// Whether the network marks everything.
+    pub(super) marking: bool,
 }
 
 /// A configuration for tests, with the peer's first PSN.
 pub(super) fn config(mtu: u16, send_psn: u32, receive_psn: u32) -> Config {
     Config {
+        role: Role::Both,
+        number: Qpn(0x11),
         destination: Qpn(0x11),
         partition: PKey(0xffff),
         domain: DOMAIN,
@@ -60,7 +71,7 @@ pub(super) fn config(mtu: u16, send_psn: u32, receive_psn: u32) -> Config {
         max_rd_atomic: 4,
         max_dest_rd_atomic: 4,
         access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC,
-        window: 64,
+        congestion: Congestion::Window(64 * cost(usize::from(mtu), 1)),
         send_capacity: 1024,
     }
 }
@@ -85,7 +96,17 @@ impl Pair {
             }
         });
         let (now, flying) = (Instant::ZERO, BinaryHeap::new());
-        Self { hosts, now, random, faults, flying, number: 0, log: Vec::new(), lost: Vec::new() }
+        Self {
+            hosts,
+            now,
+            random,
+            faults,
+            flying,
+            number: 0,
+            log: Vec::new(),
+            lost: Vec::new(),
+            marking: false,
+        }
     }
 
     pub(super) fn post_receive(&mut self, side: usize, id: u64, offset: u64, length: u32) {
@@ -99,9 +120,11 @@ impl Pair {
             let mut buffer = vec![0; 8192];
             loop {
                 let host = &mut self.hosts[side];
-                let Some(transmit) = host.qp.poll_transmit(self.now) else { break };
+                let Some(transmit) = host.qp.poll_transmit(self.now, &mut host.memory) else {
+                    break;
+                };
                 let psn = transmit.bth.psn;
-                match transmit.encode(DOMAIN, &host.memory, &mut buffer) {
+                match transmit.encode(&host.memory, &mut buffer) {
                     Ok(length) => {
                         let mut bytes = buffer[..length].to_vec();
                         bytes.extend([0; 4]); // where the ICRC would be
@@ -174,7 +197,7 @@ impl Pair {
             let Some(Reverse((_, _, to, bytes))) = self.flying.pop() else { return false };
             let packet = Packet::parse(&bytes).expect("what we send can be read");
             let Host { qp, receives, memory, .. } = &mut self.hosts[to];
-            qp.handle_packet(self.now, &packet, receives, memory);
+            qp.handle_packet(self.now, &packet, self.marking, Some(receives), memory);
         } else {
             self.hosts.iter_mut().for_each(|host| host.qp.handle_timeout(self.now));
         }

@@ -91,6 +91,7 @@ fn program(seed: u64, faults: Faults) -> bool {
             signaled: random.chance(700),
             solicited: random.chance(500),
             fence: random.chance(200),
+            receive_queue: None,
         };
         if request.signaled {
             signaled.push(id);

@@ -9,58 +9,15 @@ use ferroce_wire::syndrome::{Credits, NakCode, RnrTimer, Syndrome, SyndromeKind}
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::pair::{BASE, Faults, KEY, Pair, span};
+use super::telling::{
+    FAR, clean, deliver, opcodes, read, remote, request, statuses, syndromes, write,
+};
+use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
 use crate::rc::{Config, Fault, PostError};
 use crate::work::{
     Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId,
 };
-
-const FAR: u64 = 0x4_0000;
-
-fn remote(offset: u64) -> RemoteAddress {
-    RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(KEY) }
-}
-
-fn request(id: u64, operation: Operation, length: u32) -> SendRequest {
-    SendRequest {
-        id: WorkId(id),
-        operation,
-        data: Data::Spans(Spans::from(span(0, length))),
-        signaled: true,
-        solicited: false,
-        fence: false,
-    }
-}
-
-fn write(id: u64, length: u32) -> SendRequest {
-    request(id, Operation::Write { remote: remote(FAR), immediate: None }, length)
-}
-
-fn read(id: u64, length: u32) -> SendRequest {
-    request(id, Operation::Read { remote: remote(FAR) }, length)
-}
-
-fn clean(mtu: u16) -> Pair {
-    Pair::new(1, Faults::default(), mtu)
-}
-
-fn statuses(pair: &Pair) -> Vec<(u64, Status)> {
-    pair.hosts[0].sent.iter().map(|one| (one.id.0, one.status)).collect()
-}
-
-fn opcodes(pair: &Pair, side: usize) -> Vec<Opcode> {
-    pair.story().into_iter().filter(|one| one.0 == side).map(|one| one.1).collect()
-}
-
-/// The syndromes that side 1 sent.
-fn syndromes(pair: &Pair) -> Vec<SyndromeKind> {
-    let answers = pair.log.iter().filter(|(side, _)| *side == 1);
-    answers
-        .filter_map(|(_, bytes)| {
-            Some(Packet::parse(bytes).unwrap().extensions.aeth?.syndrome.kind())
-        })
-        .collect()
-}
 
 #[test]
 fn a_message_is_cut_by_the_path_mtu() {
@@ -419,20 +376,6 @@ fn what_cannot_be_sent_is_not_taken() {
     assert_eq!(qp.post_send(write(2, 4)), Err(PostError::Full));
 }
 
-/// A packet made by hand, to side `to`.
-fn deliver(pair: &mut Pair, to: usize, bth: Bth, extensions: ExtensionHeaders, payload: &[u8]) {
-    let packet = Packet {
-        bth,
-        extensions,
-        payload,
-        payload_len: payload.len(),
-        pad: &[],
-        icrc: Some([0; 4]),
-    };
-    let host = &mut pair.hosts[to];
-    host.qp.handle_packet(pair.now, &packet, &mut host.receives, &mut host.memory);
-}
-
 #[test]
 fn packets_out_of_their_message_are_refused() {
     for opcode in [
@@ -480,7 +423,7 @@ fn credits_hold_back_what_takes_a_receive() {
         pair.hosts[0].qp.post_send(request(id, Operation::SEND, 8)).unwrap();
     }
     // The first is sent, and answered with credit for one more.
-    let first = pair.hosts[0].qp.poll_transmit(pair.now).unwrap().bth.psn;
+    let first = pair.hosts[0].poll(pair.now).unwrap().bth.psn;
     assert_eq!(first, psn);
     let credits = SyndromeKind::Ack(Credits::from_code(1).unwrap()).into();
     let extensions = ExtensionHeaders {
@@ -490,7 +433,7 @@ fn credits_hold_back_what_takes_a_receive() {
     let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE, psn, ..Bth::default() };
     deliver(&mut pair, 0, bth, extensions, &[]);
     let mut sent = 0;
-    while pair.hosts[0].qp.poll_transmit(pair.now).is_some() {
+    while pair.hosts[0].poll(pair.now).is_some() {
         sent += 1;
     }
     assert_eq!(sent, 1);
@@ -498,7 +441,9 @@ fn credits_hold_back_what_takes_a_receive() {
 
 #[test]
 fn the_window_bounds_what_is_under_way() {
-    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.window = 8);
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| {
+        config.congestion = Congestion::Window(8 * cost(256, 1));
+    });
     pair.hosts[0].qp.post_send(write(1, 256 * 100)).unwrap();
     pair.drain();
     assert_eq!(opcodes(&pair, 0).len(), 8);
@@ -532,7 +477,7 @@ fn a_sequence_nak_behind_an_rnr_nak_is_no_second_reason() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| config.retry_count = 0);
     let psn = pair.hosts[0].qp.config().send_psn;
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
-    while pair.hosts[0].qp.poll_transmit(pair.now).is_some() {}
+    while pair.hosts[0].poll(pair.now).is_some() {}
     let timer = RnrTimer::from_code(14).unwrap();
     for kind in [SyndromeKind::RnrNak(timer), SyndromeKind::Nak(NakCode::PsnSequenceError)] {
         let aeth = Some(Aeth { syndrome: kind.into(), msn: Msn(0) });
@@ -541,7 +486,7 @@ fn a_sequence_nak_behind_an_rnr_nak_is_no_second_reason() {
         deliver(&mut pair, 0, bth, extensions, &[]);
     }
     assert_eq!(pair.hosts[0].qp.fault(), None);
-    assert!(pair.hosts[0].qp.poll_transmit(pair.now).is_none(), "the wait holds");
+    assert!(pair.hosts[0].poll(pair.now).is_none(), "the wait holds");
     pair.post_receive(1, 9, FAR, 300);
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);

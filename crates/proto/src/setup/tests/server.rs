@@ -325,6 +325,42 @@ fn an_accept_that_nobody_confirms_is_given_up() {
 }
 
 #[test]
+fn a_confirmation_of_nothing_is_ignored() {
+    // Before the owner has accepted, and of another request.
+    let mut server = before(Phase::Connection);
+    ask(&mut server, at(0), connect());
+    let handle = request(&mut server);
+    ask(&mut server, at(1), confirm(Status::SUCCESS));
+    assert_eq!((server.poll_event(), server.poll_transmit()), (None, None));
+    server.respond_connection(at(2), handle, Ok(u32::MAX)).unwrap();
+    assert_eq!(status(&mut server), Status::SUCCESS);
+    for status in [Status::SUCCESS, Status::REJECTED] {
+        let other = ConnectionConfirm { transaction: TransactionId(5), ..confirm(status) };
+        ask(&mut server, at(3), other);
+        assert_eq!((server.poll_event(), server.poll_transmit()), (None, None));
+    }
+    ask(&mut server, at(4), confirm(Status::SUCCESS));
+    assert!(matches!(server.poll_event(), Some(ServerEvent::Connected { .. })));
+}
+
+#[test]
+fn a_request_of_an_exchange_that_is_over_cannot_be_answered() {
+    let mut server = before(Phase::Connection);
+    ask(&mut server, at(0), connect());
+    let handle = request(&mut server);
+    assert!(server.times(handle.exchange()).is_some_and(|times| times.start() == at(0)));
+    server.abort(at(1), handle.exchange(), Status::REJECTED).unwrap();
+    assert_eq!(server.respond_connection(at(2), handle, Ok(1)), Err(UnknownRequest));
+    assert_eq!(server.poll_transmit(), None);
+    // The client learns of it when it asks again. Then the exchange is forgotten with its times.
+    ask(&mut server, at(3), ConnectionReq { attempt: 1, ..connect() });
+    assert_eq!(status(&mut server), Status::REJECTED);
+    server.handle_timeout(server.poll_timeout().unwrap());
+    assert_eq!((server.exchanges(), server.times(handle.exchange())), (0, None));
+    assert_eq!(server.respond_connection(at(20_000), handle, Ok(1)), Err(UnknownRequest));
+}
+
+#[test]
 fn a_client_that_gives_up_or_falls_silent_is_let_go() {
     let (mut server, exchange) = accepted();
     ask(&mut server, at(1), confirm(Status::REJECTED));

@@ -56,7 +56,7 @@ fn a_send_from_wrong_memory_stops_the_send_queue_only() {
 fn in_sqe_messages_are_still_received() {
     let mut pair = Pair::new(1, 256);
     pair.to.qp.post_send(request(1, Operation::SEND, REGION, 8)).unwrap();
-    let psn = pair.to.qp.poll_transmit().unwrap().bth.psn;
+    let psn = pair.to.qp.poll_transmit(&mut pair.to.memory).unwrap().bth.psn;
     pair.to.qp.handle_denied(psn);
     assert_eq!(pair.to.qp.fault(), Some(Fault::Requester));
     pair.post_receive(10, FAR, 10);
@@ -71,7 +71,7 @@ fn an_owner_can_end_it() {
     let mut pair = Pair::new(1, 256);
     pair.post(send(1, 600));
     pair.post(send(2, 600));
-    assert!(pair.from.qp.poll_transmit().is_some());
+    assert!(pair.from.qp.poll_transmit(&mut pair.from.memory).is_some());
     pair.from.qp.handle_error();
     assert_eq!(pair.from.qp.fault(), Some(Fault::Owner));
     assert_eq!(pair.sent(), [1, 2].map(|id| (id, Status::Flushed)));
@@ -79,14 +79,28 @@ fn an_owner_can_end_it() {
 }
 
 #[test]
+fn an_owner_who_ends_it_gets_back_the_receive_of_half_a_message() {
+    let mut pair = Pair::new(1, 256);
+    pair.post_receive(10, FAR, 600);
+    pair.post_receive(11, FAR, 600);
+    pair.post(send(1, 600));
+    let packets = pair.packets();
+    pair.deliver(&packets[..2]);
+    pair.to.qp.handle_error();
+    pair.deliver(&packets[2..]);
+    pair.to.qp.flush_receives(&mut pair.to.receives);
+    assert_eq!(pair.received(), [10, 11].map(|id| (id, Status::Flushed, 0)));
+}
+
+#[test]
 fn a_packet_that_turns_out_unreadable_too_late_is_lost_like_any() {
     let mut pair = Pair::new(1, 256);
     pair.post(send(1, 10));
     pair.post(send(2, 600));
-    let first = pair.from.qp.poll_transmit().unwrap().bth.psn;
+    let first = pair.from.qp.poll_transmit(&mut pair.from.memory).unwrap().bth.psn;
     assert_eq!(pair.sent(), [(1, OK)]);
     pair.from.qp.handle_denied(first);
-    assert!(pair.from.qp.poll_transmit().is_some());
+    assert!(pair.from.qp.poll_transmit(&mut pair.from.memory).is_some());
     for psn in [first, first.add(2), first.add(1 << 23)] {
         pair.from.qp.handle_denied(psn);
         assert_eq!((pair.from.qp.fault(), pair.sent()), (None, [].into()));

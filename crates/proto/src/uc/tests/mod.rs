@@ -2,3 +2,4 @@ mod faults;
 mod pair;
 mod programs;
 mod rules;
+mod windows;

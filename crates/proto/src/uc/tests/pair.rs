@@ -37,6 +37,7 @@ impl Pair {
         let psns = [0, 1].map(|_| Psn::new(random.next() as u32));
         let [from, to] = [0, 1].map(|side| {
             let mut config = Config {
+                number: Qpn(0x22),
                 destination: Qpn(0x11),
                 partition: PKey(0xffff),
                 domain: DOMAIN,
@@ -68,9 +69,9 @@ impl Pair {
     /// Everything that the sender has to send, each with four bytes where the ICRC would be.
     pub(super) fn packets(&mut self) -> Vec<Vec<u8>> {
         let (mut packets, mut buffer) = (Vec::new(), vec![0; 8192]);
-        while let Some(transmit) = self.from.qp.poll_transmit() {
+        while let Some(transmit) = self.from.qp.poll_transmit(&mut self.from.memory) {
             let psn = transmit.bth.psn;
-            match transmit.encode(DOMAIN, &self.from.memory, &mut buffer) {
+            match transmit.encode(&self.from.memory, &mut buffer) {
                 Ok(length) => packets.push([&buffer[..length], &[0; 4]].concat()),
                 Err(EncodeError::Local(_)) => self.from.qp.handle_denied(psn),
                 Err(other) => panic!("{other:?}"),
@@ -84,7 +85,7 @@ impl Pair {
             let packet = Packet::parse(bytes).expect("what we send can be read");
             let Host { qp, receives, memory } = &mut self.to;
             qp.handle_packet(&packet, receives, memory);
-            assert!(qp.poll_transmit().is_none(), "nothing is ever answered");
+            assert!(qp.poll_transmit(memory).is_none(), "nothing is ever answered");
         }
     }
 
@@ -115,5 +116,6 @@ pub(super) fn request(id: u64, operation: Operation, from: u64, length: u32) -> 
         signaled: true,
         solicited: false,
         fence: false,
+        receive_queue: None,
     }
 }

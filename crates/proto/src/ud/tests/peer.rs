@@ -65,7 +65,7 @@ impl Peer {
         let (mut packets, mut buffer) = (Vec::new(), vec![0; 8192]);
         while let Some(datagram) = self.qp.poll_transmit() {
             let (route, psn) = (datagram.route, datagram.transmit.bth.psn);
-            match datagram.transmit.encode(DOMAIN, &self.memory, &mut buffer) {
+            match datagram.transmit.encode(&self.memory, &mut buffer) {
                 Ok(length) => packets.push((route, [&buffer[..length], &[0; 4]].concat())),
                 Err(EncodeError::Local(_)) => self.qp.handle_denied(psn),
                 Err(other) => panic!("{other:?}"),

@@ -102,6 +102,7 @@ fn a_datagram_comes_behind_the_space_for_its_header() {
             immediate: Some(Immediate(9)),
             invalidated: None,
             solicited: true,
+            receive_queue: None,
             source: Some(number(1)),
         };
         assert_eq!(to.received(), [expected]);

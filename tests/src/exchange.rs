@@ -3,85 +3,98 @@
 use std::fs::File;
 use std::path::Path;
 
-use ferroce_tests::capture;
-use ferroce_trace::analysis::report::Conversation;
+use ferroce_proto::time::Instant;
+use ferroce_trace::analysis::report::{Conversation, Endpoint};
 use ferroce_trace::analysis::{self, Options};
-use ferroce_wire::number::Qpn;
+use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::opcode::{OpcodeInfo, Transport};
 use ferroce_wire::packet::Packet;
 
-use crate::answer::Answer;
+use crate::capture;
 
 /// A packet from its BTH to its ICRC.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub struct Sent {
     /// Its number in the file, from 1.
-    pub(crate) number: u64,
+    pub number: u64,
+    /// Counted from the first packet of the file.
+    pub time: Instant,
     source: String,
-    bytes: Vec<u8>,
+    /// All of it.
+    pub bytes: Vec<u8>,
 }
 
 /// What one side asked, and what rdma_rxe on the other side answered.
-pub(crate) struct Exchange {
-    pub(crate) capture: String,
+pub struct Exchange {
+    /// The name of the file.
+    pub capture: String,
     /// Both queue pairs, requester first.
-    pub(crate) title: String,
-    pub(crate) mtu: u16,
-    pub(crate) requester: Qpn,
-    pub(crate) requests: Vec<Sent>,
-    pub(crate) answers: Vec<Sent>,
+    pub title: String,
+    /// Path MTU.
+    pub mtu: u16,
+    /// Who asks. Zero when nobody ever answered, for then the capture does not name it.
+    pub requester: Qpn,
+    /// Who is asked.
+    pub responder: Qpn,
+    /// In the order of the file.
+    pub requests: Vec<Sent>,
+    /// In the order of the file.
+    pub answers: Vec<Sent>,
 }
 
 impl Sent {
-    pub(crate) fn packet(&self) -> Packet<'_> {
+    /// The packet.
+    pub fn packet(&self) -> Packet<'_> {
         Packet::parse(&self.bytes).unwrap_or_else(|error| panic!("packet {}: {error}", self.number))
     }
 
-    pub(crate) fn info(&self) -> &'static OpcodeInfo {
+    /// What its opcode says.
+    pub fn info(&self) -> &'static OpcodeInfo {
         self.packet().bth.opcode.info().expect("only known opcodes were captured")
     }
 }
 
 impl Exchange {
-    /// What rdma_rxe answered, in order.
-    pub(crate) fn expected(&self) -> Vec<Answer> {
-        self.answers.iter().map(|sent| Answer::of(&sent.packet())).collect()
+    /// The requester's first PSN: the first request to be captured need not be the first one sent.
+    pub fn first_psn(&self) -> Psn {
+        let psns = self.requests.iter().map(|sent| sent.packet().bth.psn);
+        let first = psns.reduce(|first, psn| if psn.is_before(first) { psn } else { first });
+        first.expect("an exchange has requests")
     }
 }
 
 /// What a capture has of reliable connections.
-pub(crate) struct Reliable {
-    /// Those in which something was asked, and whose both ends are known. An end stays unknown when it never said
-    /// anything: then nothing was answered, either.
-    pub(crate) exchanges: Vec<Exchange>,
-    /// Packets that belong to none of them.
-    pub(crate) left_over: usize,
+pub struct Reliable {
+    /// Those in which something was asked, and whose both ends are known.
+    pub exchanges: Vec<Exchange>,
+    /// Those in which something was asked and nobody ever answered, so that the requester's number is not known.
+    pub unanswered: Vec<Exchange>,
+    /// Packets that belong to no exchange of two known ends.
+    pub left_over: usize,
 }
 
-pub(crate) fn read(path: &Path) -> Reliable {
+/// Reads a capture.
+pub fn read(path: &Path) -> Reliable {
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let report = analysis::analyze("", file, &Options::default(), &mut |_| ());
     let packets = reliable_packets(path);
     let reliable = report.conversations.iter().filter(|one| one.transport == "RC");
-    let exchanges: Vec<Exchange> = reliable
-        .flat_map(|one| [true, false].map(|from_a| direction(path, &packets, one, from_a)))
-        .flatten()
-        .collect();
+    let (exchanges, unanswered): (Vec<Exchange>, Vec<Exchange>) = reliable
+        .flat_map(|one| [(one, &one.a, &one.b), (one, &one.b, &one.a)])
+        .filter_map(|(one, from, to)| direction(path, &packets, one, from, to))
+        .partition(|exchange| exchange.requester != Qpn(0));
     let told = exchanges.iter().map(|one| one.requests.len() + one.answers.len()).sum::<usize>();
-    Reliable { exchanges, left_over: packets.len() - told }
+    Reliable { exchanges, unanswered, left_over: packets.len() - told }
 }
 
 fn direction(
     path: &Path,
     packets: &[Sent],
     conversation: &Conversation,
-    from_a: bool,
+    from: &Endpoint,
+    to: &Endpoint,
 ) -> Option<Exchange> {
-    let (from, to) = match from_a {
-        true => (&conversation.a, &conversation.b),
-        false => (&conversation.b, &conversation.a),
-    };
-    let (requester, responder) = (Qpn(from.qpn?), Qpn(to.qpn?));
+    let (requester, responder) = (Qpn(from.qpn.unwrap_or_default()), Qpn(to.qpn?));
     let those = |request: bool, source: &str, destination: Qpn| -> Vec<Sent> {
         let wanted = |sent: &&Sent| {
             let to_it = sent.source == source && sent.packet().bth.destination == destination;
@@ -104,6 +117,7 @@ fn direction(
         // Unknown when every message fits one packet: then any that is large enough will do.
         mtu: conversation.path_mtu.unwrap_or(4096) as u16,
         requester,
+        responder,
         requests,
         answers,
     })
@@ -111,7 +125,9 @@ fn direction(
 
 fn reliable_packets(path: &Path) -> Vec<Sent> {
     let mut packets = Vec::new();
-    for recorded in capture::read(path) {
+    let recorded = capture::read(path);
+    let start = recorded.first().and_then(|first| first.time).expect("captures have times");
+    for recorded in &recorded {
         let (_, frame) = recorded.frame();
         let packet = frame.packet.expect("only RoCE was captured");
         let (source, _) = frame.addresses().expect("RoCEv2 has addresses");
@@ -122,7 +138,13 @@ fn reliable_packets(path: &Path) -> Vec<Sent> {
             .is_some_and(|info| info.transport == Transport::ReliableConnection)
         {
             let bytes = frame.bytes[frame.at.transport..][..packet.wire_len()].to_vec();
-            packets.push(Sent { number: recorded.number, source: source.to_string(), bytes });
+            let time = recorded.time.expect("captures have times").nanoseconds_since(start);
+            packets.push(Sent {
+                number: recorded.number,
+                time: Instant::from_nanos(u64::try_from(time).expect("time does not run back")),
+                source: source.to_string(),
+                bytes,
+            });
         }
     }
     packets

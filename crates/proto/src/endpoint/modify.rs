@@ -1,0 +1,253 @@
+//! Changes that the owner asks for, applied to the transport.
+
+use ferroce_wire::number::{Psn, QKey, Qpn};
+
+use super::{Endpoint, Transport};
+use crate::qp::{Action, Incident, Modify, ModifyError, ServiceType, State};
+use crate::rc::Role;
+use crate::{rc, uc, ud};
+
+impl<R: Copy> Endpoint<R> {
+    /// Changes the state, attributes or both, and returns the state it is in now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Machine::modify`](crate::qp::Machine::modify); nothing has changed then.
+    pub fn modify(&mut self, change: &Modify) -> Result<State, ModifyError> {
+        self.notice();
+        let from = self.state();
+        let to = self.machine.modify(change)?;
+        if to == State::Reset {
+            self.reset();
+            return Ok(to);
+        }
+        self.attributes.absorb(change);
+        match (from, to) {
+            (State::Init, State::ReadyToReceive) => self.connect(),
+            (State::ReadyToReceive, State::ReadyToSend) => {
+                self.reconfigure();
+                self.start_sending();
+            }
+            (State::SendQueueError, State::ReadyToSend) => {
+                self.reconfigure();
+                match &mut self.transport {
+                    Transport::Unreliable(queue_pair) => _ = queue_pair.resume_send(),
+                    Transport::Datagram(queue_pair) => _ = queue_pair.resume_send(),
+                    Transport::Reliable(_) | Transport::None => {}
+                }
+            }
+            (_, State::SendQueueDrain) => {
+                self.reconfigure();
+                if let Transport::Reliable(queue_pair) = &mut self.transport {
+                    queue_pair.drain();
+                }
+                self.notice_drained();
+            }
+            (State::SendQueueDrain, State::ReadyToSend) => {
+                self.reconfigure();
+                if let Transport::Reliable(queue_pair) = &mut self.transport {
+                    queue_pair.start_sending();
+                }
+            }
+            (_, State::Error) => {
+                match &mut self.transport {
+                    Transport::Reliable(queue_pair) => queue_pair.handle_error(),
+                    Transport::Unreliable(queue_pair) => queue_pair.handle_error(),
+                    Transport::Datagram(queue_pair) => queue_pair.handle_error(),
+                    Transport::None => {}
+                }
+                self.entered_error(from);
+            }
+            _ => self.reconfigure(),
+        }
+        Ok(to)
+    }
+
+    /// An error that belongs to no work request, such as a completion queue that overran (IBA 11.6.3.2).
+    pub fn handle_fatal(&mut self) {
+        let from = self.state();
+        self.machine.handle_incident(Incident::Fatal);
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.handle_error(),
+            Transport::Unreliable(queue_pair) => queue_pair.handle_error(),
+            Transport::Datagram(queue_pair) => queue_pair.handle_error(),
+            Transport::None => {}
+        }
+        if self.state() == State::Error && from != State::Error {
+            self.events.push_back(super::Event::Fatal);
+            self.entered_error(from);
+        }
+    }
+
+    /// The connection came to be by the connection manager, before the owner said so: the event is not needed.
+    pub fn set_established(&mut self) {
+        self.established = true;
+    }
+
+    fn reset(&mut self) {
+        self.attributes = Modify::default();
+        self.events.clear();
+        self.established = false;
+        match &mut self.transport {
+            Transport::Datagram(queue_pair) => queue_pair.reset(),
+            transport => *transport = Transport::None,
+        }
+    }
+
+    /// INIT to RTR: the peer is known.
+    fn connect(&mut self) {
+        self.transport = match self.settings.service {
+            ServiceType::UnreliableDatagram => return self.reconfigure(),
+            ServiceType::UnreliableConnection => {
+                Transport::Unreliable(uc::QueuePair::new(self.unreliable()))
+            }
+            ServiceType::ReliableConnection
+            | ServiceType::XrcInitiator
+            | ServiceType::XrcTarget => {
+                Transport::Reliable(rc::QueuePair::receiving(self.reliable()))
+            }
+        };
+    }
+
+    fn start_sending(&mut self) {
+        let psn = self.attributes.send_psn.unwrap_or_default();
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.start_sending(),
+            Transport::Unreliable(queue_pair) => queue_pair.start_sending(psn),
+            Transport::Datagram(queue_pair) => queue_pair.start_sending(psn),
+            Transport::None => {}
+        }
+    }
+
+    /// Takes over attributes that change while it works.
+    fn reconfigure(&mut self) {
+        let (reliable, unreliable, datagrams) =
+            (self.reliable(), self.unreliable(), self.datagrams());
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.reconfigure(|config| *config = reliable),
+            Transport::Unreliable(queue_pair) => {
+                queue_pair.reconfigure(|config| *config = unreliable);
+            }
+            Transport::Datagram(queue_pair) => queue_pair.reconfigure(|config| *config = datagrams),
+            Transport::None => {}
+        }
+    }
+
+    fn mtu(&self) -> u16 {
+        let bytes = self.attributes.path_mtu.and_then(|mtu| mtu.bytes());
+        bytes.map_or(256, |bytes| u16::try_from(bytes).unwrap_or(4096))
+    }
+
+    fn send_capacity(&self) -> usize {
+        self.settings.capabilities.send_requests as usize
+    }
+
+    fn reliable(&self) -> rc::Config {
+        let (settings, set) = (&self.settings, &self.attributes);
+        rc::Config {
+            role: match settings.service {
+                ServiceType::XrcInitiator => Role::Initiator,
+                ServiceType::XrcTarget => Role::Target(settings.xrc),
+                _ => Role::Both,
+            },
+            number: settings.number,
+            destination: set.destination.unwrap_or(Qpn(0)),
+            partition: settings.partition,
+            domain: settings.domain,
+            mtu: self.mtu(),
+            send_psn: set.send_psn.unwrap_or(Psn(0)),
+            receive_psn: set.receive_psn.unwrap_or(Psn(0)),
+            timeout: set.timeout.and_then(|timeout| timeout.duration()),
+            retry_count: set.retry_count.unwrap_or(0),
+            rnr_retry: set.rnr_retry.map_or(0, |retry| retry.0),
+            rnr_timer: set.min_rnr_timer.unwrap_or_default(),
+            max_rd_atomic: set.max_reads.unwrap_or(0),
+            max_dest_rd_atomic: set.max_peer_reads.unwrap_or(0),
+            access: set.access.unwrap_or_default(),
+            congestion: settings.congestion,
+            send_capacity: self.send_capacity(),
+        }
+    }
+
+    fn unreliable(&self) -> uc::Config {
+        let (settings, set) = (&self.settings, &self.attributes);
+        uc::Config {
+            number: settings.number,
+            destination: set.destination.unwrap_or(Qpn(0)),
+            partition: settings.partition,
+            domain: settings.domain,
+            mtu: self.mtu(),
+            send_psn: set.send_psn.unwrap_or(Psn(0)),
+            receive_psn: set.receive_psn.unwrap_or(Psn(0)),
+            access: set.access.unwrap_or_default(),
+            send_capacity: self.send_capacity(),
+        }
+    }
+
+    pub(super) fn datagrams(&self) -> ud::Config {
+        let (settings, set) = (&self.settings, &self.attributes);
+        ud::Config {
+            number: settings.number,
+            queue_key: set.queue_key.unwrap_or(QKey(0)),
+            partition: settings.partition,
+            domain: settings.domain,
+            mtu: settings.port_mtu,
+            send_psn: set.send_psn.unwrap_or(Psn(0)),
+            send_capacity: self.send_capacity(),
+            group_capacity: settings.groups,
+        }
+    }
+
+    /// Tells the state machine what the transport did by itself.
+    pub(super) fn notice(&mut self) {
+        let from = self.state();
+        match &self.transport {
+            Transport::Reliable(queue_pair) => {
+                let incident = match queue_pair.fault() {
+                    Some(rc::Fault::Requester) => Incident::SendFailed,
+                    Some(rc::Fault::Responder) => Incident::ReceiveFailed,
+                    Some(rc::Fault::Owner) | None => return self.notice_drained(),
+                };
+                self.machine.handle_incident(incident);
+            }
+            Transport::Unreliable(queue_pair) => {
+                let incident = match queue_pair.fault() {
+                    Some(uc::Fault::Requester) => Incident::SendFailed,
+                    Some(uc::Fault::Responder) => Incident::ReceiveFailed,
+                    Some(uc::Fault::Owner) | None => return self.notice_drained(),
+                };
+                self.machine.handle_incident(incident);
+            }
+            Transport::Datagram(queue_pair) => {
+                let incident = match queue_pair.fault() {
+                    Some(ud::Fault::Requester) => Incident::SendFailed,
+                    Some(ud::Fault::Responder) => Incident::ReceiveFailed,
+                    Some(ud::Fault::Owner) | None => return self.notice_drained(),
+                };
+                self.machine.handle_incident(incident);
+            }
+            Transport::None => return,
+        }
+        if self.state() == State::Error && from != State::Error {
+            self.tell_refusal();
+            self.entered_error(from);
+        }
+    }
+
+    fn notice_drained(&mut self) {
+        if !self.machine.is_draining() {
+            return;
+        }
+        let drained = match &self.transport {
+            Transport::Reliable(queue_pair) => {
+                queue_pair.is_drained() || !self.settings.service.has(Action::PostSend)
+            }
+            Transport::Unreliable(queue_pair) => queue_pair.is_between_messages(),
+            // A datagram is one packet: it is sent, or it is not.
+            Transport::Datagram(_) | Transport::None => true,
+        };
+        if drained && self.machine.handle_incident(Incident::SendQueueDrained).is_some() {
+            self.events.push_back(super::Event::SendQueueDrained);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Queue pairs from RESET to their end, as owners bring them there.
+
+use std::vec;
+use std::vec::Vec;
+
+use ferroce_wire::number::{PKey, Psn, QKey, Qpn, RKey, VirtualAddress};
+use ferroce_wire::packet::Packet;
+
+use super::{Arrival, Endpoint, Event, PostError, Settings};
+use crate::congestion::Congestion;
+use crate::memory::AccessFlags;
+use crate::qp::{
+    AckTimeout, AddressVector, Capabilities, Modify, ModifyError, PathMtu, Permission, RnrRetry,
+    RnrTimer, ServiceType, State,
+};
+use crate::receive::{Extended, ReceiveQueue, XrcDomain};
+use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, span};
+use crate::time::Instant;
+use crate::ud::{self, AddressHandle, Envelope};
+use crate::work::{
+    Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans, Status, WorkId,
+};
+
+const XRC: XrcDomain = XrcDomain(3);
+const SRQ: Qpn = Qpn(0x99);
+
+struct Side {
+    endpoint: Endpoint<u8>,
+    receives: ReceiveQueue,
+    memory: TestMemory,
+    sent: Vec<Completion>,
+    received: Vec<Completion>,
+    events: Vec<Event>,
+}
+
+fn side(service: ServiceType, number: u32, shared: bool) -> Side {
+    let settings = Settings {
+        service,
+        number: Qpn(number),
+        domain: DOMAIN,
+        capabilities: Capabilities {
+            send_requests: 16,
+            receive_requests: 16,
+            ..Default::default()
+        },
+        signal_all: false,
+        shared_receives: shared,
+        xrc: XRC,
+        partition: PKey(0xffff),
+        port_mtu: 1024,
+        groups: 2,
+        congestion: Congestion::default(),
+    };
+    let receives = match service {
+        ServiceType::XrcTarget => ReceiveQueue::extended(16, Extended { xrc: XRC, domain: DOMAIN }),
+        _ => ReceiveQueue::new(16),
+    };
+    Side {
+        endpoint: Endpoint::new(settings),
+        receives,
+        memory: TestMemory::new(&mut Random(u64::from(number))),
+        sent: Vec::new(),
+        received: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+/// All attributes that the transition takes, and no others.
+fn change(service: ServiceType, from: State, to: State, peer: u32) -> Modify {
+    let mut all = Modify {
+        state: Some(to),
+        access: Some(AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ),
+        partition: Some(0),
+        port: Some(1),
+        queue_key: Some(QKey(0x1111)),
+        path: Some(AddressVector { port: 1, ..Default::default() }),
+        path_mtu: PathMtu::from_bytes(256),
+        destination: Some(Qpn(peer)),
+        receive_psn: Some(Psn(peer)),
+        // Each side's number is also its first PSN.
+        send_psn: Some(Psn(3 - peer)),
+        max_reads: Some(4),
+        max_peer_reads: Some(4),
+        min_rnr_timer: RnrTimer::from_code(1),
+        timeout: Some(AckTimeout(8)),
+        retry_count: Some(3),
+        rnr_retry: Some(RnrRetry(3)),
+        ..Modify::default()
+    };
+    let rule = crate::qp::rule(service, from, to).expect("there is such a transition");
+    all.clear(all.attributes() - rule.required - crate::qp::Attributes::STATE);
+    all
+}
+
+const WAY: [State; 4] = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
+
+impl Side {
+    fn bring(&mut self, to: State, peer: u32) {
+        let service = self.endpoint.settings().service;
+        let steps = WAY.windows(2).skip_while(|step| step[0] != self.endpoint.state());
+        for step in steps.collect::<Vec<_>>() {
+            if self.endpoint.state() == to {
+                return;
+            }
+            self.endpoint.modify(&change(service, step[0], step[1], peer)).unwrap();
+        }
+    }
+
+    fn post_receive(&mut self, id: u64, offset: u64, length: u32) {
+        let spans = Spans::from(span(offset, length));
+        self.receives.post(ReceiveRequest { id: WorkId(id), spans }).unwrap();
+    }
+
+    /// Packets of this side, as bytes.
+    fn poll(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        let mut buffer = vec![0; 8192];
+        while let Some(outgoing) = self.endpoint.poll_transmit(now, &mut self.memory) {
+            let psn = outgoing.transmit.bth.psn;
+            match outgoing.transmit.encode(&self.memory, &mut buffer) {
+                Ok(length) => packets.push([&buffer[..length], &[0; 4]].concat()),
+                Err(_) => self.endpoint.handle_denied(psn, true),
+            }
+        }
+        self.sent.extend(core::iter::from_fn(|| self.endpoint.poll_send_completion()));
+        self.received.extend(core::iter::from_fn(|| self.endpoint.poll_receive_completion()));
+        self.events.extend(core::iter::from_fn(|| self.endpoint.poll_event()));
+        packets
+    }
+
+    fn handle(&mut self, bytes: &[u8], now: Instant) {
+        let packet = Packet::parse(bytes).unwrap();
+        let envelope = Envelope::default();
+        let arrival = Arrival { time: now, packet: &packet, marked: false, envelope: &envelope };
+        self.endpoint.handle_packet(&arrival, Some(&mut self.receives), &mut self.memory);
+    }
+}
+
+fn run(sides: &mut [Side; 2]) {
+    let now = Instant::ZERO;
+    loop {
+        let packets = [0, 1].map(|at| sides[at].poll(now));
+        if packets.iter().all(Vec::is_empty) {
+            return;
+        }
+        for (at, packets) in packets.iter().enumerate() {
+            packets.iter().for_each(|bytes| sides[1 - at].handle(bytes, now));
+        }
+    }
+}
+
+fn send(id: u64, length: u32) -> SendRequest {
+    SendRequest::new(WorkId(id), Operation::SEND, Data::Spans(Spans::from(span(0, length))))
+}
+
+/// A send by whatever the service has.
+fn post(side: &mut Side, id: u64, length: u32) -> Result<(), PostError> {
+    match side.endpoint.settings().service {
+        ServiceType::UnreliableDatagram => side.endpoint.post_datagram(ud::SendRequest {
+            id: WorkId(id),
+            address: AddressHandle { route: 7, destination: Qpn(2), queue_key: QKey(0x1111) },
+            immediate: None,
+            data: Data::Spans(Spans::from(span(0, length))),
+            signaled: true,
+            solicited: false,
+        }),
+        ServiceType::XrcInitiator => {
+            let request = SendRequest { receive_queue: Some(SRQ), ..send(id, length) };
+            side.endpoint.post_send(request)
+        }
+        _ => side.endpoint.post_send(send(id, length)),
+    }
+}
+
+fn pair(service: ServiceType) -> [Side; 2] {
+    let peer = match service {
+        ServiceType::XrcInitiator => ServiceType::XrcTarget,
+        other => other,
+    };
+    [side(service, 1, false), side(peer, 2, false)]
+}
+
+const SENDING: [ServiceType; 4] = [
+    ServiceType::ReliableConnection,
+    ServiceType::UnreliableConnection,
+    ServiceType::UnreliableDatagram,
+    ServiceType::XrcInitiator,
+];
+
+#[test]
+fn every_service_carries_a_message_from_reset_to_its_completion() {
+    for service in SENDING {
+        let mut sides = pair(service);
+        assert_eq!(sides[0].endpoint.permits_receive() == Permission::Refused, {
+            service != ServiceType::XrcInitiator
+        });
+        for state in [State::Init, State::ReadyToReceive] {
+            assert_eq!(post(&mut sides[0], 1, 100), Err(PostError::State), "{service:?}");
+            sides[0].bring(state, 2);
+        }
+        sides[0].bring(State::ReadyToSend, 2);
+        sides[1].bring(State::ReadyToReceive, 1);
+        sides[1].post_receive(9, 0x1000, 200);
+        post(&mut sides[0], 1, 100).unwrap();
+        run(&mut sides);
+        assert_eq!(sides[0].sent.len(), 1, "{service:?}");
+        assert_eq!((sides[0].sent[0].id.0, sides[0].sent[0].status), (1, Status::Success));
+        assert_eq!(sides[1].received.len(), 1, "{service:?}");
+        let front = if service == ServiceType::UnreliableDatagram { 40 } else { 0 };
+        let there = sides[1].memory.part(0x1000 + front, 100);
+        assert_eq!(there, sides[0].memory.part(0, 100), "{service:?}");
+        let connected = service != ServiceType::UnreliableDatagram;
+        assert_eq!(sides[1].events, [Event::Established][..usize::from(connected)]);
+    }
+}
+
+#[test]
+fn a_drained_queue_is_told_of_and_goes_on_later() {
+    for service in SENDING {
+        let mut sides = pair(service);
+        sides[0].bring(State::ReadyToSend, 2);
+        sides[1].bring(State::ReadyToReceive, 1);
+        (0..2).for_each(|id| sides[1].post_receive(id, 0x1000, 2000));
+        post(&mut sides[0], 1, 900).unwrap();
+        // One packet of it is under way.
+        let now = Instant::ZERO;
+        let first = {
+            let Side { endpoint, memory, .. } = &mut sides[0];
+            let outgoing = endpoint.poll_transmit(now, memory).unwrap();
+            let mut buffer = vec![0; 8192];
+            let length = outgoing.transmit.encode(memory, &mut buffer).unwrap();
+            [&buffer[..length], &[0; 4]].concat()
+        };
+        let drain = Modify {
+            state: Some(State::SendQueueDrain),
+            drain_notice: Some(true),
+            ..Modify::default()
+        };
+        sides[0].endpoint.modify(&drain).unwrap();
+        post(&mut sides[0], 2, 10).unwrap();
+        let resume = Modify { state: Some(State::ReadyToSend), ..Modify::default() };
+        if service != ServiceType::UnreliableDatagram {
+            assert!(sides[0].endpoint.is_draining(), "{service:?}");
+            assert_eq!(sides[0].endpoint.modify(&resume), Err(ModifyError::StillDraining));
+        }
+        sides[1].handle(&first, now);
+        run(&mut sides);
+        assert_eq!(sides[0].events, [Event::SendQueueDrained], "{service:?}");
+        assert_eq!(sides[0].sent.len(), 1, "{service:?}: the second waits");
+        sides[0].endpoint.modify(&resume).unwrap();
+        run(&mut sides);
+        assert_eq!(sides[0].sent.len(), 2, "{service:?}");
+    }
+}
+
+#[test]
+fn a_failed_send_ends_in_the_state_of_its_service() {
+    for service in SENDING {
+        let mut sides = pair(service);
+        sides[0].bring(State::ReadyToSend, 2);
+        sides[1].bring(State::ReadyToReceive, 1);
+        sides[0].memory.valid = false;
+        post(&mut sides[0], 1, 100).unwrap();
+        post(&mut sides[0], 2, 100).unwrap();
+        run(&mut sides);
+        let statuses: Vec<_> = sides[0].sent.iter().map(|one| one.status).collect();
+        assert_eq!(statuses, [Status::LocalProtection, Status::Flushed], "{service:?}");
+        let acknowledged =
+            matches!(service, ServiceType::ReliableConnection | ServiceType::XrcInitiator);
+        let expected = if acknowledged { State::Error } else { State::SendQueueError };
+        assert_eq!(sides[0].endpoint.state(), expected);
+        if acknowledged {
+            continue;
+        }
+        // Repaired, it goes on.
+        sides[0].memory.valid = true;
+        let resume = Modify { state: Some(State::ReadyToSend), ..Modify::default() };
+        sides[0].endpoint.modify(&resume).unwrap();
+        sides[1].post_receive(9, 0x1000, 200);
+        post(&mut sides[0], 3, 100).unwrap();
+        run(&mut sides);
+        assert_eq!(sides[0].sent.last().map(|one| one.status), Some(Status::Success));
+    }
+}
+
+#[test]
+fn a_refused_request_is_an_event_for_the_responders_owner() {
+    for (key, length, event) in
+        [(KEY + 1, 8, Event::AccessRefused), (KEY, 8, Event::RequestRefused)]
+    {
+        let mut sides = [
+            side(ServiceType::ReliableConnection, 1, false),
+            side(ServiceType::ReliableConnection, 2, true),
+        ];
+        sides[0].bring(State::ReadyToSend, 2);
+        sides[1].bring(State::ReadyToSend, 1);
+        if event == Event::RequestRefused {
+            let none = Modify { access: Some(AccessFlags::default()), ..Modify::default() };
+            sides[1].endpoint.modify(&none).unwrap();
+        }
+        let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key) };
+        let write = Operation::Write { remote, immediate: None };
+        let data = Data::Spans(Spans::from(span(0, length)));
+        sides[0].endpoint.post_send(SendRequest::new(WorkId(1), write, data)).unwrap();
+        run(&mut sides);
+        assert_ne!(sides[0].sent[0].status, Status::Success);
+        assert_eq!(sides[1].events, [event, Event::LastReceiveReached]);
+        assert_eq!(sides[1].endpoint.state(), State::Error);
+    }
+}
+
+#[test]
+fn the_error_state_flushes_and_reset_forgets() {
+    let mut sides = pair(ServiceType::ReliableConnection);
+    sides[0].bring(State::ReadyToSend, 2);
+    sides[0].post_receive(5, 0, 10);
+    post(&mut sides[0], 1, 100).unwrap();
+    let error = Modify { state: Some(State::Error), ..Modify::default() };
+    sides[0].endpoint.modify(&error).unwrap();
+    post(&mut sides[0], 2, 100).unwrap();
+    assert_eq!(sides[0].poll(Instant::ZERO), Vec::<Vec<u8>>::new());
+    let ended: Vec<_> = sides[0].sent.iter().map(|one| (one.id.0, one.status)).collect();
+    assert_eq!(ended, [(1, Status::Flushed), (2, Status::Flushed)]);
+    let Side { endpoint, receives, .. } = &mut sides[0];
+    assert_eq!(endpoint.flush_receive(receives).map(|one| one.id.0), Some(5));
+    assert_eq!(endpoint.flush_receive(receives), None);
+
+    let reset = Modify { state: Some(State::Reset), ..Modify::default() };
+    endpoint.modify(&reset).unwrap();
+    assert_eq!(endpoint.attributes(), Modify { state: Some(State::Reset), ..Modify::default() });
+    assert_eq!((endpoint.poll_event(), endpoint.poll_send_completion()), (None, None));
+    // And it can be used again.
+    sides[0].bring(State::ReadyToSend, 2);
+    sides[1].bring(State::ReadyToReceive, 1);
+    sides[1].post_receive(9, 0x1000, 200);
+    sides[0].sent.clear();
+    post(&mut sides[0], 3, 100).unwrap();
+    run(&mut sides);
+    assert_eq!(sides[0].sent[0].status, Status::Success);
+}
+
+#[test]
+fn a_fatal_error_is_told_once() {
+    let mut sides = pair(ServiceType::UnreliableConnection);
+    sides[0].bring(State::ReadyToSend, 2);
+    sides[0].endpoint.handle_fatal();
+    sides[0].endpoint.handle_fatal();
+    sides[0].poll(Instant::ZERO);
+    assert_eq!(sides[0].events, [Event::Fatal]);
+    assert_eq!(sides[0].endpoint.state(), State::Error);
+}

@@ -1,0 +1,282 @@
+//! Posts, packets and completions, as far as the state lets them through.
+
+use ferroce_wire::number::Psn;
+use ferroce_wire::packet::Packet;
+use ferroce_wire::syndrome::NakCode;
+use ferroce_wire::transport::Bth;
+
+use super::{Endpoint, Event, Transport};
+use crate::memory::Memory;
+use crate::qp::{Action, Permission, ServiceType, State};
+use crate::receive::ReceiveQueue;
+use crate::time::Instant;
+use crate::transmit::Transmit;
+use crate::ud::{self, Envelope};
+use crate::work::{Completion, CompletionKind, SendRequest, Status, WorkId};
+use crate::{rc, uc};
+
+/// A packet that arrived, and what carried it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When.
+    pub time: Instant,
+    /// The packet, whose ICRC is right and whose destination is this queue pair.
+    pub packet: &'a Packet<'a>,
+    /// The network marked it: congestion experienced (RFC 3168).
+    pub marked: bool,
+    /// Where it was sent to: for datagrams.
+    pub envelope: &'a Envelope,
+}
+
+/// A packet to send.
+#[derive(Debug)]
+pub struct Outgoing<'a, R> {
+    /// The way that a datagram's request named; `None` for the path of the connection.
+    pub route: Option<R>,
+    /// The packet.
+    pub transmit: Transmit<'a>,
+}
+
+/// Why a send was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The state takes none, or the service has no send queue.
+    State,
+    /// The queue holds as many requests as it was made for.
+    Full,
+    /// More bytes than the service carries, or not 8 for an atomic operation.
+    Length,
+    /// The service has no such operation.
+    Operation,
+    /// XRC's requests name a shared receive queue of the peer's, datagrams an address, and no others do.
+    Address,
+}
+
+impl From<rc::PostError> for PostError {
+    fn from(error: rc::PostError) -> Self {
+        match error {
+            rc::PostError::Full => Self::Full,
+            rc::PostError::State => Self::State,
+            rc::PostError::Length => Self::Length,
+            rc::PostError::ImmediateAndInvalidate => Self::Operation,
+            rc::PostError::ReceiveQueue => Self::Address,
+        }
+    }
+}
+
+impl From<uc::PostError> for PostError {
+    fn from(error: uc::PostError) -> Self {
+        match error {
+            uc::PostError::Full => Self::Full,
+            uc::PostError::Length => Self::Length,
+            uc::PostError::Operation | uc::PostError::Invalidate => Self::Operation,
+        }
+    }
+}
+
+impl From<ud::PostError> for PostError {
+    fn from(error: ud::PostError) -> Self {
+        match error {
+            ud::PostError::Full => Self::Full,
+            ud::PostError::Length => Self::Length,
+        }
+    }
+}
+
+impl<R: Copy> Endpoint<R> {
+    /// Whether a receive may be posted to its own receive queue now, and whether it is flushed at once then.
+    pub fn permits_receive(&self) -> Permission {
+        self.machine.permits(Action::PostReceive)
+    }
+
+    /// Adds a request to the send queue of a connected service.
+    pub fn post_send(&mut self, mut request: SendRequest) -> Result<(), PostError> {
+        self.permits_send()?;
+        request.signaled |= self.settings.signal_all;
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => Ok(queue_pair.post_send(request)?),
+            Transport::Unreliable(queue_pair) => Ok(queue_pair.post_send(request)?),
+            Transport::Datagram(_) | Transport::None => Err(PostError::Address),
+        }
+    }
+
+    /// Adds a request to the send queue of a datagram queue pair.
+    pub fn post_datagram(&mut self, mut request: ud::SendRequest<R>) -> Result<(), PostError> {
+        self.permits_send()?;
+        request.signaled |= self.settings.signal_all;
+        match &mut self.transport {
+            Transport::Datagram(queue_pair) => Ok(queue_pair.post_send(request)?),
+            _ => Err(PostError::Address),
+        }
+    }
+
+    fn permits_send(&self) -> Result<(), PostError> {
+        match self.machine.permits(Action::PostSend) {
+            Permission::Allowed | Permission::Queued | Permission::Flushed => Ok(()),
+            _ => Err(PostError::State),
+        }
+    }
+
+    /// Requests in the send queue that are not finished.
+    pub fn send_queue_len(&self) -> usize {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.send_queue_len(),
+            Transport::Unreliable(queue_pair) => queue_pair.send_queue_len(),
+            Transport::Datagram(queue_pair) => queue_pair.send_queue_len(),
+            Transport::None => 0,
+        }
+    }
+
+    /// A packet for this queue pair. Receive requests are taken from `receives`: its own queue, a shared one, or the
+    /// one that an XRC packet names, if there is one.
+    pub fn handle_packet(
+        &mut self,
+        arrival: &Arrival<'_>,
+        receives: Option<&mut ReceiveQueue>,
+        memory: &mut impl Memory,
+    ) {
+        let Arrival { time, packet, marked, envelope } = *arrival;
+        // An XRC initiator accepts no requests, but answers to its own.
+        let listens = match self.settings.service {
+            ServiceType::XrcInitiator => Action::FinishSend,
+            _ => Action::AcceptRequest,
+        };
+        if !self.machine.permits(listens).is_allowed() {
+            return;
+        }
+        if self.state() == State::ReadyToReceive && !self.established {
+            // IBA 11.6.3.1: for who waits for the connection manager's last message, which may be lost.
+            self.established = true;
+            if self.settings.service != ServiceType::UnreliableDatagram {
+                self.events.push_back(Event::Established);
+            }
+        }
+        match (&mut self.transport, receives) {
+            (Transport::Reliable(queue_pair), receives) => {
+                queue_pair.handle_packet(time, packet, marked, receives, memory);
+            }
+            (Transport::Unreliable(queue_pair), Some(receives)) => {
+                queue_pair.handle_packet(packet, receives, memory);
+            }
+            (Transport::Datagram(queue_pair), Some(receives)) => {
+                queue_pair.handle_packet(packet, envelope, receives, memory);
+            }
+            _ => {}
+        }
+        self.notice();
+    }
+
+    /// The time that [`Endpoint::poll_timeout`] named has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            queue_pair.handle_timeout(now);
+            self.notice();
+        }
+    }
+
+    /// The payload of the packet with this PSN could not be read: of a request of ours when `local`, else of an answer
+    /// to the peer's READ.
+    pub fn handle_denied(&mut self, psn: Psn, local: bool) {
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.handle_denied(psn, local),
+            Transport::Unreliable(queue_pair) => queue_pair.handle_denied(psn),
+            Transport::Datagram(queue_pair) => queue_pair.handle_denied(psn),
+            Transport::None => {}
+        }
+        self.notice();
+    }
+
+    /// The next packet to send.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+    ) -> Option<Outgoing<'_, R>> {
+        // In SQD nothing is started (IBA 10.3.1.5); a reliable connection sees to that itself.
+        let starts = self.machine.permits(Action::StartSend).is_allowed();
+        let connected = |transmit| Outgoing { route: None, transmit };
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.poll_transmit(now, memory).map(connected),
+            Transport::Unreliable(queue_pair) => {
+                let goes_on = starts || !queue_pair.is_between_messages();
+                if goes_on { queue_pair.poll_transmit(memory).map(connected) } else { None }
+            }
+            Transport::Datagram(queue_pair) if starts => {
+                let datagram = queue_pair.poll_transmit()?;
+                Some(Outgoing { route: Some(datagram.route), transmit: datagram.transmit })
+            }
+            Transport::Datagram(_) | Transport::None => None,
+        }
+    }
+
+    /// The request of ours that a packet belongs to: one that was just handed out, or that answers one. For who writes
+    /// down what goes over the wire.
+    pub fn work_of(&self, bth: &Bth) -> Option<WorkId> {
+        let request = bth.opcode.info()?.request;
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.work_of(bth.psn),
+            Transport::Unreliable(queue_pair) if request => queue_pair.last_sent(),
+            Transport::Datagram(queue_pair) if request => queue_pair.last_sent(),
+            _ => None,
+        }
+    }
+
+    /// The next completion of the send queue.
+    pub fn poll_send_completion(&mut self) -> Option<Completion> {
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.poll_send_completion(),
+            Transport::Unreliable(queue_pair) => queue_pair.poll_send_completion(),
+            Transport::Datagram(queue_pair) => queue_pair.poll_send_completion(),
+            Transport::None => None,
+        }
+    }
+
+    /// The next completion of the receive queue.
+    pub fn poll_receive_completion(&mut self) -> Option<Completion> {
+        match &mut self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.poll_receive_completion(),
+            Transport::Unreliable(queue_pair) => queue_pair.poll_receive_completion(),
+            Transport::Datagram(queue_pair) => queue_pair.poll_receive_completion(),
+            Transport::None => None,
+        }
+    }
+
+    /// In ERR, takes a request of the queue pair's own receive queue and says how it ends. Those of a shared one belong
+    /// to no queue pair (IBA 10.2.9).
+    pub fn flush_receive(&self, receives: &mut ReceiveQueue) -> Option<Completion> {
+        if self.state() != State::Error || self.settings.shared_receives {
+            return None;
+        }
+        let request = receives.take()?;
+        Some(Completion::new(request.id, CompletionKind::Receive, Status::Flushed))
+    }
+
+    /// When to call [`Endpoint::handle_timeout`], or to poll for packets, if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.poll_timeout(),
+            _ => None,
+        }
+    }
+}
+
+impl<R: Copy> Endpoint<R> {
+    /// Why the peer's requests are not answered any more, where no completion of a receive says so (IBA 11.6.3.2).
+    pub(super) fn tell_refusal(&mut self) {
+        let Transport::Reliable(queue_pair) = &self.transport else { return };
+        let event = match queue_pair.refusal() {
+            Some(NakCode::InvalidRequest) => Event::RequestRefused,
+            Some(NakCode::RemoteAccessError) => Event::AccessRefused,
+            Some(NakCode::RemoteOperationalError) => Event::Fatal,
+            _ => return,
+        };
+        self.events.push_back(event);
+    }
+
+    pub(super) fn entered_error(&mut self, from: State) {
+        let receives = !matches!(from, State::Reset | State::Init | State::Error);
+        if receives && self.settings.shared_receives {
+            self.events.push_back(Event::LastReceiveReached);
+        }
+    }
+}

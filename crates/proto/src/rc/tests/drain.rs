@@ -1,0 +1,54 @@
+//! SQD: what was started is finished, what was not waits (IBA 10.3.1.5).
+
+use super::pair::{Faults, Pair};
+use super::telling::{clean, read, statuses, write};
+use crate::congestion::{Congestion, cost};
+use crate::work::Status;
+
+#[test]
+fn an_empty_queue_is_drained_at_once() {
+    let mut pair = clean(256);
+    assert!(!pair.hosts[0].qp.is_drained(), "nobody asked");
+    pair.hosts[0].qp.drain();
+    assert!(pair.hosts[0].qp.is_drained());
+}
+
+#[test]
+fn started_requests_are_finished_and_others_wait() {
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| {
+        config.congestion = Congestion::Window(8 * cost(256, 1));
+    });
+    // The first is longer than the window: a part of it is sent when the queue is drained.
+    for request in [write(1, 256 * 20), write(2, 256)] {
+        pair.hosts[0].qp.post_send(request).unwrap();
+    }
+    pair.drain();
+    pair.hosts[0].qp.drain();
+    pair.hosts[0].qp.post_send(read(3, 8)).unwrap();
+    assert!(!pair.hosts[0].qp.is_drained());
+    pair.run();
+    assert!(pair.hosts[0].qp.is_drained());
+    assert_eq!(statuses(&pair), [(1, Status::Success)]);
+    pair.hosts[0].qp.start_sending();
+    assert!(!pair.hosts[0].qp.is_drained());
+    pair.run();
+    assert_eq!(statuses(&pair), [1, 2, 3].map(|id| (id, Status::Success)));
+}
+
+#[test]
+fn losses_do_not_start_what_waits() {
+    for seed in 0..200 {
+        let mut pair = Pair::new(seed, Faults::of(seed), 256);
+        pair.hosts[0].qp.post_send(read(1, 4000)).unwrap();
+        pair.hosts[0].qp.post_send(write(2, 4000)).unwrap();
+        pair.drain();
+        pair.hosts[0].qp.drain();
+        pair.hosts[0].qp.post_send(write(3, 4000)).unwrap();
+        pair.run();
+        assert!(pair.hosts[0].qp.fault().is_some() || pair.hosts[0].qp.is_drained());
+        assert!(pair.hosts[0].qp.fault().is_some() || statuses(&pair).len() == 2, "seed {seed}");
+        pair.hosts[0].qp.start_sending();
+        pair.run();
+        assert_eq!(statuses(&pair).len(), 3, "seed {seed}");
+    }
+}

@@ -1,0 +1,381 @@
+//! A program for a connection: RC, UC or XRC.
+
+use ferroce_proto::memory::{AccessFlags, Bind};
+use ferroce_proto::work::{
+    Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans, Status, WorkId,
+};
+use ferroce_wire::number::{Immediate, LKey, RKey, VirtualAddress};
+use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
+
+use super::violation::{self, Material};
+use super::{Area, Effect, Place, Posted, Program, Step};
+use crate::Random;
+use crate::rdma::Workload;
+use crate::rdma::host::{RdmaHost, Receives, queue_number};
+use crate::rdma::memory::{BASE, DOMAIN, REMOTE, key, local};
+use crate::rdma::plan::EXTENDED_QUEUES;
+use crate::rdma::workload::Service;
+
+/// Stands for the end of the passive region until that is known.
+const END: u64 = 1 << 62;
+
+/// A program while it is made.
+struct Draft<'a> {
+    service: Service,
+    largest: usize,
+    hosts: &'a mut [RdmaHost],
+    active: Place,
+    passive: Place,
+    regions: [usize; 2],
+    /// What is written on the active side, and on the passive one.
+    areas: [Area; 2],
+    work: Vec<SendRequest>,
+    steps: Vec<Step>,
+    /// Receive requests of the passive end's own queue.
+    buffers: Vec<(usize, usize)>,
+    counters: [usize; 2],
+    /// How often the second counter was counted on.
+    swapped: u64,
+    /// Windows of the passive side: of type 1, and of type 2 while it is valid.
+    windows: Vec<RKey>,
+    invalid: Option<RKey>,
+    /// A window of the active side's own, whether it is bound, and how often its key changed.
+    own: RKey,
+    own_bound: bool,
+    own_keys: u32,
+}
+
+/// Draws a program, posts the receive requests it needs, and makes its memory on both sides.
+pub(in crate::rdma) fn connected(
+    workload: &Workload,
+    service: Service,
+    [active, passive]: [Place; 2],
+    hosts: &mut [RdmaHost],
+    random: &mut Random,
+) -> Posted {
+    let largest = workload.largest as usize;
+    let mut areas = [Area::new(largest + 64, random), Area::new(largest + 64, random)];
+    let counters = [areas[1].counter(), areas[1].counter()];
+    let windows = windows(service, passive, hosts, random);
+    let mut draft = Draft {
+        service,
+        largest,
+        regions: [active, passive].map(|place| hosts[place.host].memory.regions.len()),
+        own: hosts[active.host].memory.add_window(DOMAIN, true),
+        hosts,
+        active,
+        passive,
+        areas,
+        work: Vec::new(),
+        steps: Vec::new(),
+        buffers: Vec::new(),
+        counters,
+        swapped: 0,
+        windows: windows.clone(),
+        invalid: None,
+        own_bound: false,
+        own_keys: 0,
+    };
+    let requests = workload.requests as usize;
+    let violation = (random.below(5) == 0).then(|| random.below(requests as u64) as usize);
+    for id in 0..requests {
+        if violation == Some(id) {
+            draft.violate(random);
+        } else {
+            draft.step(random);
+        }
+        let signaled = id + 1 == requests || random.below(4) > 0;
+        if let (Some(request), Some(step)) = (draft.work.last_mut(), draft.steps.last_mut()) {
+            request.signaled = signaled;
+            request.solicited = random.below(8) == 0;
+            request.fence |= random.below(8) == 0;
+            step.signaled = signaled;
+        }
+    }
+    draft.finish(&windows)
+}
+
+/// Windows through which the program reaches the passive side, not bound yet.
+fn windows(
+    service: Service,
+    passive: Place,
+    hosts: &mut [RdmaHost],
+    random: &mut Random,
+) -> Vec<RKey> {
+    // A target of XRC has no send queue to bind them by, and UC would not tell when they are.
+    if service != Service::Reliable || random.below(2) == 0 {
+        return Vec::new();
+    }
+    let memory = &mut hosts[passive.host].memory;
+    [false, true].map(|second| RKey(memory.add_window(DOMAIN, second).0 | 0x5a)).to_vec()
+}
+
+impl Draft<'_> {
+    fn push(&mut self, operation: Operation, data: Data, effect: Effect) {
+        let mut request = SendRequest::new(WorkId(self.work.len() as u64), operation, data);
+        request.fence = matches!(operation, Operation::Send { invalidate: Some(_), .. });
+        self.work.push(request);
+        self.steps.push(Step { effect, signaled: true, fails: None });
+    }
+
+    /// XRC's requests name a queue of the peer's; messages get a receive request there, or in the peer's own.
+    fn address(&mut self, random: &mut Random) {
+        let Some(step) = self.steps.last() else { return };
+        let (consumes, length) = match step.effect {
+            Effect::Sent { length, .. } => (true, length),
+            effect => (effect.consumes_receive(), 0),
+        };
+        let mut shared = None;
+        if self.service == Service::Extended {
+            let queue = EXTENDED_QUEUES[random.below(EXTENDED_QUEUES.len() as u64) as usize];
+            shared = Some(queue);
+            if let Some(request) = self.work.last_mut() {
+                let remote = !request.operation.is_local();
+                request.receive_queue = remote.then_some(queue_number(queue));
+            }
+        }
+        let host = &mut self.hosts[self.passive.host];
+        if !consumes {
+            return;
+        }
+        match &mut host.ends[self.passive.end].receives {
+            Receives::Own(queue) => {
+                let room = length + random.below(64) as usize;
+                let at = self.areas[1].allot(room);
+                let id = WorkId(self.buffers.len() as u64);
+                let spans = Spans::from(local(self.regions[1], at, room));
+                // The queue holds as many as there are requests.
+                let _ = queue.post(ReceiveRequest { id, spans });
+                self.buffers.push((at, room));
+            }
+            Receives::Shared(queue) => shared = Some(*queue),
+            Receives::Named => {}
+        }
+        if let Some(shared) = shared {
+            // Any message of any end may take it: each buffer is for the largest.
+            let queue = &mut host.queues[shared];
+            let bytes = &mut host.memory.regions[queue.region].bytes;
+            let at = bytes.len();
+            bytes.resize(at + self.largest + 8, super::FILL);
+            let id = WorkId(queue.buffers.len() as u64);
+            let spans = Spans::from(local(queue.region, at, self.largest));
+            let _ = queue.queue.post(ReceiveRequest { id, spans });
+            queue.buffers.push((at, self.largest));
+        }
+    }
+
+    /// A place of the peer's, by a key or through a window.
+    fn remote(&self, at: usize, random: &mut Random) -> RemoteAddress {
+        let through = if random.below(2) == 0 { None } else { random.choose(&self.windows) };
+        let key = through.copied().unwrap_or(RKey(key(self.regions[1])));
+        RemoteAddress { address: VirtualAddress(BASE + at as u64), key }
+    }
+
+    /// Bytes of ours: in one piece, in two, or copied.
+    fn gather(&self, from: usize, length: usize, random: &mut Random) -> Data {
+        match random.below(4) {
+            0 if length <= 256 => Data::Inline(self.areas[0].bytes[from..][..length].into()),
+            1 => self.pieces(from, length, random),
+            _ => Data::Spans(Spans::from(local(self.regions[0], from, length))),
+        }
+    }
+
+    fn pieces(&self, at: usize, length: usize, random: &mut Random) -> Data {
+        let cut = random.below(length as u64 + 1) as usize;
+        let spans =
+            [local(self.regions[0], at, cut), local(self.regions[0], at + cut, length - cut)];
+        Data::Spans(Spans::from(&spans[..]))
+    }
+
+    /// Draws one request.
+    fn step(&mut self, random: &mut Random) {
+        let most = if random.below(4) == 0 { 300.min(self.largest) } else { self.largest };
+        let length = random.below(most as u64 + 1) as usize;
+        let from = random.below((self.largest + 64 - length) as u64 + 1) as usize;
+        let immediate = (random.below(3) == 0).then(|| Immediate(random.next_u64() as u32));
+        let kinds = if self.service == Service::Unreliable { 6 } else { 13 };
+        match random.below(kinds) {
+            0..=2 => {
+                let to = self.areas[1].allot(length);
+                let operation = Operation::Write { remote: self.remote(to, random), immediate };
+                let data = self.gather(from, length, random);
+                self.push(operation, data, Effect::Written { from, to, length, immediate });
+            }
+            3..=5 => {
+                let second = self.windows.get(1).copied().filter(|_| random.below(4) == 0);
+                // Immediate data and invalidation do not go together.
+                let immediate = immediate.filter(|_| second.is_none());
+                if let Some(key) = second {
+                    self.windows.truncate(1);
+                    self.invalid = Some(key);
+                }
+                let operation = Operation::Send { immediate, invalidate: second };
+                let data = self.gather(from, length, random);
+                let invalidated = second;
+                self.push(operation, data, Effect::Sent { from, length, immediate, invalidated });
+            }
+            6 | 7 => {
+                let to = self.areas[0].allot(length);
+                let operation = Operation::Read { remote: self.remote(from, random) };
+                let data = self.pieces(to, length, random);
+                self.push(operation, data, Effect::Read { from, to, length });
+            }
+            8 => {
+                let to = self.areas[0].allot(8);
+                let remote = self.remote(self.counters[0], random);
+                let data = Data::Spans(Spans::from(local(self.regions[0], to, 8)));
+                self.push(Operation::FetchAdd { remote, add: 1 }, data, Effect::Added { to });
+            }
+            9 => {
+                let to = self.areas[0].allot(8);
+                let remote = self.remote(self.counters[1], random);
+                let data = Data::Spans(Spans::from(local(self.regions[0], to, 8)));
+                let (compare, swap) = (self.swapped, self.swapped + 1);
+                self.swapped += 1;
+                let operation = Operation::CompareSwap { remote, compare, swap };
+                self.push(operation, data, Effect::Swapped { to });
+            }
+            10 => {
+                let (to, length) = (self.areas[1].allot(8), 8);
+                let from = from.min(self.largest);
+                let data = Data::Spans(Spans::from(local(self.regions[0], from, 8)));
+                let operation = Operation::AtomicWrite { remote: self.remote(to, random) };
+                let effect = Effect::Written { from, to, length, immediate: None };
+                self.push(operation, data, effect);
+            }
+            11 => {
+                let remote = RemoteAddress {
+                    address: VirtualAddress(BASE),
+                    key: RKey(key(self.regions[1])),
+                };
+                let operation = Operation::Flush {
+                    remote,
+                    length: 64,
+                    selectivity: FlushSelectivity(0),
+                    placement: FlushPlacement(1),
+                };
+                self.push(operation, Data::NONE, Effect::Nothing);
+            }
+            _ => self.own_window(),
+        }
+        self.address(random);
+    }
+
+    /// Binds a window of our own, or makes it invalid: nobody else uses it.
+    fn own_window(&mut self) {
+        let operation = if self.own_bound {
+            Operation::LocalInvalidate { key: self.own }
+        } else {
+            let window = self.own;
+            self.own_keys += 1;
+            self.own = RKey(window.0 & 0xffff_ff00 | self.own_keys & 0xff);
+            Operation::Bind(Bind {
+                window,
+                key: self.own,
+                region: LKey(key(self.regions[0])),
+                address: VirtualAddress(BASE),
+                length: 64,
+                access: AccessFlags::REMOTE_READ,
+            })
+        };
+        self.own_bound = !self.own_bound;
+        self.push(operation, Data::NONE, Effect::Nothing);
+    }
+
+    /// A request that must not be executed.
+    fn violate(&mut self, random: &mut Random) {
+        let id = WorkId(self.work.len() as u64);
+        let length = random.below(self.largest as u64 + 1) as usize;
+        let own_queue = matches!(
+            self.hosts[self.passive.host].ends[self.passive.end].receives,
+            Receives::Own(_)
+        );
+        if self.service == Service::Reliable && own_queue && random.below(6) == 0 {
+            return self.too_long(length.max(1));
+        }
+        let place = self.areas[0].allot(length.max(8));
+        let material = Material {
+            service: self.service,
+            regions: self.regions,
+            end: END,
+            place,
+            foreign: self.hosts[self.passive.host].window,
+            invalid: self.invalid,
+            own: self.own,
+        };
+        let (mut request, fails) = violation::wrong(id, length, &material, random);
+        if self.service == Service::Extended && request.receive_queue.is_none() {
+            let remote = !request.operation.is_local();
+            request.receive_queue = remote.then_some(queue_number(EXTENDED_QUEUES[0]));
+        }
+        self.work.push(request);
+        self.steps.push(Step { effect: Effect::Nothing, signaled: true, fails });
+    }
+
+    /// A message that is longer than the receive request it meets. All before the last byte may be there.
+    fn too_long(&mut self, length: usize) {
+        let room = length - 1;
+        let at = self.areas[1].allot(room);
+        let id = WorkId(self.buffers.len() as u64);
+        let spans = Spans::from(local(self.regions[1], at, room));
+        if let Receives::Own(queue) =
+            &mut self.hosts[self.passive.host].ends[self.passive.end].receives
+        {
+            let _ = queue.post(ReceiveRequest { id, spans });
+        }
+        self.buffers.push((at, room));
+        let data = Data::Spans(Spans::from(local(self.regions[0], 0, length)));
+        self.push(Operation::SEND, data, Effect::Nothing);
+        if let Some(step) = self.steps.last_mut() {
+            step.fails = Some(Status::RemoteInvalidRequest);
+        }
+    }
+
+    fn finish(mut self, windows: &[RKey]) -> Posted {
+        let [ours, theirs] = self.areas.map(Area::finish);
+        let end = BASE + theirs.len() as u64;
+        for request in &mut self.work {
+            if let Operation::Write { remote, .. }
+            | Operation::Read { remote }
+            | Operation::FetchAdd { remote, .. } = &mut request.operation
+            {
+                // A request across the end of the region, which is known only now.
+                let behind = remote.address.0.wrapping_sub(END) as i64;
+                if behind.abs() <= 8 {
+                    remote.address = VirtualAddress(end.wrapping_add_signed(behind));
+                }
+            }
+        }
+        let second = windows.get(1).copied();
+        let prelude = (0..).zip(windows).map(|(id, &window)| {
+            let bind = Bind {
+                window: RKey(window.0 & 0xffff_ff00),
+                key: window,
+                region: LKey(key(self.regions[1])),
+                address: VirtualAddress(BASE),
+                length: theirs.len() as u64,
+                access: REMOTE,
+            };
+            SendRequest::new(WorkId(id), Operation::Bind(bind), Data::NONE)
+        });
+        let prelude = prelude.collect();
+        let access = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
+        let before = [ours.clone(), theirs.clone()];
+        // A host that is its own peer does not occur: these are two memories.
+        self.hosts[self.active.host].memory.add(ours, DOMAIN, access);
+        let host = &mut self.hosts[self.passive.host];
+        host.memory.add(theirs, DOMAIN, access);
+        host.window = host.window.or(second);
+        let own = matches!(host.ends[self.passive.end].receives, Receives::Own(_));
+        let program = Program {
+            active: self.active,
+            passive: self.passive,
+            steps: self.steps,
+            regions: self.regions,
+            before,
+            buffers: own.then_some(self.buffers),
+            counters: self.counters,
+        };
+        Posted { program, work: self.work, prelude }
+    }
+}

@@ -1,0 +1,159 @@
+//! What came of a run.
+
+use std::fmt;
+use std::time::Duration;
+
+use ferroce_proto::time::Instant;
+use ferroce_proto::work::Status;
+use ferroce_wire::number::Qpn;
+
+use super::Simulation;
+use super::host::RdmaHost;
+use super::plan::Connection;
+use super::verify::{Hosts, Progress};
+use super::workload::Workload;
+use crate::{Fabric, HostId, Totals, Trace};
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// What was to be done.
+    pub workload: Workload,
+    /// Virtual time until all was done.
+    pub time: Duration,
+    /// Events of the fabric.
+    pub events: u64,
+    /// Work requests of all programs.
+    pub requests: u64,
+    /// Those that ended well.
+    pub succeeded: u64,
+    /// Those that ended in an error of their own, by status.
+    pub failed: Vec<(Status, u64)>,
+    /// Programs with a request that must not be executed, and that was refused.
+    pub refused: u64,
+    /// Requests of connections that never came up.
+    pub unconnected: u64,
+    /// Requests of hosts that crashed: nobody knows what became of them.
+    pub crashed: u64,
+    /// Bytes that successful requests moved.
+    pub bytes: u64,
+    /// Connections that came up by messages, and were ended in order.
+    pub disconnected: u64,
+    /// Frames that receivers dropped for their ICRC, or could not read.
+    pub damaged: u64,
+    /// What the fabric counted.
+    pub totals: Totals,
+    /// A hash over everything that happened, in order.
+    pub hash: u64,
+    /// What should never happen, and did.
+    pub violations: Vec<String>,
+    /// The hosts of the first connection that something is wrong with, its active end first.
+    pub suspects: Vec<HostId>,
+    /// Their queue pairs.
+    pub suspect_pairs: Vec<Qpn>,
+}
+
+impl Summary {
+    pub(super) fn new(simulation: &Simulation) -> Self {
+        Self {
+            workload: simulation.workload,
+            time: Duration::ZERO,
+            events: 0,
+            requests: 0,
+            succeeded: 0,
+            failed: Vec::new(),
+            refused: 0,
+            unconnected: 0,
+            crashed: 0,
+            bytes: 0,
+            disconnected: 0,
+            damaged: 0,
+            totals: Totals::default(),
+            hash: 0,
+            violations: Vec::new(),
+            suspects: Vec::new(),
+            suspect_pairs: Vec::new(),
+        }
+    }
+
+    /// Counts what became of a connection's requests.
+    pub(super) fn count(&mut self, connection: &Connection, all: &[Progress], hosts: &Hosts<'_>) {
+        let programs = connection.programs.iter().map(|one| (one.active, one.steps.as_slice()));
+        let datagrams = connection.datagrams.iter().map(|one| (one.active, one.steps.as_slice()));
+        for ((active, steps), progress) in programs.chain(datagrams).zip(all) {
+            let posted = steps.len() as u64;
+            self.requests += posted;
+            let Some(host) = hosts[active.host] else {
+                self.crashed += posted;
+                continue;
+            };
+            let end = &host.ends[active.end];
+            if end.waiting.is_some() {
+                self.unconnected += posted;
+                continue;
+            }
+            self.succeeded += progress.succeeded as u64;
+            let moved = end.sent.iter().filter(|one| one.status == Status::Success);
+            self.bytes += moved.map(|one| u64::from(one.length)).sum::<u64>();
+            let Some(status) = progress.failed else { continue };
+            let wrong = steps.get(progress.cause).and_then(|step| step.fails);
+            self.refused += u64::from(wrong == Some(status));
+            let behind = posted - progress.succeeded as u64 - 1;
+            for (status, more) in [(status, 1), (Status::Flushed, behind)] {
+                match self.failed.iter_mut().find(|(one, _)| *one == status) {
+                    Some((_, count)) => *count += more,
+                    None if more > 0 => self.failed.push((status, more)),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// What is known at the end.
+    pub(super) fn close<T: Trace>(
+        &mut self,
+        fabric: &Fabric<RdmaHost, T>,
+        mut violations: Vec<String>,
+    ) {
+        self.time = fabric.now().since(Instant::ZERO);
+        self.events = fabric.events();
+        self.totals = fabric.totals();
+        self.hash = fabric.hash();
+        if !self.totals.are_conserved() {
+            violations.push("frames were lost without a cause".to_owned());
+        }
+        self.violations = violations;
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Workload { hosts, connections, services, set_up, congestion, .. } = self.workload;
+        writeln!(f, "  workload       {hosts} hosts, {connections} connections of {services}")?;
+        writeln!(f, "                 set up: {set_up}, congestion control: {congestion}")?;
+        writeln!(f, "  virtual time   {:?}, {} events", self.time, self.events)?;
+        writeln!(
+            f,
+            "  work requests  {} posted, {} succeeded, {} bytes moved",
+            self.requests, self.succeeded, self.bytes
+        )?;
+        for (status, count) in &self.failed {
+            writeln!(f, "                 {count} ended with {status:?}")?;
+        }
+        let others = [
+            (self.refused, "wrong ones were refused, as they must"),
+            (self.crashed, "were of hosts that crashed"),
+            (self.unconnected, "were of connections that did not come up"),
+        ];
+        for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+            writeln!(f, "                 {count} {what}")?;
+        }
+        if self.disconnected > 0 {
+            writeln!(f, "  connections    {} came up and were ended in order", self.disconnected)?;
+        }
+        writeln!(f, "  damaged        {} frames dropped by their receivers", self.damaged)?;
+        writeln!(f, "  hash           {:016x}", self.hash)?;
+        write!(f, "  violations     {}", self.violations.len())?;
+        self.violations.iter().try_for_each(|one| write!(f, "\n    {one}"))
+    }
+}

@@ -1,0 +1,199 @@
+//! One machine that runs `rdma_rxe`, and commands in it.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::{Error, program};
+
+/// How long a command may run, unless told.
+const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+
+/// A machine. Its RDMA device is `rxe0`, port 1; its GID 1 is the IPv4 address and GID 2 the IPv6 address.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    number: u8,
+    folder: PathBuf,
+}
+
+/// Which packets of a machine are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Those that it sends, before they come to the bridge: what is lost is in no capture.
+    Leaving,
+    /// Those that come to it from the bridge: what is lost is in the captures.
+    Arriving,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The shell's line.
+    pub line: String,
+    /// Its exit status: 124 when it took too long, 128 and the signal's number when a signal ended it.
+    pub status: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained about.
+    pub stderr: String,
+}
+
+impl Output {
+    /// What it printed, unless it failed.
+    pub fn success(self) -> Result<String, Error> {
+        match self.status {
+            0 => Ok(self.stdout),
+            status => {
+                let said = self.stdout + &self.stderr;
+                Err(Error::Command { line: self.line, status, said })
+            }
+        }
+    }
+
+    fn new(line: &str, output: process::Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self {
+            line: line.to_owned(),
+            status: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn new(number: u8, folder: &Path) -> Self {
+        Self { number, folder: folder.to_owned() }
+    }
+
+    /// Its address on the fabric.
+    pub fn address_v4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 47, 91, 10 + self.number)
+    }
+
+    /// Its address on the fabric.
+    pub fn address_v6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, 0x4791, 0, 0, 0, 0, 0, 0x10 + u16::from(self.number))
+    }
+
+    /// Its address on the control network, which is not in captures and loses nothing. Other machines reach it there:
+    /// for tools that set up their queue pairs over TCP.
+    pub fn control_v4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 47, 92, 10 + self.number)
+    }
+
+    /// A program that will run in the machine, with input, outputs and status as if it ran here. To kill it here ends it
+    /// there.
+    pub fn command(&self, words: &[&str], limit: Duration) -> Command {
+        let mut command = Command::new(program());
+        command.arg("run").arg(self.number.to_string()).args(words);
+        command.env("FERROCE_PEER", &self.folder);
+        command.env("PEER_LIMIT", limit.as_secs().max(1).to_string());
+        command
+    }
+
+    /// Runs a shell's line, for a minute at most. Processes that it leaves in the background must have their outputs
+    /// redirected: a line has ended when its outputs have.
+    pub fn run(&self, line: &str) -> Result<Output, Error> {
+        self.spawn(line)?.wait()
+    }
+
+    /// Runs a shell's line with an input.
+    pub fn run_with_input(&self, line: &str, input: &[u8]) -> Result<Output, Error> {
+        let mut remote = self.start(line, Stdio::piped(), COMMAND_LIMIT)?;
+        let pipe = remote.child.as_mut().and_then(|child| child.stdin.take());
+        thread::scope(|scope| {
+            // A command need not read it all.
+            scope.spawn(|| pipe.into_iter().for_each(|mut pipe| drop(pipe.write_all(input))));
+            remote.wait()
+        })
+    }
+
+    /// Starts a shell's line and does not wait for it. It is ended when the [`Remote`] is dropped, or after a minute.
+    pub fn spawn(&self, line: &str) -> Result<Remote, Error> {
+        self.start(line, Stdio::null(), COMMAND_LIMIT)
+    }
+
+    /// Waits until a shell's line succeeds: that something listens, for example.
+    pub fn wait_until(&self, line: &str, limit: Duration) -> Result<(), Error> {
+        let repeated = format!("until {line}; do sleep 0.05; done");
+        self.start(&repeated, Stdio::null(), limit)?.wait()?.success().map(drop)
+    }
+
+    /// Waits until something listens on a TCP port: the pingpongs and perftest take 18515.
+    pub fn wait_for_tcp(&self, port: u16, limit: Duration) -> Result<(), Error> {
+        self.wait_until(&format!("netstat -ltn | grep -q ':{port} '"), limit)
+    }
+
+    /// Waits until something listens with the connection manager on a port: rping takes 7174.
+    pub fn wait_for_cm(&self, port: u16, limit: Duration) -> Result<(), Error> {
+        self.wait_until(&format!("rdma resource show cm_id | grep -q 'LISTEN.*:{port}'"), limit)
+    }
+
+    /// Writes a file in the machine.
+    pub fn write(&self, path: &str, data: &[u8]) -> Result<(), Error> {
+        self.run_with_input(&format!("cat >'{path}' && chmod 755 '{path}'"), data)?.success()?;
+        Ok(())
+    }
+
+    /// Makes the network worse, in the words of `tc-netem(8)`: `loss 5%`, `delay 2ms reorder 80%`, `duplicate 10%`.
+    /// Each call replaces what an earlier one set for the direction.
+    pub fn impair(&self, direction: Direction, netem: &str) -> Result<(), Error> {
+        // The machine's kernel has netem; the one here may not.
+        let line = match direction {
+            Direction::Leaving => {
+                format!("tc qdisc replace dev eth0 root netem limit 10000 {netem}")
+            }
+            // Netem works on what leaves. So what arrives is led through a device that it leaves again.
+            Direction::Arriving => format!(
+                "set -e; if ! [ -e /sys/class/net/in0 ]; then ip link add in0 type ifb; \
+                 ip link set in0 mtu $(cat /sys/class/net/eth0/mtu) up; tc qdisc add dev eth0 ingress; \
+                 tc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev in0; fi; \
+                 tc qdisc replace dev in0 root netem limit 10000 {netem}"
+            ),
+        };
+        self.run(&line)?.success().map(drop)
+    }
+
+    /// Makes the network good again.
+    pub fn repair(&self) -> Result<(), Error> {
+        let line =
+            "tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; ip link del in0; true";
+        self.run(line)?.success().map(drop)
+    }
+
+    fn start(&self, line: &str, input: Stdio, limit: Duration) -> Result<Remote, Error> {
+        let mut command = self.command(&["sh", "-c", line], limit);
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| Error::io(program(), error))?;
+        Ok(Remote { child: Some(child), line: line.to_owned() })
+    }
+}
+
+/// A command that runs in a machine. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Remote {
+    child: Option<Child>,
+    line: String,
+}
+
+impl Remote {
+    /// Waits for it to end by itself.
+    pub fn wait(mut self) -> Result<Output, Error> {
+        let Some(child) = self.child.take() else { unreachable!("taken once, here") };
+        let output = child.wait_with_output().map_err(|error| Error::io(program(), error))?;
+        Ok(Output::new(&self.line, output))
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The differences that are allowed between our requests and rdma_rxe's.
+//!
+//! Each has its section, with the reason, in `docs/differences-from-rxe.md`.
+
+use std::collections::BTreeMap;
+
+use crate::replay::{Outcome, Pace};
+
+/// In what a request may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Difference {
+    /// Ours asks for an acknowledgement, theirs does not.
+    AsksMore,
+    /// Theirs asks for an acknowledgement, ours does not.
+    AsksLess,
+    /// rdma_rxe's is captured behind one that we sent later.
+    Later,
+    /// rdma_rxe's is captured again, and we have no reason to send it again.
+    Repeated,
+    /// We sent one that is not captured.
+    NotCaptured,
+}
+
+/// A difference that is known and explained.
+pub(crate) struct Allowed {
+    /// The title of its section in the document.
+    pub(crate) name: &'static str,
+    /// Where it occurs, and how often exactly: when our requester sends at once, and when rdma_rxe did.
+    pub(crate) captures: &'static [(&'static str, Difference, usize, usize)],
+}
+
+pub(crate) const ALLOWED: &[Allowed] = &[
+    Allowed {
+        name: "Acknowledgement asked for within a message",
+        captures: &[("write_65536_mtu1024", Difference::AsksMore, 6, 6)],
+    },
+    Allowed {
+        name: "Requests doubled by the network",
+        captures: &[("duplicate", Difference::Repeated, 13, 13)],
+    },
+    Allowed {
+        name: "Requests put out of order by the network",
+        captures: &[("reorder", Difference::Later, 85, 84)],
+    },
+    Allowed {
+        name: "Requests lost before the capture",
+        captures: &[("loss_requests", Difference::NotCaptured, 5, 5)],
+    },
+    Allowed {
+        name: "Going back at once",
+        captures: &[
+            ("loss_requests", Difference::Later, 12, 11),
+            ("loss_requests", Difference::Repeated, 4, 5),
+            ("reorder", Difference::Repeated, 0, 1),
+        ],
+    },
+    Allowed {
+        name: "Going back for every gap",
+        captures: &[("reorder", Difference::NotCaptured, 9, 13)],
+    },
+];
+
+/// What is wrong with a capture's exchanges: what is not allowed, and what is but occurred more or less often than is
+/// known.
+pub(crate) fn judge(capture: &str, pace: Pace, outcomes: &[&Outcome]) -> Vec<String> {
+    let mut wrong: Vec<String> = outcomes.iter().filter_map(|one| one.wrong.clone()).collect();
+    let mut found: BTreeMap<Difference, usize> = BTreeMap::new();
+    for (&difference, count) in outcomes.iter().flat_map(|one| &one.differences) {
+        *found.entry(difference).or_default() += count;
+    }
+    let mut known: BTreeMap<Difference, usize> = BTreeMap::new();
+    for (_, difference, at_once, as_captured) in
+        ALLOWED.iter().flat_map(|one| one.captures).filter(|(name, ..)| *name == capture)
+    {
+        let count = match pace {
+            Pace::AtOnce => *at_once,
+            Pace::AsCaptured => *as_captured,
+        };
+        *known.entry(*difference).or_default() += count;
+    }
+    known.retain(|_, count| *count > 0);
+    if found != known {
+        wrong.push(format!("differences are {found:?}, not {known:?}"));
+    }
+    wrong
+}

@@ -1,0 +1,80 @@
+//! A request packet, as it is compared.
+
+use std::fmt;
+
+use ferroce_wire::number::Psn;
+use ferroce_wire::opcode::Operation;
+use ferroce_wire::packet::{ICRC_LEN, Packet};
+
+/// The byte of the BTH that has the bit for "acknowledge this", and the bit.
+const ACK_REQUEST: (usize, u8) = (8, 0x80);
+
+/// All of a request but the ICRC: every byte of headers, payload and pad.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Request(Vec<u8>);
+
+impl Request {
+    /// Of a packet from its BTH to its pad.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// Of a packet with its ICRC.
+    pub(crate) fn captured(bytes: &[u8]) -> Self {
+        Self::new(&bytes[..bytes.len() - ICRC_LEN])
+    }
+
+    /// Whether it asks for an acknowledgement.
+    pub(crate) fn asks(&self) -> bool {
+        self.0[ACK_REQUEST.0] & ACK_REQUEST.1 != 0
+    }
+
+    /// The same but for the wish for an acknowledgement.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        let (at, bit) = ACK_REQUEST;
+        let (ours, theirs) = (self.0.split_at(at + 1), other.0.split_at(at + 1));
+        ours.1 == theirs.1
+            && ours.0[..at] == theirs.0[..at]
+            && (ours.0[at] ^ theirs.0[at]) & !bit == 0
+    }
+
+    pub(crate) fn psn(&self) -> Psn {
+        Psn::new(u32::from_be_bytes([0, self.0[9], self.0[10], self.0[11]]))
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
+    /// Looks at its fields.
+    fn parsed<T>(&self, look: impl FnOnce(Option<&Packet<'_>>) -> T) -> T {
+        let mut bytes = self.0.clone();
+        bytes.extend([0; ICRC_LEN]); // Not the queue pair's: any bytes stand for it.
+        look(Packet::parse(&bytes).ok().as_ref())
+    }
+
+    /// What it is counted as.
+    pub(crate) fn class(&self) -> &'static str {
+        let info = self.parsed(|packet| packet.and_then(|packet| packet.bth.opcode.info()));
+        match info.map(|info| info.operation) {
+            Some(Operation::Send) => "SEND",
+            Some(Operation::Write) => "WRITE",
+            Some(Operation::ReadRequest) => "READ",
+            Some(Operation::CompareSwap | Operation::FetchAdd) => "atomic",
+            _ => "other",
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parsed(|packet| {
+            let Some(packet) = packet else { return write!(f, "unreadable {:02x?}", self.0) };
+            write!(f, "{} PSN {:#08x}", packet.bth.opcode.name(), packet.bth.psn.0)?;
+            if let Some(reth) = packet.extensions.reth {
+                write!(f, ", {} bytes at {:#x}", reth.length, reth.address.0)?;
+            }
+            write!(f, ", headers {:02x?}", &self.0[..self.0.len().min(40)])
+        })
+    }
+}
