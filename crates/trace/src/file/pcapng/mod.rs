@@ -25,10 +25,11 @@ mod block_type {
     pub(super) const INTERFACE_DESCRIPTION: u32 = 1;
     pub(super) const PACKET: u32 = 2;
     pub(super) const SIMPLE_PACKET: u32 = 3;
+    pub(super) const INTERFACE_STATISTICS: u32 = 5;
     pub(super) const ENHANCED_PACKET: u32 = 6;
 }
 
-/// Options (sections 3.5, 4.1, 4.2, 4.3). Their codes have a meaning per block type.
+/// Options (sections 3.5, 4.1, 4.2, 4.3, 4.6). Their codes have a meaning per block type.
 mod option_code {
     pub(super) const END: u16 = 0;
     pub(super) const COMMENT: u16 = 1;
@@ -41,6 +42,9 @@ mod option_code {
     pub(super) const INTERFACE_TIME_OFFSET: u16 = 14;
     /// In an Enhanced Packet Block, and in the obsolete Packet Block.
     pub(super) const PACKET_FLAGS: u16 = 2;
+    /// In an Interface Statistics Block.
+    pub(super) const PACKETS_RECEIVED: u16 = 4;
+    pub(super) const PACKETS_DROPPED: u16 = 5;
 }
 
 /// The type and length at a block's start (section 3.1).
@@ -55,6 +59,7 @@ const SECTION_FIXED_LEN: usize = 24;
 const INTERFACE_FIXED_LEN: usize = 16;
 const PACKET_FIXED_LEN: usize = 28;
 const SIMPLE_PACKET_FIXED_LEN: usize = 12;
+const STATISTICS_FIXED_LEN: usize = 20;
 
 /// The direction in a packet's flags (section 4.3.1).
 const DIRECTION_MASK: u32 = 0b11;

@@ -354,6 +354,7 @@ fn the_writer_writes_what_the_draft_says() {
     let packet = Packet::new(when, b"abc").cut_from(9).on_interface(1);
     writer.write(&packet.going(Direction::Outbound).with_comment("why")).unwrap();
     writer.write(&Packet::new(when, b"")).unwrap();
+    writer.write_statistics(1, when, 9, 8).unwrap();
     let file = writer.finish().unwrap();
     let expected = Bytes::new(Little)
         .block(0x0a0d_0d0a, |body| {
@@ -370,8 +371,15 @@ fn the_writer_writes_what_the_draft_says() {
             let body = body.raw(b"abc\0").option(2, &[2, 0, 0, 0]);
             body.option(1, b"why").option(0, &[])
         })
-        .block(6, |body| body.u32(0).u32(0x1122_3344).u32(0x5566_7788).u32(0).u32(0));
+        .block(6, |body| body.u32(0).u32(0x1122_3344).u32(0x5566_7788).u32(0).u32(0))
+        .block(5, |body| {
+            let body = body.u32(1).u32(0x1122_3344).u32(0x5566_7788);
+            let body = body.option(4, &[9, 0, 0, 0, 0, 0, 0, 0]);
+            body.option(5, &[8, 0, 0, 0, 0, 0, 0, 0]).option(0, &[])
+        });
     assert_eq!(file, expected.bytes);
+    // Readers pass over it.
+    assert_eq!(read_sound(&file).len(), 2);
 }
 
 #[test]
@@ -380,6 +388,8 @@ fn what_does_not_fit_is_refused_and_leaves_the_file_sound() {
     let long = "x".repeat(1 << 16);
     let epoch = Timestamp::default();
     let refused = writer.write(&Packet::new(epoch, b"x"));
+    assert!(matches!(refused, Err(WriteError::UnknownInterface(0))));
+    let refused = writer.write_statistics(0, epoch, 0, 0);
     assert!(matches!(refused, Err(WriteError::UnknownInterface(0))));
     let refused = writer.add_interface(LinkType::RAW, Some(&long));
     assert!(matches!(refused, Err(WriteError::TextTooLong { length: 65_536 })));

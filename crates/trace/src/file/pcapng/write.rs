@@ -5,14 +5,14 @@ use std::io::{self, BufWriter, Write};
 
 use super::{
     BLOCK_TRAILER_LEN, BYTE_ORDER_MAGIC, DIRECTION_INBOUND, DIRECTION_OUTBOUND,
-    INTERFACE_FIXED_LEN, PACKET_FIXED_LEN, SECTION_FIXED_LEN, SECTION_LENGTH_UNKNOWN, block_type,
-    option_code,
+    INTERFACE_FIXED_LEN, PACKET_FIXED_LEN, SECTION_FIXED_LEN, SECTION_LENGTH_UNKNOWN,
+    STATISTICS_FIXED_LEN, block_type, option_code,
 };
 use crate::file::MAX_WRITTEN_LEN;
 use crate::file::bytes::padded;
 use crate::file::error::WriteError;
 use crate::file::record::Direction;
-use crate::file::timestamp::Resolution;
+use crate::file::timestamp::{Resolution, Timestamp};
 use crate::file::writer::Packet;
 use crate::link::LinkType;
 
@@ -83,8 +83,7 @@ impl<W: Write> PcapngWriter<W> {
             return Err(WriteError::UnknownInterface(packet.interface));
         }
         let captured_len = packet.captured_len()?;
-        let units = u64::try_from(packet.timestamp.as_nanoseconds())
-            .map_err(|_| WriteError::TimestampOutOfRange(packet.timestamp))?;
+        let units = units(packet.timestamp)?;
         self.options.clear();
         if let Some(direction) = packet.direction {
             // Section 4.3.1.
@@ -105,6 +104,29 @@ impl<W: Write> PcapngWriter<W> {
         body[12..16].copy_from_slice(&captured_len.to_le_bytes());
         body[16..20].copy_from_slice(&packet.original_len.to_le_bytes());
         self.block(block_type::ENHANCED_PACKET, &body, packet.data)
+    }
+
+    /// Says how many packets an interface had until now, and how many of them are missing here.
+    pub fn write_statistics(
+        &mut self,
+        interface: u32,
+        until: Timestamp,
+        received: u64,
+        dropped: u64,
+    ) -> Result<(), WriteError> {
+        if interface >= self.interfaces {
+            return Err(WriteError::UnknownInterface(interface));
+        }
+        let units = units(until)?;
+        self.options.clear();
+        self.option(option_code::PACKETS_RECEIVED, &received.to_le_bytes())?;
+        self.option(option_code::PACKETS_DROPPED, &dropped.to_le_bytes())?;
+        // Section 4.6, with the timestamp as in section 4.3.
+        let mut body = [0; STATISTICS_FIXED_LEN - 8];
+        body[0..4].copy_from_slice(&interface.to_le_bytes());
+        body[4..8].copy_from_slice(&((units >> 32) as u32).to_le_bytes());
+        body[8..12].copy_from_slice(&(units as u32).to_le_bytes());
+        self.block(block_type::INTERFACE_STATISTICS, &body, &[])
     }
 
     /// Hands everything written so far to the output, for a reader that follows.
@@ -151,6 +173,11 @@ impl<W: Write> PcapngWriter<W> {
         self.options.clear();
         Ok(())
     }
+}
+
+/// A time as the format counts it.
+fn units(time: Timestamp) -> Result<u64, WriteError> {
+    u64::try_from(time.as_nanoseconds()).map_err(|_| WriteError::TimestampOutOfRange(time))
 }
 
 impl<W: Write> fmt::Debug for PcapngWriter<W> {

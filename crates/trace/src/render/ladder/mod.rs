@@ -1,5 +1,6 @@
 //! Ladder diagrams: two lifelines, and what passed between them.
 
+mod side;
 mod step;
 
 #[cfg(test)]

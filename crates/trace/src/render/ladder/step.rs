@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::side::Sides;
 use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::report::{Anomaly, CmEvent, Conversation, FileReport, PacketRow};
 use crate::render::text::Tone;
@@ -237,6 +238,14 @@ fn fold(run: Vec<Arrow>, steps: &mut Vec<Step>) {
 }
 
 impl Arrow {
+    /// Lets it come from where it did, if that is known better.
+    fn turn(&mut self, from_a: Option<bool>) {
+        self.from_a = from_a.unwrap_or(self.from_a);
+        if let Tone::Forth | Tone::Back = self.tone {
+            self.tone = if self.from_a { Tone::Forth } else { Tone::Back };
+        }
+    }
+
     /// The PSN as the summary writes it.
     pub(super) fn psn(&self) -> Option<&str> {
         self.label.iter().find_map(|part| part.strip_prefix("PSN "))
@@ -258,6 +267,10 @@ fn arrows(file: &FileReport, conversation: &Conversation) -> Vec<Arrow> {
     for row in file.packet_list.iter().filter(|row| row.conversation == id) {
         let found = anomalies.get(&row.frame).map(Vec::as_slice).unwrap_or_default();
         arrows.entry(row.frame).or_insert_with(|| packet(row, found, conversation));
+    }
+    let sides = Sides::new(file, conversation);
+    for arrow in arrows.values_mut() {
+        arrow.turn(sides.is_from_a(arrow.frame));
     }
     arrows.into_values().collect()
 }

@@ -1,0 +1,88 @@
+//! Completions as futures: two tasks of one tokio runtime send a counter to and fro. No thread waits for it.
+//!
+//!     cargo run --example awaiting --features tokio
+
+mod common;
+
+#[cfg(not(feature = "tokio"))]
+fn main() {
+    println!("built without the feature tokio");
+}
+
+#[cfg(feature = "tokio")]
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> common::Outcome<()> {
+    tokio_only::run().await
+}
+
+#[cfg(feature = "tokio")]
+mod tokio_only {
+    use ferroce::*;
+
+    use crate::common::{self, Outcome};
+
+    const ROUNDS: u64 = 100;
+
+    struct Side {
+        completions: AsyncCompletionQueue,
+        queue_pair: QueuePair,
+        region: MemoryRegion,
+    }
+
+    impl Side {
+        fn new(context: &Context) -> Result<Self, Error> {
+            let domain = context.protection_domain();
+            let completions = context.async_completion_queue(16)?;
+            let service = ServiceType::ReliableConnection;
+            let options = QueuePairOptions::new(service, completions.queue());
+            let queue_pair = domain.queue_pair(&options)?;
+            Ok(Self { completions, queue_pair, region: domain.allocate(8, common::SHARED)? })
+        }
+
+        fn post_receive(&self) -> Result<(), Error> {
+            let spans = self.region.span(0, 8).into();
+            self.queue_pair.post_receive(ReceiveRequest { id: WorkId(1), spans })
+        }
+
+        fn send(&self, number: u64) -> Result<(), Error> {
+            let data = Data::Inline(Box::new(number.to_be_bytes()));
+            let mut request = SendRequest::new(WorkId(2), Operation::SEND, data);
+            request.signaled = false; // Only failures complete.
+            self.queue_pair.post_send(request)
+        }
+
+        /// Waits for the peer's number, and sends the next one back until the last was there.
+        async fn count(&self) -> Outcome<u64> {
+            loop {
+                let done = self.completions.next().await?;
+                if done.status != Status::Success {
+                    return Err(format!("{:?}", done.status).into());
+                }
+                let mut number = [0; 8];
+                self.region.read(0, &mut number)?;
+                let number = u64::from_be_bytes(number);
+                self.post_receive()?;
+                if number < ROUNDS {
+                    self.send(number + 1)?;
+                }
+                if number + 1 >= ROUNDS {
+                    return Ok(number);
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn run() -> Outcome<()> {
+        let (device, index) = Device::with_address("127.0.0.1:0".parse()?)?;
+        let context = Context::open(&device, &Options::default())?;
+        let (one, other) = (Side::new(&context)?, Side::new(&context)?);
+        common::bring_up(&one.queue_pair, index, other.queue_pair.number())?;
+        common::bring_up(&other.queue_pair, index, one.queue_pair.number())?;
+        one.post_receive()?;
+        other.post_receive()?;
+        one.send(1)?;
+        let (one, other) = tokio::try_join!(one.count(), other.count())?;
+        println!("counted to {} and {}", one, other);
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! Inference batching: the payload goes by WRITE, and a WRITE_WITH_IMM tells which batch is there. The immediate is all
+//! that the receiver's processor sees of it: a completion with a number.
+
+mod common;
+
+use std::thread;
+
+use common::Outcome;
+use ferroce::cm::EventChannel;
+use ferroce::{CompletionKind, Immediate, Operation};
+
+const BATCH: usize = 10_000;
+const BATCHES: u32 = 5;
+
+fn main() -> Outcome<()> {
+    let channel = EventChannel::new()?;
+    let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
+    let producer = thread::spawn(move || -> Outcome<()> {
+        let channel = EventChannel::new()?;
+        let (_id, end, remote) = common::connect(&channel, address, BATCH)?;
+        end.post_receive(9, 0, 0)?;
+        for batch in 0..BATCHES {
+            end.region.write(0, &[batch as u8 + 1; BATCH])?;
+            end.post(1, Operation::Write { remote, immediate: None }, 0, BATCH as u32)?;
+            // On one queue pair they arrive in order: who sees the number finds the bytes.
+            let immediate = Some(Immediate(batch));
+            end.post(2, Operation::Write { remote, immediate }, 0, 0)?;
+            // Both are done, and the consumer says that the buffer is free again.
+            for _ in 0..3 {
+                end.done()?;
+            }
+            end.post_receive(9, 0, 0)?;
+        }
+        common::ended(&channel)
+    });
+
+    // An immediate takes a receive, though it needs no memory.
+    let (id, end) = common::accept(&channel, BATCH, |end| end.post_receive(7, 0, 0))?;
+    for batch in 0..BATCHES {
+        let done = end.done()?;
+        let immediate = done.immediate.ok_or("no immediate")?;
+        let bytes = end.bytes(0, BATCH)?;
+        if done.kind != CompletionKind::ReceiveWriteImmediate
+            || immediate != Immediate(batch)
+            || bytes.iter().any(|byte| *byte != batch as u8 + 1)
+        {
+            return Err(format!("batch {batch} is not as it was sent").into());
+        }
+        println!("batch {} is here: {} bytes", immediate.0, bytes.len());
+        end.post_receive(7, 0, 0)?;
+        end.post(3, Operation::SEND, 0, 0)?;
+        end.done()?;
+    }
+    id.disconnect()?;
+    producer.join().map_err(|_| "the producer panicked")??;
+    println!("{BATCHES} batches verified");
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! A shared receive queue: one pool of receives for many connections, so that memory follows the traffic and not the
+//! number of peers.
+
+mod common;
+
+use std::thread;
+
+use common::{Outcome, parameters};
+use ferroce::cm::{EventChannel, What};
+use ferroce::*;
+
+const CLIENTS: usize = 3;
+const MESSAGES: usize = 4;
+const SLOT: usize = 64;
+
+fn main() -> Outcome<()> {
+    let channel = EventChannel::new()?;
+    let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|client| thread::spawn(move || talk(address, client))).collect();
+
+    let (device, _) = Device::with_address(address)?;
+    let context = Context::open(&device, &Options::default())?;
+    let domain = context.protection_domain();
+    let events = CompletionChannel::new()?;
+    let completions = context.completion_queue(64, Some(&events))?;
+    // Fewer receives than messages: each is posted again when it was used.
+    let shared = domain.shared_receive_queue(8)?;
+    let region = domain.allocate(8 * SLOT, common::SHARED)?;
+    let post = |slot: u64| {
+        let spans = region.span(slot * SLOT as u64, SLOT as u32).into();
+        shared.post(ReceiveRequest { id: WorkId(slot), spans })
+    };
+    (0..8).try_for_each(post)?;
+
+    let mut ids = Vec::new();
+    while ids.len() < CLIENTS {
+        let What::ConnectRequest(request) = common::next(&channel)? else { continue };
+        let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
+        options.shared_receives = Some(&shared);
+        request.id.create_queue_pair(&domain, &options)?;
+        request.id.accept(&parameters(vec![0; 12]))?;
+        ids.push(request.id);
+    }
+    let mut got = 0;
+    while got < CLIENTS * MESSAGES {
+        // The completion says from which connection the message came, and which receive it took.
+        let done = completions.wait()?;
+        if done.status != Status::Success {
+            return Err(format!("a receive ended with {:?}", done.status).into());
+        }
+        let mut text = vec![0; done.length as usize];
+        region.read(done.id.0 as usize * SLOT, &mut text)?;
+        println!("QP {:#08x}: {}", done.queue_pair.0, String::from_utf8_lossy(&text));
+        post(done.id.0)?;
+        got += 1;
+    }
+    for client in clients {
+        client.join().map_err(|_| "a client panicked")??;
+    }
+    println!("{got} messages from {CLIENTS} connections through 8 receives");
+    Ok(())
+}
+
+fn talk(server: std::net::SocketAddr, client: usize) -> Outcome<()> {
+    let channel = EventChannel::new()?;
+    let (id, end, _) = common::connect(&channel, server, 4096)?;
+    for number in 0..MESSAGES {
+        let text = format!("message {number} of client {client}");
+        end.region.write(0, text.as_bytes())?;
+        end.post(1, Operation::SEND, 0, text.len() as u32)?;
+        end.done()?;
+    }
+    Ok(id.disconnect()?)
+}

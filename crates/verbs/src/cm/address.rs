@@ -1,0 +1,227 @@
+//! Where an id is, and the way to its peer.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ferroce_net::route;
+use ferroce_proto::qp::PathMtu;
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::ServiceId;
+use ferroce_wire::rdmacm;
+
+use super::event::What;
+use super::id::{Id, Place, Stage, State};
+use crate::context::Context;
+use crate::device::{Device, devices};
+use crate::engine::Adapter;
+use crate::error::Error;
+use crate::management::random;
+use crate::options::Options;
+
+/// Ports that are given to who asks for any, as the system does for its own.
+const FIRST_PORT: u16 = 32_768;
+const PORTS: u16 = 28_232;
+
+fn any_port() -> u16 {
+    FIRST_PORT + (random() % u64::from(PORTS)) as u16
+}
+
+impl Place {
+    fn open(device: &Device, ip: IpAddr, options: &Options) -> Result<Self, Error> {
+        // Ids of one device share it, with its events: they have a channel of their own for news.
+        let context = Context::of(Adapter::open(device, options)?);
+        let link = context.adapter().link_of(Gid::from_ip(ip));
+        // An address that came after the device was opened is not one that it listens on.
+        let link = link.ok_or_else(|| Error::NoAddress(device.interface().name.clone()))?;
+        Ok(Self { context, link })
+    }
+}
+
+/// All places that an address stands for: one, or every one of its family if it is that for "any".
+fn places(address: SocketAddr, options: &Options) -> Result<Vec<Place>, Error> {
+    if !address.ip().is_unspecified() {
+        let (device, _) = Device::with_address(address)?;
+        return Ok(vec![Place::open(&device, address.ip(), options)?]);
+    }
+    let (mut found, mut failed) = (Vec::new(), None);
+    for device in devices()? {
+        for entry in device.gids() {
+            // IPv6's "any" is IPv4's as well, as with the system's own ports.
+            if address.is_ipv4() && entry.address.is_ipv6() {
+                continue;
+            }
+            match Place::open(&device, entry.address.ip(), options) {
+                Ok(place) => found.push(place),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+    }
+    match (found.is_empty(), failed) {
+        (true, Some(error)) => Err(error),
+        (true, None) => Err(Error::Invalid("no device has an address of this family")),
+        (false, _) => Ok(found),
+    }
+}
+
+/// Claims a service at all places, or at none.
+fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
+    for (index, place) in places.iter().enumerate() {
+        let address = place.address().ok_or(Error::Closed)?;
+        if let Err(error) = place.connections().services.claim(address, service.0) {
+            for place in &places[..index] {
+                if let Some(address) = place.address() {
+                    place.connections().services.release(address, service.0);
+                }
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+impl Id {
+    /// Takes an address and a port for itself. Port 0 stands for any that is free, an unspecified address for all of
+    /// this machine's.
+    ///
+    /// # Errors
+    ///
+    /// When the address is not ours, the port is taken (`EADDRINUSE`), or the id is bound already.
+    #[doc(alias = "rdma_bind_addr")]
+    pub fn bind(&self, address: SocketAddr) -> Result<(), Error> {
+        let mut state = self.state();
+        state.expect(&[Stage::Idle], "the id is bound already")?;
+        self.bind_state(&mut state, address)
+    }
+
+    pub(super) fn bind_state(&self, state: &mut State, address: SocketAddr) -> Result<(), Error> {
+        let places = places(address, &self.shared().channel.options)?;
+        let service = |port| rdmacm::service_id(self.port_space(), port);
+        let mut port = address.port();
+        let mut tries = if port == 0 { 1000 } else { 1 };
+        loop {
+            let wanted = if address.port() == 0 { any_port() } else { port };
+            tries -= 1;
+            match claim(&places, service(wanted)) {
+                Ok(()) => {
+                    port = wanted;
+                    break;
+                }
+                Err(Error::Network(ferroce_net::Error::ServiceTaken { .. })) if tries > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut local = address;
+        local.set_port(port);
+        state.local = Some(local);
+        state.service_id = service(port);
+        if !address.ip().is_unspecified() {
+            state.place = places.first().cloned();
+        }
+        state.bound = places;
+        state.stage = Stage::Bound;
+        Ok(())
+    }
+
+    /// Finds the device that leads to a destination. [`What::AddressResolved`] or [`What::AddressError`] follows.
+    ///
+    /// A source that is given is bound first; its port may be 0. Neighbours are the system's business and are looked
+    /// for when the first packet leaves, so the timeout has no use here: a peer that is not there does not answer.
+    ///
+    /// # Errors
+    ///
+    /// When the id is past that already, or the source cannot be bound.
+    #[doc(alias = "rdma_resolve_addr")]
+    pub fn resolve_address(
+        &self,
+        source: Option<SocketAddr>,
+        destination: SocketAddr,
+        _timeout: Duration,
+    ) -> Result<(), Error> {
+        let mut state = self.state();
+        state.expect(&[Stage::Idle, Stage::Bound], "the id has an address already")?;
+        let mut destination = destination;
+        if destination.ip().is_unspecified() {
+            destination.set_ip(match destination {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        let source = source.filter(|source| !source.ip().is_unspecified() || source.port() != 0);
+        if let (Some(source), Stage::Idle) = (source, state.stage) {
+            if source.is_ipv4() != destination.is_ipv4() {
+                return Err(Error::Invalid("source and destination are of different families"));
+            }
+            if source.port() != 0 {
+                self.bind_state(&mut state, source)?;
+            } else {
+                state.place = places(source, &self.shared().channel.options)?.into_iter().next();
+            }
+        }
+        match self.find_way(&mut state, destination) {
+            Ok(()) => {
+                state.stage = Stage::AddressResolved;
+                self.shared().raise(What::AddressResolved);
+            }
+            Err(error) => self.shared().raise(What::AddressError(error)),
+        }
+        Ok(())
+    }
+
+    fn find_way(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
+        let place = match state.place.clone() {
+            Some(place) => place,
+            None => {
+                let source = route::source_for(destination)?;
+                let (device, _) = Device::with_address(source)?;
+                Place::open(&device, source.ip(), &self.shared().channel.options)?
+            }
+        };
+        let mut local = place.address().ok_or(Error::Closed)?;
+        if local.is_ipv4() != destination.is_ipv4() {
+            return Err(Error::Invalid("source and destination are of different families"));
+        }
+        // The peer is told a port, and nothing ever comes to it: it need not be ours alone.
+        local.set_port(state.local.map_or_else(any_port, |bound| bound.port()));
+        state.local = Some(local);
+        state.peer = Some(destination);
+        state.place = Some(place);
+        Ok(())
+    }
+
+    /// Finds out what packets the way takes. [`What::RouteResolved`] or [`What::RouteError`] follows. The routes are
+    /// the system's, so that there is nothing to wait for.
+    ///
+    /// # Errors
+    ///
+    /// When the address is not resolved, or the route is already.
+    #[doc(alias = "rdma_resolve_route")]
+    pub fn resolve_route(&self, _timeout: Duration) -> Result<(), Error> {
+        let mut state = self.state();
+        state.expect(&[Stage::AddressResolved], "resolve an address first")?;
+        match path_mtu(&state) {
+            Ok(mtu) => {
+                state.path_mtu = mtu;
+                state.stage = Stage::RouteResolved;
+                self.shared().raise(What::RouteResolved);
+            }
+            Err(error) => self.shared().raise(What::RouteError(error)),
+        }
+        Ok(())
+    }
+}
+
+/// The largest payload that device and way take.
+fn path_mtu(state: &State) -> Result<PathMtu, Error> {
+    let place = state.place()?;
+    let peer = state.peer.ok_or(Error::Invalid("resolve an address first"))?;
+    let device = place.context.mtu();
+    if peer.ip().is_multicast() {
+        return Ok(device);
+    }
+    let mtu = route::path_mtu(peer)?;
+    let fits = route::roce_mtu(mtu, peer.is_ipv6());
+    let fits = fits.and_then(|bytes| PathMtu::from_bytes(usize::from(bytes)));
+    let interface = || place.context.device().interface().name.clone();
+    let fits = fits.ok_or_else(|| Error::MtuTooSmall { interface: interface(), mtu })?;
+    Ok(if fits.bytes() < device.bytes() { fits } else { device })
+}

@@ -1,0 +1,213 @@
+//! What a queue pair is told about its connection, as Linux's `ib_cm` derives it from the messages.
+
+use ferroce_proto::cm::{Reply, Request};
+use ferroce_proto::memory::AccessFlags;
+use ferroce_proto::qp::{
+    AckTimeout, AddressVector, Modify, PathMtu, RnrRetry, RnrTimer, ServiceType, State,
+};
+use ferroce_wire::cm::{Path, ResponseTimeout};
+use ferroce_wire::number::{Psn, QKey, Qpn};
+
+use super::parameters::ConnectParameters;
+use crate::error::Error;
+use crate::queue_pair::QueuePair;
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) destination: Qpn,
+    /// The peer's first packet has this number: the one that we have told it.
+    pub(super) receive_psn: Psn,
+    /// Our first packet has this number: the one that the peer has told us.
+    pub(super) send_psn: Psn,
+    pub(super) path: AddressVector,
+    pub(super) path_mtu: PathMtu,
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    pub(super) timeout: AckTimeout,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry: RnrRetry,
+    pub(super) min_rnr_timer: RnrTimer,
+}
+
+/// The way that a path describes, from our side.
+pub(super) fn vector(link: u8, path: &Path) -> AddressVector {
+    AddressVector {
+        port: 1,
+        source_index: link,
+        destination: path.remote_gid,
+        flow_label: path.flow_label,
+        traffic_class: path.traffic_class.0,
+        hop_limit: path.hop_limit,
+        service_level: path.service_level,
+    }
+}
+
+/// How long to wait for an acknowledge, from the packet lifetime, one code above which stands in the path, and the
+/// delay of the peer: the larger, and one more where they are close (IBA 12.7, `cm_ack_timeout` of Linux).
+fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTimeout {
+    let (path, delay) = (of_path.0, delay.0);
+    if path == 0 {
+        return of_path;
+    }
+    let close = path.abs_diff(delay) <= 1;
+    AckTimeout((path.max(delay) + u8::from(close)).min(31))
+}
+
+impl Facts {
+    /// What the passive side knows from a request.
+    pub(super) fn of_request(link: u8, request: &Request) -> Self {
+        let mut path = vector(link, &request.path);
+        // Answers go to where the request came from, and so do packets.
+        path.destination = request.from;
+        Self {
+            destination: request.remote_qpn,
+            send_psn: request.starting_psn,
+            path,
+            path_mtu: request.path_mtu,
+            responder_resources: request.responder_resources,
+            initiator_depth: request.initiator_depth,
+            timeout: request.path.ack_timeout,
+            retry_count: request.retry_count,
+            rnr_retry: request.rnr_retry_count,
+            ..Self::default()
+        }
+    }
+
+    /// What the active side knows when it asks.
+    pub(super) fn of_wish(path: AddressVector, mtu: PathMtu, wish: &ConnectParameters) -> Self {
+        Self {
+            path,
+            path_mtu: mtu,
+            timeout: wish.ack_timeout,
+            retry_count: wish.retry_count,
+            min_rnr_timer: wish.min_rnr_timer,
+            responder_resources: wish.responder_resources,
+            initiator_depth: wish.initiator_depth,
+            ..Self::default()
+        }
+    }
+
+    /// What the active side learns from a reply.
+    pub(super) fn learn(&mut self, reply: &Reply) {
+        self.destination = reply.remote_qpn;
+        self.send_psn = reply.starting_psn;
+        // No more than was asked for, whatever the peer says.
+        self.responder_resources = self.responder_resources.min(reply.responder_resources);
+        self.initiator_depth = self.initiator_depth.min(reply.initiator_depth);
+        self.rnr_retry = reply.rnr_retry_count;
+        self.timeout = ack_timeout(self.timeout, reply.target_ack_delay);
+    }
+
+    /// What brings a queue pair into a state.
+    pub(super) fn attributes(&self, service: ServiceType, state: State) -> Result<Modify, Error> {
+        use ServiceType::{ReliableConnection, XrcInitiator, XrcTarget};
+        let requester = matches!(service, ReliableConnection | XrcInitiator);
+        let responder = matches!(service, ReliableConnection | XrcTarget);
+        let change = Modify { state: Some(state), ..Modify::default() };
+        Ok(match state {
+            State::Init => init(service),
+            State::ReadyToReceive => Modify {
+                path: Some(self.path),
+                path_mtu: Some(self.path_mtu),
+                destination: Some(self.destination),
+                receive_psn: Some(self.receive_psn),
+                access: Some(self.access()),
+                max_peer_reads: responder.then_some(self.responder_resources),
+                min_rnr_timer: responder.then_some(self.min_rnr_timer),
+                ..change
+            },
+            State::ReadyToSend => Modify {
+                send_psn: Some(self.send_psn),
+                timeout: (requester || responder).then_some(self.timeout),
+                retry_count: requester.then_some(self.retry_count),
+                rnr_retry: requester.then_some(self.rnr_retry),
+                max_reads: requester.then_some(self.initiator_depth),
+                ..change
+            },
+            State::Error | State::Reset => change,
+            _ => return Err(Error::Invalid("a connection has no attributes for this state")),
+        })
+    }
+
+    /// What peers may do: read only where that was agreed.
+    fn access(&self) -> AccessFlags {
+        let reads = AccessFlags::REMOTE_READ.0 | AccessFlags::REMOTE_ATOMIC.0;
+        let reads = if self.responder_resources > 0 { reads } else { 0 };
+        AccessFlags(AccessFlags::REMOTE_WRITE.0 | reads)
+    }
+
+    /// Brings a queue pair up.
+    pub(super) fn bring_up(&self, queue_pair: &QueuePair) -> Result<(), Error> {
+        let service = queue_pair.service();
+        for state in [State::ReadyToReceive, State::ReadyToSend] {
+            queue_pair.modify(&self.attributes(service, state)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What every queue pair begins with.
+fn init(service: ServiceType) -> Modify {
+    let datagram = service == ServiceType::UnreliableDatagram;
+    Modify {
+        state: Some(State::Init),
+        partition: Some(0),
+        port: Some(1),
+        access: (!datagram).then_some(AccessFlags(0)),
+        queue_key: datagram.then_some(super::DATAGRAM_QUEUE_KEY),
+        ..Modify::default()
+    }
+}
+
+/// Makes a new queue pair ready for a connection; one of datagrams is ready for all.
+pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), Error> {
+    let service = queue_pair.service();
+    queue_pair.modify(&init(service))?;
+    if service == ServiceType::UnreliableDatagram {
+        let change = |state| Modify { state: Some(state), ..Modify::default() };
+        queue_pair.modify(&change(State::ReadyToReceive))?;
+        let ready = Modify { send_psn: Some(Psn(0)), ..change(State::ReadyToSend) };
+        queue_pair.modify(&ready)?;
+    }
+    Ok(())
+}
+
+/// Ends what a queue pair is at.
+pub(super) fn fail(queue_pair: Option<&QueuePair>) {
+    if let Some(queue_pair) = queue_pair {
+        let _ = queue_pair.modify(&Modify { state: Some(State::Error), ..Modify::default() });
+    }
+}
+
+/// The key of a datagram queue pair.
+pub(super) fn queue_key(queue_pair: &QueuePair) -> QKey {
+    queue_pair.attributes().queue_key.unwrap_or(super::DATAGRAM_QUEUE_KEY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function of Linux, as it stands there.
+    fn linux(delay: i32, lifetime: i32) -> i32 {
+        let mut timeout = lifetime + 1;
+        if timeout >= delay {
+            timeout += i32::from(delay >= timeout - 1);
+        } else {
+            timeout = delay + i32::from(timeout >= delay - 1);
+        }
+        timeout.min(31)
+    }
+
+    #[test]
+    fn acknowledge_timeouts_are_those_of_linux() {
+        for lifetime in 0..31 {
+            for delay in 0..32 {
+                let ours = ack_timeout(AckTimeout(lifetime + 1), ResponseTimeout(delay));
+                let theirs = linux(i32::from(delay), i32::from(lifetime));
+                assert_eq!(i32::from(ours.0), theirs, "lifetime {lifetime}, delay {delay}");
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where events of ids come out.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
+
+use ferroce_net::{Interest, Poller};
+
+use super::event::{Event, IdName};
+use crate::completion::lock;
+use crate::error::Error;
+use crate::options::Options;
+
+#[derive(Debug)]
+pub(super) struct Channel {
+    event: ferroce_net::Event,
+    waiting: Mutex<VecDeque<Event>>,
+    pub(super) options: Options,
+}
+
+impl Channel {
+    pub(super) fn raise(&self, event: Event) {
+        lock(&self.waiting).push_back(event);
+        let _ = self.event.signal();
+    }
+
+    fn take(&self) -> Result<Option<Event>, Error> {
+        if self.event.take()? == 0 {
+            return Ok(None);
+        }
+        Ok(lock(&self.waiting).pop_front())
+    }
+
+    /// Forgets the events of an id that is gone. Ids in them are dropped without our lock.
+    pub(super) fn forget(&self, id: IdName) {
+        let forgotten: VecDeque<Event> = {
+            let mut waiting = lock(&self.waiting);
+            let (gone, kept) = waiting.drain(..).partition(|event| event.id == id);
+            *waiting = kept;
+            gone
+        };
+        for _ in &forgotten {
+            let _ = self.event.take();
+        }
+    }
+}
+
+/// A channel for the events of ids. Its file descriptor is readable while there is one. Clones are the same one.
+#[derive(Clone, Debug)]
+#[doc(alias = "rdma_event_channel")]
+pub struct EventChannel {
+    pub(super) channel: Arc<Channel>,
+}
+
+impl EventChannel {
+    /// A channel that no id uses yet.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no file descriptor left.
+    #[doc(alias = "rdma_create_event_channel")]
+    pub fn new() -> Result<Self, Error> {
+        Self::with_options(Options::default())
+    }
+
+    /// The same, whose ids open devices with these options.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventChannel::new`].
+    pub fn with_options(options: Options) -> Result<Self, Error> {
+        let event = ferroce_net::Event::counting()?;
+        Ok(Self { channel: Arc::new(Channel { event, waiting: Mutex::default(), options }) })
+    }
+
+    /// Takes an event, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be read.
+    pub fn try_event(&self) -> Result<Option<Event>, Error> {
+        self.channel.take()
+    }
+
+    /// Waits for an event, at most until the deadline in nanoseconds of the monotonic clock.
+    ///
+    /// # Errors
+    ///
+    /// When the wait fails.
+    #[doc(alias = "rdma_get_cm_event")]
+    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<Event>, Error> {
+        let mut poller = Poller::new();
+        poller.watch(&self.channel.event, Interest::Read);
+        loop {
+            if let Some(event) = self.try_event()? {
+                return Ok(Some(event));
+            }
+            if poller.wait(deadline)? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.event.as_fd()
+    }
+}

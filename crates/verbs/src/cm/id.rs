@@ -1,0 +1,365 @@
+//! One end of a connection, or a listener.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ferroce_proto::cm::{ConnectionId, QueryId, ResolutionId};
+use ferroce_proto::qp::{Modify, PathMtu, ServiceType};
+use ferroce_proto::time::Instant;
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::{ServiceId, SidrStatus};
+use ferroce_wire::rdmacm::PortSpace;
+
+use super::attributes::{self, Facts};
+use super::channel::{Channel, EventChannel};
+use super::event::{Event, IdName, What};
+use crate::completion::lock;
+use crate::context::Context;
+use crate::domain::ProtectionDomain;
+use crate::engine::Adapter;
+use crate::error::Error;
+use crate::management::{Connections, Manager};
+use crate::queue_pair::{QueuePair, QueuePairOptions};
+
+/// How far an id has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    #[default]
+    Idle,
+    Bound,
+    Listening,
+    AddressResolved,
+    RouteResolved,
+    /// REQ or SIDR_REQ is out.
+    Connecting,
+    /// REP is here, and the program brings its own queue pair up.
+    Responded,
+    /// A peer's request waits for our answer.
+    Requested,
+    /// REP is out.
+    Accepting,
+    Connected,
+    Disconnecting,
+    /// It did not come to be, or is over.
+    Over,
+}
+
+/// What an id has under way with its peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Exchange {
+    #[default]
+    Nothing,
+    Connection(ConnectionId),
+    Question(ResolutionId),
+    Query(QueryId),
+}
+
+/// An address of an open device.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) context: Context,
+    pub(super) link: u8,
+}
+
+impl Place {
+    pub(super) fn adapter(&self) -> &Adapter {
+        self.context.adapter()
+    }
+
+    pub(super) fn connections(&self) -> &Connections {
+        &self.adapter().management.connections
+    }
+
+    /// Its address, with the port of RoCEv2.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        Some(self.adapter().links.get(usize::from(self.link))?.address)
+    }
+
+    /// Does something with the address's connection manager.
+    pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Result<T, Error> {
+        self.connections().act(self.adapter(), self.link, act).ok_or(Error::Closed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) stage: Stage,
+    /// The program has dropped it.
+    pub(super) closed: bool,
+    /// Where the port is claimed.
+    pub(super) bound: Vec<Place>,
+    /// What the port is to the connection manager.
+    pub(super) service_id: ServiceId,
+    /// The device, and which of its addresses.
+    pub(super) place: Option<Place>,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) traffic_class: u8,
+    pub(super) path_mtu: PathMtu,
+    pub(super) queue_pair: Option<QueuePair>,
+    /// The queue pair's service, once it is known or asked for.
+    pub(super) service: Option<ServiceType>,
+    pub(super) exchange: Exchange,
+    pub(super) facts: Facts,
+    pub(super) groups: Vec<Gid>,
+}
+
+impl State {
+    pub(super) fn expect(&self, stages: &[Stage], otherwise: &'static str) -> Result<(), Error> {
+        match stages.contains(&self.stage) {
+            true => Ok(()),
+            false => Err(Error::Invalid(otherwise)),
+        }
+    }
+
+    /// The service of the connection.
+    pub(super) fn service(&self) -> ServiceType {
+        let made = self.queue_pair.as_ref().map(QueuePair::service);
+        made.or(self.service).unwrap_or(ServiceType::ReliableConnection)
+    }
+
+    pub(super) fn place(&self) -> Result<Place, Error> {
+        self.place.clone().ok_or(Error::Invalid("the id has no device yet: resolve an address"))
+    }
+}
+
+/// What an id is to the connection manager.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) name: IdName,
+    pub(super) space: PortSpace,
+    pub(super) channel: Arc<Channel>,
+    pub(super) state: Mutex<State>,
+}
+
+impl Shared {
+    pub(super) fn raise(&self, what: What) {
+        self.channel.raise(Event { id: self.name, what });
+    }
+
+    /// Whether it asks for a datagram queue pair, and not for a connection.
+    pub(super) fn is_datagram(&self, state: &State) -> bool {
+        match self.space {
+            PortSpace::Udp | PortSpace::Ipoib => true,
+            PortSpace::Tcp => false,
+            PortSpace::Ib => state.service() == ServiceType::UnreliableDatagram,
+        }
+    }
+}
+
+/// One end of a connection, or a listener. Clones are the same one, and any thread may use them; with the last of them
+/// it ends: the peer is told, and the port is free.
+#[derive(Clone, Debug)]
+#[doc(alias = "rdma_cm_id")]
+pub struct Id {
+    owner: Arc<Owner>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    shared: Arc<Shared>,
+    process: u32,
+}
+
+impl Id {
+    /// An id that is nowhere yet, whose events come out of this channel.
+    ///
+    /// # Errors
+    ///
+    /// For the port space of IP over InfiniBand, which RoCE does not have.
+    #[doc(alias = "rdma_create_id")]
+    pub fn new(channel: &EventChannel, space: PortSpace) -> Result<Self, Error> {
+        if space == PortSpace::Ipoib {
+            return Err(Error::Invalid("there is no IP over InfiniBand on RoCE"));
+        }
+        Ok(Self::with_state(Arc::clone(&channel.channel), space, State::default()))
+    }
+
+    pub(super) fn with_state(channel: Arc<Channel>, space: PortSpace, state: State) -> Self {
+        let shared = Shared { name: IdName::next(), space, channel, state: Mutex::new(state) };
+        Self { owner: Arc::new(Owner { shared: Arc::new(shared), process: std::process::id() }) }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.owner.shared.state)
+    }
+
+    /// What its events call it.
+    pub fn name(&self) -> IdName {
+        self.owner.shared.name
+    }
+
+    /// Its port space.
+    pub fn port_space(&self) -> PortSpace {
+        self.owner.shared.space
+    }
+
+    /// The device, once the address is known.
+    #[doc(alias = "verbs")]
+    pub fn context(&self) -> Option<Context> {
+        self.state().place.as_ref().map(|place| place.context.clone())
+    }
+
+    /// The index of our GID, once the address is known.
+    pub fn source_index(&self) -> Option<u8> {
+        self.state().place.as_ref().map(|place| place.link)
+    }
+
+    /// Our address and port.
+    #[doc(alias = "rdma_get_local_addr")]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.state().local
+    }
+
+    /// The peer's address and port.
+    #[doc(alias = "rdma_get_peer_addr")]
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.state().peer
+    }
+
+    /// The largest payload of a packet on the way, once it is known.
+    pub fn path_mtu(&self) -> PathMtu {
+        self.state().path_mtu
+    }
+
+    /// The queue pair that was made by [`Id::create_queue_pair`].
+    pub fn queue_pair(&self) -> Option<QueuePair> {
+        self.state().queue_pair.clone()
+    }
+
+    /// Sets the type of service or traffic class of the connection's packets. Before the route is resolved.
+    pub fn set_type_of_service(&self, traffic_class: u8) {
+        self.state().traffic_class = traffic_class;
+    }
+
+    /// Makes a queue pair for the connection. The id changes its state from now on: it takes receives at once, and
+    /// sends when the connection is up. One of datagrams takes both at once.
+    ///
+    /// # Errors
+    ///
+    /// When it has one, the device is not known yet or is not that of the domain; and as
+    /// [`ProtectionDomain::queue_pair`].
+    #[doc(alias = "rdma_create_qp")]
+    pub fn create_queue_pair(
+        &self,
+        domain: &ProtectionDomain,
+        options: &QueuePairOptions<'_>,
+    ) -> Result<QueuePair, Error> {
+        let mut state = self.state();
+        let place = state.place()?;
+        if state.queue_pair.is_some() {
+            return Err(Error::Busy("a queue pair that the id has already"));
+        }
+        if !Arc::ptr_eq(place.context.adapter(), domain.context().adapter()) {
+            return Err(Error::Invalid("the protection domain is of another device"));
+        }
+        let datagram = options.service == ServiceType::UnreliableDatagram;
+        match self.port_space() {
+            PortSpace::Udp if !datagram => {
+                return Err(Error::Invalid("the UDP port space has datagram queue pairs"));
+            }
+            PortSpace::Tcp if datagram => {
+                return Err(Error::Invalid("the TCP port space has connected queue pairs"));
+            }
+            _ => {}
+        }
+        let queue_pair = domain.queue_pair(options)?;
+        attributes::prepare(&queue_pair)?;
+        state.queue_pair = Some(queue_pair.clone());
+        Ok(queue_pair)
+    }
+
+    /// Gives up the queue pair that was made by [`Id::create_queue_pair`].
+    #[doc(alias = "rdma_destroy_qp")]
+    pub fn destroy_queue_pair(&self) {
+        let queue_pair = self.state().queue_pair.take();
+        drop(queue_pair);
+    }
+
+    /// What brings a queue pair of the program's own into a state, as far as the connection is known.
+    ///
+    /// # Errors
+    ///
+    /// For a state that a connection says nothing about.
+    #[doc(alias = "rdma_init_qp_attr")]
+    pub fn attributes(&self, to: ferroce_proto::qp::State) -> Result<Modify, Error> {
+        let state = self.state();
+        state.facts.attributes(state.service(), to)
+    }
+}
+
+impl Context {
+    /// How many connections this process has on the device, those in time-wait included.
+    pub fn connections(&self) -> usize {
+        self.adapter().management.connections.len()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return; // The connection stayed with the parent.
+        }
+        // From here on no event is raised, and nobody else touches what is ended below.
+        let closed = State { closed: true, ..State::default() };
+        let gone = std::mem::replace(&mut *lock(&self.shared.state), closed);
+        gone.end();
+        self.shared.channel.forget(self.shared.name);
+    }
+}
+
+impl State {
+    /// Ends whatever is under way.
+    fn end(self) {
+        if let Some(queue_pair) = &self.queue_pair {
+            for group in &self.groups {
+                queue_pair.detach(*group);
+            }
+        }
+        let under_way = matches!(
+            self.stage,
+            Stage::Connecting | Stage::Responded | Stage::Accepting | Stage::Connected
+        );
+        if let (Exchange::Connection(_), true) = (self.exchange, under_way) {
+            attributes::fail(self.queue_pair.as_ref());
+        }
+        if let Some(place) = &self.place {
+            let unanswered = self.stage == Stage::Requested;
+            // A device that is closed has no connections to end.
+            let _ = place.act(|manager, now| match self.exchange {
+                Exchange::Nothing => {}
+                Exchange::Connection(connection) => manager.drop_connection(now, connection),
+                Exchange::Question(question) => {
+                    manager.questions.remove(&question);
+                    manager.cm.cancel_resolution(question);
+                }
+                Exchange::Query(query) if unanswered => {
+                    manager.drop_query(query, SidrStatus::REJECTED);
+                }
+                Exchange::Query(_) => {}
+            });
+        }
+        self.release();
+    }
+
+    /// Gives the port back.
+    pub(super) fn release(&self) {
+        for place in &self.bound {
+            // Both under the manager's lock: a request finds the listener, or that there is none.
+            let _ = place.act(|manager, _| {
+                if self.stage == Stage::Listening {
+                    manager.cm.unlisten(self.service_id);
+                    manager.cm.unlisten_datagrams(self.service_id);
+                    manager.listeners.remove(&self.service_id.0);
+                }
+                if let Some(address) = place.address() {
+                    place.connections().services.release(address, self.service_id.0);
+                }
+            });
+        }
+    }
+}

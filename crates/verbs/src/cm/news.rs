@@ -1,0 +1,272 @@
+//! News of the connection manager, as they become an id's.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, MutexGuard};
+
+use ferroce_proto::cm::{
+    ConnectionId, DrepData, Event, Failure, Information, Query, QueryId, Rejection, Reply,
+    Request as PeerRequest, Resolution, RtuData,
+};
+use ferroce_proto::qp::AddressVector;
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::{RejectReason, ServiceId, SidrStatus};
+use ferroce_wire::rdmacm::{split_private_data, split_service_id};
+
+use super::attributes::{self, Facts};
+use super::connect::{random_psn, set_established};
+use super::event::{DatagramPeer, Established, PeerParameters, Request, What};
+use super::id::{Exchange, Id, Place, Shared, Stage, State};
+use crate::completion::lock;
+use crate::context::Context;
+use crate::engine::Adapter;
+use crate::error::Error;
+
+/// Tells an id what happened; `None` when it is gone.
+pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, event: Event) {
+    let connections = &adapter.management.connections;
+    let Some(id) = target else {
+        // Nobody is there to answer, so the peer gets a no, or its answer.
+        connections.act(adapter, link, |manager, now| match event {
+            Event::Request(connection, _)
+            | Event::Reply(connection, _)
+            | Event::Established(connection, _)
+            | Event::DisconnectRequest(connection, _) => manager.drop_connection(now, connection),
+            Event::Query(query, _) => manager.drop_query(query, SidrStatus::UNSUPPORTED_SERVICE),
+            _ => {}
+        });
+        return;
+    };
+    let here = Here { adapter, link, id: &id };
+    match event {
+        Event::Request(connection, request) => here.requested(connection, &request),
+        Event::Query(query, asked) => here.asked(query, &asked),
+        Event::Reply(connection, reply) => here.replied(connection, &reply),
+        Event::Established(..) => here.established(),
+        Event::Rejected(_, rejection) => here.over(What::Rejected {
+            reason: rejection.reason,
+            private_data: rejection.private_data.0.to_vec(),
+        }),
+        Event::Failed(_, Failure::Unreachable | Failure::NeverReady) => {
+            here.over(What::Unreachable(None));
+        }
+        Event::Failed(_, Failure::ConsumerTooSlow) => {
+            let late = "the program took longer to answer than the peer waits";
+            here.over(What::ConnectError(Error::Invalid(late)));
+        }
+        Event::Failed(_, Failure::StaleReply) => {
+            let stale = "the peer's queue pair is in another connection";
+            here.over(What::ConnectError(Error::Invalid(stale)));
+        }
+        Event::DisconnectRequest(connection, _) => here.disconnecting(connection),
+        Event::Disconnected(..) => here.over(What::Disconnected),
+        Event::Rested(_) => here.rested(),
+        Event::Resolved(_, resolution) => here.resolved(&resolution),
+        Event::Unresolved(_) => here.over(What::Unreachable(None)),
+    }
+}
+
+/// An id, and where the news come from.
+struct Here<'a> {
+    adapter: &'a Adapter,
+    link: u8,
+    id: &'a Arc<Shared>,
+}
+
+impl Here<'_> {
+    /// The id's state, unless the program has dropped it meanwhile. Events are raised under this lock: none comes after
+    /// the drop.
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        Some(lock(&self.id.state)).filter(|state| !state.closed)
+    }
+
+    fn act<T>(
+        &self,
+        act: impl FnOnce(&mut crate::management::Manager, ferroce_proto::time::Instant) -> T,
+    ) -> Option<T> {
+        self.adapter.management.connections.act(self.adapter, self.link, act)
+    }
+
+    /// A state for this side of what a peer asks for, without the peer's answer.
+    fn incoming(&self, from: Gid, service: ServiceId, port: u16) -> Option<State> {
+        let handle = self.adapter.thread.handle()?;
+        let place = Place { context: Context::of(handle), link: self.link };
+        let mut local = place.address()?;
+        local.set_port(split_service_id(service).map_or(0, |(_, port)| port));
+        let mut peer = SocketAddr::new(from.to_ip(), port);
+        if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, &local) {
+            peer.set_scope_id(local.scope_id());
+        }
+        Some(State {
+            stage: Stage::Requested,
+            place: Some(place),
+            local: Some(local),
+            peer: Some(peer),
+            service_id: service,
+            ..State::default()
+        })
+    }
+
+    /// Hands a request to the listener.
+    fn hand_over(&self, id: Id, parameters: PeerParameters, private_data: &[u8]) {
+        let private_data = private_data.to_vec();
+        let request = Box::new(Request { id, parameters, private_data });
+        // If the listener is gone, the request goes with it: dropped, its id says no.
+        match self.state() {
+            Some(_open) => self.id.raise(What::ConnectRequest(request)),
+            None => drop(request),
+        }
+    }
+
+    fn requested(&self, connection: ConnectionId, request: &PeerRequest) {
+        let data = &request.private_data.0;
+        let (port, private_data) = match split_private_data(request.service_id, data) {
+            Ok((header, rest)) => (header.source_port, rest),
+            Err(_) => (0, &data[..]),
+        };
+        let ours = self.adapter.device.mtu().unwrap_or_default();
+        if request.path_mtu.bytes() > ours.bytes() {
+            // IBA 12.6.7.2, reason 26: with the largest that we could do.
+            let information = Information::padded(&[ours.0 << 4]).unwrap_or_default();
+            let rejection = Rejection {
+                information,
+                information_length: 1,
+                ..Rejection::new(RejectReason::INVALID_PATH_MTU)
+            };
+            self.act(|manager, now| manager.cm.reject(now, connection, &rejection));
+            return;
+        }
+        let state = self.incoming(request.from, request.service_id, port);
+        let Some(mut state) = state else {
+            self.act(|manager, now| manager.drop_connection(now, connection));
+            return;
+        };
+        state.facts = Facts::of_request(self.link, request);
+        state.facts.receive_psn = random_psn();
+        state.path_mtu = request.path_mtu;
+        state.traffic_class = request.path.traffic_class.0;
+        let parameters = PeerParameters::of_request(request);
+        state.service = Some(parameters.service);
+        state.exchange = Exchange::Connection(connection);
+        let id = Id::with_state(Arc::clone(&self.id.channel), self.id.space, state);
+        self.act(|manager, _| {
+            manager.connections.insert(connection, Arc::downgrade(id.shared()));
+        });
+        self.hand_over(id, parameters, private_data);
+    }
+
+    fn asked(&self, query: QueryId, asked: &Query) {
+        let data = &asked.private_data.0;
+        let (port, private_data) = match split_private_data(asked.service_id, data) {
+            Ok((header, rest)) => (header.source_port, rest),
+            Err(_) => (0, &data[..]),
+        };
+        let Some(mut state) = self.incoming(asked.from, asked.service_id, port) else {
+            self.act(|manager, _| manager.drop_query(query, SidrStatus::REJECTED));
+            return;
+        };
+        let parameters = PeerParameters::datagram(ferroce_wire::number::Qpn(0));
+        (state.exchange, state.service) = (Exchange::Query(query), Some(parameters.service));
+        state.path_mtu = self.adapter.device.mtu().unwrap_or_default();
+        let id = Id::with_state(Arc::clone(&self.id.channel), self.id.space, state);
+        self.hand_over(id, parameters, private_data);
+    }
+
+    fn replied(&self, connection: ConnectionId, reply: &Reply) {
+        let Some(mut state) = self.state() else { return };
+        state.facts.learn(reply);
+        let established = Box::new(Established {
+            parameters: PeerParameters::of_reply(reply, state.service(), state.facts.retry_count),
+            private_data: reply.private_data.0.to_vec(),
+            datagram: None,
+        });
+        let Some(queue_pair) = &state.queue_pair else {
+            state.stage = Stage::Responded;
+            return self.id.raise(What::ConnectResponse(established));
+        };
+        if let Err(error) = state.facts.bring_up(queue_pair) {
+            attributes::fail(Some(queue_pair));
+            let rejection = Rejection::new(RejectReason::NO_RESOURCES);
+            self.act(|manager, now| {
+                manager.connections.remove(&connection);
+                manager.cm.reject(now, connection, &rejection)
+            });
+            (state.stage, state.exchange) = (Stage::Over, Exchange::Nothing);
+            return self.id.raise(What::ConnectError(error));
+        }
+        set_established(Some(queue_pair));
+        // A peer that has given up meanwhile is told of by another event.
+        let ready = self.act(|manager, _| manager.cm.ready(connection, RtuData::default()));
+        if let Some(Ok(())) = ready {
+            state.stage = Stage::Connected;
+            self.id.raise(What::Established(established));
+        }
+    }
+
+    fn established(&self) {
+        let Some(mut state) = self.state() else { return };
+        set_established(state.queue_pair.as_ref());
+        state.stage = Stage::Connected;
+        let facts = &state.facts;
+        let parameters = PeerParameters {
+            queue_pair: facts.destination,
+            responder_resources: facts.responder_resources,
+            initiator_depth: facts.initiator_depth,
+            retry_count: facts.retry_count,
+            rnr_retry: facts.rnr_retry,
+            service: state.service(),
+            ..PeerParameters::datagram(facts.destination)
+        };
+        let private_data = Vec::new();
+        let established = Established { parameters, private_data, datagram: None };
+        self.id.raise(What::Established(Box::new(established)));
+    }
+
+    fn disconnecting(&self, connection: ConnectionId) {
+        if let Some(mut state) = self.state() {
+            attributes::fail(state.queue_pair.as_ref());
+            state.stage = Stage::Disconnecting;
+        }
+        self.act(|manager, now| {
+            manager.cm.confirm_disconnect(now, connection, DrepData::default())
+        });
+    }
+
+    /// It has come to nothing, or to its end.
+    fn over(&self, what: What) {
+        let Some(mut state) = self.state() else { return };
+        if let Exchange::Connection(_) = state.exchange {
+            attributes::fail(state.queue_pair.as_ref());
+        }
+        state.stage = Stage::Over;
+        self.id.raise(what);
+    }
+
+    fn rested(&self) {
+        let Some(mut state) = self.state() else { return };
+        state.exchange = Exchange::Nothing;
+        self.id.raise(What::TimewaitExit);
+    }
+
+    fn resolved(&self, resolution: &Resolution) {
+        if resolution.status != SidrStatus::VALID {
+            return self.over(What::Unreachable(Some(resolution.status)));
+        }
+        let Some(mut state) = self.state() else { return };
+        let Some(peer) = state.peer else { return };
+        let address = AddressVector {
+            port: 1,
+            source_index: self.link,
+            destination: Gid::from_ip(peer.ip()),
+            traffic_class: state.traffic_class,
+            hop_limit: 64,
+            ..AddressVector::default()
+        };
+        (state.stage, state.exchange) = (Stage::Connected, Exchange::Nothing);
+        let (queue_pair, queue_key) = (resolution.qpn, resolution.q_key);
+        self.id.raise(What::Established(Box::new(Established {
+            parameters: PeerParameters::datagram(queue_pair),
+            private_data: resolution.private_data.0.to_vec(),
+            datagram: Some(DatagramPeer { queue_pair, queue_key, address }),
+        })));
+    }
+}

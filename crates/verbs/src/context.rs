@@ -1,0 +1,140 @@
+//! An open device.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ferroce_proto::qp::PathMtu;
+
+use crate::completion::{CompletionChannel, CompletionQueue};
+use crate::device::Device;
+use crate::domain::ProtectionDomain;
+use crate::engine::{Adapter, Handle, Statistics};
+use crate::error::Error;
+use crate::event::{AsyncEvent, Events};
+use crate::limits::Limits;
+use crate::options::Options;
+use crate::tap::CaptureStatus;
+use crate::xrc::XrcDomain;
+
+/// An open device. Clones are the same one; it closes with the last of them and of all that was made from it.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) events: Arc<Events>,
+}
+
+impl Context {
+    /// Opens a device. One process has it open once, however often it is opened with the same options: it has one
+    /// thread, which sleeps while nothing happens. Events go to the one from which their source was made.
+    ///
+    /// # Errors
+    ///
+    /// When its port cannot be had, or its MTU is too small: the message says what to do.
+    #[doc(alias = "ibv_open_device")]
+    pub fn open(device: &Device, options: &Options) -> Result<Self, Error> {
+        Ok(Self { handle: Adapter::open(device, options)?, events: Arc::new(Events::new()?) })
+    }
+
+    /// The device as it is open already.
+    pub(crate) fn of(handle: Arc<Handle>) -> Self {
+        let events = Arc::clone(&handle.adapter.events);
+        Self { handle, events }
+    }
+
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
+        &self.handle.adapter
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.adapter().device
+    }
+
+    /// What it allows.
+    pub fn limits(&self) -> Limits {
+        Limits::of(self.device())
+    }
+
+    /// The largest path MTU.
+    pub fn mtu(&self) -> PathMtu {
+        self.device().mtu().unwrap_or_default()
+    }
+
+    /// A new protection domain.
+    #[doc(alias = "ibv_alloc_pd")]
+    pub fn protection_domain(&self) -> ProtectionDomain {
+        ProtectionDomain::new(self.clone())
+    }
+
+    /// A completion queue for so many completions, with a channel for its events if one is given.
+    ///
+    /// # Errors
+    ///
+    /// When that is none, or more than the device allows.
+    #[doc(alias = "ibv_create_cq")]
+    pub fn completion_queue(
+        &self,
+        capacity: usize,
+        channel: Option<&CompletionChannel>,
+    ) -> Result<CompletionQueue, Error> {
+        if capacity == 0 || capacity > self.limits().completions as usize {
+            return Err(Error::Invalid(
+                "a completion queue holds between 1 and 4194304 completions",
+            ));
+        }
+        Ok(CompletionQueue::new(self.clone(), capacity, channel))
+    }
+
+    /// A new XRC domain, of this process.
+    #[doc(alias = "ibv_open_xrcd")]
+    pub fn xrc_domain(&self) -> XrcDomain {
+        XrcDomain::new(self.clone())
+    }
+
+    /// Takes an event, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be read.
+    pub fn try_event(&self) -> Result<Option<AsyncEvent>, Error> {
+        self.events.take()
+    }
+
+    /// Waits for an event, at most until the deadline in nanoseconds of the monotonic clock.
+    ///
+    /// # Errors
+    ///
+    /// When the wait fails.
+    #[doc(alias = "ibv_get_async_event")]
+    pub fn wait_event(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, Error> {
+        self.events.wait(deadline)
+    }
+
+    /// A descriptor that is readable while there is an event.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.events.event.as_fd()
+    }
+
+    /// This thread goes to sleep until there is an event: the device's own thread sees to packets meanwhile. Who waits
+    /// by the calls of this library has it done for them.
+    pub fn rest(&self) {
+        self.adapter().stop_polling();
+    }
+
+    /// What it has counted since it was opened.
+    pub fn statistics(&self) -> Statistics {
+        self.adapter().counters.read()
+    }
+
+    /// How the capture goes; `None` when there is none.
+    pub fn capture_status(&self) -> Option<CaptureStatus> {
+        self.adapter().tap.as_ref().map(|tap| tap.status())
+    }
+
+    /// Waits until all packets so far are in the capture, or are not, and says how it goes.
+    pub fn flush_capture(&self) -> Option<CaptureStatus> {
+        let tap = self.adapter().tap.as_ref()?;
+        tap.flush();
+        Some(tap.status())
+    }
+}

@@ -1,0 +1,340 @@
+//! All that the handles of one device share in a process.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::thread::JoinHandle;
+
+use ferroce_memory::Registry;
+use ferroce_net::{Slot, Socket, clock};
+use ferroce_proto::memory::Domain;
+use ferroce_proto::time::Instant;
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::Qpn;
+
+use super::claim::Claim;
+use super::counters::Counters;
+use super::detours::Detours;
+use super::link::{Link, Route};
+use super::progress::Progress;
+use super::queue_pair::{Core, Receives};
+use super::{groups::Groups, thread};
+use crate::completion::lock;
+use crate::device::Device;
+use crate::error::Error;
+use crate::event::Events;
+use crate::management::Management;
+use crate::options::Options;
+use crate::tap::Tap;
+
+/// Queue pair numbers of a slot: its low 16 bits. The first few of slot 0 are taken by the specification, and by the
+/// set-up exchange.
+const FIRST_NUMBER: u32 = 16;
+const NUMBERS: u32 = 1 << 16;
+
+/// A device in this process.
+pub(crate) struct Adapter {
+    pub(crate) device: Device,
+    pub(crate) options: Options,
+    pub(crate) links: Vec<Link>,
+    slot: u32,
+    pub(crate) memory: Registry,
+    queue_pairs: RwLock<HashMap<u32, Arc<Core>>>,
+    receive_queues: RwLock<HashMap<u32, Arc<Receives>>>,
+    pub(crate) groups: Groups,
+    numbers: AtomicU32,
+    domains: AtomicU32,
+    /// Queue pairs that may have something to send.
+    pub(crate) ready: Mutex<VecDeque<Arc<Core>>>,
+    /// Packets of no queue pair: management.
+    pub(crate) outbox: Mutex<VecDeque<(Route, Box<[u8]>)>>,
+    pub(crate) detours: Detours,
+    pub(crate) claim: Claim,
+    progress: Mutex<Progress>,
+    pub(crate) thread: thread::Signals,
+    /// Events of what was made from a context that nobody opened: of a connection that came in.
+    pub(crate) events: Arc<Events>,
+    pub(crate) counters: Counters,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) management: Management,
+}
+
+/// A device, the addresses of it that can be used, and what was opened for each.
+type Opened = (Device, Vec<SocketAddr>, Vec<(Slot, Socket)>);
+
+/// The devices that are open in this process. A process that forked has none: sockets and thread are its parent's.
+static OPEN: Mutex<Vec<(u32, Weak<Adapter>)>> = Mutex::new(Vec::new());
+
+impl Adapter {
+    /// The device as this process has it, opened now if it was not. The thread ends with the last handle.
+    pub(crate) fn open(device: &Device, options: &Options) -> Result<Arc<Handle>, Error> {
+        let process = std::process::id();
+        let mut open = lock(&OPEN);
+        open.retain(|(owner, adapter)| *owner == process && adapter.strong_count() > 0);
+        let same = |adapter: &Arc<Self>| {
+            adapter.device.name() == device.name() && adapter.options == *options
+        };
+        if let Some(adapter) = open.iter().filter_map(|(_, adapter)| adapter.upgrade()).find(same) {
+            if let Some(handle) = adapter.thread.handle() {
+                return Ok(handle);
+            }
+        }
+        let adapter = Arc::new(Self::new(device.clone(), options.clone())?);
+        open.push((process, Arc::downgrade(&adapter)));
+        Handle::start(adapter)
+    }
+
+    fn new(device: Device, options: Options) -> Result<Self, Error> {
+        device.mtu()?;
+        let (device, addresses, opened) = Self::open_links(device, &options)?;
+        let mut links = Vec::new();
+        let slot = opened.first().map_or(0, |(slot, _)| u32::from(slot.number()));
+        let interface = device.interface();
+        for ((slot, receiver), address) in opened.into_iter().zip(addresses) {
+            let mut from = address;
+            from.set_port(0xc000);
+            let sender = Socket::source(from, &options.sockets)?;
+            if interface.multicast || interface.loopback {
+                // An interface that cannot is found out by who sends to a group.
+                let _ = sender.multicast_out(interface.index, true);
+            }
+            links.push(Link { address, receiver, sender, slot });
+        }
+        let entropy = clock::now() ^ u64::from(std::process::id()) << 32;
+        let sources = links.iter().map(|link| link.sender.local());
+        let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, sources));
+        let tap = tap.transpose()?;
+        let progress = Progress::new(&links, options.faults);
+        Ok(Self {
+            management: Management::new(slot as u8, &device),
+            links,
+            slot,
+            memory: Registry::new(entropy),
+            queue_pairs: RwLock::default(),
+            receive_queues: RwLock::default(),
+            groups: Groups::default(),
+            // From a number that differs: a packet for a queue pair of an earlier process finds none.
+            numbers: AtomicU32::new((entropy >> 3) as u32 % NUMBERS),
+            domains: AtomicU32::new(1),
+            ready: Mutex::default(),
+            outbox: Mutex::default(),
+            detours: Detours::default(),
+            claim: Claim::new(),
+            progress: Mutex::new(progress),
+            thread: thread::Signals::new()?,
+            events: Arc::new(Events::new()?),
+            counters: Counters::default(),
+            tap,
+            device,
+            options,
+        })
+    }
+
+    /// Opens the sockets of all addresses that can be used, and leaves the others out.
+    fn open_links(mut device: Device, options: &Options) -> Result<Opened, Error> {
+        loop {
+            let at_port = |mut address: SocketAddr| {
+                address.set_port(options.port);
+                address
+            };
+            let addresses: Vec<_> =
+                device.gids().iter().map(|entry| at_port(entry.address)).collect();
+            if addresses.is_empty() {
+                return Err(Error::NoAddress(device.interface().name.clone()));
+            }
+            match Slot::open_all(&addresses, &options.sockets) {
+                Ok(opened) => return Ok((device, addresses, opened)),
+                Err(ferroce_net::Error::AddressNotOurs { address }) if addresses.len() > 1 => {
+                    device = device.without(address);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(crate) fn new_domain(&self) -> Domain {
+        Domain(self.domains.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number that no queue pair and no shared receive queue of this process has.
+    pub(crate) fn new_number(&self) -> Result<Qpn, Error> {
+        let queue_pairs = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
+        let receive_queues = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..NUMBERS {
+            let low = self.numbers.fetch_add(1, Ordering::Relaxed) % NUMBERS;
+            let number = self.slot << 16 | low;
+            let taken = low < FIRST_NUMBER
+                || queue_pairs.contains_key(&number)
+                || receive_queues.contains_key(&number);
+            if !taken {
+                return Ok(Qpn(number));
+            }
+        }
+        Err(Error::Limit("queue pairs"))
+    }
+
+    /// The slot that our queue pairs' numbers start with.
+    pub(crate) fn slot(&self) -> u8 {
+        self.slot as u8
+    }
+
+    pub(crate) fn add_queue_pair(&self, core: &Arc<Core>) {
+        let mut table = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
+        table.insert(core.number.0, Arc::clone(core));
+    }
+
+    pub(crate) fn remove_queue_pair(&self, number: Qpn) {
+        let mut table = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
+        table.remove(&number.0);
+    }
+
+    pub(crate) fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {
+        let table = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&number.0).cloned()
+    }
+
+    pub(crate) fn add_receive_queue(&self, number: Qpn, receives: &Arc<Receives>) {
+        let mut table = self.receive_queues.write().unwrap_or_else(PoisonError::into_inner);
+        table.insert(number.0, Arc::clone(receives));
+    }
+
+    pub(crate) fn remove_receive_queue(&self, number: Qpn) {
+        let mut table = self.receive_queues.write().unwrap_or_else(PoisonError::into_inner);
+        table.remove(&number.0);
+    }
+
+    pub(crate) fn receive_queue(&self, number: Qpn) -> Option<Arc<Receives>> {
+        let table = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&number.0).cloned()
+    }
+
+    /// The index of the link with this GID.
+    pub(crate) fn link_of(&self, gid: Gid) -> Option<u8> {
+        let index = self.links.iter().position(|link| Gid::from_ip(link.address.ip()) == gid);
+        index.and_then(|index| u8::try_from(index).ok())
+    }
+
+    /// A queue pair may have something to send: sees to it, or has it seen to.
+    pub(crate) fn kick(&self, core: &Arc<Core>) {
+        if core.enqueue() {
+            lock(&self.ready).push_back(Arc::clone(core));
+        }
+        self.drive();
+    }
+
+    /// Sends a packet of no queue pair.
+    pub(crate) fn send_packet(&self, route: Route, packet: Box<[u8]>) {
+        lock(&self.outbox).push_back((route, packet));
+        self.drive();
+    }
+
+    /// Sends what there is to send, or has it sent.
+    pub(crate) fn drive(&self) {
+        self.claim.run(|| {
+            let mut progress = lock(&self.progress);
+            self.transmit_all(&mut progress, now());
+            self.tell_timer(&progress);
+        });
+    }
+
+    /// A round of everything, if nobody else is at it: who polls a completion queue drives the device.
+    pub(crate) fn poll(&self) {
+        self.thread.polled();
+        let mut asked = false;
+        self.claim.try_run(|| {
+            let mut progress = lock(&self.progress);
+            // A second round is one that somebody left a note for: the thread, which would leave another and another
+            // while what it woke for is not seen to, and neither of us would ever let go.
+            if asked {
+                self.receive_forwarded(&mut progress);
+            }
+            self.round(&mut progress, asked);
+            asked = true;
+            self.tell_timer(&progress);
+        });
+    }
+
+    /// Rounds until there is nothing left to do, for the thread.
+    pub(crate) fn run(&self, mailboxes: bool) {
+        self.claim.run(|| {
+            let mut progress = lock(&self.progress);
+            if mailboxes {
+                self.receive_forwarded(&mut progress);
+            }
+            // Bounded, so that a stop is noticed under load.
+            for _ in 0..64 {
+                if !self.round(&mut progress, true) {
+                    break;
+                }
+            }
+            self.tell_timer(&progress);
+        });
+    }
+
+    /// Nobody polls from here on: the thread watches the sockets again.
+    pub(crate) fn stop_polling(&self) {
+        self.thread.stop_polling();
+    }
+
+    fn tell_timer(&self, progress: &Progress) {
+        self.thread.set_timer(progress.next_timer());
+    }
+
+    /// Whether something could not be sent because a socket's buffer is full.
+    pub(crate) fn is_blocked(&self) -> bool {
+        lock(&self.progress).is_blocked()
+    }
+}
+
+/// The time, as the transports count it.
+pub(crate) fn now() -> Instant {
+    Instant::from_nanos(clock::now())
+}
+
+impl std::fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Adapter").field("device", &self.device.name()).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a device going: with the last clone of it the thread ends.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) adapter: Arc<Adapter>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    process: u32,
+}
+
+impl Handle {
+    fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, Error> {
+        let worker = Arc::clone(&adapter);
+        let name = format!("{:.15}", adapter.device.name());
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || thread::run(&worker))
+            .map_err(|_| Error::Limit("threads"))?;
+        let handle = Arc::new(Self {
+            adapter,
+            thread: Mutex::new(Some(thread)),
+            process: std::process::id(),
+        });
+        handle.adapter.thread.set_handle(&handle);
+        Ok(handle)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return; // The thread stayed with the parent.
+        }
+        self.adapter.thread.stop();
+        let thread = lock(&self.thread).take();
+        // The thread itself may hold the last handle, through an event handler.
+        if let Some(thread) = thread.filter(|one| one.thread().id() != std::thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}

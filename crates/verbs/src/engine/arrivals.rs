@@ -1,0 +1,357 @@
+//! Packets in: whether they are what was sent, whose they are, and what they do.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferroce_net::{Arrival, Message, Recipient};
+use ferroce_proto::endpoint;
+use ferroce_proto::qp::ServiceType;
+use ferroce_proto::time::Instant;
+use ferroce_proto::ud::Envelope;
+use ferroce_wire::address::Gid;
+use ferroce_wire::icrc::hidden::{Identification, IdentificationHistory, Plausibility};
+use ferroce_wire::number::{PKey, Qpn};
+use ferroce_wire::packet::Packet;
+
+use super::adapter::{Adapter, now};
+use super::counters::count;
+use super::link::Headers;
+use super::progress::Progress;
+use super::queue_pair::{Core, Inner};
+use crate::completion::lock;
+use crate::tap::{Direction, Owner, Seen};
+
+/// Congestion experienced, in the two bits of ECN (RFC 3168).
+const MARKED: u8 = 3;
+
+/// The partition that everybody is in: all but the bit of full members (IBA 10.9.1.1).
+const DEFAULT_PARTITION: u16 = 0x7fff;
+
+/// Rounds after which a link counts as quiet, and how often it is looked at then.
+const QUIET: u32 = 256;
+const SELDOM: u32 = 32;
+
+/// Messages of one call.
+const MOST: usize = 16;
+
+/// How much comes over a link: what to expect of the next look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Looks that found nothing, since one that did.
+    quiet: u32,
+    /// Messages to be prepared for.
+    burst: usize,
+}
+
+/// Where the destination queue pair stands in a BTH.
+const DESTINATION: std::ops::Range<usize> = 5..8;
+
+fn destination(packet: &[u8]) -> Option<Qpn> {
+    let [a, b, c] = *packet.get(DESTINATION)?.first_chunk()?;
+    Some(Qpn(u32::from_be_bytes([0, a, b, c])))
+}
+
+/// The process that a queue pair of this number belongs to.
+fn slot_of(number: Qpn) -> Recipient {
+    Recipient::Slot((number.0 >> 16) as u8)
+}
+
+/// What a connected queue pair has no use for.
+static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: None };
+
+impl Adapter {
+    /// Takes what has arrived. True when that was something. Who looks often does not look everywhere each time: a link
+    /// that was quiet for long is left out of most rounds that are not thorough.
+    pub(crate) fn receive_all(&self, progress: &mut Progress, thorough: bool) -> bool {
+        let mut some = false;
+        progress.rounds = progress.rounds.wrapping_add(1);
+        for (index, link) in self.links.iter().enumerate() {
+            let pace = progress.paces[index];
+            let quiet = pace.quiet > QUIET && index != progress.active;
+            if quiet && !thorough && progress.rounds % SELDOM != 0 {
+                continue;
+            }
+            // A call that is prepared for many costs more, and most often finds one.
+            let most = pace.burst.max(1);
+            let received = link.receiver.receive_up_to(&mut progress.arrivals, most);
+            let count = received.unwrap_or(0);
+            let pace = &mut progress.paces[index];
+            if count == 0 {
+                *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };
+                continue;
+            }
+            let burst = if count == most { (most * 2).min(MOST) } else { most };
+            *pace = Pace { quiet: 0, burst };
+            progress.active = index;
+            some = true;
+            self.dispatch(progress, link.address);
+        }
+        self.groups.each(|socket, address| {
+            if socket.receive(&mut progress.arrivals).is_ok_and(|count| count > 0) {
+                some = true;
+                self.dispatch(progress, address);
+            }
+        });
+        some
+    }
+
+    /// Takes what other processes got and handed over.
+    pub(crate) fn receive_forwarded(&self, progress: &mut Progress) {
+        self.management.connections.set_forwarded(true);
+        for link in &self.links {
+            while link.slot.receive(&mut progress.arrivals).is_ok_and(|count| count > 0) {
+                let messages = progress.arrivals.len() as u64;
+                self.counters.forwarded_in.fetch_add(messages, Ordering::Relaxed);
+                self.dispatch(progress, link.address);
+            }
+        }
+        let services = &self.management.connections.services;
+        let mut index = 0;
+        while let Some((address, messages)) = services.receive(index, &mut progress.arrivals) {
+            if messages == 0 {
+                index += 1;
+                continue;
+            }
+            self.counters.forwarded_in.fetch_add(messages as u64, Ordering::Relaxed);
+            self.dispatch(progress, address);
+        }
+        self.management.connections.set_forwarded(false);
+    }
+
+    fn dispatch(&self, progress: &mut Progress, local: SocketAddr) {
+        let now = now();
+        let Progress { arrivals, ready, histories, failing, .. } = progress;
+        let mut touched = |core: &Arc<Core>| {
+            if core.enqueue() {
+                ready.push_back(Arc::clone(core));
+            }
+        };
+        for message in arrivals.messages() {
+            match failing {
+                None => self.message(&message, local, now, histories, &mut touched),
+                Some(failing) => failing.pass(&message, |message| {
+                    self.message(message, local, now, histories, &mut touched);
+                }),
+            }
+        }
+    }
+
+    /// The packets of one message: runs of them are for one queue pair.
+    fn message(
+        &self,
+        message: &Message<'_>,
+        local: SocketAddr,
+        now: Instant,
+        histories: &mut Histories,
+        touched: &mut impl FnMut(&Arc<Core>),
+    ) {
+        let arrival = message.arrival;
+        let mut history = histories.of(arrival);
+        let headers = Headers {
+            source: arrival.source,
+            destination: SocketAddr::new(arrival.destination, local.port()),
+        };
+        // Few messages fit into a mailbox: one whose packets have all one owner is handed over as it is.
+        if let Some(owner) = self.sole_owner(message) {
+            return self.forward(local, owner, arrival, message.data);
+        }
+        let mut packets = message.packets().enumerate().peekable();
+        while let Some(&(_, first)) = packets.peek() {
+            let Some(number) = destination(first) else {
+                count(&self.counters.malformed);
+                packets.next();
+                continue;
+            };
+            let run = std::iter::from_fn(|| {
+                packets.next_if(|(_, packet)| destination(packet) == Some(number))
+            });
+            if self.is_foreign(number) {
+                run.for_each(|(_, packet)| {
+                    self.forward(local, slot_of(number), arrival, packet);
+                });
+                continue;
+            }
+            let core = self.queue_pair(number);
+            let mut locked = core.as_ref().map(|core| lock(&core.inner));
+            for (index, bytes) in run {
+                let admitted = self.admit(bytes, &headers, index);
+                let Some((packet, identification)) = admitted else { continue };
+                if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
+                    count(&self.counters.bad_icrc);
+                    continue;
+                }
+                let one = One { packet, bytes, headers, arrival, identification, now };
+                self.record(&one, locked.as_deref());
+                match (&core, &mut locked) {
+                    (Some(core), Some(inner)) => self.deliver(core, inner, &one),
+                    _ if number == Qpn::MULTICAST => self.deliver_group(&one, touched),
+                    _ if number.0 < 3 => self.management.handle(self, local, &one),
+                    _ => count(&self.counters.no_queue_pair),
+                }
+            }
+            if let (Some(core), Some(inner)) = (&core, &mut locked) {
+                core.settle(inner, self, now);
+                touched(core);
+            }
+        }
+    }
+
+    /// The other process that all packets of a message belong to, if there is one.
+    fn sole_owner(&self, message: &Message<'_>) -> Option<Recipient> {
+        let mut owners = message.packets().map(|packet| {
+            destination(packet).filter(|&number| self.is_foreign(number)).map(slot_of)
+        });
+        let first = owners.next()??;
+        owners.all(|owner| owner == Some(first)).then_some(first)
+    }
+
+    /// Whether a queue pair of this number would be another process's.
+    fn is_foreign(&self, number: Qpn) -> bool {
+        number != Qpn::MULTICAST && number.0 >= 3 && number.0 >> 16 != u32::from(self.slot())
+    }
+
+    /// A packet that is what was sent, and may come in (IBA 9.6.1.1).
+    fn admit<'a>(
+        &self,
+        bytes: &'a [u8],
+        headers: &Headers,
+        index: usize,
+    ) -> Option<(Packet<'a>, Identification)> {
+        let Ok(packet) = Packet::parse(bytes) else {
+            count(&self.counters.malformed);
+            return None;
+        };
+        let Some(identification) = headers.check(bytes, index as u16) else {
+            count(&self.counters.bad_icrc);
+            return None;
+        };
+        if packet.bth.version != 0 || packet.bth.opcode.info().is_none() {
+            count(&self.counters.malformed);
+            return None;
+        }
+        let PKey(partition) = packet.bth.partition;
+        if partition & 0x7fff != DEFAULT_PARTITION {
+            count(&self.counters.bad_partition);
+            return None;
+        }
+        self.counters.packets_in.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Some((packet, identification))
+    }
+
+    /// Writes a packet down, with the request of ours that it answers.
+    fn record(&self, one: &One<'_>, inner: Option<&Inner>) {
+        if let Some(tap) = &self.tap {
+            let answer = one.packet.bth.opcode.info().is_some_and(|info| !info.request);
+            let asked = inner.filter(|_| answer);
+            let seen = Seen {
+                direction: Direction::In,
+                headers: one.headers,
+                traffic_class: one.arrival.tos,
+                hop_limit: one.arrival.hop_limit.unwrap_or(64),
+                identification: one.identification,
+                owner: Owner {
+                    queue_pair: one.packet.bth.destination,
+                    work: asked.and_then(|inner| inner.endpoint.work_of(&one.packet.bth)),
+                },
+            };
+            tap.record(&seen, one.bytes);
+        }
+    }
+
+    fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, one: &One<'_>) {
+        let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
+        let envelope = if datagram { one.envelope() } else { NO_ENVELOPE };
+        if !datagram {
+            // A stranger who knows the number and the PSN is still a stranger.
+            let peer = inner.route.map(|route| route.destination.ip());
+            if peer != Some(one.arrival.source.ip()) {
+                return count(&self.counters.no_queue_pair);
+            }
+        }
+        let arrival = endpoint::Arrival {
+            time: one.now,
+            packet: &one.packet,
+            marked: one.arrival.ecn() == MARKED,
+            envelope: &envelope,
+        };
+        let mut memory = &self.memory;
+        if inner.endpoint.settings().service == ServiceType::XrcTarget {
+            let named = one.packet.extensions.xrceth.map(|header| header.receive_queue);
+            let receives = named.and_then(|number| self.receive_queue(number));
+            let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
+            inner.endpoint.handle_packet(&arrival, queue.as_deref_mut(), &mut memory);
+            return;
+        }
+        let mut queue = lock(&core.receives.queue);
+        inner.endpoint.handle_packet(&arrival, Some(&mut queue), &mut memory);
+    }
+
+    /// Each member of the group gets a copy (IBA 10.5).
+    fn deliver_group(&self, one: &One<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
+        let group = Gid::from_ip(one.arrival.destination);
+        for core in self.groups.members(group) {
+            let mut inner = lock(&core.inner);
+            self.deliver(&core, &mut inner, one);
+            core.settle(&mut inner, self, one.now);
+            touched(&core);
+        }
+    }
+}
+
+/// A packet, and all that is known about it.
+pub(crate) struct One<'a> {
+    pub(crate) packet: Packet<'a>,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) headers: Headers,
+    pub(crate) arrival: &'a Arrival,
+    pub(crate) identification: Identification,
+    pub(crate) now: Instant,
+}
+
+impl One<'_> {
+    fn envelope(&self) -> Envelope {
+        let hops = self.arrival.hop_limit.unwrap_or(0);
+        let header =
+            self.headers.global_route(self.bytes, self.identification, self.arrival.tos, hops);
+        Envelope { destination: Gid::from_ip(self.arrival.destination), header: Some(header) }
+    }
+}
+
+/// The IPv4 identifications that hosts have used toward us: they count on, so one that is far from the last is a sign
+/// of a damaged packet where the ICRC alone cannot tell (`docs/icrc.md`).
+#[derive(Debug, Default)]
+pub(crate) struct Histories(HashMap<(IpAddr, IpAddr), History>);
+
+#[derive(Debug)]
+struct History {
+    seen: IdentificationHistory,
+    last: Instant,
+}
+
+/// More hosts than this are strangers who make up their addresses.
+const MOST_HISTORIES: usize = 4096;
+
+impl Histories {
+    fn of(&mut self, arrival: &Arrival) -> Option<&mut History> {
+        if arrival.source.is_ipv6() {
+            return None;
+        }
+        if self.0.len() > MOST_HISTORIES {
+            self.0.clear();
+        }
+        let flow = (arrival.source.ip(), arrival.destination);
+        let new = || History { seen: IdentificationHistory::new(), last: Instant::ZERO };
+        Some(self.0.entry(flow).or_insert_with(new))
+    }
+}
+
+impl History {
+    fn accepts(&mut self, identification: Identification, now: Instant) -> bool {
+        let seen = self.seen.observe(identification, now.since(self.last));
+        self.last = now;
+        seen != Plausibility::Implausible
+    }
+}

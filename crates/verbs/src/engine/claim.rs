@@ -1,0 +1,131 @@
+//! One word that says who drives a device: whoever claims it, for as long as there is something to do.
+//!
+//! Progress has one owner at a time. A thread that comes second does not wait: it leaves a note, and the owner goes
+//! round once more before it lets go. So what a thread did before it came is seen to, by itself or by the owner, and
+//! nobody sleeps on the way.
+
+#[cfg(ferroce_loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
+#[cfg(not(ferroce_loom))]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Nobody drives.
+const IDLE: u32 = 0;
+/// Somebody does.
+const BUSY: u32 = 1;
+/// Somebody does, and is to go round once more.
+const ARMED: u32 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Claim(AtomicU32);
+
+impl Claim {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(IDLE))
+    }
+
+    /// Drives, or makes sure that whoever does goes round once more after this call. True when it was us.
+    pub(crate) fn run(&self, work: impl FnMut()) -> bool {
+        loop {
+            // Release: the owner sees what we did before. Acquire: we see what the last owner did.
+            match self.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    self.finish(work);
+                    return true;
+                }
+                Err(state) => {
+                    // Where the owner let go in between, the note would be read by nobody: try again.
+                    let noted =
+                        self.0.compare_exchange(state, ARMED, Ordering::AcqRel, Ordering::Relaxed);
+                    if noted.is_ok() {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Drives if nobody does. Somebody who does looks at everything anyway, so nothing is left undone otherwise.
+    pub(crate) fn try_run(&self, work: impl FnMut()) -> bool {
+        let free = self.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if free {
+            self.finish(work);
+        }
+        free
+    }
+
+    fn finish(&self, mut work: impl FnMut()) {
+        loop {
+            work();
+            if self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return;
+            }
+            // There is a note: take it down, and go round.
+            self.0.swap(BUSY, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(all(test, not(ferroce_loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    use super::Claim;
+
+    #[test]
+    fn what_was_done_before_is_seen_to() {
+        let (claim, posted, seen) = (Claim::new(), AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        posted.fetch_add(1, Ordering::Relaxed);
+                        claim.run(|| seen.store(posted.load(Ordering::Relaxed), Ordering::Relaxed));
+                    }
+                });
+            }
+        });
+        assert_eq!(seen.into_inner(), 40_000);
+    }
+}
+
+#[cfg(all(test, ferroce_loom))]
+mod tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::thread;
+
+    use super::Claim;
+
+    /// Whatever the interleaving: one owner at a time, and what was posted before `run` is seen by a round after it.
+    #[test]
+    fn one_owner_and_nothing_forgotten() {
+        loom::model(|| {
+            let claim = Arc::new(Claim::new());
+            let posted = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let seen = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let inside = Arc::new(AtomicU32::new(0));
+            let post = {
+                let (claim, posted) = (Arc::clone(&claim), Arc::clone(&posted));
+                let (seen, inside) = (Arc::clone(&seen), Arc::clone(&inside));
+                move |who: usize| {
+                    posted[who].store(1, Ordering::Relaxed);
+                    claim.run(|| {
+                        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                        for at in 0..2 {
+                            let found = posted[at].load(Ordering::Relaxed);
+                            seen[at].fetch_max(found, Ordering::Relaxed);
+                        }
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+            };
+            let other = post.clone();
+            let thread = thread::spawn(move || other(1));
+            post(0);
+            thread.join().unwrap();
+            assert_eq!(seen.iter().map(|one| one.load(Ordering::Relaxed)).sum::<u32>(), 2);
+        });
+    }
+}

@@ -1,0 +1,304 @@
+//! Packets out: one after the other into a batch, and the batch into a socket.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferroce_net::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
+use ferroce_net::{Batch, Error};
+use ferroce_proto::time::Instant;
+use ferroce_proto::transmit::EncodeError;
+use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::number::Qpn;
+
+use super::adapter::Adapter;
+use super::counters::count;
+use super::link::{Headers, ICRC, Route};
+use super::progress::Progress;
+use super::queue_pair::Core;
+use crate::completion::lock;
+use crate::tap::{Direction, Owner, Seen};
+
+/// The largest packet: 4096 bytes of payload, all headers that there are, and a little more.
+const LARGEST: usize = 4096 + 128;
+
+/// Hops that the system gives a packet when nobody says otherwise.
+const DEFAULT_HOPS: u8 = 64;
+
+/// Packets of one queue pair before it is another's turn.
+const TURN: usize = 64;
+
+/// A batch under construction: packets of one size to one destination, the last of which may be shorter.
+#[derive(Debug)]
+pub(crate) struct Departures {
+    bytes: Box<[u8]>,
+    used: usize,
+    /// Bytes of each packet.
+    segment: usize,
+    packets: usize,
+    route: Option<Route>,
+    /// Its last packet is a short one.
+    closed: bool,
+    /// Whose the packets are: for captures, and empty without one.
+    owners: Vec<Owner>,
+    /// The socket had no room for what is here.
+    blocked: bool,
+}
+
+impl Departures {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: vec![0; MAX_BYTES_V6 + LARGEST].into(),
+            used: 0,
+            segment: 0,
+            packets: 0,
+            route: None,
+            closed: false,
+            owners: Vec::new(),
+            blocked: false,
+        }
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Room for the next packet, behind those that are there.
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.used..]
+    }
+
+    /// Whether a packet of this length, to there, can be the next in the batch.
+    fn takes(&self, length: usize, route: &Route) -> bool {
+        self.packets == 0
+            || !self.closed
+                && self.route.as_ref() == Some(route)
+                && length <= self.segment
+                && self.packets < MAX_SEGMENTS
+                && self.used + length <= MAX_BYTES_V6
+    }
+
+    fn clear(&mut self) {
+        (self.used, self.segment, self.packets) = (0, 0, 0);
+        (self.route, self.closed, self.blocked) = (None, false, false);
+        self.owners.clear();
+    }
+}
+
+impl Adapter {
+    /// Sends all there is to send. True when that was something.
+    pub(crate) fn transmit_all(&self, progress: &mut Progress, now: Instant) -> bool {
+        if progress.departures.blocked && !self.flush(&mut progress.departures) {
+            return false;
+        }
+        let mut sent = false;
+        while let Some((route, packet)) = { lock(&self.outbox).pop_front() } {
+            let room = progress.departures.room();
+            room[..packet.len()].copy_from_slice(&packet);
+            sent = true;
+            let owner = Owner { queue_pair: sender(&packet), work: None };
+            if !self.append(&mut progress.departures, packet.len(), route, owner) {
+                return true;
+            }
+        }
+        progress.ready.append(&mut lock(&self.ready));
+        while let Some(core) = progress.ready.pop_front() {
+            // From here on a post puts it into the list again.
+            core.queued.store(false, Ordering::Release);
+            match self.transmit(&core, progress, now) {
+                Turn::Done(some) => sent |= some,
+                Turn::Over => {
+                    sent = true;
+                    if core.enqueue() {
+                        progress.ready.push_back(core);
+                    }
+                }
+                Turn::Blocked => {
+                    if core.enqueue() {
+                        progress.ready.push_front(core);
+                    }
+                    return true;
+                }
+            }
+            if progress.ready.is_empty() {
+                progress.ready.append(&mut lock(&self.ready));
+            }
+        }
+        self.flush(&mut progress.departures);
+        sent
+    }
+
+    /// One queue pair's turn.
+    fn transmit(&self, core: &Arc<Core>, progress: &mut Progress, now: Instant) -> Turn {
+        let mut guard = lock(&core.inner);
+        let inner = &mut *guard;
+        let mut turn = Turn::Done(false);
+        let mut memory = &self.memory;
+        for count in 0.. {
+            if count == TURN {
+                turn = Turn::Over;
+                break;
+            }
+            let Some(outgoing) = inner.endpoint.poll_transmit(now, &mut memory) else { break };
+            let bth = outgoing.transmit.bth;
+            let route = outgoing.route.or(inner.route);
+            let encoded = outgoing.transmit.encode(&memory, progress.departures.room());
+            turn = Turn::Done(true);
+            match (encoded, route) {
+                (Ok(length), Some(route)) => {
+                    // Only who writes it down wants to know.
+                    let ours =
+                        self.tap.is_some() && bth.opcode.info().is_some_and(|info| info.request);
+                    let work = if ours { inner.endpoint.work_of(&bth) } else { None };
+                    let owner = Owner { queue_pair: core.number, work };
+                    if !self.append(&mut progress.departures, length, route, owner) {
+                        turn = Turn::Blocked;
+                        break;
+                    }
+                }
+                (Err(error), _) => {
+                    let local = matches!(error, EncodeError::Local(_));
+                    inner.endpoint.handle_denied(bth.psn, local);
+                }
+                (Ok(_), None) => {}
+            }
+        }
+        core.settle(inner, self, now);
+        progress.set_timer(core, inner);
+        turn
+    }
+
+    /// Takes the packet that stands behind the batch into it, with its ICRC; a batch that cannot take it goes out
+    /// first. False when the socket has no room.
+    fn append(
+        &self,
+        departures: &mut Departures,
+        length: usize,
+        route: Route,
+        owner: Owner,
+    ) -> bool {
+        let length = length + ICRC;
+        if !departures.takes(length, &route) {
+            let start = departures.used;
+            if !self.flush(departures) {
+                // The packet is lost, as any may be: what was sent before it will not have been either.
+                return false;
+            }
+            departures.bytes.copy_within(start..start + length, 0);
+        }
+        if departures.packets == 0 {
+            (departures.segment, departures.route) = (length, Some(route));
+        }
+        departures.closed = length < departures.segment;
+        let (start, end) = (departures.used, departures.used + length - ICRC);
+        let index =
+            if self.links[usize::from(route.link)].sender.gso() { departures.packets } else { 0 };
+        let icrc = self.headers(&route).icrc(&departures.bytes[start..end], index as u16);
+        departures.bytes[end..end + ICRC].copy_from_slice(&icrc);
+        departures.used = end + ICRC;
+        departures.packets += 1;
+        if self.tap.is_some() {
+            departures.owners.push(owner);
+        }
+        true
+    }
+
+    /// The headers of a packet on this way.
+    fn headers(&self, route: &Route) -> Headers {
+        let source = self.links[usize::from(route.link)].sender.local();
+        Headers { source, destination: route.destination }
+    }
+
+    /// Sends the batch. False when the socket has no room: it is kept then.
+    fn flush(&self, departures: &mut Departures) -> bool {
+        let Some(route) = departures.route else { return true };
+        let link = &self.links[usize::from(route.link)];
+        let mut start = 0;
+        while start < departures.used {
+            let pieces = [IoSlice::new(&departures.bytes[start..departures.used])];
+            let batch = Batch {
+                destination: route.destination,
+                tos: route.traffic_class,
+                hop_limit: route.hop_limit,
+                segment: departures.segment,
+                pieces: &pieces,
+            };
+            match link.sender.send(&batch) {
+                Ok(0) => {
+                    departures.bytes.copy_within(start..departures.used, 0);
+                    departures.used -= start;
+                    departures.blocked = true;
+                    return false;
+                }
+                Ok(packets) => {
+                    let end = (start + packets * departures.segment).min(departures.used);
+                    self.sent(departures, start..end, &route);
+                    start = end;
+                }
+                Err(Error::GsoRefused) => {
+                    link.sender.disable_gso();
+                    let headers = self.headers(&route);
+                    for packet in
+                        departures.bytes[start..departures.used].chunks_mut(departures.segment)
+                    {
+                        if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
+                            *icrc = headers.icrc(covered, 0);
+                        }
+                    }
+                }
+                // The network does not take it, as it may lose any packet: who waits for an answer will tell.
+                Err(_) => {
+                    count(&self.counters.send_failed);
+                    break;
+                }
+            }
+        }
+        departures.clear();
+        true
+    }
+
+    fn sent(&self, departures: &mut Departures, range: Range<usize>, route: &Route) {
+        let bytes = &departures.bytes[range];
+        let packets = bytes.chunks(departures.segment);
+        self.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
+        self.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        if let Some(tap) = &self.tap {
+            let headers = self.headers(route);
+            let gso = self.links[usize::from(route.link)].sender.gso();
+            let count = packets.len().min(departures.owners.len());
+            for ((index, packet), owner) in
+                packets.enumerate().zip(departures.owners.drain(..count))
+            {
+                let index = if gso { index as u16 } else { 0 };
+                let seen = Seen {
+                    direction: Direction::Out,
+                    headers,
+                    traffic_class: route.traffic_class,
+                    hop_limit: route.hop_limit.unwrap_or(DEFAULT_HOPS),
+                    identification: Identification::of_segment(index),
+                    owner,
+                };
+                tap.record(&seen, packet);
+            }
+        }
+    }
+}
+
+/// The queue pair that a datagram is from, as its DETH says (IBA 9.3.1).
+fn sender(packet: &[u8]) -> Qpn {
+    match packet.get(17..20) {
+        Some(&[a, b, c]) => Qpn(u32::from_be_bytes([0, a, b, c])),
+        _ => Qpn(0),
+    }
+}
+
+/// How a queue pair's turn ended.
+enum Turn {
+    /// It has nothing more to send; whether it had anything.
+    Done(bool),
+    /// It may have more.
+    Over,
+    /// The socket has no room.
+    Blocked,
+}

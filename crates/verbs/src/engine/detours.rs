@@ -1,0 +1,98 @@
+//! Packets that reached this process and are another's: handed over by its mailbox, or kept until there is room in it.
+//!
+//! Few messages fit into a mailbox, whatever their size, and its owner may have to wait for a processor: so what finds
+//! no room is kept for a while. Without that, a host with more processes than cores would lose packets of one process
+//! because of another.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use ferroce_net::{Arrival, Error, Recipient};
+
+use super::adapter::Adapter;
+use super::counters::count;
+use crate::completion::lock;
+
+/// Bytes that are kept at most.
+const MOST: usize = 8 << 20;
+
+#[derive(Debug)]
+struct Detour {
+    local: SocketAddr,
+    to: Recipient,
+    arrival: Arrival,
+    data: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Detours(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    waiting: VecDeque<Detour>,
+    bytes: usize,
+}
+
+impl Detours {
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).waiting.is_empty()
+    }
+}
+
+impl Adapter {
+    /// Hands packets over to whom they belong, now or a little later.
+    pub(crate) fn forward(&self, local: SocketAddr, to: Recipient, arrival: &Arrival, data: &[u8]) {
+        let mut kept = lock(&self.detours.0);
+        // In order: what came later does not overtake.
+        let behind = kept.waiting.iter().any(|detour| detour.to == to);
+        let sent =
+            if behind { Err(Error::OwnerBusy) } else { self.hand_over(local, to, arrival, data) };
+        match sent {
+            Ok(()) => count(&self.counters.forwarded_out),
+            Err(Error::OwnerBusy) if kept.bytes + data.len() <= MOST => {
+                kept.bytes += data.len();
+                kept.waiting.push_back(Detour { local, to, arrival: *arrival, data: data.into() });
+            }
+            Err(_) => count(&self.counters.forward_failed),
+        }
+    }
+
+    fn hand_over(
+        &self,
+        local: SocketAddr,
+        to: Recipient,
+        arrival: &Arrival,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let link = self.links.iter().find(|link| link.address == local).ok_or(Error::NoOwner)?;
+        link.slot.forward(to, arrival, data)
+    }
+
+    /// Tries again with what was kept.
+    pub(crate) fn run_detours(&self) {
+        let mut kept = lock(&self.detours.0);
+        if kept.waiting.is_empty() {
+            return;
+        }
+        let mut busy: Vec<Recipient> = Vec::new();
+        let waiting = std::mem::take(&mut kept.waiting);
+        for detour in waiting {
+            let sent = if busy.contains(&detour.to) {
+                Err(Error::OwnerBusy)
+            } else {
+                self.hand_over(detour.local, detour.to, &detour.arrival, &detour.data)
+            };
+            match sent {
+                Err(Error::OwnerBusy) => {
+                    busy.push(detour.to);
+                    kept.waiting.push_back(detour);
+                    continue;
+                }
+                Ok(()) => count(&self.counters.forwarded_out),
+                Err(_) => count(&self.counters.forward_failed),
+            }
+            kept.bytes -= detour.data.len();
+        }
+    }
+}

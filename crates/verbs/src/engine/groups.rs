@@ -1,0 +1,86 @@
+//! Multicast groups: their sockets, and the queue pairs that are attached.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ferroce_net::{Interest, Poller, Socket};
+use ferroce_wire::address::Gid;
+
+use super::queue_pair::Core;
+use crate::error::Error;
+use crate::options::Options;
+
+#[derive(Debug)]
+struct Group {
+    gid: Gid,
+    address: SocketAddr,
+    socket: Socket,
+    members: Vec<Arc<Core>>,
+}
+
+/// The groups, and how often they changed: so the thread knows when to look which sockets there are.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(RwLock<Vec<Group>>, AtomicU64);
+
+impl Groups {
+    /// Attaches a queue pair. The first of a group opens its socket.
+    pub(crate) fn attach(
+        &self,
+        gid: Gid,
+        core: &Arc<Core>,
+        interface: u32,
+        options: &Options,
+    ) -> Result<(), Error> {
+        let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.iter_mut().find(|group| group.gid == gid) {
+            if !group.members.iter().any(|member| Arc::ptr_eq(member, core)) {
+                group.members.push(Arc::clone(core));
+            }
+            return Ok(());
+        }
+        let ip = gid.to_ip();
+        let mut address = SocketAddr::new(ip, options.port);
+        if let (SocketAddr::V6(address), IpAddr::V6(_)) = (&mut address, ip) {
+            address.set_scope_id(interface);
+        }
+        let socket = Socket::group(address, interface, &options.sockets)?;
+        groups.push(Group { gid, address, socket, members: vec![Arc::clone(core)] });
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a group, or from all. The last of a group closes its socket.
+    pub(crate) fn detach(&self, gid: Option<Gid>, core: &Core) {
+        let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for group in groups.iter_mut().filter(|group| gid.is_none_or(|gid| gid == group.gid)) {
+            group.members.retain(|member| member.number != core.number);
+        }
+        groups.retain(|group| !group.members.is_empty());
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn members(&self, gid: Gid) -> Vec<Arc<Core>> {
+        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let group = groups.iter().find(|group| group.gid == gid);
+        group.map(|group| group.members.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn each(&self, mut act: impl FnMut(&Socket, SocketAddr)) {
+        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        groups.iter().for_each(|group| act(&group.socket, group.address));
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.1.load(Ordering::SeqCst)
+    }
+
+    /// Has the thread wait for the groups' sockets, too.
+    pub(crate) fn watch(&self, poller: &mut Poller) {
+        let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for group in groups.iter() {
+            poller.watch(&group.socket.as_fd(), Interest::Read);
+        }
+    }
+}

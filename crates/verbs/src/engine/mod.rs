@@ -1,0 +1,33 @@
+//! What makes a device go: packets in, packets out, timers.
+//!
+//! | file | role |
+//! |---|---|
+//! | `claim` | who drives |
+//! | `adapter` | all that the handles of one device share |
+//! | `link` | one address: its sockets, and the headers that packets over it have |
+//! | `groups` | multicast groups |
+//! | `queue_pair` | a queue pair, and what the engine needs to know about it |
+//! | `progress` | a round: receive, timers, transmit |
+//! | `arrivals` | packets in: ICRC, whose they are, what they do |
+//! | `departures` | packets out: batches |
+//! | `detours` | packets that are another process's |
+//! | `thread` | progress while the application does something else |
+//! | `counters` | what was counted |
+
+mod adapter;
+mod arrivals;
+mod claim;
+mod counters;
+mod departures;
+mod detours;
+mod groups;
+mod link;
+mod progress;
+mod queue_pair;
+mod thread;
+
+pub(crate) use adapter::{Adapter, Handle, now};
+pub(crate) use arrivals::One;
+pub use counters::Statistics;
+pub(crate) use link::{Headers, Route};
+pub(crate) use queue_pair::{Core, Inner, Receives};

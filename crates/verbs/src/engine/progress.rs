@@ -1,0 +1,107 @@
+//! A round: receive, timers, transmit.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use ferroce_net::ReceiveBatch;
+use ferroce_proto::time::Instant;
+
+use super::adapter::{Adapter, now};
+use super::arrivals::{Histories, Pace};
+use super::departures::Departures;
+use super::link::Link;
+use super::queue_pair::{Core, Inner};
+use crate::completion::lock;
+use crate::faults::{Failing, Faults};
+
+/// What only the one who drives needs.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) arrivals: ReceiveBatch,
+    pub(crate) departures: Departures,
+    /// How much comes over each link.
+    pub(crate) paces: Vec<Pace>,
+    pub(crate) rounds: u32,
+    /// The link over which something came last.
+    pub(crate) active: usize,
+    pub(crate) histories: Histories,
+    pub(crate) failing: Option<Failing>,
+    /// Queue pairs that may have something to send.
+    pub(crate) ready: VecDeque<Arc<Core>>,
+    /// Timers of queue pairs, by number. One that was since put off is found out when it runs out.
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+}
+
+impl Progress {
+    pub(crate) fn new(links: &[Link], faults: Option<Faults>) -> Self {
+        Self {
+            arrivals: ReceiveBatch::for_socket(&links[0].receiver),
+            departures: Departures::new(),
+            paces: vec![Pace::default(); links.len()],
+            rounds: 0,
+            active: 0,
+            histories: Histories::default(),
+            failing: faults.map(Failing::new),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+        }
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((time, _))| *time)
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.departures.is_blocked()
+    }
+
+    /// Keeps the list of timers in step with a queue pair: an entry that runs out too late is joined by another, one
+    /// that runs out too early is put off when it does.
+    pub(crate) fn set_timer(&mut self, core: &Core, inner: &mut Inner) {
+        let Some(time) = inner.endpoint.poll_timeout() else { return };
+        if inner.timer.is_none_or(|standing| time < standing) {
+            inner.timer = Some(time);
+            self.timers.push(Reverse((time, core.number.0)));
+        }
+    }
+}
+
+impl Adapter {
+    /// True when something was done, so that there may be more.
+    pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
+        let received = self.receive_all(progress, thorough);
+        self.run_detours();
+        let now = now();
+        // Also for who only polls: the thread would have to wait for a gap between two polls, and there may be none.
+        self.run_timers(progress, now);
+        let sent = self.transmit_all(progress, now);
+        received || sent
+    }
+
+    fn run_timers(&self, progress: &mut Progress, now: Instant) {
+        while let Some(&Reverse((time, number))) = progress.timers.peek() {
+            if time > now {
+                return;
+            }
+            progress.timers.pop();
+            let Some(core) = self.queue_pair(ferroce_wire::number::Qpn(number)) else { continue };
+            let mut inner = lock(&core.inner);
+            // Another entry stands for an earlier time, which was seen to.
+            if inner.timer != Some(time) {
+                continue;
+            }
+            inner.timer = None;
+            if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                inner.endpoint.handle_timeout(now);
+                core.settle(&mut inner, self, now);
+                if core.enqueue() {
+                    progress.ready.push_back(Arc::clone(&core));
+                }
+                // Its next timer is known when it has sent: until then it may be the one that has just run out.
+                continue;
+            }
+            progress.set_timer(&core, &mut inner);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Progress while the application does something else: a thread that sleeps until a packet comes or a timer runs out.
+//!
+//! A program that polls its completion queues drives the device itself, and a thread that woke for each packet would
+//! only compete with it. So the thread leaves the sockets alone for as long as somebody polls, and looks now and then
+//! whether somebody still does.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use ferroce_net::{Event, Interest, Poller, clock};
+use ferroce_proto::time::Instant;
+
+use super::adapter::{Adapter, Handle};
+use crate::completion::lock;
+use crate::error::Error;
+
+/// How long the thread leaves the sockets alone before it looks again: nanoseconds.
+const LOOK_AGAIN: u64 = 500_000;
+
+/// No timer.
+const NEVER: u64 = u64::MAX;
+
+/// What the thread is told by others, and what they have to know about it.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    wake: Event,
+    stop: AtomicBool,
+    /// Somebody polled since the thread last looked: who did will do so again.
+    polled: AtomicBool,
+    /// When the next timer of a queue pair runs out.
+    timer: AtomicU64,
+    /// Until when the thread sleeps, if nothing wakes it; 0 while it does not.
+    asleep_until: AtomicU64,
+    /// Whether it leaves the sockets alone meanwhile.
+    aloof: AtomicU32,
+    handle: Mutex<Weak<Handle>>,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self {
+            wake: Event::new()?,
+            stop: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
+            timer: AtomicU64::new(NEVER),
+            asleep_until: AtomicU64::new(0),
+            aloof: AtomicU32::new(0),
+            handle: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
+        lock(&self.handle).upgrade()
+    }
+
+    pub(crate) fn set_handle(&self, handle: &Arc<Handle>) {
+        *lock(&self.handle) = Arc::downgrade(handle);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn wake(&self) {
+        let _ = self.wake.signal();
+    }
+
+    /// Somebody polls.
+    pub(crate) fn polled(&self) {
+        if !self.polled.load(Ordering::Relaxed) {
+            self.polled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Nobody does any more, as far as this caller goes.
+    pub(crate) fn stop_polling(&self) {
+        self.polled.store(false, Ordering::SeqCst);
+        if self.aloof.load(Ordering::SeqCst) != 0 {
+            self.wake();
+        }
+    }
+
+    /// Tells when the next timer runs out, after a round. The thread is woken only if it would sleep too long.
+    pub(crate) fn set_timer(&self, timer: Option<Instant>) {
+        let timer = timer.map_or(NEVER, Instant::as_nanos);
+        self.timer.store(timer, Ordering::SeqCst);
+        if timer < self.asleep_until.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+}
+
+/// What the thread does until it is told to stop.
+pub(crate) fn run(adapter: &Adapter) {
+    let signals = &adapter.thread;
+    let mut poller = Poller::new();
+    let wake = poller.watch(&signals.wake, Interest::Read);
+    let mut mailboxes: Vec<_> =
+        adapter.links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
+    if let Some(services) = adapter.management.connections.services.watch() {
+        mailboxes.push(poller.watch(services, Interest::Read));
+    }
+    let sockets: Vec<_> =
+        adapter.links.iter().map(|link| poller.watch(&link.receiver, Interest::Read)).collect();
+    let senders: Vec<_> =
+        adapter.links.iter().map(|link| poller.watch(&link.sender, Interest::Nothing)).collect();
+    let fixed = 1 + mailboxes.len() + sockets.len() + senders.len();
+    // Behind those come the groups' sockets, which come and go.
+    let mut seen = None;
+    while !signals.stop.load(Ordering::Acquire) {
+        let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
+        adapter.run(forwarded);
+        adapter.management.run(adapter);
+
+        let now = clock::now();
+        signals.aloof.store(1, Ordering::SeqCst);
+        let aloof = signals.polled.swap(false, Ordering::SeqCst);
+        signals.aloof.store(u32::from(aloof), Ordering::SeqCst);
+        let interest = if aloof { Interest::Nothing } else { Interest::Read };
+        sockets.iter().for_each(|&index| poller.set(index, interest));
+        let blocked = if adapter.is_blocked() { Interest::Write } else { Interest::Nothing };
+        senders.iter().for_each(|&index| poller.set(index, blocked));
+        let version = Some(adapter.groups.version());
+        if version != seen {
+            poller.truncate(fixed);
+            adapter.groups.watch(&mut poller);
+            seen = version;
+        }
+
+        let mut deadline = signals.timer.load(Ordering::SeqCst);
+        deadline = deadline.min(adapter.management.next_timer());
+        if aloof || !adapter.detours.is_empty() {
+            deadline = deadline.min(now + LOOK_AGAIN);
+        }
+        signals.asleep_until.store(deadline, Ordering::SeqCst);
+        // A timer that was set in between is seen here, or its setter sees until when we sleep.
+        let timer = signals.timer.load(Ordering::SeqCst).min(deadline);
+        let waited = poller.wait(Some(timer).filter(|&timer| timer != NEVER));
+        signals.asleep_until.store(0, Ordering::SeqCst);
+        if waited.is_ok() && poller.readiness(wake).readable {
+            let _ = signals.wake.take();
+        }
+    }
+    // What came meanwhile may be another process's, and would be lost with the sockets.
+    adapter.run(true);
+}

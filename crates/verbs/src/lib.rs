@@ -1,0 +1,67 @@
+//! RDMA over Converged Ethernet in user space: the verbs, as a safe library.
+//!
+//! A [`Device`] is a network interface with an address. Opened, it is a [`Context`], from which all else is made:
+//! [`ProtectionDomain`]s with [`MemoryRegion`]s and [`QueuePair`]s in them, [`CompletionQueue`]s, shared receive
+//! queues. No privilege is needed, no kernel module, and no RDMA hardware; on the wire are the packets that these would
+//! send.
+//!
+//! Everything is a handle: it can be cloned, sent to other threads, and dropped at any time, with work in flight too.
+//! What is wrong is a compile error or an [`Error`].
+#![forbid(unsafe_code)]
+
+mod address;
+pub mod cm;
+mod completion;
+mod context;
+mod device;
+mod domain;
+mod engine;
+mod error;
+mod event;
+mod faults;
+#[cfg(feature = "tokio")]
+mod future;
+mod limits;
+mod management;
+mod options;
+mod queue_pair;
+mod region;
+pub mod setup;
+mod shared_receive;
+mod tap;
+mod xrc;
+
+pub use address::AddressHandle;
+pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
+pub use context::Context;
+pub use device::{Device, GidEntry, devices};
+pub use domain::ProtectionDomain;
+pub use engine::Statistics;
+pub use error::Error;
+pub use event::{AsyncEvent, Source, What};
+pub use faults::{BadFaults, Faults};
+#[cfg(feature = "tokio")]
+pub use future::AsyncCompletionQueue;
+pub use limits::Limits;
+pub use options::Options;
+pub use queue_pair::{Datagram, QueuePair, QueuePairOptions};
+pub use region::{MemoryRegion, MemoryWindow};
+pub use shared_receive::SharedReceiveQueue;
+pub use tap::CaptureStatus;
+pub use xrc::XrcDomain;
+
+pub use ferroce_memory::{AddressRange, Buffer, Change, OutOfBounds, RegionInfo, WindowKind};
+pub use ferroce_net::{Options as SocketOptions, clock};
+pub use ferroce_proto::congestion::{Congestion, DcqcnParameters};
+pub use ferroce_proto::endpoint::PostError;
+pub use ferroce_proto::memory::{AccessFlags, LocalSpan};
+pub use ferroce_proto::qp::{
+    AckTimeout, AddressVector, AlternatePath, Attribute, Attributes, Capabilities, Migration,
+    Modify, ModifyError, PathMtu, RnrRetry, RnrTimer, Rule, ServiceType, State, rule,
+};
+pub use ferroce_proto::work::{
+    Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans,
+    Status, WorkId,
+};
+pub use ferroce_wire::address::Gid;
+pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};

@@ -1,0 +1,296 @@
+//! The connection manager on real sockets: messages to queue pair 1 come in here, and become news for
+//! [`crate::cm::Id`]s.
+//!
+//! Each address has a manager of its own, and processes share addresses: a message reaches any of them and is passed
+//! on to the one it belongs to, by the slot in the name of a connection, or by the service that is asked for.
+//!
+//! Locks are taken in this order: news being told, an id, a manager, the services. Nobody waits for the device's claim
+//! while holding one of them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use ferroce_net::{Recipient, Slot};
+use ferroce_proto::cm::{
+    Config, ConnectionId, ConnectionManager, Event, QueryId, ResolutionId, State,
+};
+use ferroce_proto::time::Instant;
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::{CommId, Message};
+use ferroce_wire::mad::Mad;
+use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
+use ferroce_wire::opcode::Opcode;
+
+use super::services::Services;
+use crate::cm::Shared;
+use crate::completion::lock;
+use crate::device::Device;
+use crate::engine::{Adapter, One, now};
+
+/// Queue pair 1 of everybody (IBA 10.2.4, 16.7).
+const MANAGEMENT: Qpn = Qpn(1);
+/// Its key (IBA 10.2.4).
+const QUEUE_KEY: QKey = QKey(0x8001_0000);
+
+/// Slots are claimed from the lowest on: where so many in a row have no owner, there are no more.
+const GAP: usize = 16;
+
+/// Whom a message is for.
+enum Owner {
+    /// This process, or nobody.
+    Us,
+    /// Another one, if there is such.
+    Other(Recipient),
+    /// Any of the others: a peer that gives up before it knows our name for the connection gives only its own.
+    Unnamed,
+}
+
+/// The managers of a device.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    managers: Vec<Mutex<Manager>>,
+    pub(crate) services: Services,
+    slot: u8,
+    /// Held while news are told, so that those of one connection are told in their order.
+    telling: Mutex<()>,
+    /// When the next timer of any manager runs out.
+    next: AtomicU64,
+    /// Held while that is found out, or a later answer could be overwritten by an earlier one.
+    timing: Mutex<()>,
+    psn: AtomicU32,
+    /// What is handled was passed on by another process. Only who drives the device reads and writes it.
+    forwarded: AtomicBool,
+}
+
+/// The manager of an address, and whom its news are for.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    pub(crate) cm: ConnectionManager,
+    pub(crate) connections: HashMap<ConnectionId, Weak<Shared>>,
+    pub(crate) listeners: HashMap<u64, Weak<Shared>>,
+    pub(crate) questions: HashMap<ResolutionId, Weak<Shared>>,
+}
+
+/// A number that nobody can guess.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+impl Connections {
+    pub(crate) fn new(slot: u8, device: &Device) -> Self {
+        let manager = || {
+            let config = Config::new(Guid(device.guid()), random());
+            Mutex::new(Manager {
+                cm: ConnectionManager::new(Config { slot: Some(slot), ..config }),
+                connections: HashMap::new(),
+                listeners: HashMap::new(),
+                questions: HashMap::new(),
+            })
+        };
+        Self {
+            managers: device.gids().iter().map(|_| manager()).collect(),
+            services: Services::new(),
+            slot,
+            telling: Mutex::new(()),
+            next: AtomicU64::new(u64::MAX),
+            timing: Mutex::new(()),
+            psn: AtomicU32::new(0),
+            forwarded: AtomicBool::new(false),
+        }
+    }
+
+    /// How many connections all managers have, those in time-wait included.
+    pub(crate) fn len(&self) -> usize {
+        self.managers.iter().map(|manager| lock(manager).cm.connections()).sum()
+    }
+
+    /// Does something with the manager of a link, and sends what it has to send. News are not told here.
+    pub(crate) fn act<T>(
+        &self,
+        adapter: &Adapter,
+        link: u8,
+        act: impl FnOnce(&mut Manager, Instant) -> T,
+    ) -> Option<T> {
+        let mut manager = lock(self.managers.get(usize::from(link))?);
+        let result = act(&mut manager, now());
+        self.transmit(adapter, link, &mut manager.cm);
+        drop(manager);
+        self.set_timer(adapter);
+        Some(result)
+    }
+
+    /// A message that reached this process: it is ours, or somebody else's.
+    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) {
+        let key = one.packet.extensions.deth.map(|header| header.queue_key);
+        if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
+            return;
+        }
+        let Some(index) = adapter.links.iter().position(|link| link.address == local) else {
+            return;
+        };
+        let from = Gid::from_ip(one.arrival.source.ip());
+        self.act(adapter, index as u8, |manager, now| {
+            let slot = &adapter.links[index].slot;
+            match self.owner(&manager.cm, local, from, one.packet.payload) {
+                Owner::Us => {}
+                Owner::Other(other) => match slot.forward(other, one.arrival, one.bytes) {
+                    // Nobody has it, so it falls to us to say so.
+                    Err(ferroce_net::Error::NoOwner) => {}
+                    Ok(()) => {
+                        return adapter.counters.forwarded_out.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // As if the network had lost it: the peer sends again.
+                    Err(_) => {
+                        return adapter.counters.forward_failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                },
+                Owner::Unnamed => {
+                    self.pass_to_all(slot, one);
+                    return 0;
+                }
+            }
+            // What is ignored is answered, or not, by the manager itself.
+            let _ = manager.cm.handle_mad(now, from, one.packet.payload);
+            0
+        });
+        self.tell(adapter);
+    }
+
+    /// Whom a message is for.
+    fn owner(
+        &self,
+        manager: &ConnectionManager,
+        local: SocketAddr,
+        from: Gid,
+        payload: &[u8],
+    ) -> Owner {
+        let Ok(mad) = Mad::parse(payload) else { return Owner::Us };
+        let Ok(message) = Message::from_mad(&mad) else { return Owner::Us };
+        if manager.knows(from, mad.header.transaction, &message) {
+            return Owner::Us;
+        }
+        match (&message, message.service_id(), message.remote_comm_id()) {
+            (Message::Req(_) | Message::SidrReq(_), Some(service), _) => {
+                match self.services.has(local, service.0) {
+                    true => Owner::Us,
+                    false => Owner::Other(Recipient::Service(service.0)),
+                }
+            }
+            (Message::Rej(_), _, Some(CommId(0))) => match self.forwarded.load(Ordering::Relaxed) {
+                true => Owner::Us,
+                false => Owner::Unnamed,
+            },
+            (_, _, Some(CommId(name))) if name != 0 && (name >> 24) as u8 != self.slot => {
+                Owner::Other(Recipient::Slot((name >> 24) as u8))
+            }
+            _ => Owner::Us,
+        }
+    }
+
+    fn pass_to_all(&self, slot: &Slot, one: &One<'_>) {
+        let mut missed = 0;
+        for other in (0..u8::MAX).filter(|&other| other != self.slot) {
+            let passed = slot.forward(Recipient::Slot(other), one.arrival, one.bytes);
+            missed = if passed.is_ok() { 0 } else { missed + 1 };
+            if missed == GAP {
+                return;
+            }
+        }
+    }
+
+    /// Says whether what is handled from now on was passed on by another process: that is not passed on to all.
+    pub(crate) fn set_forwarded(&self, forwarded: bool) {
+        self.forwarded.store(forwarded, Ordering::Relaxed);
+    }
+
+    pub(crate) fn run(&self, adapter: &Adapter) {
+        let due = now();
+        if self.next_timer() > due.as_nanos() {
+            return;
+        }
+        for link in 0..self.managers.len() {
+            self.act(adapter, link as u8, |manager, now| manager.cm.handle_timeout(now));
+        }
+        self.tell(adapter);
+    }
+
+    pub(crate) fn next_timer(&self) -> u64 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// Finds out when the next timer runs out, and wakes the thread if that is sooner than it was.
+    fn set_timer(&self, adapter: &Adapter) {
+        let _timing = lock(&self.timing);
+        let timers = self.managers.iter().filter_map(|manager| lock(manager).cm.poll_timeout());
+        let next = timers.min().map_or(u64::MAX, Instant::as_nanos);
+        if next < self.next.swap(next, Ordering::SeqCst) {
+            adapter.thread.wake();
+        }
+    }
+
+    /// Sends what a manager has to send. Under its lock, so that messages leave in their order.
+    fn transmit(&self, adapter: &Adapter, link: u8, manager: &mut ConnectionManager) {
+        while let Some(transmit) = manager.poll_transmit() {
+            // A peer that there is no way to is one that does not answer.
+            let Ok(route) = adapter.route_to(link, transmit.destination) else { continue };
+            let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
+            adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &transmit.to_mad());
+        }
+    }
+
+    /// Tells the ids what there is to tell. Nobody who calls this may hold an id's lock.
+    pub(crate) fn tell(&self, adapter: &Adapter) {
+        let _telling = lock(&self.telling);
+        for (index, manager) in self.managers.iter().enumerate() {
+            loop {
+                let next = {
+                    let mut manager = lock(manager);
+                    manager.cm.poll_event().map(|event| (manager.target(&event), event))
+                };
+                let Some((target, event)) = next else { break };
+                crate::cm::tell(adapter, index as u8, target, event);
+            }
+        }
+    }
+}
+
+impl Manager {
+    /// Whom an event is about. One that ends something is the last.
+    fn target(&mut self, event: &Event) -> Option<Arc<Shared>> {
+        let target = match event {
+            Event::Request(_, request) => self.listeners.get(&request.service_id.0),
+            Event::Query(_, query) => self.listeners.get(&query.service_id.0),
+            Event::Resolved(question, _) | Event::Unresolved(question) => {
+                return self.questions.remove(question)?.upgrade();
+            }
+            Event::Reply(connection, _)
+            | Event::Established(connection, _)
+            | Event::Rejected(connection, _)
+            | Event::Failed(connection, _)
+            | Event::DisconnectRequest(connection, _)
+            | Event::Disconnected(connection, _)
+            | Event::Rested(connection) => {
+                let target = self.connections.get(connection).and_then(Weak::upgrade);
+                if target.is_none() || self.cm.state(*connection) == State::Idle {
+                    self.connections.remove(connection);
+                }
+                return target;
+            }
+        };
+        target.and_then(Weak::upgrade)
+    }
+
+    /// Forgets whom the news of a connection are for, and ends it.
+    pub(crate) fn drop_connection(&mut self, now: Instant, connection: ConnectionId) {
+        self.connections.remove(&connection);
+        let _ = self.cm.close(now, connection);
+    }
+
+    /// Answers a question that nobody wants to answer.
+    pub(crate) fn drop_query(&mut self, query: QueryId, status: ferroce_wire::cm::SidrStatus) {
+        let _ = self.cm.answer(query, &ferroce_proto::cm::Resolution::refused(status));
+    }
+}

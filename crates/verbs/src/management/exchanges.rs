@@ -1,0 +1,391 @@
+//! The set-up exchange on real sockets: messages to queue pair 2 come in here, and become news for the handles of
+//! [`crate::setup`].
+//!
+//! Processes share addresses, so a message reaches any of them and is passed on: an answer by the slot that stands in
+//! the exchange's number, a request to whoever has claimed to serve the address. Questions to a group reach everyone by
+//! themselves.
+//!
+//! All machines stand behind one lock. Nobody waits for the device's claim or takes another's lock while holding it,
+//! but those of news and services.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ferroce_net::Recipient;
+use ferroce_proto::setup::{
+    Client, ClientConfig, ClientEvent, Discovery, DiscoveryConfig, DiscoveryEvent, Peer, Server,
+    ServerConfig, ServerEvent,
+};
+use ferroce_proto::time::Instant;
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::Psn;
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::setup::{
+    ExchangeId, MAX_LEN, Magic, Message, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, Status,
+};
+
+use super::random;
+use crate::completion::lock;
+use crate::device::Device;
+use crate::engine::{Adapter, One, now};
+use crate::error::Error;
+use crate::setup::News;
+
+/// What a process claims that serves the exchanges of an address: "FeSU" and the protocol's version.
+const SERVICE: u64 = 0x4665_5355_0000_0001;
+
+/// The exchanges of a device.
+#[derive(Debug)]
+pub(crate) struct Exchanges {
+    slot: u8,
+    machines: Mutex<Machines>,
+    /// When the next timer of any machine runs out.
+    next: AtomicU64,
+    psn: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Machines {
+    servers: Vec<Serving>,
+    clients: Vec<Asking>,
+    discoveries: Vec<Searching>,
+}
+
+/// The server of an address.
+#[derive(Debug)]
+struct Serving {
+    link: u8,
+    machine: Server,
+    /// Where its news go. Without, all that it does is to say that it is there.
+    news: Option<Arc<News<ServerEvent>>>,
+}
+
+/// An exchange that this process has begun.
+#[derive(Debug)]
+struct Asking {
+    link: u8,
+    machine: Client,
+    /// Where its news go. Without, its owner is gone: it stays to answer repetitions.
+    news: Option<Arc<News<ClientEvent>>>,
+}
+
+#[derive(Debug)]
+struct Searching {
+    exchange: ExchangeId,
+    machine: Discovery,
+    /// Whom to ask, and from which link.
+    targets: Vec<(u8, Gid)>,
+    news: Arc<News<DiscoveryEvent>>,
+}
+
+fn is_answer(message: MessageType) -> bool {
+    matches!(
+        message,
+        MessageType::DEVICE_DISCOVERY_RESP
+            | MessageType::QP_CREATE_RESP
+            | MessageType::MR_REGISTER_RESP
+            | MessageType::CONNECTION_ACCEPT
+    )
+}
+
+impl Exchanges {
+    pub(crate) fn new(slot: u8, _device: &Device) -> Self {
+        Self {
+            slot,
+            machines: Mutex::default(),
+            next: AtomicU64::new(u64::MAX),
+            psn: AtomicU32::new(0),
+        }
+    }
+
+    /// A number for an exchange of this process: its answers find their way back by the slot in it.
+    pub(crate) fn new_exchange(&self) -> ExchangeId {
+        ExchangeId(u32::from(self.slot) << 24 | random() as u32 & 0x00ff_ffff)
+    }
+
+    /// Serves the exchanges of an address. Without news, it only says that it is there.
+    pub(crate) fn serve(
+        &self,
+        adapter: &Adapter,
+        link: u8,
+        config: ServerConfig,
+        news: Option<Arc<News<ServerEvent>>>,
+    ) -> Result<(), Error> {
+        let address = adapter.links.get(usize::from(link)).map(|link| link.address);
+        let address = address.ok_or(Error::Invalid("there is no such source GID"))?;
+        adapter.management.connections.services.claim(address, SERVICE)?;
+        let serving = Serving { link, machine: Server::new(config), news };
+        lock(&self.machines).servers.push(serving);
+        Ok(())
+    }
+
+    pub(crate) fn stop_serving(&self, adapter: &Adapter, link: u8) {
+        lock(&self.machines).servers.retain(|one| one.link != link);
+        if let Some(link) = adapter.links.get(usize::from(link)) {
+            adapter.management.connections.services.release(link.address, SERVICE);
+        }
+    }
+
+    /// Does something with the server of a link, and sends what it has to send.
+    pub(crate) fn with_server<T>(
+        &self,
+        adapter: &Adapter,
+        link: u8,
+        act: impl FnOnce(&mut Server, Instant) -> T,
+    ) -> Option<T> {
+        let mut machines = lock(&self.machines);
+        let serving = machines.servers.iter_mut().find(|one| one.link == link)?;
+        let result = act(&mut serving.machine, now());
+        self.pump_server(adapter, serving);
+        self.set_timer(adapter, &machines);
+        Some(result)
+    }
+
+    /// Begins an exchange.
+    pub(crate) fn begin(
+        &self,
+        adapter: &Adapter,
+        link: u8,
+        server: Gid,
+        config: ClientConfig,
+        news: Arc<News<ClientEvent>>,
+    ) -> Result<(), Error> {
+        adapter.route_to(link, server)?;
+        let machine = Client::new(config, Peer::service(server), now());
+        let mut asking = Asking { link, machine, news: Some(news) };
+        let mut machines = lock(&self.machines);
+        self.pump_client(adapter, &mut asking);
+        machines.clients.push(asking);
+        self.set_timer(adapter, &machines);
+        Ok(())
+    }
+
+    /// Does something with an exchange, and sends what it has to send.
+    pub(crate) fn with_client<T>(
+        &self,
+        adapter: &Adapter,
+        exchange: ExchangeId,
+        act: impl FnOnce(&mut Client, Instant) -> T,
+    ) -> Option<T> {
+        let mut machines = lock(&self.machines);
+        let asking = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange)?;
+        let result = act(&mut asking.machine, now());
+        self.pump_client(adapter, asking);
+        self.set_timer(adapter, &machines);
+        Some(result)
+    }
+
+    /// The owner of an exchange is gone: one that is not connected ends, others stay to answer repetitions.
+    pub(crate) fn leave(&self, adapter: &Adapter, exchange: ExchangeId) {
+        let mut machines = lock(&self.machines);
+        let found = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange);
+        let Some(asking) = found else { return };
+        asking.news = None;
+        if !asking.machine.is_connected() {
+            asking.machine.abort(now(), Status::REJECTED);
+        }
+        self.pump_client(adapter, asking);
+        machines.clients.retain(|one| one.news.is_some() || !one.machine.is_drained());
+        self.set_timer(adapter, &machines);
+    }
+
+    /// Asks many who they are.
+    pub(crate) fn search(
+        &self,
+        adapter: &Adapter,
+        config: DiscoveryConfig,
+        targets: Vec<(u8, Gid)>,
+        news: Arc<News<DiscoveryEvent>>,
+    ) {
+        let machine = Discovery::new(config, now());
+        let mut searching = Searching { exchange: config.exchange, machine, targets, news };
+        let mut machines = lock(&self.machines);
+        self.pump_discovery(adapter, &mut searching);
+        machines.discoveries.push(searching);
+        self.set_timer(adapter, &machines);
+    }
+
+    pub(crate) fn stop_searching(&self, adapter: &Adapter, exchange: ExchangeId) {
+        let mut machines = lock(&self.machines);
+        machines.discoveries.retain(|one| one.exchange != exchange);
+        self.set_timer(adapter, &machines);
+    }
+
+    /// A message that reached this process: it is ours, or somebody else's.
+    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) {
+        let Some(deth) = one.packet.extensions.deth else { return };
+        if one.packet.bth.opcode != Opcode::UD_SEND_ONLY
+            || (deth.queue_key, deth.source) != (QUEUE_KEY, QUEUE_PAIR)
+        {
+            return;
+        }
+        let payload = one.packet.payload;
+        let Some((prefix, _)) = Prefix::split(payload) else { return };
+        if prefix.magic != Magic::SETUP {
+            return;
+        }
+        let from = Peer::service(Gid::from_ip(one.arrival.source.ip()));
+        let mut machines = lock(&self.machines);
+        let ours = if is_answer(prefix.message_type) {
+            self.answered(adapter, &mut machines, from, prefix.exchange, payload)
+        } else {
+            self.asked(adapter, &mut machines, local, from, payload)
+        };
+        self.set_timer(adapter, &machines);
+        drop(machines);
+        if ours || local.ip().is_multicast() {
+            return;
+        }
+        let slot = (prefix.exchange.0 >> 24) as u8;
+        let other = match is_answer(prefix.message_type) {
+            // Of an exchange that is over, or nobody's.
+            true if slot == self.slot => return,
+            true => Recipient::Slot(slot),
+            false => Recipient::Service(SERVICE),
+        };
+        let Some(link) = adapter.links.iter().find(|link| link.address == local) else { return };
+        let counter = match link.slot.forward(other, one.arrival, one.bytes) {
+            Ok(()) => &adapter.counters.forwarded_out,
+            Err(_) => &adapter.counters.forward_failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn answered(
+        &self,
+        adapter: &Adapter,
+        machines: &mut Machines,
+        from: Peer,
+        exchange: ExchangeId,
+        payload: &[u8],
+    ) -> bool {
+        let clients = &mut machines.clients;
+        if let Some(asking) = clients.iter_mut().find(|one| one.machine.exchange() == exchange) {
+            asking.machine.handle_datagram(now(), from, payload);
+            self.pump_client(adapter, asking);
+            return true;
+        }
+        let found = machines.discoveries.iter_mut().find(|one| one.exchange == exchange);
+        let Some(searching) = found else { return false };
+        searching.machine.handle_datagram(now(), from, payload);
+        self.pump_discovery(adapter, searching);
+        true
+    }
+
+    fn asked(
+        &self,
+        adapter: &Adapter,
+        machines: &mut Machines,
+        local: SocketAddr,
+        from: Peer,
+        payload: &[u8],
+    ) -> bool {
+        let group = local.ip().is_multicast();
+        let fits = |one: &Serving| {
+            let address = adapter.links[usize::from(one.link)].address;
+            if !group {
+                return address == local;
+            }
+            // The address that the asker can reach: of its family and, for IPv6, of its scope.
+            let own = Gid::from_ip(address.ip());
+            own.to_ip().is_ipv4() == from.address.to_ip().is_ipv4()
+                && is_local(own) == is_local(from.address)
+        };
+        let Some(serving) = machines.servers.iter_mut().find(|one| fits(one)) else { return false };
+        serving.machine.handle_datagram(now(), from, payload);
+        self.pump_server(adapter, serving);
+        true
+    }
+
+    pub(crate) fn run(&self, adapter: &Adapter) {
+        let time = now();
+        if self.next_timer() > time.as_nanos() {
+            return;
+        }
+        let mut machines = lock(&self.machines);
+        for serving in &mut machines.servers {
+            serving.machine.handle_timeout(time);
+            self.pump_server(adapter, serving);
+        }
+        for asking in &mut machines.clients {
+            asking.machine.handle_timeout(time);
+            self.pump_client(adapter, asking);
+        }
+        for searching in &mut machines.discoveries {
+            searching.machine.handle_timeout(time);
+            self.pump_discovery(adapter, searching);
+        }
+        machines.clients.retain(|one| one.news.is_some() || !one.machine.is_drained());
+        self.set_timer(adapter, &machines);
+    }
+
+    pub(crate) fn next_timer(&self) -> u64 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// Finds out when the next timer runs out, and wakes the thread if that is sooner than it was.
+    fn set_timer(&self, adapter: &Adapter, machines: &Machines) {
+        let servers = machines.servers.iter().filter_map(|one| one.machine.poll_timeout());
+        let clients = machines.clients.iter().filter_map(|one| one.machine.poll_timeout());
+        let others = machines.discoveries.iter().filter_map(|one| one.machine.poll_timeout());
+        let next = servers.chain(clients).chain(others).min();
+        let next = next.map_or(u64::MAX, Instant::as_nanos);
+        if next < self.next.swap(next, Ordering::SeqCst) {
+            adapter.thread.wake();
+        }
+    }
+
+    fn pump_server(&self, adapter: &Adapter, serving: &mut Serving) {
+        let machine = &mut serving.machine;
+        while !serving.news.as_ref().is_some_and(|news| news.is_full()) {
+            let Some(event) = machine.poll_event() else { break };
+            match (&serving.news, event) {
+                (Some(news), event) => news.push(event),
+                (None, ServerEvent::CreateQueuePair { request, .. }) => {
+                    // It has no such request when that is over already.
+                    let _ = machine.respond_queue_pair(now(), request, Err(Status::REJECTED));
+                }
+                (None, _) => {}
+            }
+        }
+        while let Some(transmit) = machine.poll_transmit() {
+            self.send(adapter, serving.link, transmit.to.address, &transmit.message);
+        }
+    }
+
+    fn pump_client(&self, adapter: &Adapter, asking: &mut Asking) {
+        while let Some(transmit) = asking.machine.poll_transmit() {
+            self.send(adapter, asking.link, transmit.to.address, &transmit.message);
+        }
+        while let Some(event) = asking.machine.poll_event() {
+            if let Some(news) = &asking.news {
+                news.push(event);
+            }
+        }
+    }
+
+    fn pump_discovery(&self, adapter: &Adapter, searching: &mut Searching) {
+        while let Some(message) = searching.machine.poll_transmit() {
+            for &(link, target) in &searching.targets {
+                self.send(adapter, link, target, &message);
+            }
+        }
+        while let Some(event) = searching.machine.poll_event() {
+            searching.news.push(event);
+        }
+    }
+
+    fn send(&self, adapter: &Adapter, link: u8, to: Gid, message: &Message) {
+        // A peer that there is no way to is one that does not answer.
+        let Ok(route) = adapter.route_to(link, to) else { return };
+        let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
+        let mut buffer = [0; MAX_LEN];
+        adapter.send_management(route, QUEUE_PAIR, QUEUE_KEY, psn, message.emit(&mut buffer));
+    }
+}
+
+/// Whether an address means something on its link alone.
+fn is_local(gid: Gid) -> bool {
+    gid.0[0] == 0xfe && gid.0[1] & 0xc0 == 0x80
+}

@@ -1,0 +1,81 @@
+//! Packets of management: queue pair 1, the connection manager's, and queue pair 2, the set-up exchange's. No process
+//! owns these numbers: whoever gets such a packet finds out whose it is.
+
+mod connections;
+mod exchanges;
+mod services;
+
+use std::net::SocketAddr;
+
+use ferroce_proto::transmit::pad;
+use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::transport::{Bth, Deth};
+
+use crate::device::Device;
+use crate::engine::{Adapter, One, Route};
+
+pub(crate) use connections::{Connections, Manager, random};
+pub(crate) use exchanges::Exchanges;
+
+#[derive(Debug)]
+pub(crate) struct Management {
+    pub(crate) connections: Connections,
+    pub(crate) exchanges: Exchanges,
+}
+
+impl Management {
+    pub(crate) fn new(slot: u8, device: &Device) -> Self {
+        Self {
+            connections: Connections::new(slot, device),
+            exchanges: Exchanges::new(slot, device),
+        }
+    }
+
+    /// A packet for one of the numbers that no process owns. The device is claimed, so nothing here may wait for it;
+    /// what is to be sent goes by [`Adapter::send_packet`].
+    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) {
+        match one.packet.bth.destination {
+            Qpn(1) => self.connections.handle(adapter, local, one),
+            Qpn(2) => self.exchanges.handle(adapter, local, one),
+            _ => {}
+        }
+    }
+
+    /// Does what is due. Called by the device's thread, before it sleeps and when it wakes.
+    pub(crate) fn run(&self, adapter: &Adapter) {
+        self.connections.run(adapter);
+        self.exchanges.run(adapter);
+    }
+
+    /// When [`Management::run`] is due next: nanoseconds of the monotonic clock. Who makes it earlier from another
+    /// thread wakes the device's (`adapter.thread.wake()`).
+    pub(crate) fn next_timer(&self) -> u64 {
+        self.connections.next_timer().min(self.exchanges.next_timer())
+    }
+}
+
+impl Adapter {
+    /// Sends a datagram of management: from the queue pair `number` here to the one of the same number there.
+    pub(crate) fn send_management(
+        &self,
+        route: Route,
+        number: Qpn,
+        queue_key: QKey,
+        psn: Psn,
+        payload: &[u8],
+    ) {
+        let bth = Bth {
+            opcode: Opcode::UD_SEND_ONLY,
+            pad: pad(payload.len()),
+            partition: PKey(0xffff),
+            destination: number,
+            psn,
+            ..Bth::default()
+        };
+        let deth = Deth { queue_key, source: number, ..Deth::default() };
+        let padding = &[0; 3][..usize::from(bth.pad)];
+        let packet = [&bth.to_bytes()[..], &deth.to_bytes(), payload, padding].concat();
+        self.send_packet(route, packet.into());
+    }
+}

@@ -1,0 +1,41 @@
+//! How a device is opened.
+
+use std::path::PathBuf;
+
+use ferroce_proto::congestion::Congestion;
+
+use crate::faults::Faults;
+
+/// Choices that are made when a device is opened. The default is right for most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Which features of sockets to use, and their buffers.
+    pub sockets: ferroce_net::Options,
+    /// The UDP port, 4791 for all the world. Devices with another one reach only each other: for tests that must not
+    /// meet the traffic of others.
+    pub port: u16,
+    /// What bounds how much a queue pair has under way; `None` takes what the receive buffer that the system gave us
+    /// holds, for the peer's is likely to be the same.
+    pub congestion: Option<Congestion>,
+    /// A file to write all packets to, in pcapng; `%p` in its name is the process's number. Devices of one process
+    /// share it. See [`crate::Context::capture_status`].
+    pub capture: Option<PathBuf>,
+    /// A network that fails on purpose.
+    pub faults: Option<Faults>,
+}
+
+impl Default for Options {
+    /// `FERROCE_CAPTURE` names a file to write all packets to, `FERROCE_FAULTS` the faults of the network, as [`Faults`]
+    /// are written. Faults that are not understood are none: commands look at the variable themselves, and say so.
+    fn default() -> Self {
+        let faults = std::env::var("FERROCE_FAULTS").ok().and_then(|text| text.parse().ok());
+        let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
+        Self {
+            sockets: ferroce_net::Options::default(),
+            port: ferroce_net::ROCE_PORT,
+            congestion: None,
+            capture: capture.map(PathBuf::from),
+            faults,
+        }
+    }
+}

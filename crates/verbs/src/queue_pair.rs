@@ -1,0 +1,519 @@
+//! Queue pairs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ferroce_proto::congestion::{Congestion, Window};
+use ferroce_proto::endpoint::{Endpoint, Settings};
+use ferroce_proto::qp::{Capabilities, Modify, Permission, ServiceType, State};
+use ferroce_proto::receive::ReceiveQueue;
+use ferroce_proto::ud;
+use ferroce_proto::work::{Data, Operation, ReceiveRequest, SendRequest, WorkId};
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::{Immediate, PKey, QKey, Qpn};
+
+use crate::address::AddressHandle;
+use crate::completion::{CompletionQueue, lock};
+use crate::context::Context;
+use crate::domain::{Membership, ProtectionDomain};
+use crate::engine::{Adapter, Core, Inner, Receives, Route, now};
+use crate::error::Error;
+use crate::event::Source;
+use crate::shared_receive::SharedReceiveQueue;
+use crate::xrc::XrcDomain;
+
+/// What a queue pair is created with.
+#[derive(Clone, Debug)]
+pub struct QueuePairOptions<'a> {
+    /// The service.
+    pub service: ServiceType,
+    /// Where sends complete.
+    pub send_completions: &'a CompletionQueue,
+    /// Where receives complete.
+    pub receive_completions: &'a CompletionQueue,
+    /// Sizes of the queues; what is 0 is as small as it can be.
+    pub capabilities: Capabilities,
+    /// Receives come from here, and not from a queue of its own.
+    pub shared_receives: Option<&'a SharedReceiveQueue>,
+    /// Every send completes with a completion, signaled or not.
+    pub signal_all: bool,
+    /// The domain of an XRC target.
+    pub xrc: Option<&'a XrcDomain>,
+}
+
+impl<'a> QueuePairOptions<'a> {
+    /// A queue pair of a service, whose sends and receives complete in one queue, for 128 requests each way.
+    pub fn new(service: ServiceType, completions: &'a CompletionQueue) -> Self {
+        Self {
+            service,
+            send_completions: completions,
+            receive_completions: completions,
+            capabilities: Capabilities {
+                send_requests: 128,
+                receive_requests: 128,
+                send_spans: 16,
+                receive_spans: 16,
+                inline_bytes: 256,
+            },
+            shared_receives: None,
+            signal_all: false,
+            xrc: None,
+        }
+    }
+}
+
+/// A datagram to send.
+#[derive(Clone, Debug)]
+pub struct Datagram<'a> {
+    /// The owner's name for it.
+    pub id: WorkId,
+    /// The way.
+    pub address: &'a AddressHandle,
+    /// The queue pair there; [`Qpn::MULTICAST`] for a group.
+    pub destination: Qpn,
+    /// The key of that queue pair.
+    pub queue_key: QKey,
+    /// Handed to the receiver with its completion.
+    pub immediate: Option<Immediate>,
+    /// The bytes.
+    pub data: Data,
+    /// Completes with a completion even when all goes well.
+    pub signaled: bool,
+    /// The receiver should raise an event when its receive completes.
+    pub solicited: bool,
+}
+
+impl From<Datagram<'_>> for ud::SendRequest<Route> {
+    fn from(datagram: Datagram<'_>) -> Self {
+        Self {
+            id: datagram.id,
+            address: ud::AddressHandle {
+                route: datagram.address.route,
+                destination: datagram.destination,
+                queue_key: datagram.queue_key,
+            },
+            immediate: datagram.immediate,
+            data: datagram.data,
+            signaled: datagram.signaled,
+            solicited: datagram.solicited,
+        }
+    }
+}
+
+/// A queue pair. Clones are the same one; it is destroyed with the last of them.
+#[derive(Clone, Debug)]
+pub struct QueuePair {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Arc<Core>,
+    owner: Owner,
+    capabilities: Capabilities,
+    // Held so that they outlive it.
+    _completions: [CompletionQueue; 2],
+    _receives: Option<SharedReceiveQueue>,
+}
+
+/// Who a queue pair belongs to: XRC's targets have no protection domain.
+#[derive(Debug)]
+enum Owner {
+    Domain(Membership),
+    Xrc(XrcDomain),
+}
+
+impl ProtectionDomain {
+    /// A queue pair in RESET.
+    ///
+    /// # Errors
+    ///
+    /// When there are no numbers left, or a queue would be longer than the device allows.
+    #[doc(alias = "ibv_create_qp")]
+    pub fn queue_pair(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, Error> {
+        if options.service == ServiceType::XrcTarget {
+            return Err(Error::Invalid("an XRC target is made from its XRC domain"));
+        }
+        QueuePair::new(Owner::Domain(self.join()), self.context(), options)
+    }
+}
+
+impl XrcDomain {
+    /// An XRC target in RESET.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProtectionDomain::queue_pair`].
+    pub fn target(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, Error> {
+        if options.service != ServiceType::XrcTarget {
+            return Err(Error::Invalid("an XRC domain makes XRC targets only"));
+        }
+        QueuePair::new(Owner::Xrc(self.clone()), self.context(), options)
+    }
+}
+
+impl Context {
+    /// What bounds how much a queue pair has under way.
+    fn congestion(&self) -> Congestion {
+        let adapter = self.adapter();
+        adapter.options.congestion.unwrap_or_else(|| {
+            // Linux charges a datagram with up to twice its length, and a peer has the buffer to share among its
+            // connections.
+            let buffer = adapter.links.iter().map(|link| link.receiver.features().receive_buffer);
+            let window = buffer.min().unwrap_or(0) / 3;
+            Congestion::Window(window.clamp(Window::DEFAULT_SIZE, 4 << 20))
+        })
+    }
+}
+
+impl QueuePair {
+    fn new(owner: Owner, context: &Context, options: &QueuePairOptions<'_>) -> Result<Self, Error> {
+        let limits = context.limits();
+        let mut capabilities = options.capabilities;
+        capabilities.send_requests = capabilities.send_requests.max(1);
+        if options.shared_receives.is_some() || !has_receives(options.service) {
+            (capabilities.receive_requests, capabilities.receive_spans) = (0, 0);
+        }
+        if capabilities.send_requests > limits.requests
+            || capabilities.receive_requests > limits.requests
+        {
+            return Err(Error::Limit("work requests in a queue"));
+        }
+        if capabilities.send_spans > limits.spans || capabilities.receive_spans > limits.spans {
+            return Err(Error::Limit("spans in a work request"));
+        }
+        if capabilities.inline_bytes > limits.inline_bytes {
+            return Err(Error::Limit("inline bytes in a work request"));
+        }
+        let adapter = context.adapter();
+        let number = adapter.new_number()?;
+        let domain = match &owner {
+            Owner::Domain(membership) => membership.0.domain,
+            // None that memory is ever registered in: a target uses those of its receive queues.
+            Owner::Xrc(_) => ferroce_proto::memory::Domain(0),
+        };
+        let receives = match options.shared_receives {
+            Some(shared) => Arc::clone(shared.receives()),
+            None => Arc::new(Receives {
+                number: None,
+                queue: Mutex::new(ReceiveQueue::new(capabilities.receive_requests as usize)),
+                completions: None,
+                events: Arc::clone(&context.events),
+            }),
+        };
+        let settings = Settings {
+            service: options.service,
+            number,
+            domain,
+            capabilities,
+            signal_all: options.signal_all,
+            shared_receives: options.shared_receives.is_some(),
+            xrc: options.xrc.map(XrcDomain::domain).unwrap_or_default(),
+            partition: PKey(0xffff),
+            port_mtu: context.mtu().bytes().map_or(256, |bytes| bytes as u16),
+            groups: limits.groups as usize,
+            congestion: context.congestion(),
+        };
+        let settings = match &owner {
+            Owner::Xrc(xrc) => Settings { xrc: xrc.domain(), ..settings },
+            Owner::Domain(_) => settings,
+        };
+        let inner = Inner { endpoint: Endpoint::new(settings), route: None, timer: None };
+        let core = Arc::new(Core {
+            number,
+            inner: Mutex::new(inner),
+            sends: options.send_completions.share(),
+            receive_completions: options.receive_completions.share(),
+            receives,
+            events: Arc::clone(&context.events),
+            queued: AtomicBool::new(false),
+        });
+        for queue in [&core.sends, &core.receive_completions] {
+            queue.users.fetch_add(1, Ordering::Relaxed);
+        }
+        adapter.add_queue_pair(&core);
+        let completions = [options.send_completions.clone(), options.receive_completions.clone()];
+        let receives = options.shared_receives.cloned();
+        let shared =
+            Shared { core, owner, capabilities, _completions: completions, _receives: receives };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Its number, by which peers know it.
+    pub fn number(&self) -> Qpn {
+        self.shared.core.number
+    }
+
+    /// How many handles to it there are, this one included.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.shared)
+    }
+
+    /// Its service.
+    pub fn service(&self) -> ServiceType {
+        lock(&self.shared.core.inner).endpoint.settings().service
+    }
+
+    /// The sizes of its queues.
+    pub fn capabilities(&self) -> Capabilities {
+        self.shared.capabilities
+    }
+
+    /// Whether it receives from a shared queue.
+    pub fn has_shared_receives(&self) -> bool {
+        self.shared.core.receives.number.is_some()
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        lock(&self.shared.core.inner).endpoint.state()
+    }
+
+    /// All that was set, and the state.
+    #[doc(alias = "ibv_query_qp")]
+    pub fn attributes(&self) -> Modify {
+        lock(&self.shared.core.inner).endpoint.attributes()
+    }
+
+    /// Whether it is in SQD with requests under way.
+    pub fn is_draining(&self) -> bool {
+        lock(&self.shared.core.inner).endpoint.is_draining()
+    }
+
+    fn adapter(&self) -> &Arc<Adapter> {
+        self.shared.owner.context().adapter()
+    }
+
+    /// The device.
+    pub fn context(&self) -> &Context {
+        self.shared.owner.context()
+    }
+
+    /// Changes its state, attributes, or both.
+    ///
+    /// # Errors
+    ///
+    /// When the state does not allow it, or a value does not fit the device.
+    #[doc(alias = "ibv_modify_qp")]
+    pub fn modify(&self, change: &Modify) -> Result<State, Error> {
+        let adapter = self.adapter();
+        let limits = self.context().limits();
+        if change.port.is_some_and(|port| port != 1) || change.partition.is_some_and(|one| one != 0)
+        {
+            return Err(Error::Invalid("the device has one port, 1, and one partition, 0"));
+        }
+        if [change.max_reads, change.max_peer_reads].into_iter().flatten().any(|n| n > limits.reads)
+        {
+            return Err(Error::Limit("READs and atomics under way"));
+        }
+        if change.path_mtu.is_some_and(|mtu| mtu.bytes() > self.context().mtu().bytes()) {
+            return Err(Error::Invalid("the path MTU is larger than the device's"));
+        }
+        let route = change.path.map(|path| adapter.route(&path)).transpose()?;
+        let core = &self.shared.core;
+        let now = now();
+        let state = {
+            let mut inner = lock(&core.inner);
+            let state = inner.endpoint.modify(change)?;
+            if state == State::Reset {
+                inner.route = None;
+                // IBA 10.3.1.1: nothing of the past is left.
+                core.sends.forget(core.number);
+                core.receive_completions.forget(core.number);
+                if core.receives.number.is_none() {
+                    let mut receives = lock(&core.receives.queue);
+                    *receives = ReceiveQueue::new(receives.capacity());
+                }
+            }
+            inner.route = route.or(inner.route);
+            core.settle(&mut inner, adapter, now);
+            state
+        };
+        adapter.kick(core);
+        Ok(state)
+    }
+
+    /// Adds a request to the send queue of a connected service.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is full, the state takes none, or the request is none that the service has.
+    #[doc(alias = "ibv_post_send")]
+    pub fn post_send(&self, request: SendRequest) -> Result<(), Error> {
+        self.post_sends([request]).1
+    }
+
+    /// Adds several, and drives the device once. Returns how many were taken with what stopped the next one.
+    pub fn post_sends(
+        &self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> (usize, Result<(), Error>) {
+        self.post_list(requests, |endpoint, request| {
+            // The 8 bytes of an atomic write may be inline whatever the queue was made for: they are no payload.
+            let small = matches!(request.operation, Operation::AtomicWrite { .. });
+            if !(small && request.data.len() == 8) {
+                self.check_data(&request.data)?;
+            }
+            Ok(endpoint.post_send(request)?)
+        })
+    }
+
+    /// Adds a datagram to the send queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::post_send`].
+    pub fn post_datagram(&self, datagram: Datagram<'_>) -> Result<(), Error> {
+        self.post_datagrams([datagram]).1
+    }
+
+    /// Adds several, as [`QueuePair::post_sends`] does.
+    pub fn post_datagrams<'a>(
+        &self,
+        datagrams: impl IntoIterator<Item = Datagram<'a>>,
+    ) -> (usize, Result<(), Error>) {
+        self.post_list(datagrams, |endpoint, datagram| {
+            self.check_data(&datagram.data)?;
+            Ok(endpoint.post_datagram(datagram.into())?)
+        })
+    }
+
+    fn post_list<T>(
+        &self,
+        list: impl IntoIterator<Item = T>,
+        post: impl Fn(&mut Endpoint<Route>, T) -> Result<(), Error>,
+    ) -> (usize, Result<(), Error>) {
+        let core = &self.shared.core;
+        let mut taken = 0;
+        let mut result = Ok(());
+        {
+            let mut inner = lock(&core.inner);
+            for one in list {
+                result = post(&mut inner.endpoint, one);
+                if result.is_err() {
+                    break;
+                }
+                taken += 1;
+            }
+            if inner.endpoint.state() == State::Error {
+                core.settle(&mut inner, self.adapter(), now());
+            }
+        }
+        self.adapter().kick(core);
+        (taken, result)
+    }
+
+    /// How many more requests the send queue takes now.
+    pub fn send_room(&self) -> usize {
+        let queued = lock(&self.shared.core.inner).endpoint.send_queue_len();
+        (self.shared.capabilities.send_requests as usize).saturating_sub(queued)
+    }
+
+    fn check_data(&self, data: &Data) -> Result<(), Error> {
+        let capabilities = &self.shared.capabilities;
+        match data {
+            Data::Spans(spans) if spans.as_slice().len() > capabilities.send_spans as usize => {
+                Err(Error::Invalid("more spans than the queue pair was made for"))
+            }
+            Data::Inline(bytes) if bytes.len() > capabilities.inline_bytes as usize => {
+                Err(Error::Invalid("more inline bytes than the queue pair was made for"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a request to its own receive queue.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is full or shared, or the state takes none.
+    #[doc(alias = "ibv_post_recv")]
+    pub fn post_receive(&self, request: ReceiveRequest) -> Result<(), Error> {
+        let core = &self.shared.core;
+        if core.receives.number.is_some() {
+            return Err(Error::Invalid("the queue pair receives from a shared queue: post there"));
+        }
+        if request.spans.as_slice().len() > self.shared.capabilities.receive_spans as usize {
+            return Err(Error::Invalid("more spans than the queue pair was made for"));
+        }
+        let mut inner = lock(&core.inner);
+        match inner.endpoint.permits_receive() {
+            Permission::Allowed | Permission::Queued | Permission::Flushed => {}
+            _ => return Err(Error::Invalid("the queue pair's state takes no receives")),
+        }
+        lock(&core.receives.queue).post(request).map_err(|_| Error::ReceiveQueueFull)?;
+        if inner.endpoint.state() == State::Error {
+            core.settle(&mut inner, self.adapter(), now());
+        }
+        Ok(())
+    }
+
+    /// Attaches to a multicast group: datagrams to it are received (IBA 11.3.1).
+    ///
+    /// # Errors
+    ///
+    /// When it is no group, the service has none, or the system refuses.
+    #[doc(alias = "ibv_attach_mcast")]
+    pub fn attach(&self, group: Gid) -> Result<(), Error> {
+        let (core, adapter) = (&self.shared.core, self.adapter());
+        let mut inner = lock(&core.inner);
+        let datagram = inner.endpoint.datagram();
+        let datagram = datagram.ok_or(Error::Invalid("only datagram queue pairs have groups"))?;
+        datagram.attach(group).map_err(|error| match error {
+            ud::AttachError::NotMulticast => Error::Invalid("the address is not that of a group"),
+            ud::AttachError::Full => Error::Limit("groups of a queue pair"),
+        })?;
+        let index = adapter.device.interface().index;
+        let attached = adapter.groups.attach(group, core, index, &adapter.options);
+        if attached.is_err() {
+            datagram.detach(group);
+        }
+        drop(inner);
+        adapter.thread.wake();
+        attached
+    }
+
+    /// Detaches from a multicast group, and says whether it was attached.
+    #[doc(alias = "ibv_detach_mcast")]
+    pub fn detach(&self, group: Gid) -> bool {
+        let core = &self.shared.core;
+        let mut inner = lock(&core.inner);
+        let was = inner.endpoint.datagram().is_some_and(|datagram| datagram.detach(group));
+        drop(inner);
+        self.adapter().groups.detach(Some(group), core);
+        was
+    }
+
+    /// The connection manager brought the connection up: no event is needed for the first packet.
+    pub(crate) fn set_established(&self) {
+        lock(&self.shared.core.inner).endpoint.set_established();
+    }
+}
+
+fn has_receives(service: ServiceType) -> bool {
+    !matches!(service, ServiceType::XrcInitiator | ServiceType::XrcTarget)
+}
+
+impl Owner {
+    fn context(&self) -> &Context {
+        match self {
+            Self::Domain(membership) => membership.context(),
+            Self::Xrc(xrc) => xrc.context(),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let adapter = self.owner.context().adapter();
+        adapter.remove_queue_pair(self.core.number);
+        // Its number may be another's one day, and windows of type 2 are one queue pair's alone.
+        adapter.memory.forget_queue_pair(self.core.number);
+        adapter.groups.detach(None, &self.core);
+        self.core.events.forget(Source::QueuePair(self.core.number));
+        for queue in [&self.core.sends, &self.core.receive_completions] {
+            queue.forget(self.core.number);
+            queue.users.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

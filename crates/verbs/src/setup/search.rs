@@ -1,0 +1,169 @@
+//! Who is there? And: we are.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferroce_proto::qp::{Modify, ServiceType, State};
+use ferroce_proto::setup::{DiscoveryConfig, DiscoveryEvent, Responder, ServerConfig};
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::QKey;
+use ferroce_wire::setup::{ExchangeId, PeerId, TransactionId};
+
+use super::{CAPABILITIES, News, present};
+use crate::context::Context;
+use crate::error::Error;
+use crate::management::random;
+use crate::queue_pair::{QueuePair, QueuePairOptions};
+
+/// The group that questions go to over IPv4: within the site (RFC 2365), with RoCE's port in its last two bytes.
+pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 0x12, 0xb7);
+
+/// The group that questions go to over IPv6: on the link, "FeSU".
+pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x4665, 0x5355);
+
+/// A question to many, and those who answer.
+#[derive(Debug)]
+pub struct Search {
+    context: Context,
+    exchange: ExchangeId,
+    news: Arc<News<DiscoveryEvent>>,
+}
+
+impl Search {
+    /// Asks the servers of these addresses, each from the GID of an index; without any, all on the networks of the
+    /// device. Answers count for so long.
+    ///
+    /// # Errors
+    ///
+    /// When an address cannot be reached from its GID.
+    pub fn begin(
+        context: &Context,
+        targets: &[(u8, Gid)],
+        duration: Duration,
+    ) -> Result<Self, Error> {
+        let adapter = context.adapter();
+        let mut targets = targets.to_vec();
+        if targets.is_empty() {
+            let gids = context.device().gids();
+            let groups = gids.iter().zip(0..).map(|(own, index)| (index, group(own.gid)));
+            targets.extend(groups);
+        }
+        for &(link, target) in &targets {
+            adapter.route_to(link, target)?;
+        }
+        let exchanges = &adapter.management.exchanges;
+        let exchange = exchanges.new_exchange();
+        let mut config = DiscoveryConfig {
+            id: PeerId(std::process::id()),
+            capabilities: CAPABILITIES,
+            duration,
+            ..DiscoveryConfig::new(exchange, TransactionId(random() as u32))
+        };
+        // All copies in the first half, so that the last has its time, too.
+        config.retry.first = config.retry.first.min(duration / 4);
+        let news = Arc::new(News::new()?);
+        exchanges.search(adapter, config, targets, Arc::clone(&news));
+        Ok(Self { context: context.clone(), exchange, news })
+    }
+
+    /// Waits for the next who answers: `None` when the time is over.
+    ///
+    /// # Errors
+    ///
+    /// When the wait fails.
+    pub fn wait(&self) -> Result<Option<Responder>, Error> {
+        self.context.adapter().stop_polling();
+        match self.news.wait(None)? {
+            Some(DiscoveryEvent::Found(responder)) => Ok(Some(responder)),
+            Some(DiscoveryEvent::Finished) | None => Ok(None),
+        }
+    }
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        let adapter = self.context.adapter();
+        adapter.management.exchanges.stop_searching(adapter, self.exchange);
+    }
+}
+
+fn group(own: Gid) -> Gid {
+    if own.to_ip().is_ipv4() {
+        Gid::from_ip(GROUP_V4.into())
+    } else {
+        Gid::from_ip(GROUP_V6.into())
+    }
+}
+
+/// Answers those who ask who is there, on all addresses of a device, until it is dropped. Addresses that have a server
+/// are answered for by that.
+#[derive(Debug)]
+pub struct Presence {
+    context: Context,
+    /// The addresses that we answer for.
+    served: Vec<u8>,
+    /// Its only work is to be in the groups, so that their packets come to this process.
+    _listener: Option<QueuePair>,
+}
+
+impl Presence {
+    /// Is there, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a socket. Networks without multicast can still be asked address by address.
+    pub fn new(context: &Context) -> Result<Self, Error> {
+        let listener = listener(context).ok();
+        let mut presence =
+            Self { context: context.clone(), served: Vec::new(), _listener: listener };
+        let adapter = context.adapter();
+        for index in 0..adapter.links.len() as u8 {
+            let config = ServerConfig::new(present(context));
+            match adapter.management.exchanges.serve(adapter, index, config, None) {
+                Ok(()) => presence.served.push(index),
+                Err(Error::Network(ferroce_net::Error::ServiceTaken { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(presence)
+    }
+
+    /// How many addresses it answers for.
+    pub fn addresses(&self) -> usize {
+        self.served.len()
+    }
+}
+
+/// A queue pair that is in the groups that questions go to.
+pub(super) fn listener(context: &Context) -> Result<QueuePair, Error> {
+    let domain = context.protection_domain();
+    let completions = context.completion_queue(1, None)?;
+    let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions);
+    let queue_pair = domain.queue_pair(&options)?;
+    queue_pair.modify(&Modify {
+        state: Some(State::Init),
+        partition: Some(0),
+        port: Some(1),
+        queue_key: Some(QKey(random() as u32 & 0x7fff_ffff)),
+        ..Modify::default()
+    })?;
+    let mut groups: Vec<_> = context.device().gids().iter().map(|own| group(own.gid)).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    // One family without multicast does not keep the other from it.
+    let joined = groups.into_iter().map(|group| queue_pair.attach(group)).filter(Result::is_ok);
+    match joined.count() {
+        0 => Err(Error::Invalid("the device has no multicast")),
+        _ => Ok(queue_pair),
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let adapter = self.context.adapter();
+        for &index in &self.served {
+            adapter.management.exchanges.stop_serving(adapter, index);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Shared receive queues.
+
+use std::sync::{Arc, Mutex};
+
+use ferroce_proto::receive::{Extended, ReceiveQueue};
+use ferroce_proto::work::ReceiveRequest;
+use ferroce_wire::number::Qpn;
+
+use crate::completion::{CompletionQueue, lock};
+use crate::domain::{Membership, ProtectionDomain};
+use crate::engine::Receives;
+use crate::error::Error;
+use crate::event::{AsyncEvent, Source};
+use crate::xrc::XrcDomain;
+
+#[derive(Debug)]
+struct Shared {
+    number: Qpn,
+    receives: Arc<Receives>,
+    membership: Membership,
+    _xrc: Option<XrcDomain>,
+}
+
+/// A shared receive queue. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct SharedReceiveQueue {
+    shared: Arc<Shared>,
+}
+
+impl ProtectionDomain {
+    /// A receive queue for several queue pairs, for so many requests.
+    ///
+    /// # Errors
+    ///
+    /// When there are no numbers left, or that is more than the device allows.
+    #[doc(alias = "ibv_create_srq")]
+    pub fn shared_receive_queue(&self, capacity: usize) -> Result<SharedReceiveQueue, Error> {
+        self.make_shared(ReceiveQueue::new(capacity), None, None)
+    }
+
+    /// A shared receive queue that messages of XRC can name. They complete in a queue of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProtectionDomain::shared_receive_queue`].
+    #[doc(alias = "ibv_create_srq_ex")]
+    pub fn xrc_receive_queue(
+        &self,
+        capacity: usize,
+        xrc: &XrcDomain,
+        completions: &CompletionQueue,
+    ) -> Result<SharedReceiveQueue, Error> {
+        let extended = Extended { xrc: xrc.domain(), domain: self.domain() };
+        let queue = ReceiveQueue::extended(capacity, extended);
+        self.make_shared(queue, Some(xrc.clone()), Some(completions))
+    }
+
+    fn make_shared(
+        &self,
+        queue: ReceiveQueue,
+        xrc: Option<XrcDomain>,
+        completions: Option<&CompletionQueue>,
+    ) -> Result<SharedReceiveQueue, Error> {
+        if queue.capacity() > self.context().limits().requests as usize {
+            return Err(Error::Limit("work requests in a queue"));
+        }
+        let adapter = self.context().adapter();
+        let number = adapter.new_number()?;
+        let receives = Arc::new(Receives {
+            number: Some(number),
+            queue: Mutex::new(queue),
+            completions: completions.map(CompletionQueue::share),
+            events: Arc::clone(&self.context().events),
+        });
+        adapter.add_receive_queue(number, &receives);
+        let membership = self.join();
+        Ok(SharedReceiveQueue {
+            shared: Arc::new(Shared { number, receives, membership, _xrc: xrc }),
+        })
+    }
+}
+
+impl SharedReceiveQueue {
+    /// The number by which XRC's messages name it.
+    pub fn number(&self) -> Qpn {
+        self.shared.number
+    }
+
+    pub(crate) fn receives(&self) -> &Arc<Receives> {
+        &self.shared.receives
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    ///
+    /// When it is full.
+    #[doc(alias = "ibv_post_srq_recv")]
+    pub fn post(&self, request: ReceiveRequest) -> Result<(), Error> {
+        lock(&self.shared.receives.queue).post(request).map_err(|_| Error::ReceiveQueueFull)
+    }
+
+    /// Asks for an event when fewer than this many requests are left.
+    pub fn arm_limit(&self, limit: usize) {
+        let mut queue = lock(&self.shared.receives.queue);
+        queue.arm_limit(limit);
+        // IBA 10.2.9.3: it may be so already.
+        if limit > queue.len() && queue.limit().is_some() {
+            queue.arm_limit(0);
+            drop(queue);
+            let context = self.shared.membership.context();
+            context.events.raise(AsyncEvent::limit_reached(self.shared.number));
+        }
+    }
+
+    /// The limit that is armed.
+    pub fn limit(&self) -> Option<usize> {
+        lock(&self.shared.receives.queue).limit()
+    }
+
+    /// Makes room for more or fewer requests.
+    ///
+    /// # Errors
+    ///
+    /// When it holds more than that.
+    pub fn resize(&self, capacity: usize) -> Result<(), Error> {
+        if lock(&self.shared.receives.queue).resize(capacity) {
+            Ok(())
+        } else {
+            Err(Error::Invalid("the shared receive queue holds more requests than that"))
+        }
+    }
+
+    /// Requests that it is made for.
+    pub fn capacity(&self) -> usize {
+        lock(&self.shared.receives.queue).capacity()
+    }
+
+    /// How many queue pairs receive from it, and other handles to it there are.
+    pub fn users(&self) -> usize {
+        Arc::strong_count(&self.shared) - 1
+    }
+
+    /// Requests that wait.
+    pub fn len(&self) -> usize {
+        lock(&self.shared.receives.queue).len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let context = self.membership.context();
+        context.adapter().remove_receive_queue(self.number);
+        context.events.forget(Source::SharedReceiveQueue(self.number));
+    }
+}

@@ -1,0 +1,112 @@
+//! The capture tap: every packet as it is on the wire, in a pcapng file.
+//!
+//! The data path copies a packet into a queue, and a thread of its own makes frames of what is there and writes them:
+//! when the disk is slow the tap drops and counts, and the device does not wait. What a socket does not tell is filled
+//! in: Ethernet addresses that are not the interface's own, and the UDP checksum of packets that came in.
+//!
+//! A packet that this process sends to itself is in the file once, as it was sent.
+//!
+//! | file | role |
+//! |---|---|
+//! | `file` | the queue, its thread, and which files are open |
+//! | `frame` | a packet with all its headers, and the comment on it |
+
+mod file;
+mod frame;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use ferroce_proto::work::WorkId;
+use ferroce_wire::icrc::hidden::Identification;
+use ferroce_wire::number::Qpn;
+
+use crate::device::Device;
+use crate::engine::Headers;
+use crate::error::Error;
+use file::{Interface, Shared};
+
+/// How a capture goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureStatus {
+    /// Packets in the file.
+    pub written: u64,
+    /// Packets that are not: the disk was too slow, or failed.
+    pub dropped: u64,
+    /// Why nothing more is written, if so.
+    pub failure: Option<String>,
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In,
+    Out,
+}
+
+/// Whom of ours a packet belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The queue pair.
+    pub(crate) queue_pair: Qpn,
+    /// The work request, where it is known.
+    pub(crate) work: Option<WorkId>,
+}
+
+/// What is known of a packet beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) direction: Direction,
+    pub(crate) headers: Headers,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+    pub(crate) identification: Identification,
+    pub(crate) owner: Owner,
+}
+
+/// Writes packets of one device to a file, which devices of one process share.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    file: Arc<Shared>,
+    interface: u32,
+}
+
+impl Tap {
+    /// Opens the file: `%p` in its name is the process's number. `sources` are the addresses that the device sends
+    /// from.
+    pub(crate) fn open(
+        path: &Path,
+        device: &Device,
+        sources: impl Iterator<Item = SocketAddr>,
+    ) -> Result<Self, Error> {
+        let path = file::expanded(path, std::process::id());
+        let interface = Interface::of(device);
+        let (file, interface) = file::open(&path, interface, sources)
+            .map_err(|source| Error::Capture { path, source })?;
+        Ok(Self { file, interface })
+    }
+
+    /// Takes a packet, from the BTH to the ICRC.
+    pub(crate) fn record(&self, seen: &Seen, packet: &[u8]) {
+        if seen.direction == Direction::In && self.file.is_source(seen.headers.source) {
+            return; // It is there already, as sent.
+        }
+        self.file.push(self.interface, seen, packet);
+    }
+
+    pub(crate) fn status(&self) -> CaptureStatus {
+        self.file.status()
+    }
+
+    /// Waits until all that was taken so far is written.
+    pub(crate) fn flush(&self) {
+        self.file.flush();
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        file::release(&self.file);
+    }
+}

@@ -1,0 +1,182 @@
+//! A packet with all its headers, and the comment on it.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use ferroce_wire::ip::InternetChecksum;
+use ferroce_wire::opcode::Opcode;
+
+use super::file::Interface;
+use super::{Direction, Seen};
+
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// UDP's number (RFC 768).
+const UDP: u8 = 17;
+
+/// Makes the frame.
+pub(super) fn build(interface: &Interface, seen: &Seen, packet: &[u8], frame: &mut Vec<u8>) {
+    let (source, destination) = (seen.headers.source, seen.headers.destination);
+    frame.clear();
+    frame.extend_from_slice(&interface.ethernet(destination.ip(), seen.direction == Direction::In));
+    frame.extend_from_slice(&interface.ethernet(source.ip(), seen.direction == Direction::Out));
+    let ip =
+        seen.headers.global_route(packet, seen.identification, seen.traffic_class, seen.hop_limit);
+    let ip = if source.is_ipv4() {
+        frame.extend_from_slice(&IPV4);
+        // Behind 20 bytes of nothing.
+        &ip[20..]
+    } else {
+        frame.extend_from_slice(&IPV6);
+        &ip[..]
+    };
+    frame.extend_from_slice(ip);
+    let [a, b] = source.port().to_be_bytes();
+    let [c, d] = destination.port().to_be_bytes();
+    let [e, f] = ((8 + packet.len()) as u16).to_be_bytes();
+    let udp = [a, b, c, d, e, f, 0, 0];
+    let addresses = if source.is_ipv4() { &ip[12..] } else { &ip[8..] };
+    let sum = InternetChecksum::default().over(addresses).over(&[0, UDP, e, f]).over(&udp);
+    let sum = match sum.over(packet).finish().0 {
+        // RFC 768: zero would say that there is none.
+        0 => u16::MAX,
+        sum => sum,
+    };
+    frame.extend_from_slice(&udp[..6]);
+    frame.extend_from_slice(&sum.to_be_bytes());
+    frame.extend_from_slice(packet);
+}
+
+/// What stands beside it in Wireshark.
+pub(super) fn comment(seen: &Seen, packet: &[u8], text: &mut String) {
+    text.clear();
+    let opcode = Opcode(packet.first().copied().unwrap_or_default());
+    let way = match seen.direction {
+        Direction::In => "for",
+        Direction::Out => "from",
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{way} QP 0x{:06x}", seen.owner.queue_pair.0);
+    if let Some(work) = seen.owner.work {
+        let _ = write!(text, ", work request {}", work.0);
+    }
+    let _ = write!(text, ": {}", opcode.name());
+}
+
+impl Interface {
+    /// The Ethernet address that goes with an IP address: the group's, the interface's own, or one that is made up and
+    /// says so by the bit of those that are locally administered.
+    fn ethernet(&self, ip: IpAddr, own: bool) -> [u8; 6] {
+        match (ip, self.mac) {
+            (_, Some(zero)) if zero == [0; 6] => zero,
+            // RFC 1112 6.4.
+            (IpAddr::V4(ip), _) if ip.is_multicast() => {
+                let [_, b, c, d] = ip.octets();
+                [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+            }
+            // RFC 2464 7.
+            (IpAddr::V6(ip), _) if ip.is_multicast() => {
+                let [.., a, b, c, d] = ip.octets();
+                [0x33, 0x33, a, b, c, d]
+            }
+            (_, Some(mac)) if own => mac,
+            (IpAddr::V4(ip), _) => {
+                let [a, b, c, d] = ip.octets();
+                [0x02, 0x00, a, b, c, d]
+            }
+            (IpAddr::V6(ip), _) => {
+                let [.., a, b, c, d] = ip.octets();
+                [0x02, 0x06, a, b, c, d]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_proto::work::WorkId;
+    use ferroce_trace::dissect::dissect;
+    use ferroce_trace::file::LinkType;
+    use ferroce_wire::icrc::hidden::Identification;
+    use ferroce_wire::number::Qpn;
+
+    use super::super::Owner;
+    use super::*;
+    use crate::engine::Headers;
+
+    const MAC: [u8; 6] = [0xd8, 0x5e, 0xd3, 1, 2, 3];
+
+    fn seen(source: &str, destination: &str, direction: Direction) -> Seen {
+        let headers =
+            Headers { source: source.parse().unwrap(), destination: destination.parse().unwrap() };
+        Seen {
+            direction,
+            headers,
+            traffic_class: 2,
+            hop_limit: 64,
+            identification: Identification::of_segment(3),
+            owner: Owner { queue_pair: Qpn(0x01_2345), work: Some(WorkId(9)) },
+        }
+    }
+
+    /// An acknowledgement, as the third of its batch.
+    fn packet(seen: &Seen) -> Vec<u8> {
+        let mut packet = vec![0x11, 0, 0xff, 0xff, 0, 0, 0, 7, 0, 0, 0, 1, 0x1f, 0, 0, 1];
+        packet.extend_from_slice(&seen.headers.icrc(&packet, 3));
+        packet
+    }
+
+    fn frame(interface: &Interface, seen: &Seen) -> Vec<u8> {
+        let mut frame = Vec::new();
+        build(interface, seen, &packet(seen), &mut frame);
+        frame
+    }
+
+    #[test]
+    fn frames_dissect_without_complaint() {
+        let interface = Interface { name: "ferroce_eth0".into(), mac: Some(MAC) };
+        for (source, destination) in
+            [("192.0.2.1:49152", "192.0.2.2:4791"), ("[2001:db8::1]:49152", "[2001:db8::2]:4791")]
+        {
+            let seen = seen(source, destination, Direction::Out);
+            let frame = frame(&interface, &seen);
+            assert_eq!(frame[6..12], MAC);
+            assert_eq!(frame[0] & 2, 2, "the peer's is made up");
+            let tree = dissect(LinkType::ETHERNET, &frame, frame.len());
+            let text = format!("{tree:?}");
+            assert!(text.contains("RC ACKNOWLEDGE") || text.contains("ACKNOWLEDGE"), "{text}");
+            // A datagram with its checksum sums up to nothing (RFC 1071).
+            let (ip, udp) = if seen.headers.source.is_ipv4() { (26, 34) } else { (22, 54) };
+            let length = ((frame.len() - udp) as u16).to_be_bytes();
+            let sum = InternetChecksum::default()
+                .over(&frame[ip..udp])
+                .over(&[0, UDP])
+                .over(&length)
+                .over(&frame[udp..]);
+            assert_eq!(sum.finish().0, 0);
+        }
+    }
+
+    #[test]
+    fn ethernet_addresses_fit_the_interface() {
+        let eth0 = Interface { name: String::new(), mac: Some(MAC) };
+        let group = seen("192.0.2.1:49152", "239.129.2.3:4791", Direction::Out);
+        assert_eq!(frame(&eth0, &group)[..6], [0x01, 0, 0x5e, 0x01, 2, 3]);
+        let came = seen("192.0.2.2:49152", "192.0.2.1:4791", Direction::In);
+        assert_eq!(frame(&eth0, &came)[..12], [&MAC[..], &[2, 0, 192, 0, 2, 2]].concat());
+        let lo = Interface { name: String::new(), mac: Some([0; 6]) };
+        assert_eq!(frame(&lo, &came)[..12], [0; 12]);
+    }
+
+    #[test]
+    fn comments_name_queue_pair_and_request() {
+        let mut text = String::new();
+        let mut one = seen("192.0.2.1:49152", "192.0.2.2:4791", Direction::Out);
+        comment(&one, &packet(&one), &mut text);
+        assert_eq!(text, format!("from QP 0x012345, work request 9: {}", Opcode(0x11).name()));
+        (one.direction, one.owner.work) = (Direction::In, None);
+        comment(&one, &[], &mut text);
+        assert_eq!(text, format!("for QP 0x012345: {}", Opcode(0).name()));
+    }
+}

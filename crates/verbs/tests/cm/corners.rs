@@ -1,0 +1,278 @@
+//! Many at once, out of turn, and gone too soon.
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use crate::ends::*;
+use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, What};
+use ferroce::*;
+
+/// Everybody at once, each thread with ids and a channel of its own, the listener's thread polling all the while.
+#[test]
+fn many_threads_connect_at_once() {
+    const THREADS: usize = 4;
+    const EACH: usize = 10;
+    let there = channel();
+    let (_listener, address) = listener(&there, PortSpace::Tcp, V4, 0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let here = channel();
+                for round in 0..EACH {
+                    let client = resolved(&here, PortSpace::Tcp, address);
+                    let end = equip(&client);
+                    end.receive(1024, 1024);
+                    client.connect(&with_data(&[thread as u8, round as u8])).unwrap();
+                    let up = expect!(here, client, What::Established(up) => up);
+                    assert_eq!(up.private_data[..2], [thread as u8, round as u8]);
+                    assert_eq!(end.done().id, WorkId(7));
+                    end.holds(1024, &[thread as u8, round as u8]);
+                    client.disconnect().unwrap();
+                    expect!(here, client, What::Disconnected);
+                }
+            });
+        }
+        let mut servers = Vec::new();
+        let mut over = 0;
+        while over < THREADS * EACH {
+            let event = next(&there);
+            match event.what {
+                What::ConnectRequest(asked) => {
+                    let end = equip(&asked.id);
+                    asked.id.accept(&with_data(&asked.private_data[..2])).unwrap();
+                    servers.push((asked.id, end, asked.private_data));
+                }
+                What::Established(_) => {
+                    let server = servers.iter().find(|(id, ..)| id.name() == event.id).unwrap();
+                    server.1.send(&server.2[..2]);
+                }
+                What::Disconnected => over += 1,
+                What::TimewaitExit => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_done_out_of_turn_is_refused() {
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    let client = Id::new(&channel, PortSpace::Tcp).unwrap();
+    assert!(client.resolve_route(SECOND).is_err());
+    assert!(client.connect(&ConnectParameters::default()).is_err());
+    assert!(client.accept(&ConnectParameters::default()).is_err());
+    assert!(client.reject(&[]).is_err());
+    assert!(client.disconnect().is_err());
+    client.resolve_address(None, address, SECOND).unwrap();
+    expect!(channel, client, What::AddressResolved);
+    assert!(client.resolve_address(None, address, SECOND).is_err());
+    assert!(client.bind(SocketAddr::new(V4, 0)).is_err());
+    assert!(client.listen(1).is_err());
+    client.resolve_route(SECOND).unwrap();
+    expect!(channel, client, What::RouteResolved);
+    // No queue pair.
+    assert!(client.connect(&ConnectParameters::default()).is_err());
+    let _end = equip(&client);
+    assert!(client.connect(&with_data(&[1; 57])).is_err());
+    client.connect(&with_data(&[1; 56])).unwrap();
+    assert!(client.connect(&ConnectParameters::default()).is_err());
+    let asked = request(&channel, &listener);
+    assert_eq!(asked.private_data, [1; 56]);
+    assert!(asked.id.accept(&ConnectParameters::default()).is_err());
+    let _other = equip(&asked.id);
+    assert!(asked.id.accept(&with_data(&[2; 197])).is_err());
+    asked.id.accept(&with_data(&[2; 196])).unwrap();
+    assert!(asked.id.accept(&ConnectParameters::default()).is_err());
+    assert!(asked.id.reject(&[]).is_err());
+}
+
+#[test]
+fn a_port_belongs_to_one() {
+    let channel = channel();
+    let (first, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    let second = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let error = second.bind(address).unwrap_err();
+    assert_eq!(error.errno(), ferroce_net::errno::EADDRINUSE);
+    // The same number in the other port space is another port.
+    let datagrams = Id::new(&channel, PortSpace::Udp).unwrap();
+    datagrams.bind(address).unwrap();
+    drop(first);
+    second.bind(address).unwrap();
+    second.listen(1).unwrap();
+    let foreign = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let error = foreign.bind("192.0.2.77:0".parse().unwrap()).unwrap_err();
+    assert_eq!(error.errno(), ferroce_net::errno::EADDRNOTAVAIL);
+}
+
+#[test]
+fn a_listener_on_any_address_hears_all() {
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, Ipv6Addr::UNSPECIFIED.into(), 0);
+    for ip in [V4, V6] {
+        let client = resolved(&channel, PortSpace::Tcp, SocketAddr::new(ip, address.port()));
+        let _end = equip(&client);
+        client.connect(&ConnectParameters::default()).unwrap();
+        let asked = request(&channel, &listener);
+        assert_eq!(asked.id.local_address(), Some(SocketAddr::new(ip, address.port())));
+        asked.id.reject(&[]).unwrap();
+        expect!(channel, client, What::Rejected { .. });
+    }
+}
+
+#[test]
+fn beyond_the_backlog_peers_ask_again() {
+    let (here, there) = (channel(), channel());
+    let (listener, address) = listener(&there, PortSpace::Tcp, V4, 1);
+    let wish = ConnectParameters { max_retries: 15, ..hasty() };
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let client = resolved(&here, PortSpace::Tcp, address);
+            let end = equip(&client);
+            client.connect(&wish).unwrap();
+            (client, end)
+        })
+        .collect();
+    let first = request(&there, &listener);
+    assert!(there.try_event().unwrap().is_none());
+    let (mut ends, mut up) = (Vec::new(), 0);
+    let mut accept = |id: Id| {
+        let end = equip(&id);
+        id.accept(&wish).unwrap();
+        ends.push((id, end));
+    };
+    accept(first.id);
+    while up < 2 {
+        match next(&there).what {
+            What::ConnectRequest(second) => accept(second.id),
+            What::Established(_) => up += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    for _ in 0..2 {
+        let event = next(&here);
+        assert!(matches!(event.what, What::Established(_)), "{event:?}");
+    }
+    assert!(clients.iter().all(|(id, _)| id.is_connected()));
+    assert!(ends.iter().all(|(id, _)| id.is_connected()));
+}
+
+#[test]
+fn an_id_may_be_dropped_at_any_time() {
+    let (here, there) = (channel(), channel());
+    let (listener, address) = listener(&there, PortSpace::Tcp, V4, 0);
+    let wish = ConnectParameters { ack_timeout: AckTimeout(8), ..ConnectParameters::default() };
+    let start = || {
+        let client = resolved(&here, PortSpace::Tcp, address);
+        let end = equip(&client);
+        client.connect(&wish).unwrap();
+        (client, end)
+    };
+    // The server's end, with its request.
+    let (client, _end) = start();
+    drop(request(&there, &listener));
+    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    assert_eq!(reason, RejectReason::CONSUMER_REJECT);
+    // The client, before its request is answered.
+    let (client, end) = start();
+    let asked = request(&there, &listener);
+    drop(client);
+    expect!(there, asked.id, What::Rejected { .. });
+    assert_eq!(end.queue_pair.state(), State::Error);
+    // Either, connected.
+    for by_client in [true, false] {
+        let (client, _end) = start();
+        let asked = request(&there, &listener);
+        let _other = equip(&asked.id);
+        asked.id.accept(&ConnectParameters::default()).unwrap();
+        expect!(here, client, What::Established(_));
+        expect!(there, asked.id, What::Established(_));
+        if by_client {
+            drop(client);
+            expect!(there, asked.id, What::Disconnected);
+        } else {
+            drop(asked);
+            expect!(here, client, What::Disconnected);
+        }
+    }
+    // The listener, with a request that nobody has looked at.
+    let (client, _end) = start();
+    let mut poller = ferroce_net::Poller::new();
+    poller.watch(&there, ferroce_net::Interest::Read);
+    assert_eq!(poller.wait(None).unwrap(), 1);
+    drop(listener);
+    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    assert_eq!(reason, RejectReason::CONSUMER_REJECT);
+    assert!(there.try_event().unwrap().is_none());
+    // And it is gone.
+    let (client, _end) = start();
+    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
+}
+
+/// An end with a queue pair that the id has not made.
+fn own(id: &Id) -> End {
+    let context = id.context().unwrap();
+    let domain = context.protection_domain();
+    let events = CompletionChannel::new().unwrap();
+    let completions = context.completion_queue(64, Some(&events)).unwrap();
+    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
+    let queue_pair = domain.queue_pair(&options).unwrap();
+    queue_pair.modify(&id.attributes(State::Init).unwrap()).unwrap();
+    let region = domain.allocate(1 << 16, ACCESS).unwrap();
+    End { queue_pair, completions, region, domain }
+}
+
+fn bring_up(id: &Id, end: &End) {
+    for state in [State::ReadyToReceive, State::ReadyToSend] {
+        end.queue_pair.modify(&id.attributes(state).unwrap()).unwrap();
+    }
+}
+
+fn of(end: &End) -> ConnectParameters {
+    ConnectParameters { queue_pair: Some(end.queue_pair.number()), ..ConnectParameters::default() }
+}
+
+#[test]
+fn a_queue_pair_of_the_programs_own_can_be_connected() {
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    let client = resolved(&channel, PortSpace::Tcp, address);
+    let end = own(&client);
+    end.receive(1024, 1024);
+    client.connect(&of(&end)).unwrap();
+    let asked = request(&channel, &listener);
+    let other = own(&asked.id);
+    other.receive(1024, 1024);
+    bring_up(&asked.id, &other);
+    asked.id.accept(&of(&other)).unwrap();
+    expect!(channel, client, What::ConnectResponse(_));
+    bring_up(&client, &end);
+    client.establish().unwrap();
+    expect!(channel, asked.id, What::Established(_));
+    assert!(asked.id.notify_established().is_err());
+    data_both_ways(&end, &other);
+}
+
+#[test]
+fn data_before_the_ready_message_is_as_good() {
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    let client = resolved(&channel, PortSpace::Tcp, address);
+    let end = own(&client);
+    client.connect(&of(&end)).unwrap();
+    let asked = request(&channel, &listener);
+    let other = equip(&asked.id);
+    other.receive(1024, 1024);
+    asked.id.accept(&ConnectParameters::default()).unwrap();
+    expect!(channel, client, What::ConnectResponse(_));
+    bring_up(&client, &end);
+    end.send(b"early");
+    other.done();
+    asked.id.notify_established().unwrap();
+    expect!(channel, asked.id, What::Established(_));
+    client.establish().unwrap();
+    asked.id.disconnect().unwrap();
+    for _ in 0..2 {
+        assert!(matches!(next(&channel).what, What::Disconnected));
+    }
+}

@@ -1,0 +1,203 @@
+//! What every test needs: ends of connections, and waiting for their events.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ferroce::cm::{
+    ConnectParameters, DatagramPeer, Event, EventChannel, Id, PortSpace, Request, ResponseTimeout,
+    What,
+};
+use ferroce::*;
+
+use crate::other::port;
+
+pub(crate) const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const ACCESS: AccessFlags = AccessFlags(0xf);
+
+/// A channel whose ids have a UDP port of this test's own: on the common one, processes come and go, and a message may
+/// be lost with one of them.
+pub(crate) fn channel() -> EventChannel {
+    let options = Options { port: port(), ..Options::default() };
+    EventChannel::with_options(options).unwrap()
+}
+
+/// The next event. Twenty seconds are for a machine that is very busy.
+pub(crate) fn next(channel: &EventChannel) -> Event {
+    let deadline = ferroce_net::clock::now() + 20_000_000_000;
+    channel.wait(Some(deadline)).unwrap().expect("no event came")
+}
+
+/// The next event, which has to be this one of this id.
+macro_rules! expect {
+    ($channel:expr, $id:expr, $what:pat => $out:expr) => {{
+        let event = next(&$channel);
+        assert_eq!(event.id, $id.name(), "{event:?}");
+        match event.what {
+            $what => $out,
+            other => panic!("another event: {other:?}"),
+        }
+    }};
+    ($channel:expr, $id:expr, $what:pat) => {
+        expect!($channel, $id, $what => ())
+    };
+}
+
+pub(crate) fn listener(
+    channel: &EventChannel,
+    space: PortSpace,
+    ip: IpAddr,
+    backlog: usize,
+) -> (Id, SocketAddr) {
+    let id = Id::new(channel, space).unwrap();
+    id.bind(SocketAddr::new(ip, 0)).unwrap();
+    id.listen(backlog).unwrap();
+    let address = id.local_address().unwrap();
+    assert_ne!(address.port(), 0);
+    (id, address)
+}
+
+/// An id that is ready to connect.
+pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, to: SocketAddr) -> Id {
+    let id = Id::new(channel, space).unwrap();
+    id.resolve_address(None, to, SECOND).unwrap();
+    expect!(channel, id, What::AddressResolved);
+    id.resolve_route(SECOND).unwrap();
+    expect!(channel, id, What::RouteResolved);
+    id
+}
+
+/// What an end of a connection needs for data.
+pub(crate) struct End {
+    pub(crate) queue_pair: QueuePair,
+    pub(crate) completions: CompletionQueue,
+    pub(crate) region: MemoryRegion,
+    pub(crate) domain: ProtectionDomain,
+}
+
+pub(crate) fn equip_with(id: &Id, service: ServiceType) -> End {
+    let context = id.context().unwrap();
+    let domain = context.protection_domain();
+    let channel = CompletionChannel::new().unwrap();
+    let completions = context.completion_queue(64, Some(&channel)).unwrap();
+    let options = QueuePairOptions::new(service, &completions);
+    let queue_pair = id.create_queue_pair(&domain, &options).unwrap();
+    End { queue_pair, completions, region: domain.allocate(1 << 16, ACCESS).unwrap(), domain }
+}
+
+pub(crate) fn equip(id: &Id) -> End {
+    equip_with(id, ServiceType::ReliableConnection)
+}
+
+impl End {
+    pub(crate) fn receive(&self, offset: u64, length: u32) {
+        let spans = self.region.span(offset, length).into();
+        self.queue_pair.post_receive(ReceiveRequest { id: WorkId(7), spans }).unwrap();
+    }
+
+    pub(crate) fn send(&self, bytes: &[u8]) {
+        self.region.write(0, bytes).unwrap();
+        let data = Data::Spans(self.region.span(0, bytes.len() as u32).into());
+        self.queue_pair
+            .post_send(SendRequest::new(
+                WorkId(1),
+                Operation::Send { immediate: None, invalidate: None },
+                data,
+            ))
+            .unwrap();
+    }
+
+    pub(crate) fn done(&self) -> WorkCompletion {
+        let done = self.completions.wait().unwrap();
+        assert_eq!(done.status, Status::Success);
+        done
+    }
+
+    pub(crate) fn holds(&self, offset: usize, bytes: &[u8]) {
+        let mut found = vec![0; bytes.len()];
+        self.region.read(offset, &mut found).unwrap();
+        assert_eq!(found, bytes);
+    }
+}
+
+pub(crate) fn with_data(private_data: &[u8]) -> ConnectParameters {
+    ConnectParameters { private_data: private_data.into(), ..ConnectParameters::default() }
+}
+
+/// Short times, so that what nobody answers is over soon.
+pub(crate) fn hasty() -> ConnectParameters {
+    ConnectParameters {
+        ack_timeout: AckTimeout(10),
+        response_timeout: ResponseTimeout(12),
+        max_retries: 2,
+        ..ConnectParameters::default()
+    }
+}
+
+pub(crate) fn padded(bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut all = bytes.to_vec();
+    all.resize(length, 0);
+    all
+}
+
+pub(crate) fn request(channel: &EventChannel, listener: &Id) -> Box<Request> {
+    expect!(channel, listener, What::ConnectRequest(request) => request)
+}
+
+/// A connection that is up.
+pub(crate) struct Pair {
+    pub(crate) client: (EventChannel, Id, End),
+    pub(crate) server: (EventChannel, Id, End),
+    pub(crate) _listener: Id,
+}
+
+pub(crate) fn connected(ip: IpAddr, wish: &ConnectParameters, answer: &ConnectParameters) -> Pair {
+    let (here, there) = (channel(), channel());
+    let (listener, address) = listener(&there, PortSpace::Tcp, ip, 0);
+    let client = resolved(&here, PortSpace::Tcp, address);
+    let end = equip(&client);
+    client.connect(wish).unwrap();
+    let asked = request(&there, &listener);
+    assert_eq!(asked.private_data, padded(&wish.private_data, 56));
+    let server = asked.id;
+    let other = equip(&server);
+    other.receive(1024, 1024);
+    end.receive(1024, 1024);
+    server.accept(answer).unwrap();
+    let up = expect!(here, client, What::Established(up) => up);
+    assert_eq!(up.private_data, padded(&answer.private_data, 196));
+    assert_eq!(up.parameters.queue_pair, other.queue_pair.number());
+    expect!(there, server, What::Established(_));
+    assert_eq!(client.peer_address(), Some(address));
+    assert_eq!(server.peer_address(), client.local_address());
+    assert_eq!(server.local_address().unwrap(), address);
+    Pair { client: (here, client, end), server: (there, server, other), _listener: listener }
+}
+
+pub(crate) fn data_both_ways(one: &End, other: &End) {
+    for (from, to) in [(one, other), (other, one)] {
+        from.send(b"through the middle");
+        let (sent, received) = (from.done(), to.done());
+        assert_eq!((sent.id, received.id), (WorkId(1), WorkId(7)));
+        to.holds(1024, b"through the middle");
+    }
+}
+
+pub(crate) fn datagram(from: &End, peer: &DatagramPeer, bytes: &[u8]) {
+    from.region.write(0, bytes).unwrap();
+    let address = from.domain.address_handle(&peer.address).unwrap();
+    from.queue_pair
+        .post_datagram(Datagram {
+            id: WorkId(1),
+            address: &address,
+            destination: peer.queue_pair,
+            queue_key: peer.queue_key,
+            immediate: Some(Immediate(77)),
+            data: Data::Spans(from.region.span(0, bytes.len() as u32).into()),
+            signaled: true,
+            solicited: false,
+        })
+        .unwrap();
+    from.done();
+}

@@ -1,0 +1,11 @@
+//! Connections over real sockets: listeners and clients of one process and of two, IPv4 and IPv6. Every wait is for an
+//! event, and every test has a UDP port of its own, so that tests can run at the same time.
+
+#[macro_use]
+mod ends;
+
+mod connections;
+mod corners;
+mod datagrams;
+mod other;
+mod processes;

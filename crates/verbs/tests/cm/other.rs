@@ -1,0 +1,88 @@
+//! Another process: this program again, with one test that does as it is told.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Another process: this program again, with one test that does as it is told.
+pub(crate) struct Other {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+pub(crate) const ROLE: &str = "FERROCE_CM_TEST_ROLE";
+pub(crate) const PORT: &str = "FERROCE_CM_TEST_PORT";
+
+impl Other {
+    pub(crate) fn is_me(role: &str) -> bool {
+        std::env::var(ROLE).is_ok_and(|found| found == role)
+    }
+
+    pub(crate) fn start(role: &str) -> Self {
+        Self::with(Command::new(std::env::current_exe().unwrap()), role)
+    }
+
+    /// One at our own port.
+    pub(crate) fn beside(role: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(PORT, port().to_string());
+        Self::with(command, role)
+    }
+
+    pub(crate) fn with(mut command: Command, role: &str) -> Self {
+        command.args(["--exact", role, "--nocapture", "--test-threads=1"]).env(ROLE, role);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take().unwrap();
+        Self { child, input, output }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        // One that has nothing to hear may be done already.
+        let _ = writeln!(self.input, "{line}");
+    }
+
+    /// Reads until one of these lines, or the end; a test of its that failed is a failure here.
+    pub(crate) fn hear_any<'a>(&mut self, lines: &[&'a str]) -> Option<&'a str> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.output.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            assert!(!line.contains("FAILED"), "the other process failed");
+            if let Some(found) = lines.iter().find(|one| line.trim_end() == **one) {
+                return Some(found);
+            }
+        }
+    }
+
+    /// Reads until a line that begins so, and returns the rest of it.
+    pub(crate) fn hear(&mut self, start: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let length = self.output.read_line(&mut line).unwrap();
+            assert_ne!(length, 0, "the other process ended");
+            if let Some(rest) = line.trim_end().strip_prefix(start) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+}
+
+/// Another process of the same test has the same port.
+pub(crate) fn port() -> u16 {
+    let given = std::env::var(PORT).ok().and_then(|port| port.parse().ok());
+    given.unwrap_or(10_000 + (std::process::id() % 10_000) as u16)
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // One that did as it was told ends by itself.
+        if std::thread::panicking() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}

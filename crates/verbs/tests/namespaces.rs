@@ -1,0 +1,212 @@
+//! Two hosts, as network namespaces with a link between them: Ethernet's MTU and a jumbo one, IPv4 and IPv6.
+//!
+//! Needs root, and `ip` from iproute2: skipped loudly without them. A host is this test binary again, running the
+//! ignored test `host` within its namespace.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use ferroce::*;
+use support::{ACCESS, bring_up, pattern};
+
+/// Two namespaces and their link; gone with this.
+struct Link {
+    names: [String; 2],
+}
+
+fn ip(arguments: &str) -> bool {
+    let ran = Command::new("ip").args(arguments.split_whitespace()).stderr(Stdio::null()).status();
+    ran.is_ok_and(|status| status.success())
+}
+
+impl Link {
+    fn new(tag: &str, mtu: u32) -> Option<Self> {
+        let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
+        let [a, b] = &names;
+        if !ip(&format!("netns add {a}")) {
+            eprintln!("SKIPPED: network namespaces need root and iproute2");
+            return None;
+        }
+        let link = Self { names: names.clone() };
+        assert!(ip(&format!("netns add {b}")));
+        assert!(ip(&format!(
+            "-n {a} link add eth0 mtu {mtu} type veth peer name eth0 netns {b} mtu {mtu}"
+        )));
+        for (name, number) in [(a, 1), (b, 2)] {
+            assert!(ip(&format!("-n {name} address add 10.9.0.{number}/24 dev eth0")));
+            // Not asked for duplicates: usable at once.
+            assert!(ip(&format!("-n {name} address add fd00::{number}/64 dev eth0 nodad")));
+            assert!(ip(&format!("-n {name} link set eth0 up")));
+        }
+        Some(link)
+    }
+
+    fn host(&self, side: usize, job: &str) -> Host {
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.names[side]])
+            .arg(std::env::current_exe().unwrap())
+            .args(["host", "--exact", "--ignored", "--nocapture"])
+            .env("FERROCE_TEST_JOB", job)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Host { child, input, output }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|name| assert!(ip(&format!("netns delete {name}"))));
+    }
+}
+
+struct Host {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Host {
+    fn line(&mut self) -> String {
+        let mut lines = self.output.by_ref().map(Result::unwrap);
+        let line = lines.find_map(|line| Some(line.split_once('@')?.1.to_owned()));
+        line.expect("the host says something before it ends")
+    }
+}
+
+const ROOM: usize = 40 << 20;
+
+/// What a host does: `passive` or `active`, the family, the faults.
+#[test]
+#[ignore = "run by the other tests, in another namespace"]
+fn host() {
+    let Ok(job) = std::env::var("FERROCE_TEST_JOB") else { return };
+    let words: Vec<&str> = job.split_whitespace().collect();
+    let [role, family, faults] = words[..] else { panic!("a job has three words") };
+    let faults = Some(faults).filter(|text| *text != "-").map(|text| text.parse().unwrap());
+    let options = Options { faults, ..Options::default() };
+    let context = Context::open(&Device::named("eth0").unwrap(), &options).unwrap();
+    let wanted = if family == "v6" { "fd00::" } else { "10.9.0." };
+    let gids = context.device().gids();
+    let index = gids.iter().position(|one| one.address.ip().to_string().starts_with(wanted));
+    let index = index.expect("the address is there");
+    let domain = context.protection_domain();
+    let region = domain.allocate(ROOM, ACCESS).unwrap();
+    let channel = CompletionChannel::new().unwrap();
+    let completions = context.completion_queue(256, Some(&channel)).unwrap();
+    let queue_pair = domain
+        .queue_pair(&QueuePairOptions::new(ServiceType::ReliableConnection, &completions))
+        .unwrap();
+    let place = region.remote(0);
+    println!(
+        "@{} {} {} {}",
+        queue_pair.number().0,
+        place.address.0,
+        place.key.0,
+        gids[index].address.ip()
+    );
+    let mut lines = std::io::stdin().lines().map(Result::unwrap);
+    let peer = lines.next().unwrap();
+    let peer: Vec<&str> = peer.split_whitespace().collect();
+    let remote = RemoteAddress {
+        address: VirtualAddress(peer[1].parse().unwrap()),
+        key: RKey(peer[2].parse().unwrap()),
+    };
+    let mtu = context.mtu();
+    let all = Modify {
+        path: Some(AddressVector {
+            port: 1,
+            source_index: index as u8,
+            destination: Gid::from_ip(peer[3].parse().unwrap()),
+            ..AddressVector::default()
+        }),
+        path_mtu: Some(mtu),
+        ..support::attributes(&context, index as u8, Qpn(peer[0].parse().unwrap()), 256)
+    };
+    bring_up(&queue_pair, &all);
+    let mtu = mtu.bytes().unwrap();
+    let lengths = [0, 1, 33, mtu - 1, mtu, mtu + 1, 65_536, 16 << 20];
+    if role == "passive" {
+        // As many receives as there will be sends.
+        for (number, &length) in lengths.iter().enumerate() {
+            let spans = region.span(20 << 20, length as u32).into();
+            queue_pair.post_receive(ReceiveRequest { id: WorkId(number as u64), spans }).unwrap();
+        }
+        println!("@ready");
+        for (number, &length) in lengths.iter().enumerate() {
+            let received = completions.wait().unwrap();
+            assert_eq!((received.id.0, received.status), (number as u64, Status::Success));
+            let mut found = vec![0; length];
+            region.read(20 << 20, &mut found).unwrap();
+            assert!(found == pattern(number as u64, length), "SEND of {length}");
+            println!("@received");
+            assert_eq!(lines.next().unwrap(), "next");
+        }
+        return;
+    }
+    assert_eq!(lines.next().unwrap(), "ready");
+    println!("@mtu {mtu}");
+    for (number, &length) in lengths.iter().enumerate() {
+        let bytes = pattern(number as u64, length);
+        region.write(0, &bytes).unwrap();
+        let here = |offset: u64| Data::Spans(region.span(offset, length as u32).into());
+        let act = |operation, data| {
+            queue_pair.post_send(SendRequest::new(WorkId(7), operation, data)).unwrap();
+            let done = completions.wait().unwrap();
+            assert_eq!(done.status, Status::Success, "{operation:?} of {length}");
+        };
+        act(Operation::Write { remote, immediate: None }, here(0));
+        act(Operation::Read { remote }, here(20 << 20));
+        let mut found = vec![0; length];
+        region.read(20 << 20, &mut found).unwrap();
+        assert!(found == bytes, "WRITE and READ of {length}");
+        act(Operation::SEND, here(0));
+        println!("@sent");
+        assert_eq!(lines.next().unwrap(), "next");
+    }
+}
+
+fn run(link: &Link, family: &str, faults: &str, mtu: usize) {
+    let mut passive = link.host(0, &format!("passive {family} {faults}"));
+    let mut active = link.host(1, &format!("active {family} {faults}"));
+    let (ours, theirs) = (active.line(), passive.line());
+    writeln!(passive.input, "{ours}").unwrap();
+    writeln!(active.input, "{theirs}").unwrap();
+    assert_eq!(passive.line(), "ready");
+    writeln!(active.input, "ready").unwrap();
+    assert_eq!(active.line(), format!("mtu {mtu}"));
+    for _ in 0..8 {
+        assert_eq!(active.line(), "sent");
+        assert_eq!(passive.line(), "received");
+        writeln!(passive.input, "next").unwrap();
+        writeln!(active.input, "next").unwrap();
+    }
+    for mut host in [active, passive] {
+        assert!(host.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn over_ethernets_mtu() {
+    let Some(link) = Link::new("e", 1500) else { return };
+    run(&link, "v4", "-", 1024);
+    run(&link, "v6", "-", 1024);
+}
+
+#[test]
+fn over_a_jumbo_mtu() {
+    let Some(link) = Link::new("j", 4200) else { return };
+    run(&link, "v4", "-", 4096);
+    run(&link, "v6", "-", 4096);
+}
+
+#[test]
+fn over_a_bad_link() {
+    let Some(link) = Link::new("b", 1500) else { return };
+    run(&link, "v4", "loss=0.5%,duplication=1%,reordering=1%", 1024);
+}

@@ -1,0 +1,187 @@
+//! Many processes on one address: each with its own queue pairs, behind one UDP port.
+//!
+//! A child is this test binary again, running the ignored test `child`.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use ferroce::*;
+use support::{Side, attributes, bring_up, open, pattern, side};
+
+const LENGTH: usize = 50_000;
+
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--ignored", "--nocapture"])
+            .env("FERROCE_TEST_CHILD", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, input, output }
+    }
+
+    /// The next line that is meant for us, and not for people.
+    fn line(&mut self) -> String {
+        let mut lines = self.output.by_ref().map(Result::unwrap);
+        let line = lines.find_map(|line| Some(line.split_once('@')?.1.to_owned()));
+        line.expect("the child says something before it ends")
+    }
+
+    fn say(&mut self, text: &str) {
+        writeln!(self.input, "{text}").unwrap();
+    }
+
+    fn end(mut self) {
+        self.say("quit");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Patient: with more processes than cores, one of them may have to wait for long until it is its turn.
+fn patient(context: &Context, peer: Qpn) -> Modify {
+    Modify { timeout: Some(AckTimeout(17)), ..attributes(context, 0, peer, 4096) }
+}
+
+/// Connects a queue pair of ours to the one of a process that has introduced itself; says where to write.
+fn meet(context: &Context, process: &mut Process, region: &Side, at: u64) -> QueuePair {
+    let number: u32 = process.line().parse().unwrap();
+    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &region.completions);
+    let queue_pair = region.domain.queue_pair(&options).unwrap();
+    bring_up(&queue_pair, &patient(context, Qpn(number)));
+    let remote = region.region.remote(at);
+    process.say(&format!("{} {} {}", queue_pair.number().0, remote.address.0, remote.key.0));
+    queue_pair
+}
+
+#[test]
+#[ignore = "run by the other tests, as another process"]
+fn child() {
+    if std::env::var_os("FERROCE_TEST_CHILD").is_none() {
+        return;
+    }
+    let context = open(&Options::default());
+    let own = side(&context, ServiceType::ReliableConnection, 2 * LENGTH);
+    println!("@{}", own.queue_pair.number().0);
+    let mut lines = std::io::stdin().lines().map(Result::unwrap);
+    let line = lines.next().unwrap();
+    let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    bring_up(&own.queue_pair, &patient(&context, Qpn(numbers[0] as u32)));
+    let remote =
+        RemoteAddress { address: VirtualAddress(numbers[1]), key: RKey(numbers[2] as u32) };
+    println!("@connected");
+    for line in lines {
+        match line.as_str() {
+            "write" => {
+                let bytes = pattern(numbers[0], LENGTH);
+                own.region.write(0, &bytes).unwrap();
+                own.post(1, Operation::Write { remote, immediate: None }, 0, LENGTH);
+                own.expect(1);
+                own.post(2, Operation::Read { remote }, LENGTH as u64, LENGTH);
+                own.expect(2);
+                assert_eq!(own.bytes(LENGTH, LENGTH), bytes);
+                println!("@written");
+            }
+            _ => return,
+        }
+    }
+}
+
+fn crowd(count: usize) {
+    let context = open(&Options::default());
+    let own = side(&context, ServiceType::ReliableConnection, count * LENGTH);
+    let mut processes: Vec<_> = (0..count).map(|_| Process::start()).collect();
+    let queue_pairs: Vec<_> = processes
+        .iter_mut()
+        .enumerate()
+        .map(|(index, process)| meet(&context, process, &own, (index * LENGTH) as u64))
+        .collect();
+    processes.iter_mut().for_each(|process| assert_eq!(process.line(), "connected"));
+    processes.iter_mut().for_each(|process| process.say("write"));
+    for (index, (process, queue_pair)) in processes.iter_mut().zip(&queue_pairs).enumerate() {
+        assert_eq!(process.line(), "written");
+        let expected = pattern(u64::from(queue_pair.number().0), LENGTH);
+        assert_eq!(own.bytes(index * LENGTH, LENGTH), expected, "process {index}");
+    }
+    // Every second one leaves; the kernel's order of sockets is not that of slots any more.
+    let mut stay = Vec::new();
+    for (index, process) in processes.into_iter().enumerate() {
+        if index % 2 == 0 { process.end() } else { stay.push((index, process)) }
+    }
+    own.region.write(0, &vec![0; count * LENGTH]).unwrap();
+    stay.iter_mut().for_each(|(_, process)| process.say("write"));
+    for (index, mut process) in stay {
+        assert_eq!(process.line(), "written");
+        let expected = pattern(u64::from(queue_pairs[index].number().0), LENGTH);
+        assert_eq!(
+            own.bytes(index * LENGTH, LENGTH),
+            expected,
+            "process {index}, after others left"
+        );
+        process.end();
+    }
+}
+
+#[test]
+fn two_processes() {
+    crowd(2);
+}
+
+#[test]
+fn eight_processes() {
+    crowd(8);
+}
+
+#[test]
+fn sixty_four_processes() {
+    crowd(64);
+}
+
+#[test]
+fn a_process_killed_in_the_middle_is_noticed_and_leaves_nothing() {
+    let context = open(&Options::default());
+    let own = side(&context, ServiceType::ReliableConnection, LENGTH);
+    let mut process = Process::start();
+    let queue_pair = meet(&context, &mut process, &own, 0);
+    assert_eq!(process.line(), "connected");
+    process.child.kill().unwrap();
+    process.child.wait().unwrap();
+    let data = own.data(0, LENGTH);
+    let requests = (0..3).map(|id| SendRequest::new(WorkId(id), Operation::SEND, data.clone()));
+    let (taken, posted) = queue_pair.post_sends(requests);
+    assert!(posted.is_ok() && taken == 3);
+    let ended: Vec<_> = (0..3).map(|_| own.completions.wait().unwrap().status).collect();
+    assert_eq!(ended, [Status::RetryExceeded, Status::Flushed, Status::Flushed]);
+    assert_eq!(queue_pair.state(), State::Error);
+    // Its slot is free again.
+    let mut next = Process::start();
+    let _queue_pair = meet(&context, &mut next, &own, 0);
+    assert_eq!(next.line(), "connected");
+    next.say("write");
+    assert_eq!(next.line(), "written");
+    next.end();
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let before = (open_files(), threads());
+    for _ in 0..20 {
+        let context = open(&Options::default());
+        let own = side(&context, ServiceType::ReliableConnection, LENGTH);
+        assert_eq!(own.queue_pair.state(), State::Reset);
+    }
+    assert_eq!((open_files(), threads()), before);
+}

@@ -1,0 +1,214 @@
+//! The set-up exchange over the loopback: two devices of one process, with a slot each, as two processes have.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferroce::setup::{
+    self, Agreement, Application, Client, ClientOptions, ConnectionParameters, Growth, Peer, Phase,
+    Presence, QpParameters, RegionParameters, RetryPolicy, Search, Server, ServerConfig,
+    SetupError, present,
+};
+use ferroce::*;
+
+const ACCESS: AccessFlags = AccessFlags(0xf);
+
+/// A device that shares its port with the others of its test alone.
+fn open(test: u16, receive_buffer: usize) -> Context {
+    let port = 10_000 + (std::process::id() % 1_000 * 10) as u16 + test;
+    let mut options = Options { port, ..Options::default() };
+    // Devices that are opened alike are the same one.
+    options.sockets.receive_buffer = receive_buffer;
+    support::open(&options)
+}
+
+fn source(context: &Context) -> (u8, Gid) {
+    let index = support::gid_index(context, false).unwrap();
+    (index, context.device().gids()[usize::from(index)].gid)
+}
+
+struct Shop {
+    domain: ProtectionDomain,
+    completions: CompletionQueue,
+    service: ServiceType,
+    refuses: Option<setup::Status>,
+}
+
+impl Shop {
+    fn new(context: &Context, service: ServiceType) -> Self {
+        let channel = CompletionChannel::new().unwrap();
+        let completions = context.completion_queue(64, Some(&channel)).unwrap();
+        Self { domain: context.protection_domain(), completions, service, refuses: None }
+    }
+
+    fn make(&self) -> QueuePair {
+        let options = QueuePairOptions::new(self.service, &self.completions);
+        self.domain.queue_pair(&options).unwrap()
+    }
+}
+
+impl Application for Shop {
+    fn queue_pair(&mut self, _: &Peer, theirs: &QpParameters) -> Result<QueuePair, setup::Status> {
+        assert_ne!(theirs.qp_number, Qpn(0));
+        Ok(self.make())
+    }
+
+    fn region(
+        &mut self,
+        _: &Peer,
+        theirs: &RegionParameters,
+    ) -> Result<Arc<MemoryRegion>, setup::Status> {
+        let region = self.domain.allocate(theirs.length as usize, ACCESS);
+        region.map(Arc::new).map_err(|_| setup::Status::NO_MEMORY_REGION)
+    }
+
+    fn connect(&mut self, _: &Peer, _: &Agreement) -> Result<(), setup::Status> {
+        self.refuses.map_or(Ok(()), Err)
+    }
+}
+
+fn serve(context: &Context) -> Server {
+    Server::new(context, source(context).0, ServerConfig::new(present(context))).unwrap()
+}
+
+/// Sets up a connection from the second device to the first, and writes through it.
+fn connect_and_write(server_context: &Context, client_context: &Context, service: ServiceType) {
+    let server = serve(server_context);
+    let (index, gid) = source(client_context);
+    let shop = Shop::new(client_context, service);
+    let queue_pair = shop.make();
+    let regions = [1000, 2000].map(|length| shop.domain.allocate(length, ACCESS).unwrap());
+    let mut application = Shop::new(server_context, service);
+    let (accepted, established) = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| server.accept(&mut application, None).unwrap().unwrap());
+        let client = Client::begin(client_context, index, gid, &ClientOptions::default()).unwrap();
+        let [one, two] = &regions;
+        let done = client.establish(&queue_pair, &[one, two], ConnectionParameters::default());
+        (accepting.join().unwrap(), done.unwrap())
+    });
+    assert_eq!(established.device.guid.0, server_context.device().guid());
+    assert_eq!(established.queue_pair.qp_number, accepted.queue_pair.number());
+    assert_eq!(accepted.theirs.qp_number, queue_pair.number());
+    assert_eq!(queue_pair.state(), State::ReadyToSend);
+    assert_eq!(accepted.queue_pair.state(), State::ReadyToSend);
+    for phase in [Phase::Discovery, Phase::QueuePairs] {
+        assert!(established.times.phase(phase).unwrap().round_trip.is_some());
+    }
+    if service == ServiceType::UnreliableDatagram {
+        return;
+    }
+    assert_eq!(established.agreement, accepted.agreement);
+    let phases = [Phase::Discovery, Phase::QueuePairs, Phase::Memory, Phase::Connection];
+    let sum: Duration =
+        phases.iter().map(|phase| established.times.duration(*phase).unwrap()).sum();
+    assert_eq!(sum, established.times.total());
+    let theirs = established.regions[1];
+    assert_eq!(theirs.region.length, 2000);
+    regions[0].write(0, b"it is there").unwrap();
+    let remote = RemoteAddress { address: theirs.region.address, key: theirs.remote_key };
+    let write = Operation::Write { remote, immediate: None };
+    let data = Data::Spans(regions[0].span(0, 11).into());
+    queue_pair.post_send(SendRequest::new(WorkId(1), write, data)).unwrap();
+    let done = shop.completions.wait().unwrap();
+    assert_eq!((done.id, done.status), (WorkId(1), Status::Success));
+    if service == ServiceType::ReliableConnection {
+        let mut found = [0; 11];
+        accepted.regions[1].read(0, &mut found).unwrap();
+        assert_eq!(&found, b"it is there");
+    }
+}
+
+#[test]
+fn from_an_address_to_a_connection() {
+    for (test, service) in [
+        (0, ServiceType::ReliableConnection),
+        (1, ServiceType::UnreliableConnection),
+        (2, ServiceType::UnreliableDatagram),
+    ] {
+        let (one, other) = (open(test, 1 << 20), open(test, 1 << 19));
+        // The first has the slot that packets for queue pair 2 reach: what is for the other is passed on.
+        connect_and_write(&one, &other, service);
+        connect_and_write(&other, &one, service);
+    }
+}
+
+#[test]
+fn refusals_are_told() {
+    let (one, other) = (open(3, 1 << 20), open(3, 1 << 19));
+    let server = serve(&one);
+    let (index, gid) = source(&other);
+    let shop = Shop::new(&other, ServiceType::ReliableConnection);
+    let mut application = Shop::new(&one, ServiceType::ReliableConnection);
+    application.refuses = Some(setup::Status::REJECTED);
+    let error = std::thread::scope(|scope| {
+        let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
+        let accepting = scope.spawn(|| {
+            let deadline = ferroce_net::clock::now() + 500_000_000;
+            server.accept(&mut application, Some(deadline)).unwrap().is_none()
+        });
+        let failed = client.establish(&shop.make(), &[], ConnectionParameters::default());
+        assert!(accepting.join().unwrap());
+        failed.unwrap_err()
+    });
+    let Error::Setup(SetupError::Refused(refused)) = error else { panic!("{error}") };
+    assert_eq!((refused.phase, refused.status), (Phase::Connection, setup::Status::REJECTED));
+    // An address has one server.
+    let taken = Server::new(&other, index, ServerConfig::new(present(&other))).unwrap_err();
+    assert!(matches!(taken, Error::Network(_)), "{taken}");
+}
+
+#[test]
+fn who_does_not_answer_is_given_up() {
+    let context = open(4, 1 << 20);
+    let (index, gid) = source(&context);
+    let shop = Shop::new(&context, ServiceType::ReliableConnection);
+    let retry = RetryPolicy {
+        attempts: 2,
+        first: Duration::from_millis(5),
+        growth: Growth::Fixed,
+        longest: Duration::from_millis(5),
+    };
+    let options = ClientOptions { retry, ..ClientOptions::default() };
+    let client = Client::begin(&context, index, gid, &options).unwrap();
+    let error = client.establish(&shop.make(), &[], ConnectionParameters::default()).unwrap_err();
+    let expected = SetupError::NoAnswer { phase: Phase::Discovery, attempts: 2 };
+    assert!(matches!(error, Error::Setup(error) if error == expected), "{error}");
+}
+
+#[test]
+fn devices_are_found_by_address_and_by_group() {
+    let (one, other) = (open(5, 1 << 20), open(5, 1 << 19));
+    let (index, gid) = source(&other);
+    // A server is found as well as one who only says that it is there.
+    for targets in [vec![(index, gid)], Vec::new()] {
+        let _server = serve(&one);
+        let search = Search::begin(&other, &targets, Duration::from_millis(200)).unwrap();
+        let found = search.wait().unwrap();
+        assert!(found.is_some() || targets.is_empty());
+    }
+    let presence = Presence::new(&one).unwrap();
+    assert_eq!(presence.addresses(), one.device().gids().len());
+    for (targets, must) in [(vec![(index, gid)], true), (Vec::new(), false)] {
+        let search = Search::begin(&other, &targets, Duration::from_millis(400)).unwrap();
+        let mut found = Vec::new();
+        while let Some(responder) = search.wait().unwrap() {
+            found.push(responder);
+        }
+        let ours = found.iter().find(|one| one.peer.address == gid);
+        let Some(ours) = ours else {
+            // A loopback need not carry multicast.
+            assert!(!must, "{found:?}");
+            eprintln!("skipped: the loopback has no multicast");
+            continue;
+        };
+        assert_eq!(ours.answer.unwrap().guid.0, one.device().guid());
+        assert!(ours.round_trip.is_some());
+    }
+    // It says that it is there, and no more.
+    let shop = Shop::new(&other, ServiceType::ReliableConnection);
+    let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
+    let error = client.establish(&shop.make(), &[], ConnectionParameters::default()).unwrap_err();
+    let Error::Setup(SetupError::Refused(refused)) = error else { panic!("{error}") };
+    assert_eq!((refused.phase, refused.status), (Phase::QueuePairs, setup::Status::REJECTED));
+}

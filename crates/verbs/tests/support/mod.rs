@@ -1,0 +1,135 @@
+//! Two ends of a connection over real sockets, for the tests of this crate.
+#![allow(dead_code, unreachable_pub)] // Each test binary uses a part of it.
+
+use ferroce::*;
+
+pub const ACCESS: AccessFlags = AccessFlags(0xf);
+
+/// One end: a queue pair with its completions and a region.
+pub struct Side {
+    pub context: Context,
+    pub domain: ProtectionDomain,
+    pub region: MemoryRegion,
+    pub completions: CompletionQueue,
+    pub queue_pair: QueuePair,
+}
+
+/// The loopback, which every machine has.
+pub fn open(options: &Options) -> Context {
+    Context::open(&Device::named("lo").unwrap(), options).unwrap()
+}
+
+/// The loopback at a port of this process's own. On the common port, processes come and go, and packets take detours:
+/// services without acknowledgements lose some then, as they may.
+pub fn open_alone(options: &Options) -> Context {
+    let port = 20_000 + (std::process::id() % 10_000) as u16;
+    open(&Options { port, ..options.clone() })
+}
+
+/// The index of a GID of this family.
+pub fn gid_index(context: &Context, ipv6: bool) -> Option<u8> {
+    let gids = context.device().gids();
+    gids.iter().position(|entry| entry.address.is_ipv6() == ipv6).map(|index| index as u8)
+}
+
+pub fn side(context: &Context, service: ServiceType, bytes: usize) -> Side {
+    let domain = context.protection_domain();
+    let channel = CompletionChannel::new().unwrap();
+    let completions = context.completion_queue(4096, Some(&channel)).unwrap();
+    let region = domain.allocate(bytes, ACCESS).unwrap();
+    let queue_pair = domain.queue_pair(&QueuePairOptions::new(service, &completions)).unwrap();
+    Side { context: context.clone(), domain, region, completions, queue_pair }
+}
+
+/// All attributes that the way from RESET to RTS takes, for this peer.
+pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> Modify {
+    let destination = context.device().gids()[usize::from(index)].gid;
+    Modify {
+        access: Some(ACCESS),
+        partition: Some(0),
+        port: Some(1),
+        queue_key: Some(QKey(0x1234)),
+        path: Some(AddressVector {
+            port: 1,
+            source_index: index,
+            destination,
+            ..AddressVector::default()
+        }),
+        path_mtu: PathMtu::from_bytes(mtu),
+        destination: Some(peer),
+        receive_psn: Some(Psn(0xff_fff0)),
+        send_psn: Some(Psn(0xff_fff0)),
+        max_reads: Some(16),
+        max_peer_reads: Some(16),
+        min_rnr_timer: RnrTimer::from_code(1),
+        timeout: Some(AckTimeout(12)),
+        retry_count: Some(7),
+        rnr_retry: Some(RnrRetry(7)),
+        ..Modify::default()
+    }
+}
+
+/// Brings a queue pair to RTS, by what the table of states wants at each step.
+pub fn bring_up(queue_pair: &QueuePair, attributes: &Modify) {
+    let service = queue_pair.service();
+    for (from, to) in [
+        (State::Reset, State::Init),
+        (State::Init, State::ReadyToReceive),
+        (State::ReadyToReceive, State::ReadyToSend),
+    ] {
+        let mut change = Modify { state: Some(to), ..*attributes };
+        let rule = rule(service, from, to).unwrap();
+        change.clear(change.attributes() - rule.required - Attributes::STATE);
+        queue_pair.modify(&change).unwrap();
+    }
+}
+
+pub fn connect(one: &Side, other: &Side, index: u8, mtu: usize) {
+    for (side, peer) in [(one, other), (other, one)] {
+        let attributes = attributes(&side.context, index, peer.queue_pair.number(), mtu);
+        bring_up(&side.queue_pair, &attributes);
+    }
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_ne_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+impl Side {
+    pub fn data(&self, offset: u64, length: usize) -> Data {
+        Data::Spans(self.region.span(offset, length as u32).into())
+    }
+
+    pub fn post(&self, id: u64, operation: Operation, offset: u64, length: usize) {
+        let request = SendRequest::new(WorkId(id), operation, self.data(offset, length));
+        self.queue_pair.post_send(request).unwrap();
+    }
+
+    pub fn post_receive(&self, id: u64, offset: u64, length: usize) {
+        let spans = self.region.span(offset, length as u32).into();
+        self.queue_pair.post_receive(ReceiveRequest { id: WorkId(id), spans }).unwrap();
+    }
+
+    /// The next completion, which must be of this request and a success.
+    pub fn expect(&self, id: u64) -> WorkCompletion {
+        let done = self.completions.wait().unwrap();
+        assert_eq!((done.id, done.status), (WorkId(id), Status::Success), "{done:?}");
+        done
+    }
+
+    pub fn bytes(&self, offset: usize, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.region.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+}

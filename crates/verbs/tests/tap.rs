@@ -1,0 +1,220 @@
+//! Captures of real packets: what our own analyzer and tshark make of them.
+
+mod support;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ferroce::*;
+use ferroce_trace::analysis::{self, FileReport, analyze};
+use ferroce_trace::file::{CaptureReader, Direction, LinkType, Packet, PcapngWriter};
+use ferroce_wire::icrc::Icrc;
+use ferroce_wire::ip::InternetChecksum;
+use support::*;
+
+/// A file that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir();
+        Self(directory.join(format!("ferroce-tap-{}-{name}.pcapng", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A port for one test alone: on the common one, processes come and go, and packets take detours.
+fn port(test: u16) -> u16 {
+    40_000 + (std::process::id() % 900 * 10) as u16 + test
+}
+
+fn capturing(path: &Path, test: u16) -> Options {
+    Options { capture: Some(path.to_owned()), port: port(test), ..Options::default() }
+}
+
+/// The ICRC and the UDP checksum of a frame.
+fn sums(frame: &[u8]) -> ([u8; 4], u16) {
+    let ipv4 = frame[12..14] == [8, 0];
+    let (ip, udp) = if ipv4 { (14, 34) } else { (14, 54) };
+    let (covered, _) = frame.split_last_chunk::<4>().unwrap();
+    let (header, bth) = (covered[udp..].first_chunk().unwrap(), covered[udp + 8..].first_chunk());
+    let mut icrc = match ipv4 {
+        true => Icrc::ipv4(frame[ip..].first_chunk().unwrap(), header, bth.unwrap()),
+        false => Icrc::ipv6(frame[ip..].first_chunk().unwrap(), header, bth.unwrap()),
+    };
+    icrc.update(&covered[udp + 20..]);
+    let addresses = if ipv4 { 26 } else { 22 };
+    let sum = InternetChecksum::default().over(&frame[addresses..udp]).over(&[0, 17]);
+    let sum = sum.over(&frame[udp + 4..udp + 6]).over(&frame[udp..udp + 6]).over(&frame[udp + 8..]);
+    // RFC 768: zero would say that there is none.
+    (icrc.finish(), if sum.finish().0 == 0 { u16::MAX } else { sum.finish().0 })
+}
+
+/// The same capture as if it had been made at RoCE's own port, which tools know it by. What is covered by sums is
+/// checked with the port that it really had.
+fn at_roce_port(path: &Path, port: u16) -> Scratch {
+    let renamed = Scratch(path.with_extension("roce.pcapng"));
+    let mut writer = PcapngWriter::new(File::create(&renamed.0).unwrap()).unwrap();
+    writer.add_interface(LinkType::ETHERNET, Some("ferroce_lo")).unwrap();
+    let mut reader = CaptureReader::new(File::open(path).unwrap()).unwrap();
+    while let Some(record) = reader.next_record().unwrap() {
+        let mut frame = record.data.to_vec();
+        let udp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+        assert_eq!(frame[udp + 2..udp + 4], port.to_be_bytes());
+        let (icrc, checksum) = sums(&frame);
+        let end = frame.len() - 4;
+        assert_eq!(frame[end..], icrc);
+        assert_eq!(frame[udp + 6..udp + 8], checksum.to_be_bytes());
+        frame[udp + 2..udp + 4].copy_from_slice(&4791u16.to_be_bytes());
+        let (icrc, _) = sums(&frame);
+        frame[end..].copy_from_slice(&icrc);
+        let (_, checksum) = sums(&frame);
+        frame[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
+        writer.write(&Packet { data: &frame, ..Packet::from_record(&record) }).unwrap();
+    }
+    writer.finish().unwrap();
+    renamed
+}
+
+/// A WRITE and a READ of 100,000 bytes, and a SEND.
+fn traffic(context: &Context, ipv6: bool) -> Option<[Qpn; 2]> {
+    let index = gid_index(context, ipv6)?;
+    let service = ServiceType::ReliableConnection;
+    let (one, other) = (side(context, service, 1 << 18), side(context, service, 1 << 18));
+    connect(&one, &other, index, 4096);
+    let write = Operation::Write { remote: other.region.remote(0), immediate: None };
+    one.post(1, write, 0, 100_000);
+    one.expect(1);
+    one.post(2, Operation::Read { remote: other.region.remote(0) }, 0, 100_000);
+    one.expect(2);
+    other.post_receive(3, 0, 64);
+    one.post(4, Operation::Send { immediate: None, invalidate: None }, 0, 64);
+    one.expect(4);
+    other.expect(3);
+    Some([one.queue_pair.number(), other.queue_pair.number()])
+}
+
+fn report(path: &Path, test: u16) -> FileReport {
+    let renamed = at_roce_port(path, port(test));
+    let options = analysis::Options { packet_list: true, ..analysis::Options::default() };
+    analyze("capture", File::open(&renamed.0).unwrap(), &options, &mut |_| {})
+}
+
+/// What every capture here has to be.
+fn assert_sound(report: &FileReport) {
+    assert_eq!(report.problems, [], "{report:?}");
+    assert_eq!(report.anomalies, [], "{report:?}");
+    assert_eq!(report.icrc.bad, 0);
+    assert!(report.icrc.ok > 50, "{:?}", report.icrc);
+}
+
+#[test]
+fn our_analyzer_finds_nothing_wrong_with_it() {
+    for (ipv6, test) in [(false, 0), (true, 1)] {
+        let scratch = Scratch::new(if ipv6 { "v6" } else { "v4" });
+        let context = open(&capturing(&scratch.0, test));
+        let Some(numbers) = traffic(&context, ipv6) else { continue };
+        let sent = context.statistics().packets_out;
+        drop(context);
+        let report = report(&scratch.0, test);
+        assert_sound(&report);
+        // Each packet once, though this process both sent and got it.
+        assert_eq!(report.packets, sent);
+        let mut reader = CaptureReader::new(File::open(&scratch.0).unwrap()).unwrap();
+        while let Some(record) = reader.next_record().unwrap() {
+            assert_eq!(record.interface_name, Some("ferroce_lo"));
+            assert_eq!(record.direction, Some(Direction::Outbound));
+            let comment = record.comment.unwrap();
+            let named = |number: &Qpn| comment.starts_with(&format!("from QP 0x{:06x}", number.0));
+            assert!(numbers.iter().any(named), "{comment}");
+        }
+    }
+}
+
+#[test]
+fn without_segmentation_too() {
+    let scratch = Scratch::new("single");
+    let mut options = capturing(&scratch.0, 2);
+    options.sockets.gso = false;
+    let context = open(&options);
+    traffic(&context, false).unwrap();
+    drop(context);
+    assert_sound(&report(&scratch.0, 2));
+}
+
+#[test]
+fn it_can_be_read_while_it_is_written() {
+    let scratch = Scratch::new("live");
+    let context = open(&capturing(&scratch.0, 3));
+    traffic(&context, false).unwrap();
+    let sent = context.statistics().packets_out;
+    let status = context.flush_capture().unwrap();
+    assert_eq!(status, CaptureStatus { written: sent, dropped: 0, failure: None });
+    assert_eq!(report(&scratch.0, 3).packets, sent);
+}
+
+#[test]
+fn a_device_that_is_opened_again_goes_on() {
+    let scratch = Scratch::new("again");
+    let mut sent = 0;
+    for _ in 0..2 {
+        let context = open(&capturing(&scratch.0, 4));
+        traffic(&context, false).unwrap();
+        sent += context.statistics().packets_out;
+    }
+    assert_eq!(report(&scratch.0, 4).packets, sent);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error() {
+    let device = Device::named("lo").unwrap();
+    let error = Context::open(&device, &capturing(Path::new("/nowhere/at/all"), 5)).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    assert!(
+        open(&Options { capture: None, port: port(5), ..Options::default() })
+            .capture_status()
+            .is_none()
+    );
+}
+
+#[test]
+fn tshark_finds_nothing_wrong_with_it() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no tshark");
+        return;
+    }
+    let scratch = Scratch::new("tshark");
+    let context = open(&capturing(&scratch.0, 6));
+    traffic(&context, false).unwrap();
+    let sent = context.statistics().packets_out;
+    drop(context);
+    let renamed = at_roce_port(&scratch.0, port(6));
+    let fields = [
+        "frame.interface_name",
+        "frame.comment",
+        "infiniband.bth.opcode",
+        "_ws.malformed",
+        "udp.checksum.status",
+    ];
+    let mut command = Command::new("tshark");
+    command.args(["-o", "udp.check_checksum:TRUE", "-Tfields", "-r"]).arg(&renamed.0);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count() as u64, sent);
+    for line in text.lines() {
+        let columns: Vec<_> = line.split('\t').collect();
+        assert_eq!((columns[0], columns[3], columns[4]), ("ferroce_lo", "", "1"), "{line}");
+        assert!(columns[1].starts_with("from QP 0x"), "{line}");
+        assert!(columns[2].parse::<u8>().is_ok(), "{line}");
+    }
+}

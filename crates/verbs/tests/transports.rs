@@ -1,0 +1,396 @@
+//! Every service and operation over real sockets, with contents checked, on a good network and on bad ones.
+
+mod support;
+
+use ferroce::*;
+use support::{
+    ACCESS, Side, attributes, bring_up, connect, gid_index, open, open_alone, pattern, side,
+};
+
+const MIB: usize = 1 << 20;
+
+/// Lengths around all that can go wrong at an edge.
+fn lengths(mtu: usize) -> Vec<usize> {
+    vec![0, 1, 3, 17, mtu - 1, mtu, mtu + 1, 65_536, 65_537]
+}
+
+fn write_read_send(context: &Context, index: u8, mtu: usize, lengths: &[usize]) {
+    let room = 2 * lengths.iter().max().copied().unwrap_or(0) + 4096;
+    let one = side(context, ServiceType::ReliableConnection, room);
+    let other = side(context, ServiceType::ReliableConnection, room);
+    connect(&one, &other, index, mtu);
+    for (number, &length) in lengths.iter().enumerate() {
+        let id = 10 * number as u64;
+        let bytes = pattern(id + 1, length);
+        let half = (room / 2) as u64;
+        one.region.write(0, &bytes).unwrap();
+        let remote = other.region.remote(3);
+        one.post(id, Operation::Write { remote, immediate: None }, 0, length);
+        one.expect(id);
+        assert_eq!(other.bytes(3, length), bytes, "WRITE of {length}");
+        one.post(id + 1, Operation::Read { remote }, half, length);
+        one.expect(id + 1);
+        assert_eq!(one.bytes(half as usize, length), bytes, "READ of {length}");
+
+        other.post_receive(id + 2, half, length);
+        let immediate = Some(Immediate(0xabcd + number as u32));
+        one.post(id + 3, Operation::Send { immediate, invalidate: None }, 0, length);
+        one.expect(id + 3);
+        let received = other.expect(id + 2);
+        assert_eq!((received.length as usize, received.immediate), (length, immediate));
+        assert_eq!(other.bytes(half as usize, length), bytes, "SEND of {length}");
+
+        other.post_receive(id + 4, 0, 0);
+        one.post(id + 5, Operation::Write { remote, immediate }, 0, length);
+        one.expect(id + 5);
+        let received = other.expect(id + 4);
+        assert_eq!(received.kind, CompletionKind::ReceiveWriteImmediate);
+        assert_eq!((received.length as usize, received.immediate), (length, immediate));
+    }
+    other.region.write(0, &41u64.to_ne_bytes()).unwrap();
+    let remote = other.region.remote(0);
+    one.post(900, Operation::FetchAdd { remote, add: 1 }, 0, 8);
+    one.expect(900);
+    assert_eq!(one.bytes(0, 8), 41u64.to_ne_bytes());
+    one.post(901, Operation::CompareSwap { remote, compare: 42, swap: 7 }, 8, 8);
+    one.expect(901);
+    assert_eq!(one.bytes(8, 8), 42u64.to_ne_bytes());
+    assert_eq!(other.bytes(0, 8), 7u64.to_ne_bytes());
+}
+
+#[test]
+fn a_reliable_connection_over_either_family_at_every_mtu() {
+    let context = open(&Options::default());
+    for ipv6 in [false, true] {
+        let Some(index) = gid_index(&context, ipv6) else {
+            eprintln!("SKIPPED: the loopback has no address of this family (IPv6: {ipv6})");
+            continue;
+        };
+        for mtu in [256, 1024, 4096] {
+            write_read_send(&context, index, mtu, &lengths(mtu));
+        }
+    }
+}
+
+#[test]
+fn large_messages() {
+    let context = open(&Options::default());
+    write_read_send(&context, 0, 4096, &[16 * MIB, 16 * MIB - 1]);
+}
+
+/// The largest message there is (IBA 9.7.4.1.6). Its pages are touched where they are looked at, and where they arrive.
+#[test]
+fn a_message_of_two_gibibytes() {
+    const LARGEST: usize = 1 << 31;
+    let context = open_alone(&Options::default());
+    let one = side(&context, ServiceType::ReliableConnection, LARGEST);
+    let other = side(&context, ServiceType::ReliableConnection, LARGEST);
+    connect(&one, &other, 0, 4096);
+    let places = [0, 1, 4095, 4096, LARGEST / 2 - 1, LARGEST / 2, LARGEST - 4097, LARGEST - 64];
+    for (number, &place) in places.iter().enumerate() {
+        one.region.write(place, &pattern(number as u64, 60)).unwrap();
+    }
+    let remote = other.region.remote(0);
+    one.post(1, Operation::Write { remote, immediate: None }, 0, LARGEST);
+    assert_eq!(one.expect(1).length, 1 << 31);
+    for place in places {
+        assert_eq!(other.bytes(place, 60), one.bytes(place, 60), "at {place}");
+    }
+}
+
+#[test]
+fn a_bad_network_changes_nothing_but_the_time() {
+    for (number, faults) in
+        ["loss=1%", "duplication=5%", "reordering=3%", "loss=2%,duplication=2%,reordering=2%"]
+            .iter()
+            .enumerate()
+    {
+        let mut faults: Faults = faults.parse().unwrap();
+        faults.seed = number as u64;
+        let context = open(&Options { faults: Some(faults), ..Options::default() });
+        write_read_send(&context, 0, 1024, &[0, 1, 1025, 65_537, 300_000]);
+    }
+}
+
+#[test]
+fn without_the_kernels_help() {
+    let plain = ferroce::SocketOptions { gso: false, gro: false, ..Default::default() };
+    let context = open(&Options { sockets: plain, ..Options::default() });
+    write_read_send(&context, 0, 4096, &lengths(4096));
+}
+
+#[test]
+fn an_unreliable_connection_delivers_in_order() {
+    let context = open_alone(&Options::default());
+    let one = side(&context, ServiceType::UnreliableConnection, MIB);
+    let other = side(&context, ServiceType::UnreliableConnection, MIB);
+    connect(&one, &other, 0, 1024);
+    for (number, length) in lengths(1024).into_iter().enumerate() {
+        let id = 10 * number as u64;
+        let bytes = pattern(id + 5, length);
+        one.region.write(0, &bytes).unwrap();
+        other.post_receive(id, 4096, length);
+        one.post(id + 1, Operation::SEND, 0, length);
+        one.expect(id + 1);
+        assert_eq!(other.expect(id).length as usize, length);
+        assert_eq!(other.bytes(4096, length), bytes, "SEND of {length}");
+    }
+}
+
+#[test]
+fn datagrams_arrive_behind_their_header() {
+    let context = open_alone(&Options::default());
+    for ipv6 in [false, true] {
+        let Some(index) = gid_index(&context, ipv6) else { continue };
+        let one = side(&context, ServiceType::UnreliableDatagram, MIB);
+        let other = side(&context, ServiceType::UnreliableDatagram, MIB);
+        for side in [&one, &other] {
+            bring_up(&side.queue_pair, &attributes(&context, index, Qpn(0), 1024));
+        }
+        let destination = context.device().gids()[usize::from(index)];
+        let vector = AddressVector {
+            port: 1,
+            source_index: index,
+            destination: destination.gid,
+            traffic_class: 0x20,
+            hop_limit: 9,
+            ..AddressVector::default()
+        };
+        let address = one.domain.address_handle(&vector).unwrap();
+        let datagram = |id, length, queue_key| Datagram {
+            id: WorkId(id),
+            address: &address,
+            destination: other.queue_pair.number(),
+            queue_key: QKey(queue_key),
+            immediate: Some(Immediate(77)),
+            data: one.data(0, length),
+            signaled: true,
+            solicited: false,
+        };
+        for (id, length) in [(1, 0), (2, 1), (3, 1023), (4, 4096)] {
+            let bytes = pattern(id, length);
+            one.region.write(0, &bytes).unwrap();
+            other.post_receive(id, 0, 40 + length);
+            // A wrong queue key: dropped, and the receive is still there for the next.
+            one.queue_pair.post_datagram(datagram(100 + id, length, 0x666)).unwrap();
+            one.expect(100 + id);
+            one.queue_pair.post_datagram(datagram(id, length, 0x1234)).unwrap();
+            one.expect(id);
+            let received = other.expect(id);
+            assert_eq!(received.length as usize, 40 + length);
+            assert_eq!(received.source, Some(one.queue_pair.number()));
+            assert_eq!(received.immediate, Some(Immediate(77)));
+            assert_eq!(other.bytes(40, length), bytes);
+            let header = other.bytes(0, 40);
+            if ipv6 {
+                assert_eq!((header[0] >> 4, header[7]), (6, 9));
+                assert_eq!(header[8..24], destination.gid.0);
+            } else {
+                assert_eq!((header[20], header[28], header[29]), (0x45, 9, 17));
+                assert_eq!(header[32..36], [127, 0, 0, 1]);
+            }
+        }
+        let long = one.queue_pair.post_datagram(datagram(9, 4097, 0x1234));
+        assert!(matches!(long, Err(Error::Post(PostError::Length))), "{long:?}");
+    }
+}
+
+#[test]
+fn xrc_reaches_the_queue_that_it_names() {
+    let context = open(&Options::default());
+    let one = side(&context, ServiceType::XrcInitiator, MIB);
+    let domain = context.protection_domain();
+    let region = domain.allocate(MIB, ACCESS).unwrap();
+    let xrc = context.xrc_domain();
+    let channel = CompletionChannel::new().unwrap();
+    let queues: Vec<_> = (0..2)
+        .map(|_| {
+            let completions = context.completion_queue(16, Some(&channel)).unwrap();
+            (domain.xrc_receive_queue(16, &xrc, &completions).unwrap(), completions)
+        })
+        .collect();
+    let options = QueuePairOptions::new(ServiceType::XrcTarget, &queues[0].1);
+    let target = xrc.target(&options).unwrap();
+    bring_up(&target, &attributes(&context, 0, one.queue_pair.number(), 1024));
+    bring_up(&one.queue_pair, &attributes(&context, 0, target.number(), 1024));
+    for (number, (queue, completions)) in queues.iter().enumerate() {
+        let spans = region.span(1000 * number as u64, 1000).into();
+        queue.post(ReceiveRequest { id: WorkId(number as u64), spans }).unwrap();
+        let bytes = pattern(number as u64, 900);
+        one.region.write(0, &bytes).unwrap();
+        let send = SendRequest::new(WorkId(50), Operation::SEND, one.data(0, 900));
+        let send = SendRequest { receive_queue: Some(queue.number()), ..send };
+        one.queue_pair.post_send(send).unwrap();
+        one.expect(50);
+        let received = completions.wait().unwrap();
+        assert_eq!((received.id.0, received.length), (number as u64, 900));
+        let mut found = vec![0; 900];
+        region.read(1000 * number, &mut found).unwrap();
+        assert_eq!(found, bytes);
+    }
+}
+
+#[test]
+fn a_shared_queue_tells_when_it_runs_low() {
+    let context = open(&Options::default());
+    let one = side(&context, ServiceType::ReliableConnection, MIB);
+    let domain = context.protection_domain();
+    let region = domain.allocate(MIB, ACCESS).unwrap();
+    let channel = CompletionChannel::new().unwrap();
+    let completions = context.completion_queue(16, Some(&channel)).unwrap();
+    let shared = domain.shared_receive_queue(8).unwrap();
+    let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
+    options.shared_receives = Some(&shared);
+    let queue_pair = domain.queue_pair(&options).unwrap();
+    bring_up(&queue_pair, &attributes(&context, 0, one.queue_pair.number(), 1024));
+    bring_up(&one.queue_pair, &attributes(&context, 0, queue_pair.number(), 1024));
+    for id in 0..3 {
+        shared.post(ReceiveRequest { id: WorkId(id), spans: region.span(0, 64).into() }).unwrap();
+    }
+    shared.arm_limit(3);
+    one.post(1, Operation::SEND, 0, 64);
+    one.expect(1);
+    assert_eq!(completions.wait().unwrap().id, WorkId(0));
+    let mine = |event: &AsyncEvent| event.source == Source::SharedReceiveQueue(shared.number());
+    let event = std::iter::repeat_with(|| context.wait_event(None).unwrap().unwrap()).find(mine);
+    assert_eq!(event.map(|event| event.what), Some(What::LimitReached));
+}
+
+#[test]
+fn windows_show_and_hide() {
+    let context = open(&Options::default());
+    let one = side(&context, ServiceType::ReliableConnection, MIB);
+    let other = side(&context, ServiceType::ReliableConnection, MIB);
+    connect(&one, &other, 0, 1024);
+    let bindable = other.domain.allocate(MIB, ACCESS | AccessFlags::MW_BIND).unwrap();
+    let window = other.domain.window(WindowKind::Type2).unwrap();
+    let access = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+    let bind = window.bind(&bindable, 4096, 100, access);
+    other.queue_pair.post_send(SendRequest::new(WorkId(1), bind, Data::NONE)).unwrap();
+    assert_eq!(other.expect(1).kind, CompletionKind::Bind);
+    one.region.write(0, &pattern(3, 100)).unwrap();
+    let remote = RemoteAddress { key: window.key(), ..bindable.remote(4096) };
+    one.post(2, Operation::Write { remote, immediate: None }, 0, 100);
+    one.expect(2);
+    let mut found = vec![0; 100];
+    bindable.read(4096, &mut found).unwrap();
+    assert_eq!(found, pattern(3, 100));
+    let hide = Operation::LocalInvalidate { key: window.key() };
+    other.queue_pair.post_send(SendRequest::new(WorkId(3), hide, Data::NONE)).unwrap();
+    other.expect(3);
+    one.post(4, Operation::Write { remote, immediate: None }, 0, 100);
+    assert_eq!(one.completions.wait().unwrap().status, Status::RemoteAccess);
+}
+
+/// What is refused, with the exact status at both ends.
+#[test]
+fn violations_end_as_the_specification_says() {
+    type Case = (&'static str, fn(&Side, &Side), Status, State);
+    let cases: [Case; 6] = [
+        (
+            "a wrong key",
+            |one, other| {
+                let remote = RemoteAddress { key: RKey(0xdead), ..other.region.remote(0) };
+                one.post(1, Operation::Write { remote, immediate: None }, 0, 8);
+            },
+            Status::RemoteAccess,
+            State::Error,
+        ),
+        (
+            "out of bounds",
+            |one, other| {
+                let remote = other.region.remote(MIB as u64 - 4);
+                one.post(1, Operation::Read { remote }, 0, 8);
+            },
+            Status::RemoteAccess,
+            State::Error,
+        ),
+        (
+            "an unaligned atomic",
+            |one, other| {
+                let remote = other.region.remote(4);
+                one.post(1, Operation::FetchAdd { remote, add: 1 }, 0, 8);
+            },
+            Status::RemoteInvalidRequest,
+            State::Error,
+        ),
+        (
+            "no permission of the queue pair",
+            |one, other| {
+                let none = Modify { access: Some(AccessFlags(0)), ..Modify::default() };
+                other.queue_pair.modify(&none).unwrap();
+                let remote = other.region.remote(0);
+                one.post(1, Operation::Write { remote, immediate: None }, 0, 8);
+            },
+            Status::RemoteInvalidRequest,
+            State::Error,
+        ),
+        (
+            "a message longer than the receive",
+            |one, other| {
+                other.post_receive(9, 0, 7);
+                one.post(1, Operation::SEND, 0, 8);
+            },
+            Status::RemoteInvalidRequest,
+            State::Error,
+        ),
+        (
+            "memory of ours that is not there",
+            |one, _| {
+                one.post(1, Operation::SEND, MIB as u64, 8);
+            },
+            Status::LocalProtection,
+            State::ReadyToSend,
+        ),
+    ];
+    let context = open(&Options::default());
+    for (what, act, status, there) in cases {
+        let one = side(&context, ServiceType::ReliableConnection, MIB);
+        let other = side(&context, ServiceType::ReliableConnection, MIB);
+        connect(&one, &other, 0, 1024);
+        act(&one, &other);
+        one.queue_pair
+            .post_send(SendRequest::new(WorkId(2), Operation::SEND, one.data(0, 1)))
+            .unwrap();
+        assert_eq!(one.completions.wait().unwrap().status, status, "{what}");
+        assert_eq!(one.completions.wait().unwrap().status, Status::Flushed, "{what}");
+        assert_eq!(one.queue_pair.state(), State::Error, "{what}");
+        assert_eq!(other.queue_pair.state(), there, "{what}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_noticed() {
+    let context = open(&Options::default());
+    let one = side(&context, ServiceType::ReliableConnection, MIB);
+    let other = side(&context, ServiceType::ReliableConnection, MIB);
+    connect(&one, &other, 0, 1024);
+    drop(other.queue_pair);
+    let remote = other.region.remote(0);
+    for id in 0..3 {
+        one.post(id, Operation::Write { remote, immediate: None }, 0, 8);
+    }
+    let ended: Vec<_> = (0..3).map(|_| one.completions.wait().unwrap().status).collect();
+    assert_eq!(ended, [Status::RetryExceeded, Status::Flushed, Status::Flushed]);
+    assert_eq!(one.queue_pair.state(), State::Error);
+}
+
+#[test]
+fn everything_can_be_dropped_at_any_time() {
+    let context = open(&Options::default());
+    for round in 0..50 {
+        let one = side(&context, ServiceType::ReliableConnection, MIB);
+        let other = side(&context, ServiceType::ReliableConnection, MIB);
+        connect(&one, &other, 0, 4096);
+        let remote = other.region.remote(0);
+        for id in 0..8 {
+            one.post(id, Operation::Write { remote, immediate: None }, 0, MIB);
+        }
+        match round % 4 {
+            0 => drop(one.region),
+            1 => drop(other.region),
+            2 => drop(other.queue_pair),
+            _ => drop(one.queue_pair),
+        }
+    }
+}
