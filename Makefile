@@ -9,7 +9,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test lint bench fuzz soak clean
+.PHONY: help build setup test lint bench coverage fuzz soak install uninstall clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,12 +29,40 @@ lint: ## format, clippy, documentation, licences, advisories
 bench: ## run the benchmarks (BENCH=name for some of them)
 	cargo bench --locked --workspace --bench '*' -- $(BENCH)
 
+coverage: ## which lines of the protocol core its tests run
+	@scripts/coverage
+
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 	@scripts/fuzz $(or $(FUZZ_SECONDS),300)
 
 soak: ## simulate hostile networks for longer (SEEDS=10000 FIRST_SEED=0 SCENARIO=hostile)
 	cargo build --locked --release
 	target/release/ferroce simulate --scenario $(or $(SCENARIO),hostile) --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000)
+
+# Where things go. DESTDIR comes before it for packages. BUILT names a folder with what was built already.
+PREFIX ?= /usr/local
+TO = $(DESTDIR)$(PREFIX)
+LIBRARIES = libibverbs.so.1 libibverbs.so librdmacm.so.1 librdmacm.so
+
+install: ## install to PREFIX=/usr/local: command, libraries, man pages, completions
+ifndef BUILT
+	cargo build --locked --release -p ferroce-cli -p ferroce-capi -p ferroce-view
+endif
+	install -d "$(TO)/bin" "$(TO)/lib/ferroce" "$(TO)/share/man/man1" "$(TO)/share/bash-completion/completions" \
+		"$(TO)/share/zsh/site-functions" "$(TO)/share/fish/vendor_completions.d"
+	install -m 755 "$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/ferroce" "$(TO)/bin/ferroce"
+	install -m 644 "$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/libferroce_view.so" \
+		"$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/libferroce_capi.so" "$(TO)/lib/ferroce"
+	for name in $(LIBRARIES); do ln -sf libferroce_capi.so "$(TO)/lib/ferroce/$$name"; done
+	"$(TO)/bin/ferroce" man --dir "$(TO)/share/man/man1"
+	"$(TO)/bin/ferroce" completions bash >"$(TO)/share/bash-completion/completions/ferroce"
+	"$(TO)/bin/ferroce" completions zsh >"$(TO)/share/zsh/site-functions/_ferroce"
+	"$(TO)/bin/ferroce" completions fish >"$(TO)/share/fish/vendor_completions.d/ferroce.fish"
+
+uninstall: ## remove what install put there, with the same PREFIX
+	rm -f "$(TO)/bin/ferroce" "$(TO)/share/man/man1"/ferroce{,-*}.1 "$(TO)/share/zsh/site-functions/_ferroce" \
+		"$(TO)/share/bash-completion/completions/ferroce" "$(TO)/share/fish/vendor_completions.d/ferroce.fish"
+	rm -rf "$(TO)/lib/ferroce"
 
 clean: ## remove everything that was built
 	cargo clean

@@ -1,0 +1,126 @@
+//! `ibv_device`, and what is asked about one.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use super::structures;
+
+structures! {
+    ibv_device = 664 {
+        _ops: [usize; 2],
+        node_type: c_int = 16,
+        transport_type: c_int = 20,
+        name: [c_char; 64] = 24,
+        dev_name: [c_char; 64] = 88,
+        dev_path: [c_char; 256] = 152,
+        ibdev_path: [c_char; 256] = 408,
+    }
+    ibv_device_attr = 232 {
+        fw_ver: [c_char; 64],
+        node_guid: u64,
+        sys_image_guid: u64,
+        max_mr_size: u64,
+        page_size_cap: u64,
+        vendor_id: u32,
+        vendor_part_id: u32,
+        hw_ver: u32,
+        max_qp: c_int,
+        max_qp_wr: c_int,
+        device_cap_flags: c_uint,
+        max_sge: c_int,
+        max_sge_rd: c_int,
+        max_cq: c_int,
+        max_cqe: c_int,
+        max_mr: c_int,
+        max_pd: c_int,
+        max_qp_rd_atom: c_int,
+        max_ee_rd_atom: c_int,
+        max_res_rd_atom: c_int,
+        max_qp_init_rd_atom: c_int,
+        max_ee_init_rd_atom: c_int,
+        atomic_cap: c_int,
+        max_ee: c_int,
+        max_rdd: c_int,
+        max_mw: c_int,
+        max_raw_ipv6_qp: c_int,
+        max_raw_ethy_qp: c_int,
+        max_mcast_grp: c_int,
+        max_mcast_qp_attach: c_int,
+        max_total_mcast_qp_attach: c_int,
+        max_ah: c_int,
+        max_fmr: c_int,
+        max_map_per_fmr: c_int,
+        max_srq: c_int,
+        max_srq_wr: c_int,
+        max_srq_sge: c_int,
+        max_pkeys: u16,
+        local_ca_ack_delay: u8,
+        phys_port_cnt: u8,
+    }
+    ibv_odp_caps = 24 {
+        general_caps: u64,
+        rc_odp_caps: u32,
+        uc_odp_caps: u32,
+        ud_odp_caps: u32,
+    }
+    ibv_rss_caps = 32 {
+        supported_qpts: u32,
+        max_rwq_indirection_tables: u32,
+        max_rwq_indirection_table_size: u32,
+        rx_hash_fields_mask: u64,
+        rx_hash_function: u8,
+    }
+    ibv_device_attr_ex = 400 {
+        orig_attr: ibv_device_attr,
+        comp_mask: u32,
+        odp_caps: ibv_odp_caps,
+        completion_timestamp_mask: u64,
+        hca_core_clock: u64,
+        device_cap_flags_ex: u64,
+        tso_caps: [u32; 2],
+        rss_caps: ibv_rss_caps,
+        max_wq_type_rq: u32,
+        packet_pacing_caps: [u32; 3],
+        raw_packet_caps: u32,
+        tm_caps: [u32; 5],
+        cq_mod_caps: [u16; 2],
+        max_dm_size: u64,
+        pci_atomic_caps: [u16; 3],
+        xrc_odp_caps: u32,
+        phys_port_cnt_ex: u32,
+    }
+    ibv_port_attr = 52 {
+        state: u32,
+        max_mtu: u32,
+        active_mtu: u32,
+        gid_tbl_len: c_int,
+        port_cap_flags: u32,
+        max_msg_sz: u32,
+        bad_pkey_cntr: u32,
+        qkey_viol_cntr: u32,
+        pkey_tbl_len: u16,
+        lid: u16,
+        sm_lid: u16,
+        lmc: u8,
+        max_vl_num: u8,
+        sm_sl: u8,
+        subnet_timeout: u8,
+        init_type_reply: u8,
+        active_width: u8,
+        active_speed: u8,
+        phys_state: u8,
+        link_layer: u8 = 46,
+        flags: u8 = 47,
+        port_cap_flags2: u16 = 48,
+    }
+    ibv_gid_entry = 32 {
+        gid: [u64; 2],
+        gid_index: u32,
+        port_num: u32,
+        gid_type: u32,
+        ndev_ifindex: u32,
+    }
+    ibv_values_ex = 24 {
+        comp_mask: u32,
+        raw_clock: [i64; 2],
+    }
+}

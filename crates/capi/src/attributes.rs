@@ -1,0 +1,153 @@
+//! The attributes of queue pairs.
+
+use std::ffi::c_int;
+
+use ferroce::{
+    AccessFlags, AckTimeout, AlternatePath, Attributes, Migration, Modify, PathMtu, Psn, QKey, Qpn,
+    RnrRetry, RnrTimer, ServiceType, State,
+};
+
+use crate::abi::Abi;
+use crate::abi::attributes::{ibv_qp_attr, ibv_qp_init_attr};
+use crate::abi::objects::ibv_qp;
+use crate::address::{vector_in, vector_out};
+use crate::entry::{self, Errno, Result};
+use crate::handle::Handle;
+use crate::queue_pair::{QueuePairHandle, capabilities_in, capabilities_out};
+
+const MIGRATIONS: [Migration; 3] = [Migration::Migrated, Migration::Rearm, Migration::Armed];
+
+/// The change that the mask says.
+fn change(attr: &ibv_qp_attr, mask: u32) -> Result<Modify> {
+    let mask = Attributes::from_bits(mask).ok_or(Errno::INVALID)?.bits();
+    let has = |one: Attributes| mask & one.bits() != 0;
+    let state = |code: u32| State::from_code(code).ok_or(Errno::INVALID);
+    let given = |one: Attributes| has(one).then_some(());
+    Ok(Modify {
+        state: given(Attributes::STATE).map(|()| state(attr.qp_state)).transpose()?,
+        current_state: given(Attributes::CURRENT_STATE)
+            .map(|()| state(attr.cur_qp_state))
+            .transpose()?,
+        drain_notice: given(Attributes::DRAIN_NOTICE).map(|()| attr.en_sqd_async_notify != 0),
+        access: given(Attributes::ACCESS).map(|()| AccessFlags(attr.qp_access_flags)),
+        partition: given(Attributes::PARTITION).map(|()| attr.pkey_index),
+        port: given(Attributes::PORT).map(|()| attr.port_num),
+        queue_key: given(Attributes::QUEUE_KEY).map(|()| QKey(attr.qkey)),
+        path: given(Attributes::PATH).map(|()| vector_in(&attr.ah_attr)).transpose()?,
+        path_mtu: given(Attributes::PATH_MTU).map(|()| PathMtu(attr.path_mtu as u8)),
+        timeout: given(Attributes::TIMEOUT).map(|()| AckTimeout(attr.timeout)),
+        retry_count: given(Attributes::RETRY_COUNT).map(|()| attr.retry_cnt),
+        rnr_retry: given(Attributes::RNR_RETRY).map(|()| RnrRetry(attr.rnr_retry)),
+        receive_psn: given(Attributes::RECEIVE_PSN).map(|()| Psn(attr.rq_psn & 0xff_ffff)),
+        max_reads: given(Attributes::MAX_READS).map(|()| attr.max_rd_atomic),
+        alternate_path: given(Attributes::ALTERNATE_PATH)
+            .map(|()| alternate_path(attr))
+            .transpose()?,
+        min_rnr_timer: given(Attributes::MIN_RNR_TIMER)
+            .map(|()| RnrTimer::from_code(attr.min_rnr_timer).ok_or(Errno::INVALID))
+            .transpose()?,
+        send_psn: given(Attributes::SEND_PSN).map(|()| Psn(attr.sq_psn & 0xff_ffff)),
+        max_peer_reads: given(Attributes::MAX_PEER_READS).map(|()| attr.max_dest_rd_atomic),
+        migration: given(Attributes::MIGRATION)
+            .map(|()| MIGRATIONS.get(attr.path_mig_state as usize).copied().ok_or(Errno::INVALID))
+            .transpose()?,
+        capabilities: given(Attributes::CAPABILITIES).map(|()| capabilities_in(&attr.cap)),
+        destination: given(Attributes::DESTINATION).map(|()| Qpn(attr.dest_qp_num)),
+        rate_limit: given(Attributes::RATE_LIMIT).map(|()| attr.rate_limit),
+    })
+}
+
+fn alternate_path(attr: &ibv_qp_attr) -> Result<AlternatePath> {
+    let (partition, timeout) = (attr.alt_pkey_index, AckTimeout(attr.alt_timeout));
+    Ok(AlternatePath { path: vector_in(&attr.alt_ah_attr)?, partition, timeout })
+}
+
+/// What programs give to both ends of XRC, and one of them has no use for: devices ignore it.
+fn without_meaning(service: ServiceType) -> Attributes {
+    match service {
+        ServiceType::XrcInitiator => Attributes::MIN_RNR_TIMER | Attributes::MAX_PEER_READS,
+        ServiceType::XrcTarget => {
+            Attributes::RETRY_COUNT | Attributes::RNR_RETRY | Attributes::MAX_READS
+        }
+        _ => Attributes::NONE,
+    }
+}
+
+pub(crate) unsafe extern "C" fn modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair and structure.
+        let (handle, attr) = unsafe { (QueuePairHandle::of(qp.cast())?, entry::read(attr)?) };
+        let mut change = change(attr, mask as u32)?;
+        change.clear(without_meaning(handle.service));
+        let state = handle.queue_pair.modify(&change)?;
+        handle.shown.change(|shown| shown.qp_base.state = state.code());
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair and structures.
+        let (handle, attr, init) =
+            unsafe { (QueuePairHandle::of(qp.cast())?, entry::write(attr)?, entry::write(init)?) };
+        let cap = capabilities_out(&handle.queue_pair.capabilities());
+        let now = handle.queue_pair.attributes();
+        let state = handle.queue_pair.state();
+        *attr = ibv_qp_attr { cap, ..answer(&now, state) };
+        attr.sq_draining = handle.queue_pair.is_draining().into();
+        handle.shown.change(|shown| shown.qp_base.state = state.code());
+        // SAFETY: as above.
+        let shown = unsafe { &*qp };
+        *init = ibv_qp_init_attr {
+            qp_context: shown.qp_context,
+            send_cq: shown.send_cq,
+            recv_cq: shown.recv_cq,
+            srq: shown.srq,
+            cap,
+            qp_type: shown.qp_type,
+            sq_sig_all: handle.signal_all.into(),
+        };
+        Ok(())
+    })
+}
+
+/// What was set, and nothing where nothing was.
+fn answer(now: &Modify, state: State) -> ibv_qp_attr {
+    let alternate = now.alternate_path;
+    ibv_qp_attr {
+        qp_state: state.code(),
+        cur_qp_state: state.code(),
+        path_mtu: now.path_mtu.map_or(0, |mtu| mtu.0.into()),
+        path_mig_state: now.migration.map_or(0, |migration| migration as u32),
+        qkey: now.queue_key.map_or(0, |key| key.0),
+        rq_psn: now.receive_psn.map_or(0, |psn| psn.0),
+        sq_psn: now.send_psn.map_or(0, |psn| psn.0),
+        dest_qp_num: now.destination.map_or(0, |number| number.0),
+        qp_access_flags: now.access.map_or(0, |access| access.0),
+        ah_attr: now.path.as_ref().map_or_else(Abi::zeroed, vector_out),
+        alt_ah_attr: alternate.map_or_else(Abi::zeroed, |path| vector_out(&path.path)),
+        pkey_index: now.partition.unwrap_or(0),
+        alt_pkey_index: alternate.map_or(0, |path| path.partition),
+        en_sqd_async_notify: now.drain_notice.unwrap_or(false).into(),
+        max_rd_atomic: now.max_reads.unwrap_or(0),
+        max_dest_rd_atomic: now.max_peer_reads.unwrap_or(0),
+        min_rnr_timer: now.min_rnr_timer.map_or(0, RnrTimer::code),
+        port_num: now.port.unwrap_or(0),
+        timeout: now.timeout.map_or(0, |timeout| timeout.0),
+        retry_cnt: now.retry_count.unwrap_or(0),
+        rnr_retry: now.rnr_retry.map_or(0, |retry| retry.0),
+        alt_port_num: alternate.map_or(0, |path| path.path.port),
+        alt_timeout: alternate.map_or(0, |path| path.timeout.0),
+        rate_limit: now.rate_limit.unwrap_or(0),
+        ..Abi::zeroed()
+    }
+}

@@ -1,0 +1,144 @@
+//! Device memory: of ours, so it is like any other, but programs reach it by copies only.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce::{AccessFlags, Buffer, VirtualAddress};
+
+use crate::abi::attributes::ibv_alloc_dm_attr;
+use crate::abi::context::ibv_context;
+use crate::abi::objects::{ibv_dm, ibv_mr, ibv_pd};
+use crate::domain::DomainHandle;
+use crate::entry::{self, Errno, Result};
+use crate::handle::{Handle, Shown, handle};
+use crate::query::DEVICE_MEMORY;
+use crate::region;
+
+#[repr(C)]
+pub(crate) struct MemoryHandle {
+    shown: Shown<ibv_dm>,
+    buffer: Arc<Buffer>,
+}
+
+handle!(MemoryHandle, shown, ibv_dm);
+
+static USED: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) unsafe extern "C" fn alloc_dm(
+    context: *mut ibv_context,
+    attr: *mut ibv_alloc_dm_attr,
+) -> *mut ibv_dm {
+    entry::pointer(|| {
+        // SAFETY: the program's structure.
+        let attr = unsafe { entry::read(attr) }?;
+        let length = attr.length as u64;
+        // Buffers start at a page.
+        if attr.comp_mask != 0 || length == 0 || attr.log_align_req > 12 {
+            return Err(Errno::INVALID);
+        }
+        let fits = |used: u64| used.checked_add(length).filter(|&sum| sum <= DEVICE_MEMORY);
+        let taken = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        taken.map_err(|_| Errno::NO_MEMORY)?;
+        let buffer = Buffer::new(attr.length).map_err(|_| {
+            USED.fetch_sub(length, Ordering::Relaxed);
+            Errno::NO_MEMORY
+        })?;
+        let shown = ibv_dm {
+            context,
+            memcpy_to_dm: Some(copy_to),
+            memcpy_from_dm: Some(copy_from),
+            comp_mask: 0,
+            handle: 0,
+        };
+        Ok(MemoryHandle { shown: Shown::new(shown), buffer: Arc::new(buffer) }.give())
+    })
+}
+
+pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's memory.
+        let handle = unsafe { MemoryHandle::of(dm) }?;
+        // Regions hold it.
+        if Arc::strong_count(&handle.buffer) > 1 {
+            return Err(Errno::BUSY);
+        }
+        USED.fetch_sub(handle.buffer.len() as u64, Ordering::Relaxed);
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { MemoryHandle::take(dm) });
+        Ok(())
+    })
+}
+
+/// Devices copy words, and programs are told so.
+fn check_words(offset: u64, length: usize) -> Result<usize> {
+    let words = offset % 4 == 0 && length % 4 == 0;
+    usize::try_from(offset).ok().filter(|_| words).ok_or(Errno::INVALID)
+}
+
+unsafe extern "C" fn copy_to(
+    dm: *mut ibv_dm,
+    offset: u64,
+    from: *const c_void,
+    length: usize,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's memory.
+        let handle = unsafe { MemoryHandle::of(dm) }?;
+        // SAFETY: so many bytes of the program's.
+        let bytes = unsafe { entry::list(from.cast::<u8>(), length) }?;
+        let offset = check_words(offset, length)?;
+        handle.buffer.write(offset, bytes).map_err(|_| Errno::INVALID)
+    })
+}
+
+unsafe extern "C" fn copy_from(
+    to: *mut c_void,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's memory.
+        let handle = unsafe { MemoryHandle::of(dm) }?;
+        if to.is_null() || length == 0 {
+            return if length == 0 { Ok(()) } else { Err(Errno::INVALID) };
+        }
+        // The program's bytes may be no values yet.
+        let mut bytes = vec![0; length];
+        let offset = check_words(offset, length)?;
+        handle.buffer.read(offset, &mut bytes).map_err(|_| Errno::INVALID)?;
+        // SAFETY: so many bytes of the program's.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), length) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn reg_dm_mr(
+    pd: *mut ibv_pd,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+    access: u32,
+) -> *mut ibv_mr {
+    entry::pointer(|| {
+        // SAFETY: the program's domain.
+        let domain = &unsafe { DomainHandle::of(pd) }?.domain;
+        // SAFETY: the program's memory.
+        let buffer = &unsafe { MemoryHandle::of(dm) }?.buffer;
+        let access = AccessFlags(access);
+        // Its addresses count from 0: it has none that the program could know.
+        if !access.contains(AccessFlags::ZERO_BASED) {
+            return Err(Errno::INVALID);
+        }
+        let offset = usize::try_from(offset).map_err(|_| Errno::INVALID)?;
+        let region = domain.register_part(buffer, offset, length, VirtualAddress(0), access)?;
+        // SAFETY: as above.
+        Ok(unsafe { region::give(pd, ptr::null_mut(), length, region) })
+    })
+}
+
+pub(crate) unsafe extern "C" fn import_dm(_context: *mut ibv_context, _handle: u32) -> *mut ibv_dm {
+    entry::pointer(|| Err(Errno::UNSUPPORTED))
+}

@@ -1,0 +1,100 @@
+//! Protection domains, thread domains and parent domains.
+
+use std::ffi::c_int;
+
+use ferroce::ProtectionDomain;
+
+use crate::abi::attributes::ibv_parent_domain_init_attr;
+use crate::abi::context::ibv_context;
+use crate::abi::objects::{ibv_pd, ibv_td};
+use crate::context::ContextHandle;
+use crate::entry::{self, Errno};
+use crate::handle::{Handle, Shown, handle};
+
+#[repr(C)]
+pub(crate) struct DomainHandle {
+    shown: Shown<ibv_pd>,
+    pub(crate) domain: ProtectionDomain,
+    /// It is another name for a domain, which does not end with it.
+    parent: bool,
+}
+
+handle!(DomainHandle, shown, ibv_pd);
+
+#[repr(C)]
+pub(crate) struct ThreadDomain {
+    shown: Shown<ibv_td>,
+}
+
+handle!(ThreadDomain, shown, ibv_td);
+
+fn give(context: *mut ibv_context, domain: ProtectionDomain, parent: bool) -> *mut ibv_pd {
+    let shown = Shown::new(ibv_pd { context, handle: 0 });
+    DomainHandle { shown, domain, parent }.give()
+}
+
+pub(crate) unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    entry::pointer(|| {
+        // SAFETY: the program's context.
+        let open = &unsafe { ContextHandle::of(context) }?.open;
+        Ok(give(context, open.context.protection_domain(), false))
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's domain.
+        let handle = unsafe { DomainHandle::of(pd) }?;
+        if !handle.parent && handle.domain.users() > 0 {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { DomainHandle::take(pd) });
+        Ok(())
+    })
+}
+
+/// Our locks are cheap when one thread alone takes them: a thread domain changes nothing.
+pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut u32) -> *mut ibv_td {
+    entry::pointer(|| {
+        // SAFETY: the program's structure, which starts with the mask of extensions, of which there are none.
+        if *unsafe { entry::read(attr) }? != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        Ok(ThreadDomain { shown: Shown::new(ibv_td { context }) }.give())
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's thread domain.
+        unsafe { ThreadDomain::of(td) }?;
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { ThreadDomain::take(td) });
+        Ok(())
+    })
+}
+
+/// A parent domain is the domain that it is made of. Its allocators are not asked: our queues are no buffers that
+/// hardware would have to reach.
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    const KNOWN: u32 = 3;
+    entry::pointer(|| {
+        // SAFETY: the program's structure.
+        let attr = unsafe { entry::read(attr) }?;
+        if attr.comp_mask & !KNOWN != 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's domain.
+        let domain = unsafe { DomainHandle::of(attr.pd) }?.domain.clone();
+        Ok(give(context, domain, true))
+    })
+}
+
+/// Nothing of one process can be taken over by another: there is no kernel that holds it.
+pub(crate) unsafe extern "C" fn import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
+    entry::pointer(|| Err(Errno::UNSUPPORTED))
+}

@@ -1,0 +1,36 @@
+//! libibverbs.so.1, and by the same file librdmacm.so.1: programs that are linked with these run over Ferroce as they
+//! are.
+//!
+//! Thin: all that it does is in [`ferroce`]. Here are the structures of the ABI, translation between them and the
+//! library's types, and the objects that programs hold by pointer. It knows nothing of packets.
+//!
+//! Pointers of a program's are trusted as far as C's contract goes: that they are what the header says, or null where
+//! that can be told. Unsafe code is all there is at such a boundary; each block says what it relies on. A panic is caught
+//! before it reaches C.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod abi;
+mod acknowledge;
+mod address;
+mod async_event;
+mod attributes;
+mod completion;
+mod completion_ex;
+mod context;
+mod device;
+mod device_memory;
+mod domain;
+mod entry;
+mod export;
+mod handle;
+mod names;
+mod post;
+mod post_ex;
+mod query;
+mod queue_pair;
+mod rate;
+mod refuse;
+mod region;
+mod shared_receive;
+mod window;
+mod xrc;

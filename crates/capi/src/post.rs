@@ -1,0 +1,279 @@
+//! Posting: lists of the program's requests become requests of the library's, one list one call.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr;
+
+use ferroce::{
+    Data, Datagram, Error, Immediate, LKey, LocalSpan, Operation, QKey, Qpn, RKey, ReceiveRequest,
+    RemoteAddress, SendRequest, ServiceType, Spans, VirtualAddress, WorkId,
+};
+
+use crate::abi::constants::{send, wr};
+use crate::abi::objects::ibv_qp;
+use crate::abi::work::{ibv_recv_wr, ibv_send_wr, ibv_sge};
+use crate::address::PathHandle;
+use crate::entry::{self, Errno, Result};
+use crate::handle::Handle;
+use crate::queue_pair::QueuePairHandle;
+use crate::window;
+
+/// A list of spans as the library has it.
+///
+/// # Safety
+/// The list has so many entries.
+#[inline]
+pub(crate) unsafe fn spans(list: *const ibv_sge, length: usize) -> Result<Spans> {
+    // SAFETY: as the caller says.
+    let list = unsafe { entry::list(list, length) }?;
+    let span = |one: &ibv_sge| LocalSpan {
+        key: LKey(one.lkey),
+        address: VirtualAddress(one.addr),
+        length: one.length,
+    };
+    Ok(match list {
+        [] => Spans::NONE,
+        [one] => span(one).into(),
+        many => many.iter().map(span).collect::<Vec<_>>().as_slice().into(),
+    })
+}
+
+/// The program's bytes at this address, added to those before.
+///
+/// # Safety
+/// They are the program's to read.
+pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) -> Result<()> {
+    // SAFETY: as the caller says.
+    let bytes = unsafe { entry::list(ptr::with_exposed_provenance::<u8>(address), length) }?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// The local side of a request.
+///
+/// # Safety
+/// The request is the program's, with all that it points to.
+#[inline]
+unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
+    let length = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID)?;
+    if request.send_flags & send::INLINE == 0 {
+        // SAFETY: as the caller says.
+        return Ok(Data::Spans(unsafe { spans(request.sg_list, length) }?));
+    }
+    // SAFETY: as the caller says.
+    let list = unsafe { entry::list(request.sg_list, length) }?;
+    let mut bytes = Vec::with_capacity(list.iter().map(|one| one.length as usize).sum());
+    for one in list {
+        // SAFETY: inline data needs no key, but the program must be able to read it.
+        unsafe { gather(&mut bytes, one.addr as usize, one.length as usize) }?;
+    }
+    Ok(Data::Inline(bytes.into()))
+}
+
+fn immediate(request: &ibv_send_wr) -> Option<Immediate> {
+    Some(Immediate(u32::from_be(request.imm_data)))
+}
+
+/// What a request asks for, and its bytes.
+///
+/// # Safety
+/// The request is the program's, with all that it points to.
+#[inline]
+unsafe fn operation(request: &ibv_send_wr) -> Result<(Operation, Data)> {
+    // SAFETY: any bytes are a value of these.
+    let (rdma, atomic) = unsafe { (request.wr.rdma, request.wr.atomic) };
+    let remote = RemoteAddress { address: VirtualAddress(rdma.remote_addr), key: RKey(rdma.rkey) };
+    let word =
+        RemoteAddress { address: VirtualAddress(atomic.remote_addr), key: RKey(atomic.rkey) };
+    let operation = match request.opcode {
+        wr::SEND => Operation::SEND,
+        wr::SEND_WITH_IMM => Operation::Send { immediate: immediate(request), invalidate: None },
+        wr::SEND_WITH_INV => {
+            Operation::Send { immediate: None, invalidate: Some(RKey(request.imm_data)) }
+        }
+        wr::RDMA_WRITE => Operation::Write { remote, immediate: None },
+        wr::RDMA_WRITE_WITH_IMM => Operation::Write { remote, immediate: immediate(request) },
+        wr::RDMA_READ => Operation::Read { remote },
+        wr::ATOMIC_CMP_AND_SWP => {
+            Operation::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
+        }
+        wr::ATOMIC_FETCH_AND_ADD => Operation::FetchAdd { remote: word, add: atomic.compare_add },
+        wr::ATOMIC_WRITE => Operation::AtomicWrite { remote },
+        wr::LOCAL_INV => {
+            return Ok((Operation::LocalInvalidate { key: RKey(request.imm_data) }, Data::NONE));
+        }
+        wr::BIND_MW => {
+            let bind = &request.bind_mw;
+            // SAFETY: as the caller says.
+            let operation = unsafe { window::bind(bind.mw, bind.rkey, &bind.bind_info) }?;
+            return Ok((operation, Data::NONE));
+        }
+        _ => return Err(Errno::INVALID),
+    };
+    // What is read, or comes back, cannot be inline.
+    if request.send_flags & send::INLINE != 0
+        && operation.wants_response()
+        && request.opcode != wr::ATOMIC_WRITE
+    {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: as the caller says.
+    Ok((operation, unsafe { data(request) }?))
+}
+
+/// The requests of a list, translated when they are asked for. Ends at one that cannot be, and remembers why.
+struct Requests<'a> {
+    next: *mut ibv_send_wr,
+    failed: &'a Cell<Option<Errno>>,
+}
+
+impl Requests<'_> {
+    /// Translates the next one, if there is one.
+    ///
+    /// # Safety
+    /// The list is the program's.
+    #[inline]
+    unsafe fn step<T>(&mut self, translate: impl FnOnce(&ibv_send_wr) -> Result<T>) -> Option<T> {
+        // SAFETY: as the caller says.
+        let request = unsafe { self.next.as_ref() }?;
+        self.next = request.next;
+        translate(request).map_err(|error| self.failed.set(Some(error))).ok()
+    }
+}
+
+/// Connected services' requests.
+struct Connected<'a> {
+    requests: Requests<'a>,
+    xrc: bool,
+}
+
+impl Iterator for Connected<'_> {
+    type Item = SendRequest;
+
+    #[inline]
+    fn next(&mut self) -> Option<SendRequest> {
+        let xrc = self.xrc;
+        // SAFETY: the list is the program's.
+        unsafe {
+            self.requests.step(|request| {
+                let (operation, data) = operation(request)?;
+                let flags = request.send_flags;
+                let names_queue = xrc && !operation.is_local();
+                let receive_queue = names_queue.then_some(Qpn(request.remote_srqn));
+                Ok(SendRequest {
+                    id: WorkId(request.wr_id),
+                    operation,
+                    data,
+                    signaled: flags & send::SIGNALED != 0,
+                    solicited: flags & send::SOLICITED != 0,
+                    fence: flags & send::FENCE != 0,
+                    receive_queue,
+                })
+            })
+        }
+    }
+}
+
+/// Datagrams.
+struct Datagrams<'a>(Requests<'a>);
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = Datagram<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Datagram<'a>> {
+        // SAFETY: the list is the program's, with the address handles that it names.
+        unsafe {
+            self.0.step(|request| {
+                let ud = request.wr.ud;
+                let immediate = match request.opcode {
+                    wr::SEND => None,
+                    wr::SEND_WITH_IMM => immediate(request),
+                    _ => return Err(Errno::INVALID),
+                };
+                Ok(Datagram {
+                    id: WorkId(request.wr_id),
+                    address: &PathHandle::of(ud.ah)?.address,
+                    destination: Qpn(ud.remote_qpn),
+                    queue_key: QKey(ud.remote_qkey),
+                    immediate,
+                    data: data(request)?,
+                    signaled: request.send_flags & send::SIGNALED != 0,
+                    solicited: request.send_flags & send::SOLICITED != 0,
+                })
+            })
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair.
+        let handle = unsafe { QueuePairHandle::of(qp.cast()) }?;
+        let failed = Cell::new(None);
+        let requests = Requests { next: list, failed: &failed };
+        let (taken, result) = if handle.service == ServiceType::UnreliableDatagram {
+            handle.queue_pair.post_datagrams(Datagrams(requests))
+        } else {
+            let xrc = handle.service == ServiceType::XrcInitiator;
+            handle.queue_pair.post_sends(Connected { requests, xrc })
+        };
+        let Some(error) = result.err().map(errno).or(failed.get()) else { return Ok(()) };
+        let mut stopped = list;
+        for _ in 0..taken {
+            // SAFETY: so many of the list were taken.
+            stopped = unsafe { (*stopped).next };
+        }
+        // SAFETY: where the program wants it.
+        *unsafe { entry::write(bad) }? = stopped;
+        Err(error)
+    })
+}
+
+fn errno(error: Error) -> Errno {
+    error.into()
+}
+
+/// Posts a list of receives, one by one; the first that is refused is told.
+///
+/// # Safety
+/// The list and the place for the refused one are the program's.
+pub(crate) unsafe fn post_receives(
+    list: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(ReceiveRequest) -> Result<()>,
+) -> Result<()> {
+    let mut next = list;
+    // SAFETY: as the caller says.
+    while let Some(request) = unsafe { next.as_ref() } {
+        let posted = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID);
+        // SAFETY: as the caller says.
+        let posted = posted.and_then(|length| unsafe { spans(request.sg_list, length) });
+        let posted =
+            posted.and_then(|spans| post(ReceiveRequest { id: WorkId(request.wr_id), spans }));
+        if let Err(error) = posted {
+            // SAFETY: as the caller says.
+            *unsafe { entry::write(bad) }? = next;
+            return Err(error);
+        }
+        next = request.next;
+    }
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    list: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair.
+        let handle = unsafe { QueuePairHandle::of(qp.cast()) }?;
+        // SAFETY: the program's list.
+        unsafe { post_receives(list, bad, |request| Ok(handle.queue_pair.post_receive(request)?)) }
+    })
+}

@@ -1,0 +1,330 @@
+//! Posting by the extended interface: a call for each part of a request, gathered until all are posted together.
+
+use std::ffi::{c_int, c_void};
+
+use ferroce::{
+    Data, Datagram, Immediate, Operation, QKey, Qpn, RKey, RemoteAddress, SendRequest, ServiceType,
+    VirtualAddress, WorkId,
+};
+
+use crate::abi::Abi;
+use crate::abi::constants::{send, wr};
+use crate::abi::extended::ibv_qp_ex;
+use crate::abi::objects::{ibv_ah, ibv_mw};
+use crate::abi::work::{ibv_data_buf, ibv_mw_bind_info, ibv_sge};
+use crate::address::PathHandle;
+use crate::context::lock;
+use crate::entry::{self, Errno, Result};
+use crate::handle::Handle;
+use crate::post::{gather, spans};
+use crate::queue_pair::QueuePairHandle;
+use crate::window;
+
+type Qp = *mut ibv_qp_ex;
+
+/// Requests that are being put together.
+pub(crate) struct Batch {
+    /// Which operations the queue pair was made for.
+    operations: u64,
+    requests: Vec<Gathered>,
+    /// What went wrong, told at the end.
+    failed: Option<Errno>,
+}
+
+struct Gathered {
+    request: SendRequest,
+    /// The address handle, by its address, with the queue pair and its key.
+    datagram: Option<(usize, Qpn, QKey)>,
+}
+
+impl Batch {
+    pub(crate) fn new(operations: u64) -> Self {
+        Self { operations, requests: Vec::new(), failed: None }
+    }
+}
+
+/// `ibv_qp_create_send_ops_flags` has the bits of the opcodes, in its own order.
+const OPERATIONS: [(u32, u64); 11] = [
+    (wr::RDMA_WRITE, 1),
+    (wr::RDMA_WRITE_WITH_IMM, 1 << 1),
+    (wr::SEND, 1 << 2),
+    (wr::SEND_WITH_IMM, 1 << 3),
+    (wr::RDMA_READ, 1 << 4),
+    (wr::ATOMIC_CMP_AND_SWP, 1 << 5),
+    (wr::ATOMIC_FETCH_AND_ADD, 1 << 6),
+    (wr::LOCAL_INV, 1 << 7),
+    (wr::BIND_MW, 1 << 8),
+    (wr::SEND_WITH_INV, 1 << 9),
+    (wr::ATOMIC_WRITE, 1 << 12),
+];
+
+/// Whether a service has these operations.
+pub(crate) fn check_operations(service: ServiceType, operations: u64) -> Result<()> {
+    let sends = 1 << 2 | 1 << 3;
+    let writes = 1 | 1 << 1;
+    let possible: u64 = match service {
+        ServiceType::UnreliableDatagram => sends,
+        ServiceType::UnreliableConnection => sends | writes | 1 << 7 | 1 << 8 | 1 << 9,
+        ServiceType::XrcTarget => 0,
+        _ => OPERATIONS.iter().fold(0, |all, (_, bit)| all | bit),
+    };
+    if operations & !possible == 0 { Ok(()) } else { Err(Errno::UNSUPPORTED) }
+}
+
+pub(crate) fn table() -> ibv_qp_ex {
+    ibv_qp_ex {
+        wr_atomic_cmp_swp: Some(atomic_cmp_swp),
+        wr_atomic_fetch_add: Some(atomic_fetch_add),
+        wr_bind_mw: Some(bind_mw),
+        wr_local_inv: Some(local_inv),
+        wr_rdma_read: Some(rdma_read),
+        wr_rdma_write: Some(rdma_write),
+        wr_rdma_write_imm: Some(rdma_write_imm),
+        wr_send: Some(send_plain),
+        wr_send_imm: Some(send_imm),
+        wr_send_inv: Some(send_inv),
+        wr_send_tso: Some(send_tso),
+        wr_set_ud_addr: Some(set_ud_addr),
+        wr_set_xrc_srqn: Some(set_xrc_srqn),
+        wr_set_inline_data: Some(set_inline_data),
+        wr_set_inline_data_list: Some(set_inline_data_list),
+        wr_set_sge: Some(set_sge),
+        wr_set_sge_list: Some(set_sge_list),
+        wr_start: Some(start),
+        wr_complete: Some(complete),
+        wr_abort: Some(abort),
+        wr_atomic_write: Some(atomic_write),
+        ..Abi::zeroed()
+    }
+}
+
+/// Does something with the batch of a queue pair; what goes wrong is remembered in it.
+fn with(qp: Qp, act: impl FnOnce(&QueuePairHandle, &mut Batch) -> Result<()>) {
+    entry::nothing(|| {
+        // SAFETY: the program's queue pair.
+        let handle = unsafe { QueuePairHandle::of(qp) }?;
+        let mut batch = lock(handle.batch.as_ref().ok_or(Errno::INVALID)?);
+        if let Err(error) = act(handle, &mut batch) {
+            batch.failed = batch.failed.or(Some(error));
+        }
+        Ok(())
+    });
+}
+
+/// A new request.
+fn begin(qp: Qp, opcode: u32, operation: impl FnOnce() -> Result<Operation>) {
+    with(qp, |_, batch| {
+        let bit = OPERATIONS.iter().find(|(code, _)| *code == opcode).map_or(0, |(_, bit)| *bit);
+        if batch.operations & bit == 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program writes these before it calls, on this thread.
+        let (id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
+        let request = SendRequest {
+            signaled: flags & send::SIGNALED != 0,
+            solicited: flags & send::SOLICITED != 0,
+            fence: flags & send::FENCE != 0,
+            ..SendRequest::new(WorkId(id), operation()?, Data::NONE)
+        };
+        batch.requests.push(Gathered { request, datagram: None });
+        Ok(())
+    });
+}
+
+/// A part of the newest request.
+fn amend(qp: Qp, act: impl FnOnce(&mut Gathered) -> Result<()>) {
+    with(qp, |_, batch| match batch.requests.last_mut() {
+        Some(newest) => act(newest),
+        // The one that this is a part of was refused.
+        None if batch.failed.is_some() => Ok(()),
+        None => Err(Errno::INVALID),
+    });
+}
+
+fn remote(address: u64, key: u32) -> RemoteAddress {
+    RemoteAddress { address: VirtualAddress(address), key: RKey(key) }
+}
+
+fn immediate(value: u32) -> Option<Immediate> {
+    Some(Immediate(u32::from_be(value)))
+}
+
+unsafe extern "C" fn atomic_cmp_swp(qp: Qp, key: u32, address: u64, compare: u64, swap: u64) {
+    let remote = remote(address, key);
+    begin(qp, wr::ATOMIC_CMP_AND_SWP, || Ok(Operation::CompareSwap { remote, compare, swap }));
+}
+
+unsafe extern "C" fn atomic_fetch_add(qp: Qp, key: u32, address: u64, add: u64) {
+    let remote = remote(address, key);
+    begin(qp, wr::ATOMIC_FETCH_AND_ADD, || Ok(Operation::FetchAdd { remote, add }));
+}
+
+unsafe extern "C" fn bind_mw(qp: Qp, mw: *mut ibv_mw, key: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: the program's window and structure.
+    begin(qp, wr::BIND_MW, || unsafe { window::bind(mw, key, entry::read(info)?) });
+}
+
+unsafe extern "C" fn local_inv(qp: Qp, key: u32) {
+    begin(qp, wr::LOCAL_INV, || Ok(Operation::LocalInvalidate { key: RKey(key) }));
+}
+
+unsafe extern "C" fn rdma_read(qp: Qp, key: u32, address: u64) {
+    let remote = remote(address, key);
+    begin(qp, wr::RDMA_READ, || Ok(Operation::Read { remote }));
+}
+
+unsafe extern "C" fn rdma_write(qp: Qp, key: u32, address: u64) {
+    let remote = remote(address, key);
+    begin(qp, wr::RDMA_WRITE, || Ok(Operation::Write { remote, immediate: None }));
+}
+
+unsafe extern "C" fn rdma_write_imm(qp: Qp, key: u32, address: u64, value: u32) {
+    let (remote, immediate) = (remote(address, key), immediate(value));
+    begin(qp, wr::RDMA_WRITE_WITH_IMM, || Ok(Operation::Write { remote, immediate }));
+}
+
+unsafe extern "C" fn send_plain(qp: Qp) {
+    begin(qp, wr::SEND, || Ok(Operation::SEND));
+}
+
+unsafe extern "C" fn send_imm(qp: Qp, value: u32) {
+    let immediate = immediate(value);
+    begin(qp, wr::SEND_WITH_IMM, || Ok(Operation::Send { immediate, invalidate: None }));
+}
+
+unsafe extern "C" fn send_inv(qp: Qp, key: u32) {
+    let invalidate = Some(RKey(key));
+    begin(qp, wr::SEND_WITH_INV, || Ok(Operation::Send { immediate: None, invalidate }));
+}
+
+/// Segmentation of TCP, for raw packets: not here.
+unsafe extern "C" fn send_tso(qp: Qp, _header: *mut c_void, _size: u16, _mss: u16) {
+    with(qp, |_, _| Err(Errno::UNSUPPORTED));
+}
+
+/// The 8 bytes are the program's, and are taken at once.
+unsafe extern "C" fn atomic_write(qp: Qp, key: u32, address: u64, value: *const c_void) {
+    let remote = remote(address, key);
+    begin(qp, wr::ATOMIC_WRITE, || Ok(Operation::AtomicWrite { remote }));
+    amend(qp, |newest| {
+        let mut bytes = Vec::with_capacity(8);
+        // SAFETY: 8 bytes of the program's.
+        unsafe { gather(&mut bytes, value.expose_provenance(), 8) }?;
+        newest.request.data = Data::Inline(bytes.into());
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn set_ud_addr(qp: Qp, ah: *mut ibv_ah, number: u32, key: u32) {
+    amend(qp, |newest| {
+        // SAFETY: the program's address handle.
+        unsafe { PathHandle::of(ah) }?;
+        newest.datagram = Some((ah.expose_provenance(), Qpn(number), QKey(key)));
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn set_xrc_srqn(qp: Qp, number: u32) {
+    amend(qp, |newest| {
+        newest.request.receive_queue = Some(Qpn(number));
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn set_inline_data(qp: Qp, address: *mut c_void, length: usize) {
+    let one = ibv_data_buf { addr: address, length };
+    // SAFETY: one buffer of the program's.
+    unsafe { set_inline_data_list(qp, 1, &raw const one) };
+}
+
+unsafe extern "C" fn set_inline_data_list(qp: Qp, length: usize, list: *const ibv_data_buf) {
+    amend(qp, |newest| {
+        let mut bytes = Vec::new();
+        // SAFETY: the program's list.
+        for one in unsafe { entry::list(list, length) }? {
+            // SAFETY: the program's bytes.
+            unsafe { gather(&mut bytes, one.addr.expose_provenance(), one.length) }?;
+        }
+        newest.request.data = Data::Inline(bytes.into());
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn set_sge(qp: Qp, key: u32, address: u64, length: u32) {
+    let one = ibv_sge { addr: address, length, lkey: key };
+    // SAFETY: one entry, of ours.
+    unsafe { set_sge_list(qp, 1, &raw const one) };
+}
+
+unsafe extern "C" fn set_sge_list(qp: Qp, length: usize, list: *const ibv_sge) {
+    amend(qp, |newest| {
+        // SAFETY: the program's list.
+        newest.request.data = Data::Spans(unsafe { spans(list, length) }?);
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn start(qp: Qp) {
+    with(qp, |_, batch| {
+        batch.requests.clear();
+        batch.failed = None;
+        Ok(())
+    });
+}
+
+/// Posts all, or none and says why.
+unsafe extern "C" fn complete(qp: Qp) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair.
+        let handle = unsafe { QueuePairHandle::of(qp) }?;
+        let mut batch = lock(handle.batch.as_ref().ok_or(Errno::INVALID)?);
+        let requests = std::mem::take(&mut batch.requests);
+        if let Some(error) = batch.failed.take() {
+            return Err(error);
+        }
+        if handle.queue_pair.send_room() < requests.len() {
+            return Err(Errno::NO_MEMORY);
+        }
+        let capabilities = handle.queue_pair.capabilities();
+        // Looked at before the first is posted.
+        if !requests.iter().all(|one| fits(&one.request.data, &capabilities)) {
+            return Err(Errno::INVALID);
+        }
+        let (_, result) = if handle.service == ServiceType::UnreliableDatagram {
+            let datagrams: Option<Vec<_>> = requests.into_iter().map(datagram).collect();
+            handle.queue_pair.post_datagrams(datagrams.ok_or(Errno::INVALID)?)
+        } else {
+            handle.queue_pair.post_sends(requests.into_iter().map(|one| one.request))
+        };
+        Ok(result?)
+    })
+}
+
+fn fits(data: &Data, capabilities: &ferroce::Capabilities) -> bool {
+    match data {
+        Data::Inline(bytes) => bytes.len() <= capabilities.inline_bytes.max(8) as usize,
+        Data::Spans(spans) => spans.as_slice().len() <= capabilities.send_spans as usize,
+    }
+}
+
+fn datagram<'a>(one: Gathered) -> Option<Datagram<'a>> {
+    let (handle, destination, queue_key) = one.datagram?;
+    // SAFETY: it was looked at when it was set, and the program keeps it until the request is posted.
+    let handle = unsafe { PathHandle::of(std::ptr::with_exposed_provenance(handle)) }.ok()?;
+    let Operation::Send { immediate, .. } = one.request.operation else { return None };
+    Some(Datagram {
+        id: one.request.id,
+        address: &handle.address,
+        destination,
+        queue_key,
+        immediate,
+        data: one.request.data,
+        signaled: one.request.signaled,
+        solicited: one.request.solicited,
+    })
+}
+
+unsafe extern "C" fn abort(qp: Qp) {
+    // SAFETY: as `start`, which throws away what was gathered.
+    unsafe { start(qp) };
+}

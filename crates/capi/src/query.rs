@@ -1,0 +1,362 @@
+//! What a device, its port and its tables are.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use ferroce::{Context, Device, Gid, PathMtu};
+
+use crate::abi::Abi;
+use crate::abi::constants::{device as flag, odp, port};
+use crate::abi::context::ibv_context;
+use crate::abi::device::*;
+use crate::context::ContextHandle;
+use crate::device::text;
+use crate::entry::{self, Errno, Result};
+
+/// Locally administered, so no vendor's: programs that know vendors' devices find an unknown one.
+const VENDOR: u32 = 0x02_f0ce;
+const PART: u32 = 4791;
+/// Bytes of device memory of one process: it is memory like any other.
+pub(crate) const DEVICE_MEMORY: u64 = 1 << 26;
+/// The largest message, 2^31 bytes (IBA 9.7.4.1.6).
+const MESSAGE: u32 = 1 << 31;
+/// Old programs' `ibv_port_attr` ends before `port_cap_flags2`.
+const OLD_PORT_ATTR: usize = 48;
+/// In `ibv_gid_entry`; other calls count from RoCE v1 = 0.
+const GID_TYPE_ROCE_V2: u32 = 2;
+const GID_TYPE_SYSFS_ROCE_V2: u32 = 1;
+const DEFAULT_PARTITION: u16 = 0xffff;
+
+/// A GID as structures of the ABI hold it.
+pub(crate) fn gid_out(gid: Gid) -> [u64; 2] {
+    let (high, low) = gid.0.split_at(8);
+    [high, low].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
+}
+
+pub(crate) fn gid_in(halves: [u64; 2]) -> Gid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&halves[0].to_ne_bytes());
+    bytes[8..].copy_from_slice(&halves[1].to_ne_bytes());
+    Gid(bytes)
+}
+
+/// Copies as much of a structure as the program has room for, and zeroes what it has beyond it.
+///
+/// # Safety
+/// The program's structure has so many bytes.
+unsafe fn copy_out<T>(value: &T, to: *mut T, room: usize) -> Result<()> {
+    if to.is_null() {
+        return Err(Errno::INVALID);
+    }
+    let length = room.min(size_of::<T>());
+    // SAFETY: both have at least so many bytes.
+    unsafe {
+        ptr::copy_nonoverlapping(ptr::from_ref(value).cast::<u8>(), to.cast::<u8>(), length);
+        ptr::write_bytes(to.cast::<u8>().add(length), 0, room - length);
+    }
+    Ok(())
+}
+
+fn attributes(device: &Device) -> ibv_device_attr {
+    let limits = device.limits();
+    let number = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
+    let guid = device.guid().to_be();
+    ibv_device_attr {
+        fw_ver: text(env!("CARGO_PKG_VERSION")),
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: limits.region_bytes,
+        // All sizes from 4 KiB.
+        page_size_cap: !0xfff,
+        vendor_id: VENDOR,
+        vendor_part_id: PART,
+        hw_ver: 1,
+        max_qp: number(limits.queue_pairs),
+        max_qp_wr: number(limits.requests),
+        device_cap_flags: flag::CURR_QP_STATE_MOD
+            | flag::RC_RNR_NAK_GEN
+            | flag::SRQ_RESIZE
+            | flag::MEM_WINDOW
+            | flag::XRC
+            | flag::MEM_MGT_EXTENSIONS
+            | flag::MEM_WINDOW_TYPE_2B,
+        max_sge: number(limits.spans),
+        max_sge_rd: number(limits.spans),
+        max_cq: number(limits.completion_queues),
+        max_cqe: number(limits.completions),
+        max_mr: number(limits.regions),
+        max_pd: number(limits.domains),
+        max_qp_rd_atom: limits.reads.into(),
+        max_res_rd_atom: c_int::from(limits.reads).saturating_mul(number(limits.queue_pairs)),
+        max_qp_init_rd_atom: limits.reads.into(),
+        // Atomics are the processor's own, so they are atomic for its programs, too.
+        atomic_cap: 2,
+        max_mw: number(limits.regions),
+        max_mcast_grp: number(limits.groups),
+        max_mcast_qp_attach: number(limits.queue_pairs),
+        max_total_mcast_qp_attach: number(limits.queue_pairs),
+        max_ah: c_int::MAX,
+        max_srq: number(limits.receive_queues),
+        max_srq_wr: number(limits.requests),
+        max_srq_sge: number(limits.spans),
+        max_pkeys: 1,
+        local_ca_ack_delay: 15,
+        phys_port_cnt: 1,
+        ..Abi::zeroed()
+    }
+}
+
+fn attributes_ex(device: &Device) -> ibv_device_attr_ex {
+    let datagrams = odp::SEND | odp::RECV | odp::SRQ_RECV;
+    let reliable = datagrams | odp::WRITE | odp::READ | odp::ATOMIC;
+    let orig_attr = attributes(device);
+    ibv_device_attr_ex {
+        orig_attr,
+        odp_caps: ibv_odp_caps {
+            // On demand, and of the whole address space.
+            general_caps: 3,
+            rc_odp_caps: reliable,
+            uc_odp_caps: datagrams | odp::WRITE,
+            ud_odp_caps: datagrams,
+        },
+        // Nanoseconds.
+        completion_timestamp_mask: u64::MAX,
+        hca_core_clock: 1_000_000,
+        device_cap_flags_ex: orig_attr.device_cap_flags.into(),
+        max_dm_size: DEVICE_MEMORY,
+        xrc_odp_caps: reliable,
+        phys_port_cnt_ex: 1,
+        ..Abi::zeroed()
+    }
+}
+
+fn port_attributes(context: &Context) -> ibv_port_attr {
+    let interface = context.device().interface();
+    let mtu = |mtu: PathMtu| u32::from(mtu.0);
+    ibv_port_attr {
+        // Active, or down.
+        state: if interface.up { 4 } else { 1 },
+        max_mtu: mtu(PathMtu::MTU_4096),
+        active_mtu: mtu(context.mtu()),
+        gid_tbl_len: context.device().gids().len() as c_int,
+        port_cap_flags: port::CM_SUP | port::IP_BASED_GIDS,
+        max_msg_sz: MESSAGE,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        // 4 lanes of 25 Gbit/s: how fast a software device is, nobody knows before.
+        active_width: 2,
+        active_speed: 32,
+        // Link up, or disabled.
+        phys_state: if interface.up { 5 } else { 3 },
+        // Ethernet, whose packets all have a global route.
+        link_layer: 2,
+        flags: 1,
+        ..Abi::zeroed()
+    }
+}
+
+fn check_port(port: u32) -> Result<()> {
+    if port == 1 { Ok(()) } else { Err(Errno::INVALID) }
+}
+
+pub(crate) unsafe extern "C" fn query_device(
+    context: *mut ibv_context,
+    attr: *mut ibv_device_attr,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's context.
+        let context = unsafe { ContextHandle::of(context) }?;
+        // SAFETY: the program's structure.
+        *unsafe { entry::write(attr) }? = attributes(context.open.context.device());
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const u32,
+    attr: *mut ibv_device_attr_ex,
+    size: usize,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: null, or a structure that starts with the mask of extensions, of which there are none.
+        if unsafe { input.as_ref() }.is_some_and(|&extensions| extensions != 0) {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's context.
+        let context = unsafe { ContextHandle::of(context) }?;
+        if size < size_of::<ibv_device_attr>() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program says how large its structure is.
+        unsafe { copy_out(&attributes_ex(context.open.context.device()), attr, size) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_port_sized(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: usize,
+) -> c_int {
+    entry::number(|| {
+        check_port(port.into())?;
+        // SAFETY: the program's context.
+        let context = unsafe { ContextHandle::of(context) }?;
+        // SAFETY: the program says how large its structure is.
+        unsafe { copy_out(&port_attributes(&context.open.context), attr, size) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: programs that call this may have the old structure.
+    unsafe { query_port_sized(context, port, attr, OLD_PORT_ATTR) }
+}
+
+pub(crate) unsafe extern "C" fn query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut [u64; 2],
+) -> c_int {
+    entry::count(|| {
+        check_port(port.into())?;
+        // SAFETY: the program's context.
+        let gids = unsafe { ContextHandle::of(context) }?.open.context.device().gids();
+        let entry = usize::try_from(index).ok().and_then(|index| gids.get(index));
+        // SAFETY: the program's GID.
+        *unsafe { entry::write(gid) }? = gid_out(entry.ok_or(Errno::INVALID)?.gid);
+        Ok(0)
+    })
+}
+
+fn gid_entries(context: &Context) -> Vec<ibv_gid_entry> {
+    let ndev_ifindex = context.device().interface().index;
+    let entry = |(index, gid): (usize, ferroce::GidEntry)| ibv_gid_entry {
+        gid: gid_out(gid.gid),
+        gid_index: index as u32,
+        port_num: 1,
+        gid_type: GID_TYPE_ROCE_V2,
+        ndev_ifindex,
+    };
+    context.device().gids().into_iter().enumerate().map(entry).collect()
+}
+
+pub(crate) unsafe extern "C" fn query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    size: usize,
+) -> c_int {
+    entry::number(|| {
+        check_port(port)?;
+        if flags != 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's context.
+        let entries = gid_entries(&unsafe { ContextHandle::of(context) }?.open.context);
+        let found = entries.get(index as usize).ok_or(Errno(libc::ENODATA))?;
+        // SAFETY: the program says how large its entry is.
+        unsafe { copy_out(found, entry, size) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_gid_table(
+    context: *mut ibv_context,
+    out: *mut ibv_gid_entry,
+    most: usize,
+    flags: u32,
+    size: usize,
+) -> isize {
+    let copied = entry::run(|| {
+        // SAFETY: the program's context.
+        let entries = gid_entries(&unsafe { ContextHandle::of(context) }?.open.context);
+        if flags != 0 || entries.len() > most {
+            return Err(Errno::INVALID);
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            // SAFETY: the program has room for `most` entries of this size.
+            unsafe { copy_out(entry, out.byte_add(index * size), size)? };
+        }
+        Ok(entries.len() as isize)
+    });
+    copied.unwrap_or_else(|error| -(error.0 as isize))
+}
+
+pub(crate) unsafe extern "C" fn query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: u32,
+    kind: *mut u32,
+) -> c_int {
+    entry::count(|| {
+        check_port(port.into())?;
+        // SAFETY: the program's context.
+        let gids = unsafe { ContextHandle::of(context) }?.open.context.device().gids();
+        gids.get(index as usize).ok_or(Errno::INVALID)?;
+        // SAFETY: the program's number.
+        *unsafe { entry::write(kind) }? = GID_TYPE_SYSFS_ROCE_V2;
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_pkey(
+    _context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    entry::count(|| {
+        check_port(port.into())?;
+        if index != 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's number.
+        *unsafe { entry::write(pkey) }? = DEFAULT_PARTITION.to_be();
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn get_pkey_index(
+    _context: *mut ibv_context,
+    port: u8,
+    pkey: u16,
+) -> c_int {
+    entry::count(|| {
+        check_port(port.into())?;
+        if u16::from_be(pkey) == DEFAULT_PARTITION { Ok(0) } else { Err(Errno::INVALID) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_rt_values(
+    _context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's structure.
+        let values = unsafe { entry::write(values) }?;
+        // The raw clock is all there is.
+        if values.comp_mask & 1 != 0 {
+            let now = ferroce::clock::now();
+            values.raw_clock = [(now / 1_000_000_000) as i64, (now % 1_000_000_000) as i64];
+        }
+        values.comp_mask &= 1;
+        Ok(())
+    })
+}
+
+/// Which Ethernet address a GID has: the kernel's routing sees to that.
+pub(crate) unsafe extern "C" fn resolve_eth_l2_from_gid(
+    _context: *mut ibv_context,
+    _attr: *mut crate::abi::attributes::ibv_ah_attr,
+    _mac: *mut c_char,
+    _vlan: *mut u16,
+) -> c_int {
+    entry::number(|| Err(Errno::UNSUPPORTED))
+}

@@ -1,0 +1,219 @@
+//! Memory regions.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::Mutex;
+
+use ferroce::{AccessFlags, AddressRange, Change, MemoryRegion, VirtualAddress};
+
+use crate::abi::objects::{ibv_mr, ibv_pd};
+use crate::abi::work::ibv_sge;
+use crate::context::lock;
+use crate::domain::DomainHandle;
+use crate::entry::{self, Errno, Result};
+use crate::handle::{Handle, Shown, handle};
+
+#[repr(C)]
+pub(crate) struct RegionHandle {
+    shown: Shown<ibv_mr>,
+    /// `None` only for a moment.
+    region: Mutex<Option<MemoryRegion>>,
+}
+
+handle!(RegionHandle, shown, ibv_mr);
+
+/// Gives a region to the program.
+///
+/// # Safety
+/// The domain is the program's.
+pub(crate) unsafe fn give(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    region: MemoryRegion,
+) -> *mut ibv_mr {
+    // SAFETY: as the caller says.
+    let context = unsafe { (*pd).context };
+    let (lkey, rkey) = (region.lkey().0, region.rkey().0);
+    let shown = ibv_mr { context, pd, addr, length, handle: lkey, lkey, rkey };
+    RegionHandle { shown: Shown::new(shown), region: Mutex::new(Some(region)) }.give()
+}
+
+/// The program's memory, and what it is called.
+fn range(addr: *mut c_void, length: usize, access: AccessFlags) -> AddressRange {
+    // Regions know addresses only.
+    let address = addr.expose_provenance();
+    if address == 0 && length == usize::MAX && access.contains(AccessFlags::ON_DEMAND) {
+        // SAFETY: as below.
+        return unsafe { AddressRange::everything() };
+    }
+    // SAFETY: who registers memory promises to keep it until it is deregistered, and knows that others write to it.
+    unsafe { AddressRange::new(address, length) }
+}
+
+pub(crate) unsafe extern "C" fn reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    entry::pointer(|| {
+        // SAFETY: the program's domain.
+        let domain = &unsafe { DomainHandle::of(pd) }?.domain;
+        let access = AccessFlags(access);
+        let region = domain.register(range(addr, length, access), VirtualAddress(iova), access)?;
+        // SAFETY: as above.
+        Ok(unsafe { give(pd, addr, length, region) })
+    })
+}
+
+pub(crate) unsafe extern "C" fn reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: as the program says.
+    unsafe { reg_mr_iova2(pd, addr, length, iova, access as c_uint) }
+}
+
+pub(crate) unsafe extern "C" fn reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: as the program says.
+    unsafe { reg_mr_iova2(pd, addr, length, addr.addr() as u64, access as c_uint) }
+}
+
+/// Memory of another device: we have no way to it.
+pub(crate) unsafe extern "C" fn reg_dmabuf_mr(
+    _pd: *mut ibv_pd,
+    _offset: u64,
+    _length: usize,
+    _iova: u64,
+    _fd: c_int,
+    _access: c_int,
+) -> *mut ibv_mr {
+    entry::pointer(|| Err(Errno::UNSUPPORTED))
+}
+
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    entry::pointer(|| {
+        // SAFETY: the program's domain.
+        let region = unsafe { DomainHandle::of(pd) }?.domain.null_region()?;
+        // SAFETY: as above.
+        Ok(unsafe { give(pd, ptr::null_mut(), usize::MAX, region) })
+    })
+}
+
+pub(crate) unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's region.
+        let handle = unsafe { RegionHandle::of(mr) }?;
+        let mut place = lock(&handle.region);
+        if let Some(region) = place.take() {
+            if let Err((region, error)) = region.deregister() {
+                *place = Some(region);
+                return Err(error.into());
+            }
+        }
+        drop(place);
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { RegionHandle::take(mr) });
+        Ok(())
+    })
+}
+
+/// What `ibv_rereg_mr` returns when the region is as it was.
+const ERR_INPUT: c_int = -1;
+const CHANGE_TRANSLATION: c_int = 1;
+const CHANGE_PD: c_int = 1 << 1;
+const CHANGE_ACCESS: c_int = 1 << 2;
+
+pub(crate) unsafe extern "C" fn rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let result = entry::run(|| {
+        if flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) != 0 || flags == 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's region.
+        let handle = unsafe { RegionHandle::of(mr) }?;
+        let translates = flags & CHANGE_TRANSLATION != 0;
+        if translates && (addr.is_null() || length == 0) {
+            return Err(Errno::INVALID);
+        }
+        let rights = (flags & CHANGE_ACCESS != 0).then_some(AccessFlags(access as u32));
+        let place = range(addr, length, rights.unwrap_or_default());
+        let translation = translates.then_some((place, VirtualAddress(addr.addr() as u64)));
+        let change = Change { domain: None, translation, access: rights };
+        let mut region = lock(&handle.region);
+        let region = region.as_mut().ok_or(Errno::INVALID)?;
+        if flags & CHANGE_PD != 0 {
+            // SAFETY: the program's domain.
+            region.change_domain(&unsafe { DomainHandle::of(pd) }?.domain, &change)?;
+        } else {
+            region.change(&change)?;
+        }
+        handle.shown.change(|shown| {
+            if flags & CHANGE_PD != 0 {
+                shown.pd = pd;
+            }
+            if translates {
+                (shown.addr, shown.length) = (addr, length);
+            }
+        });
+        Ok(())
+    });
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            error.set();
+            ERR_INPUT
+        }
+    }
+}
+
+/// Whether pages are there already makes no difference that we could make: they come when they are used.
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_uint,
+    flags: u32,
+    list: *mut ibv_sge,
+    length: u32,
+) -> c_int {
+    /// Prefetching for reading, for writing, and without faults.
+    const ADVICE: std::ops::RangeInclusive<u32> = 0..=2;
+    entry::number(|| {
+        // SAFETY: the program's domain.
+        unsafe { DomainHandle::of(pd) }?;
+        if !ADVICE.contains(&advice) || flags & !1 != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        // SAFETY: the program's list.
+        let list = unsafe { entry::list(list, length as usize) }?;
+        if list.is_empty() { Err(Errno::INVALID) } else { Ok(()) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
+    entry::pointer(|| Err(Errno::UNSUPPORTED))
+}
+
+/// The key of a region.
+///
+/// # Safety
+/// The pointer is the program's region, or null.
+pub(crate) unsafe fn key_of(mr: *mut ibv_mr) -> Result<ferroce::LKey> {
+    // SAFETY: as the caller says.
+    Ok(ferroce::LKey(unsafe { entry::read(mr) }?.lkey))
+}

@@ -1,0 +1,96 @@
+//! Memory windows.
+
+use std::ffi::c_int;
+
+use ferroce::{
+    AccessFlags, Data, MemoryWindow, Operation, RKey, SendRequest, VirtualAddress, WindowKind,
+    WorkId,
+};
+
+use crate::abi::constants::send;
+use crate::abi::objects::{ibv_mw, ibv_pd, ibv_qp};
+use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info};
+use crate::domain::DomainHandle;
+use crate::entry::{self, Errno, Result};
+use crate::handle::{Handle, Shown, handle};
+use crate::queue_pair::QueuePairHandle;
+use crate::region::key_of;
+
+#[repr(C)]
+pub(crate) struct WindowHandle {
+    shown: Shown<ibv_mw>,
+    window: MemoryWindow,
+}
+
+handle!(WindowHandle, shown, ibv_mw);
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
+    entry::pointer(|| {
+        // SAFETY: the program's domain.
+        let domain = &unsafe { DomainHandle::of(pd) }?.domain;
+        let window = domain.window(match kind {
+            1 => WindowKind::Type1,
+            2 => WindowKind::Type2,
+            _ => return Err(Errno::INVALID),
+        })?;
+        // SAFETY: as above.
+        let context = unsafe { (*pd).context };
+        let shown = ibv_mw { context, pd, rkey: window.key().0, handle: 0, kind };
+        Ok(WindowHandle { shown: Shown::new(shown), window }.give())
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's window.
+        unsafe { WindowHandle::of(mw) }?;
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { WindowHandle::take(mw) });
+        Ok(())
+    })
+}
+
+/// The operation that binds a window under a key.
+///
+/// # Safety
+/// Window and region are the program's.
+pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) -> Result<Operation> {
+    // SAFETY: as the caller says.
+    let handle = unsafe { WindowHandle::of(mw) }?;
+    let region = if info.length == 0 && info.mr.is_null() {
+        ferroce::LKey(0)
+    } else {
+        // SAFETY: as the caller says.
+        unsafe { key_of(info.mr) }?
+    };
+    // A window is for peers: what its owner may do is said by the region, but programs say it here, too.
+    let access = AccessFlags(info.mw_access_flags & !AccessFlags::LOCAL_WRITE.0);
+    let address = VirtualAddress(info.addr);
+    let operation = handle.window.bind_as(RKey(key), region, address, info.length, access);
+    handle.shown.change(|shown| shown.rkey = key);
+    Ok(operation)
+}
+
+/// Binds a window of type 1, by a work request of its own.
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    what: *mut ibv_mw_bind,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair, window and structure.
+        let (qp, handle, what) =
+            unsafe { (QueuePairHandle::of(qp.cast())?, WindowHandle::of(mw)?, entry::read(what)?) };
+        let old = handle.window.key().0;
+        // IBA 10.6.7.2.1: another tag, so that the old key is refused.
+        let key = old & !0xff | (old.wrapping_add(1) & 0xff);
+        // SAFETY: as above.
+        let operation = unsafe { bind(mw, key, &what.bind_info) }?;
+        let request = SendRequest {
+            signaled: what.send_flags & send::SIGNALED != 0,
+            fence: what.send_flags & send::FENCE != 0,
+            ..SendRequest::new(WorkId(what.wr_id), operation, Data::NONE)
+        };
+        Ok(qp.queue_pair.post_send(request)?)
+    })
+}

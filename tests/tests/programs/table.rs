@@ -1,0 +1,97 @@
+//! The programs, one a line: name of the test, program, arguments of both ends, what the client must have printed.
+
+use super::pair;
+
+/// What to look for.
+enum Check {
+    /// This text.
+    Says(&'static str),
+    /// A positive number in this column of the last line that starts with one: bandwidth, or latency.
+    Column(usize),
+}
+
+use Check::{Column, Says};
+
+/// The average of the bandwidth tests, and of the latency tests.
+const BANDWIDTH: Check = Column(3);
+const LATENCY: Check = Column(5);
+
+impl Check {
+    fn holds(&self, said: &str) -> bool {
+        match self {
+            Says(text) => said.contains(text),
+            Column(column) => {
+                let numbers = |line: &str| -> Option<Vec<f64>> {
+                    line.split_whitespace().map(|word| word.parse().ok()).collect()
+                };
+                let mut rows = said.lines().filter_map(numbers).filter(|row| !row.is_empty());
+                let last = rows.next_back();
+                last.and_then(|row| row.get(*column).copied()).is_some_and(|one| one > 0.0)
+            }
+        }
+    }
+}
+
+macro_rules! programs {
+    ($( $test:ident: $run:ident $program:literal $arguments:literal => $check:expr; )+) => {$(
+        #[test]
+        fn $test() {
+            let Some(said) = pair::$run($program, $arguments) else { return };
+            assert!($check.holds(&said), "{} {} said:\n{said}", $program, $arguments);
+        }
+    )+};
+}
+
+#[rustfmt::skip]
+programs! {
+    devices:            alone "ibv_devices"       ""                            => Says("ferroce_lo");
+    devinfo:            alone "ibv_devinfo"       "-v -d ferroce_lo"            => Says("RoCE v2");
+    rc_pingpong:        run   "ibv_rc_pingpong"   ""                            => Says("usec/iter");
+    rc_pingpong_checks: run   "ibv_rc_pingpong"   "-c -s 5001"                  => Says("usec/iter");
+    rc_pingpong_events: run   "ibv_rc_pingpong"   "-e"                          => Says("usec/iter");
+    rc_pingpong_odd:    run   "ibv_rc_pingpong"   "-s 1 -n 200"                 => Says("usec/iter");
+    rc_pingpong_large:  run   "ibv_rc_pingpong"   "-s 3000001 -n 20 -m 4096"    => Says("usec/iter");
+    rc_pingpong_new:    run   "ibv_rc_pingpong"   "-N -c"                       => Says("usec/iter");
+    rc_pingpong_times:  run   "ibv_rc_pingpong"   "-t"                          => Says("usec/iter");
+    rc_pingpong_odp:    run   "ibv_rc_pingpong"   "-o -c"                       => Says("usec/iter");
+    rc_pingpong_all:    run   "ibv_rc_pingpong"   "-o -P -c"                    => Says("usec/iter");
+    rc_pingpong_memory: run   "ibv_rc_pingpong"   "-j"                          => Says("usec/iter");
+    uc_pingpong:        run   "ibv_uc_pingpong"   ""                            => Says("usec/iter");
+    uc_pingpong_events: run   "ibv_uc_pingpong"   "-e"                          => Says("usec/iter");
+    ud_pingpong:        run   "ibv_ud_pingpong"   ""                            => Says("usec/iter");
+    ud_pingpong_events: run   "ibv_ud_pingpong"   "-e"                          => Says("usec/iter");
+    srq_pingpong:       run   "ibv_srq_pingpong"  ""                            => Says("usec/iter");
+    srq_events:         run   "ibv_srq_pingpong"  "-e"                          => Says("usec/iter");
+    xrc_pingpong:       run   "ibv_xsrq_pingpong" ""                            => Says("success");
+    xrc_events:         run   "ibv_xsrq_pingpong" "-e"                          => Says("success");
+    write_bw:           run   "ib_write_bw"       "-n 1000"                     => BANDWIDTH;
+    write_bw_all:       run   "ib_write_bw"       "-a -n 50"                    => BANDWIDTH;
+    write_bw_both:      run   "ib_write_bw"       "-b -n 500"                   => BANDWIDTH;
+    write_bw_many:      run   "ib_write_bw"       "-q 8 -n 200"                 => BANDWIDTH;
+    write_bw_inline:    run   "ib_write_bw"       "-I 64 -s 64 -n 1000"         => BANDWIDTH;
+    write_bw_lists:     run   "ib_write_bw"       "-l 16 -n 512"                => BANDWIDTH;
+    write_bw_uc:        run   "ib_write_bw"       "-c UC -n 500"                => BANDWIDTH;
+    write_bw_xrc:       run   "ib_write_bw"       "-c XRC -n 200"               => BANDWIDTH;
+    write_bw_odp:       run   "ib_write_bw"       "--odp -n 200"                => BANDWIDTH;
+    write_lat:          run   "ib_write_lat"      "-n 200"                      => LATENCY;
+    read_bw:            run   "ib_read_bw"        "-n 500"                      => BANDWIDTH;
+    read_bw_all:        run   "ib_read_bw"        "-a -n 50"                    => BANDWIDTH;
+    read_bw_many:       run   "ib_read_bw"        "-o 16 -q 4 -n 100"           => BANDWIDTH;
+    read_lat:           run   "ib_read_lat"       "-n 500"                      => LATENCY;
+    send_bw:            run   "ib_send_bw"        "-n 500"                      => BANDWIDTH;
+    send_bw_all:        run   "ib_send_bw"        "-a -n 50"                    => BANDWIDTH;
+    send_bw_both:       run   "ib_send_bw"        "-b -n 500"                   => BANDWIDTH;
+    send_bw_events:     run   "ib_send_bw"        "-e -n 500"                   => BANDWIDTH;
+    send_bw_shared:     run   "ib_send_bw"        "--use-srq -q 4 -n 200"       => BANDWIDTH;
+    send_bw_xrc:        run   "ib_send_bw"        "-c XRC -n 200"               => BANDWIDTH;
+    // No more than the receiver has posted, and its socket holds: nothing else holds the unreliable services back.
+    send_bw_uc:         run   "ib_send_bw"        "-c UC -s 1024 -n 50"         => BANDWIDTH;
+    send_bw_ud:         run   "ib_send_bw"        "-c UD -s 1024 -n 50"         => BANDWIDTH;
+    send_lat:           run   "ib_send_lat"       "-n 500"                      => LATENCY;
+    send_lat_inline:    run   "ib_send_lat"       "-I 64 -s 64 -n 500"          => LATENCY;
+    send_lat_events:    run   "ib_send_lat"       "-e -n 500"                   => LATENCY;
+    send_lat_ud:        run   "ib_send_lat"       "-c UD -n 500"                => LATENCY;
+    atomic_bw:          run   "ib_atomic_bw"      "-n 500"                      => BANDWIDTH;
+    atomic_bw_swap:     run   "ib_atomic_bw"      "-A CMP_AND_SWAP -n 500"      => BANDWIDTH;
+    atomic_lat:         run   "ib_atomic_lat"     "-n 500"                      => LATENCY;
+}
