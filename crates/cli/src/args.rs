@@ -5,10 +5,19 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ferroce_sim::Scenario;
+use ferroce_sim::rdma::{Congestion, Services, SetUp};
 use ferroce_trace::link::LinkType;
 
+use crate::client::ClientArgs;
 use crate::decode::numbers::Numbers;
+use crate::demo::DemoArgs;
+use crate::devices::DevicesArgs;
+use crate::devinfo::DevinfoArgs;
+use crate::discover::DiscoverArgs;
 use crate::duration::Interval;
+use crate::environment::EnvironmentArgs;
+use crate::run::RunArgs;
+use crate::server::ServerArgs;
 use crate::style::ColorChoice;
 
 /// Said in every help text and man page.
@@ -22,10 +31,32 @@ Exit status:
 
 const EXAMPLES: &str = "\
 Examples:
+  ferroce demo                         RDMA at work, every step and every packet
   ferroce analyze capture.pcap         what happened in a capture
   ferroce decode capture.pcap          its frames, one line each
   ferroce decode capture.pcap 12       frame 12, field by field
-  ferroce simulate --scenario hostile  connections over a network that breaks";
+  ferroce simulate --scenario hostile  connections over a network that breaks
+  ferroce devices                      the devices that there are";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  ferroce demo                                 step by step, with the ladder and demo.pcapng
+  ferroce demo --set-up exchange --address ::1
+  ferroce demo --size 1M --capture big.pcapng && ferroce analyze big.pcapng
+  ferroce demo --json | jq '.operations'";
+
+const SERVER_EXAMPLES: &str = "\
+Examples:
+  ferroce server                               at all addresses of this machine, port 7471
+  ferroce server --listen 192.0.2.1:9000       at one address
+  ferroce server --memory 16G --capture server.pcapng";
+
+const CLIENT_EXAMPLES: &str = "\
+Examples:
+  ferroce client 192.0.2.1                     WRITE 16 KiB, READ them back, compare
+  ferroce client 192.0.2.1 imm --count 1000    batches with WRITE_WITH_IMM
+  ferroce client 192.0.2.1:9000 bulk --size 1G --chunk 4M
+  ferroce client 192.0.2.1 --capture client.pcapng && ferroce analyze --ladder client.pcapng";
 
 const DECODE_EXAMPLES: &str = "\
 Examples:
@@ -51,10 +82,51 @@ Examples:
   ferroce simulate --scenario lossy:0.05 --seed 42
   ferroce simulate --scenario hostile --seeds 1000          seeds 0 to 999
   ferroce simulate --scenario reordering --capture r.pcapng && ferroce analyze --ladder=1 r.pcapng
+  ferroce simulate --service rc,ud --hosts 5 --set-up cm --congestion dcqcn
 
 Scenarios:
   clean, lossy:SHARE, bursty, reordering, duplicating, corrupting, congested, partitioned, pausing,
-  crashing, hostile";
+  crashing, crash, hostile";
+
+const DEVICES_EXAMPLES: &str = "\
+Examples:
+  ferroce devices                              name, interface, state, MTU, GUID, addresses
+  ferroce devices --json | jq -r '.devices[].name'";
+
+const DEVINFO_EXAMPLES: &str = "\
+Examples:
+  ferroce devinfo                              every device
+  ferroce devinfo ferroce_eth0                 one; the interface's name, eth0, does as well
+  ferroce devinfo -v lo                        with all limits and the GID table
+  ferroce devinfo --json | jq '.devices[].ports[].gids'";
+
+const DISCOVER_EXAMPLES: &str = "\
+Examples:
+  ferroce discover                             everybody on our networks, by multicast
+  ferroce discover 192.0.2.7 192.0.2.8         these hosts
+  ferroce discover --timeout 3s --json | jq -r '.hosts[].address'
+  ferroce discover --answer                    be found, until interrupted
+  ferroce discover --capture found.pcapng && ferroce analyze found.pcapng";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ferroce run -- ibv_devinfo                   RDMA programs as they are, unprivileged
+  ferroce run --device lo -- ib_write_bw       with one device
+  ferroce run --capture %p.pcapng -- ./test.sh with a capture of each process
+  ferroce run --trace -- rping -s              each call of the libraries, said
+  ferroce run -v -- bash                       a shell, and what is set for it
+
+Exit status:
+  that of the command, or 128 and the number of the signal that ended it
+  125  the command was not started: no such device, no libraries, no file for the capture
+  126  it cannot be executed
+  127  it was not found
+  1    wrong usage";
+
+const ENV_EXAMPLES: &str = "\
+Examples:
+  eval \"$(ferroce env)\"                       for the rest of this shell
+  eval \"$(ferroce env --device lo)\"           with one device";
 
 /// RDMA over Converged Ethernet in user space: see every packet, explained.
 #[derive(Debug, Parser)]
@@ -73,6 +145,22 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show RDMA at work: a server and a client on this machine, every step, every packet
+    ///
+    /// A server process and a client process connect and do every operation once: WRITE, READ, WRITE_WITH_IMM, SEND
+    /// and RECV, compare-and-swap, fetch-and-add. Every byte is verified. Then comes the ladder of what was on the wire,
+    /// which is in demo.pcapng as well. No privilege is needed, no hardware, and no network but the loopback.
+    #[command(after_help = after(DEMO_EXAMPLES))]
+    Demo(DemoArgs),
+
+    /// Offer memory to clients on other hosts, or on this one
+    #[command(after_help = after(SERVER_EXAMPLES))]
+    Server(ServerArgs),
+
+    /// Work on a server's memory, with every byte verified
+    #[command(after_help = after(CLIENT_EXAMPLES))]
+    Client(ClientArgs),
+
     /// Show a frame as an annotated tree
     ///
     /// Every field of every header: its offset in the frame, its bytes, its name, its value and what that means,
@@ -90,13 +178,45 @@ pub(crate) enum Command {
     #[command(after_help = after(ANALYZE_EXAMPLES))]
     Analyze(AnalyzeArgs),
 
-    /// Run reliable connections over a simulated network that breaks
+    /// Run connections over a simulated network that breaks
     ///
-    /// Two hosts in virtual time do random SENDs, WRITEs, READs and atomics, and every byte is checked. All of it
-    /// follows from the scenario and the seed: the same ones give the same run. What should never happen is a
-    /// violation, with the command that shows it again.
+    /// Hosts in virtual time do random SENDs, WRITEs, READs, atomics and datagrams over every service, and every byte
+    /// is checked. All of it follows from the options and the seed: the same ones give the same run. What should never
+    /// happen is a violation, shown with the command that brings it back and the ladder of its connection.
     #[command(after_help = after(SIMULATE_EXAMPLES))]
     Simulate(SimulateArgs),
+
+    /// List the devices: one for each network interface with an address
+    ///
+    /// No privilege is needed, and no RDMA hardware: an interface that is up and has an address is a device.
+    #[command(after_help = after(DEVICES_EXAMPLES))]
+    Devices(DevicesArgs),
+
+    /// Show what a device is and allows, as ibv_devinfo does
+    #[command(after_help = after(DEVINFO_EXAMPLES))]
+    Devinfo(DevinfoArgs),
+
+    /// Find the Ferroce hosts that answer, and what they can do
+    ///
+    /// Asks by the first message of the set-up exchange. A host answers while a server of the set-up exchange or
+    /// ferroce discover --answer runs there. Nobody answering is exit status 1.
+    #[command(after_help = after(DISCOVER_EXAMPLES))]
+    Discover(DiscoverArgs),
+
+    /// Run a command that finds Ferroce's devices: unchanged programs of libibverbs and librdmacm
+    ///
+    /// For the command and its children, libibverbs and librdmacm are Ferroce's, and /sys/class/infiniband and
+    /// /dev/infiniband have its devices instead of the kernel's. No privilege is needed. Programs that are linked
+    /// statically, or that run with another user's rights, do not notice. Signals are passed on.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+
+    /// Write the variables that ferroce run sets, for a shell
+    ///
+    /// They are for what the shell starts; patterns that it expands itself, such as /sys/class/infiniband/*, find nothing.
+    /// The view of the devices that they name stays until the session, such as a terminal's, has ended.
+    #[command(after_help = after(ENV_EXAMPLES))]
+    Env(EnvironmentArgs),
 
     /// Write completions for a shell
     ///
@@ -133,7 +253,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) seeds: u64,
 
-    /// Connections between the two hosts
+    /// Hosts
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) hosts: u32,
+
+    /// Connections, each between two of the hosts; groups of datagram queue pairs count as one
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) connections: u32,
 
@@ -144,6 +268,18 @@ pub(crate) struct SimulateArgs {
     /// Bytes of the largest message
     #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     pub(crate) largest: u32,
+
+    /// Services that connections are drawn from: rc, uc, ud, xrc, with commas between
+    #[arg(long, value_name = "LIST", default_value_t = Services::ALL)]
+    pub(crate) service: Services,
+
+    /// How connections come up: direct, cm (connection manager) or exchange (set-up exchange)
+    #[arg(long, value_name = "HOW", default_value_t = SetUp::Direct)]
+    pub(crate) set_up: SetUp,
+
+    /// What bounds how fast reliable connections send: window, dcqcn or none
+    #[arg(long, value_name = "KIND", default_value_t = Congestion::Window)]
+    pub(crate) congestion: Congestion,
 
     /// Write what the first host sends and gets to a pcapng file; for one seed
     #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]

@@ -7,10 +7,20 @@
 
 mod analyze;
 mod args;
+mod capture;
+mod client;
 mod decode;
+mod demo;
+mod devices;
+mod devinfo;
+mod discover;
 mod duration;
+mod environment;
 mod exit;
 mod generate;
+mod run;
+mod server;
+mod session;
 mod simulate;
 mod style;
 
@@ -29,7 +39,7 @@ fn main() -> ExitCode {
     match parse(&arguments) {
         Ok(cli) => {
             let screen = Screen::new(cli.color);
-            run(&cli.command, &screen).into()
+            run(&cli.command, &screen)
         }
         Err(error) => {
             // A failure to print help has nowhere to be reported.
@@ -43,14 +53,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, screen: &Screen) -> ExitStatus {
-    match command {
+fn run(command: &Command, screen: &Screen) -> ExitCode {
+    let status = match command {
+        // The status is that of another command.
+        Command::Run(args) => return run::run(args, screen),
+        Command::Env(args) => environment::run(args, screen),
+        Command::Demo(args) => demo::run(args, screen),
+        Command::Server(args) => server::run(args, screen),
+        Command::Client(args) => client::run(args, screen),
         Command::Decode(args) => decode::run(args, screen),
         Command::Analyze(args) => analyze::run(args, screen),
         Command::Simulate(args) => simulate::run(args, screen),
+        Command::Devices(args) => devices::run(args, screen),
+        Command::Devinfo(args) => devinfo::run(args, screen),
+        Command::Discover(args) => discover::run(args, screen),
         Command::Completions { shell } => generate::completions(*shell, screen),
         Command::Man { dir } => generate::man(dir.as_deref(), screen),
-    }
+    };
+    status.into()
 }
 
 /// Parses the command line. The parser must know about colour before it parses, for help and usage errors are its own.

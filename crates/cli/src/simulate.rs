@@ -1,4 +1,6 @@
-//! `ferroce simulate`: reliable connections over a simulated network.
+//! `ferroce simulate`: connections over a simulated network.
+
+mod ladder;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,18 +18,22 @@ pub(crate) fn run(args: &SimulateArgs, screen: &Screen) -> ExitStatus {
     let mut output = BufWriter::new(io::stdout().lock());
     let result = match args.seeds {
         1 => one(args, screen, &mut output),
-        _ => many(args, &mut output),
+        _ => many(args, screen, &mut output),
     };
     ExitStatus::of_output(result.and_then(|status| output.flush().map(|()| status)), screen)
 }
 
 fn simulation(args: &SimulateArgs, seed: u64) -> Simulation {
-    let SimulateArgs { connections, requests, largest, .. } = *args;
-    Simulation {
-        scenario: args.scenario,
-        seed,
-        workload: Workload { connections, requests, largest },
-    }
+    let workload = Workload {
+        hosts: args.hosts,
+        connections: args.connections,
+        requests: args.requests,
+        largest: args.largest,
+        services: args.service,
+        set_up: args.set_up,
+        congestion: args.congestion,
+    };
+    Simulation { scenario: args.scenario, seed, workload }
 }
 
 fn status(summary: &Summary) -> ExitStatus {
@@ -50,6 +56,9 @@ fn one(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Res
     writeln!(output, "{}", simulation.replay())?;
     writeln!(output, "  network        {}", args.scenario.description())?;
     writeln!(output, "{summary}")?;
+    if status(&summary) != ExitStatus::Success {
+        ladder::draw(&simulation, &summary, screen, output)?;
+    }
     if let Some(path) = &args.capture {
         let path = path.display();
         writeln!(output, "\nwritten to {path}: ferroce analyze --ladder=1 {path}")?;
@@ -66,8 +75,19 @@ fn captured(simulation: &Simulation, path: &Path) -> Result<Summary, Box<dyn std
     Ok(summary)
 }
 
+/// A seed that failed: the command that runs it again, what is wrong, and the ladder of the connection it is wrong with.
+fn failure(
+    simulation: &Simulation,
+    summary: &Summary,
+    screen: &Screen,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(output, "{}\n{summary}", simulation.replay())?;
+    ladder::draw(simulation, summary, screen, output)
+}
+
 /// Many seeds: those with violations in full, and how many there were.
-fn many(args: &SimulateArgs, output: &mut impl Write) -> io::Result<ExitStatus> {
+fn many(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let (mut ran, mut failed, mut requests, mut succeeded) = (0u64, 0u64, 0, 0);
     for seed in args.seed..args.seed.saturating_add(args.seeds) {
         let simulation = simulation(args, seed);
@@ -77,7 +97,7 @@ fn many(args: &SimulateArgs, output: &mut impl Write) -> io::Result<ExitStatus> 
         succeeded += summary.succeeded;
         if status(&summary) != ExitStatus::Success {
             failed += 1;
-            writeln!(output, "{}\n{summary}", simulation.replay())?;
+            failure(&simulation, &summary, screen, output)?;
             output.flush()?;
         }
     }
@@ -87,4 +107,34 @@ fn many(args: &SimulateArgs, output: &mut impl Write) -> io::Result<ExitStatus> 
     )?;
     writeln!(output, "{ran} seeds ran, {failed} failed")?;
     Ok(if failed == 0 { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_sim::Scenario;
+
+    use super::*;
+    use crate::style::ColorChoice;
+
+    /// No seed is known to fail, so one that did not is said to have.
+    #[test]
+    fn a_failure_comes_with_its_command_and_its_ladder() {
+        let services = "rc".parse().unwrap();
+        let workload = Workload { hosts: 3, services, ..Workload::default() };
+        let simulation = Simulation { scenario: Scenario::lossy(0.02), seed: 7, workload };
+        let mut summary = simulation.run();
+        summary.violations.push("connection 2: it is only said to be wrong".to_owned());
+        (summary.suspects, summary.suspect_pairs) = simulation.connection(2);
+        let mut output = Vec::new();
+        failure(&simulation, &summary, &Screen::new(ColorChoice::Never), &mut output).unwrap();
+        let text = String::from_utf8(output).unwrap();
+        let command = "ferroce simulate --scenario lossy:0.02 --seed 7 --hosts 3 --service rc\n";
+        assert!(text.starts_with(command), "{text}");
+        assert!(text.contains("violations     1\n    connection 2: it is only said"), "{text}");
+        let pair = format!("0x{:06x}", summary.suspect_pairs[0].0);
+        let ladder = text.split("\n\n").nth(1).unwrap();
+        assert!(ladder.contains(&pair), "{text}");
+        assert!((10..120).contains(&ladder.lines().count()), "{text}");
+        assert!(ladder.contains("RC"), "{text}");
+    }
 }

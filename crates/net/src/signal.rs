@@ -1,6 +1,9 @@
 //! Signals as something to wait for: how a program that runs another stays between it and who ends it.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr::null_mut;
 
 use libc::c_int;
 
@@ -30,22 +33,23 @@ pub enum Signal {
 }
 
 /// Signals that wait to be read instead of ending this program (`signalfd`).
-#[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
+    /// What was blocked before.
+    before: libc::sigset_t,
 }
 
 impl Signals {
-    /// From here on they wait: those that are sent to this thread, and to threads that it starts. Programs that the
-    /// standard library starts are not affected, for it starts them with no signal blocked.
+    /// From here on they wait: those that are sent to this thread, and to threads that it starts.
     ///
     /// # Errors
     ///
     /// When the system has no descriptor left.
     pub fn new() -> Result<Self, Error> {
         // SAFETY: a set of signals is numbers.
-        let mut set: libc::sigset_t = unsafe { zeroed() };
-        // SAFETY: the set is a local, and all numbers are those of signals. Whoever started us may have us ignore
+        let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
+            unsafe { (zeroed(), zeroed()) };
+        // SAFETY: the sets are locals, and all numbers are those of signals. Whoever started us may have us ignore
         // SIGCHLD, and then the system would forget how a child ended.
         let fd = check(unsafe {
             libc::sigemptyset(&raw mut set);
@@ -53,12 +57,25 @@ impl Signals {
                 libc::sigaddset(&raw mut set, signal);
             }
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
             libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC)
         })
         .map_err(|error| Error::system("wait for signals", error))?;
         // SAFETY: the descriptor is new, so nobody else owns it.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+    }
+
+    /// Has a command start with the signals blocked that were before. Without it, it would have those blocked that wait
+    /// here.
+    pub fn leave_out<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let before = self.before;
+        let restore = move || {
+            // SAFETY: the set is a copy of one that the system gave.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut()) };
+            Ok(())
+        };
+        // SAFETY: between fork and exec it makes one call, which POSIX lists as safe there.
+        unsafe { command.pre_exec(restore) }
     }
 
     /// Waits for the next one.
@@ -86,6 +103,12 @@ impl Signals {
             _ if info.ssi_code == libc::SI_KERNEL => Signal::Terminal(number),
             _ => Signal::Process(number),
         })
+    }
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signals").field("fd", &self.fd).finish_non_exhaustive()
     }
 }
 

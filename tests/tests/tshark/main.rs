@@ -174,7 +174,7 @@ fn captured_packets_over_other_carriers() {
 fn native_infiniband_without_erf() {
     let packet = generated::all_opcodes(Carrier::InfinibandGlobal, 0, 7).swap_remove(4);
     let (link, original_len) = (LinkType::INFINIBAND, packet.len());
-    let recorded = Recorded { number: 1, link, original_len, data: packet };
+    let recorded = Recorded { number: 1, time: None, link, original_len, data: packet };
     let (start, frame) = recorded.frame();
     assert_eq!((start, frame.check_icrc()), (0, IcrcVerdict::Ok));
 }

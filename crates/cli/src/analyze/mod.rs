@@ -1,7 +1,7 @@
 //! `ferroce analyze`: what happened in capture files, as text or as JSON.
 
-mod output;
-mod progress;
+pub(crate) mod output;
+pub(crate) mod progress;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -18,7 +18,7 @@ use output::{Alphabet, Printable, print};
 use progress::Progress;
 
 /// Columns of a report that does not go to a terminal.
-const FILE_COLUMNS: usize = 100;
+pub(crate) const FILE_COLUMNS: usize = 100;
 
 /// Problems of a file that are named on the standard error output.
 const NAMED_PROBLEMS: usize = 10;

@@ -9,7 +9,7 @@ use crate::style::{Paint, Role};
 
 /// The characters that drawings are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alphabet {
+pub(crate) enum Alphabet {
     /// Boxes, blocks and arrows.
     Unicode,
     /// Letters and signs that every terminal has.
@@ -19,7 +19,7 @@ pub(super) enum Alphabet {
 impl Alphabet {
     /// What the user wants, or what the locale says. A locale that is not set at all, as in most containers, says
     /// nothing: today's terminals show UTF-8.
-    pub(super) fn choose(ascii: bool) -> Self {
+    pub(crate) fn choose(ascii: bool) -> Self {
         // POSIX, 8.2: the first that is set and not empty counts.
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -36,7 +36,7 @@ impl Alphabet {
 }
 
 /// Writes lines.
-pub(super) fn print(
+pub(crate) fn print(
     lines: &[Line],
     paint: Paint,
     alphabet: Alphabet,

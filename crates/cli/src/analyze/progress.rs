@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_millis(100);
 const BAR: usize = 24;
 
 /// One line on the standard error output, while a file is read. Draws nothing unless that is a terminal.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     name: String,
     /// Bytes of the file, where it is one.
     length: Option<u64>,
@@ -28,14 +28,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(name: &str, length: Option<u64>, quiet: bool) -> Self {
+    pub(crate) fn new(name: &str, length: Option<u64>, quiet: bool) -> Self {
         let wanted = !quiet && io::stderr().is_terminal();
         let name = super::output::Printable(name).to_string();
         Self { name, length, start: Instant::now(), next: PATIENCE, drawn: false, wanted }
     }
 
     /// So many bytes are read.
-    pub(super) fn show(&mut self, done: u64) {
+    pub(crate) fn show(&mut self, done: u64) {
         let elapsed = self.start.elapsed();
         if !self.wanted || elapsed < self.next {
             return;
@@ -52,7 +52,7 @@ impl Progress {
     }
 
     /// Takes the line away.
-    pub(super) fn erase(&mut self) {
+    pub(crate) fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }

@@ -1,0 +1,151 @@
+//! The jobs. Each checks every byte that it moves.
+
+use std::time::Duration;
+
+use ferroce::{Data, Immediate, MemoryRegion, Operation, clock};
+
+use super::Job;
+use super::connect::Connection;
+use super::output::Outcome;
+use crate::analyze::progress::Progress;
+use crate::session::bytes::{Pattern, Size};
+use crate::session::end::{End, LOCAL, PATIENCE};
+use crate::session::failure::Failure;
+use crate::session::protocol::Message;
+
+/// The longest message (IBA 9.7.7).
+const LONGEST: u64 = 1 << 31;
+
+/// WRITEs under way, if their bytes are not more than [`BUFFER`].
+const DEPTH: u64 = 16;
+
+/// Bytes that are under way at most, and one chunk at least.
+const BUFFER: u64 = 64 << 20;
+
+/// The patterns' pages: a chunk has only whole ones.
+const PAGE: u64 = 4096;
+
+/// The slowest that a server looks at bytes, for knowing when it will not answer any more.
+const SLOWEST: u64 = 20_000_000;
+
+/// Whether a job can be done so.
+pub(super) fn check(job: Job, size: u64, chunk: Size) -> Result<(), Failure> {
+    let too_long = |what: &str, bytes| {
+        Failure::Other(format!("{what} of {}: a message has 2 GiB at most", Size(bytes)))
+    };
+    match job {
+        Job::Bulk if chunk.0 % PAGE != 0 => {
+            Err(Failure::Other(format!("a chunk of {chunk} is no multiple of 4 KiB")))
+        }
+        Job::Bulk if chunk.0 > LONGEST => Err(too_long("a chunk", chunk.0)),
+        Job::WriteRead | Job::Imm if size > LONGEST => Err(too_long("a size", size)),
+        _ => Ok(()),
+    }
+}
+
+fn data(region: &MemoryRegion, offset: u64, length: u64) -> Data {
+    // `check` has made sure that it fits.
+    Data::Spans(region.span(offset, u32::try_from(length).unwrap_or(u32::MAX)).into())
+}
+
+fn register(end: &End, length: u64) -> Result<MemoryRegion, Failure> {
+    let length = usize::try_from(length).map_err(|_| Failure::Other("too much memory".into()))?;
+    Ok(end.parts.domain.allocate(length, LOCAL)?)
+}
+
+fn wrong(what: &str, right: u64, length: u64) -> Failure {
+    Failure::Wrong(format!("{what}: byte {right} of {length} is wrong"))
+}
+
+/// Waits for what the server makes of its memory.
+fn verdict(end: &End, length: u64) -> Result<(), Failure> {
+    let patience = PATIENCE + Duration::from_secs(length / SLOWEST);
+    match end.answer(patience)?.0 {
+        Message::Verdict { right } if right == length => Ok(()),
+        Message::Verdict { right } => Err(wrong("what the server found", right, length)),
+        _ => Err(Failure::Stranger),
+    }
+}
+
+pub(super) fn write_read(connection: &Connection, outcome: &mut Outcome) -> Result<(), Failure> {
+    let (end, size) = (&connection.end, connection.wish.size);
+    let seed = clock::now();
+    let (tx, rx) = (register(end, size)?, register(end, size)?);
+    Pattern::new(seed).write(&tx, 0, 0, size as usize)?;
+    let remote = connection.grant.remote;
+    let since = clock::now();
+    end.run(Operation::Write { remote, immediate: None }, data(&tx, 0, size))?;
+    outcome.timed("WRITE", size, since);
+    let since = clock::now();
+    end.run(Operation::Read { remote }, data(&rx, 0, size))?;
+    outcome.timed("READ", size, since);
+    let right = Pattern::new(seed).check(&rx, 0, size as usize)? as u64;
+    if right != size {
+        return Err(wrong("what was read back", right, size));
+    }
+    end.send(&Message::Check { seed, length: size })?;
+    verdict(end, size)?;
+    outcome.verified(size);
+    Ok(())
+}
+
+pub(super) fn imm(
+    connection: &Connection,
+    count: u32,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let (end, size) = (&connection.end, connection.wish.size);
+    let tx = register(end, size)?;
+    for batch in 0..count {
+        Pattern::new(u64::from(batch)).write(&tx, 0, 0, size as usize)?;
+        let (remote, immediate) = (connection.grant.remote, Some(Immediate(batch)));
+        let since = clock::now();
+        end.run(Operation::Write { remote, immediate }, data(&tx, 0, size))?;
+        outcome.timed("WRITE_WITH_IMM", size, since);
+        verdict(end, size)?;
+        outcome.answered(since);
+        outcome.verified(size);
+    }
+    Ok(())
+}
+
+pub(super) fn bulk(
+    connection: &Connection,
+    chunk: Size,
+    quiet: bool,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let (end, size) = (&connection.end, connection.wish.size);
+    let chunk = chunk.0.min(size);
+    let depth = (BUFFER / chunk).clamp(1, DEPTH).min(size.div_ceil(chunk));
+    let tx = register(end, chunk * depth)?;
+    let pattern = Pattern::new(clock::now());
+    for slot in 0..depth {
+        pattern.write(&tx, (slot * chunk) as usize, slot * chunk, chunk as usize)?;
+    }
+    let mut progress = Progress::new("bulk", Some(size), quiet);
+    let (since, mut under_way) = (clock::now(), 0);
+    for (number, place) in (0..size).step_by(chunk as usize).enumerate() {
+        if under_way == depth {
+            // Requests complete in order, so the oldest one's slot is free.
+            end.completed()?;
+            under_way -= 1;
+            progress.show(place - under_way * chunk);
+        }
+        let (slot, length) = (number as u64 % depth * chunk, chunk.min(size - place));
+        pattern.move_to(&tx, slot as usize, place, length as usize)?;
+        let write = Operation::Write { remote: connection.grant.at(place), immediate: None };
+        end.queue_pair.post_send(end.request(write, data(&tx, slot, length)))?;
+        under_way += 1;
+    }
+    while under_way > 0 {
+        end.completed()?;
+        under_way -= 1;
+    }
+    outcome.timed("WRITE", size, since);
+    progress.erase();
+    end.send(&Message::Check { seed: pattern.seed(), length: size })?;
+    verdict(end, size)?;
+    outcome.verified(size);
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! `ferroce client`: work on a server's memory, every byte checked.
+
+pub(crate) mod connect;
+mod jobs;
+mod output;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ferroce::cm::EventChannel;
+
+use crate::exit::ExitStatus;
+use crate::session::bytes::Size;
+use crate::session::events::Haste;
+use crate::session::failure::Failure;
+use crate::session::log::Log;
+use crate::session::protocol::Wish;
+use crate::session::{options, place};
+use crate::style::Screen;
+use connect::Connection;
+use output::Outcome;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Job {
+    /// WRITE, then READ back
+    #[default]
+    WriteRead,
+    /// WRITE_WITH_IMM, one batch after the other, each checked by the server
+    Imm,
+    /// WRITE much, in chunks
+    Bulk,
+}
+
+impl Job {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::WriteRead => "write-read",
+            Self::Imm => "imm",
+            Self::Bulk => "bulk",
+        }
+    }
+
+    const fn size(self) -> Size {
+        Size(match self {
+            Self::WriteRead => 16 << 10,
+            Self::Imm => 4 << 10,
+            Self::Bulk => 1 << 30,
+        })
+    }
+}
+
+/// Arguments of `ferroce client`.
+#[derive(Args, Debug)]
+pub(crate) struct ClientArgs {
+    /// The server: an address or a name, and its port if it is not 7471
+    #[arg(value_name = "ADDRESS[:PORT]", value_hint = clap::ValueHint::Hostname)]
+    pub(crate) server: String,
+
+    /// What to do
+    #[arg(value_name = "JOB", default_value = "write-read")]
+    pub(crate) job: Job,
+
+    /// Bytes: 16K for write-read, 4K of each batch for imm, 1G for bulk, unless said otherwise
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) size: Option<Size>,
+
+    /// Bytes of each WRITE of bulk: a multiple of 4K
+    #[arg(long, value_name = "BYTES", default_value = "4M")]
+    pub(crate) chunk: Size,
+
+    /// Batches of imm
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: u32,
+
+    /// Write all packets to this file, for Wireshark; %p in it is the process's number
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No progress bar on long work
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Connects, works, checks.
+pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
+    match work(args) {
+        Ok(outcome) if args.json => crate::devices::json(&outcome, screen),
+        Ok(outcome) => outcome.print(screen),
+        Err(failure) => {
+            screen.complain(failure);
+            ExitStatus::Failure
+        }
+    }
+}
+
+fn work(args: &ClientArgs) -> Result<Outcome, Failure> {
+    let server = place::resolve(&args.server)?;
+    let wish = Wish { size: args.size.unwrap_or(args.job.size()).0 };
+    jobs::check(args.job, wish.size, args.chunk)?;
+    let channel = EventChannel::with_options(options(args.capture.as_ref()))?;
+    let mut log = Log::new("client");
+    let connection = Connection::open(channel, server, wish, Haste::Hasty, &mut log)?;
+    let mut outcome = Outcome::new(args.job, server, wish.size);
+    match args.job {
+        Job::WriteRead => jobs::write_read(&connection, &mut outcome)?,
+        Job::Imm => jobs::imm(&connection, args.count, &mut outcome)?,
+        Job::Bulk => jobs::bulk(&connection, args.chunk, args.quiet, &mut outcome)?,
+    }
+    let context = connection.end.queue_pair.context().clone();
+    connection.caller.disconnect()?;
+    outcome.network(&context, args.capture.as_deref());
+    Ok(outcome)
+}

@@ -1,0 +1,170 @@
+//! What the client has done, for people and for programs.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use ferroce::{Context, clock};
+use ferroce_trace::render::units;
+use serde::Serialize;
+
+use super::Job;
+use crate::exit::ExitStatus;
+use crate::session::bytes::Size;
+use crate::style::{Role, Screen};
+
+/// All WRITEs, READs or others of a run.
+#[derive(Debug, Serialize)]
+struct Operations {
+    operation: &'static str,
+    count: u64,
+    bytes: u64,
+    /// All of them together.
+    duration_ns: u64,
+    mib_per_second: f64,
+}
+
+/// From a WRITE_WITH_IMM to the server's answer.
+#[derive(Debug, Serialize)]
+struct RoundTrips {
+    min_ns: u64,
+    median_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+/// Where the packets went.
+#[derive(Debug, Serialize)]
+struct Capture {
+    path: PathBuf,
+    dropped: u64,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    job: &'static str,
+    server: SocketAddr,
+    size: u64,
+    operations: Vec<Operations>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_trips: Option<RoundTrips>,
+    #[serde(skip)]
+    answers: Vec<u64>,
+    /// Bytes that both sides have looked at, or the server alone. With one that is wrong there is no outcome.
+    verified_bytes: u64,
+    packets_out: u64,
+    packets_in: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capture: Option<Capture>,
+}
+
+impl Outcome {
+    pub(super) fn new(job: Job, server: SocketAddr, size: u64) -> Self {
+        Self {
+            job: job.name(),
+            server,
+            size,
+            operations: Vec::new(),
+            round_trips: None,
+            answers: Vec::new(),
+            verified_bytes: 0,
+            packets_out: 0,
+            packets_in: 0,
+            capture: None,
+        }
+    }
+
+    /// An operation is done, that began then.
+    pub(super) fn timed(&mut self, operation: &'static str, bytes: u64, since: u64) {
+        let took = clock::now().saturating_sub(since);
+        let found = self.operations.iter().position(|one| one.operation == operation);
+        let at = found.unwrap_or_else(|| {
+            let none =
+                Operations { operation, count: 0, bytes: 0, duration_ns: 0, mib_per_second: 0.0 };
+            self.operations.push(none);
+            self.operations.len() - 1
+        });
+        let one = &mut self.operations[at];
+        one.count += 1;
+        one.bytes += bytes;
+        one.duration_ns += took;
+        let seconds = one.duration_ns.max(1) as f64 / 1e9;
+        one.mib_per_second = one.bytes as f64 / f64::from(1 << 20) / seconds;
+    }
+
+    /// The server has answered what began then.
+    pub(super) fn answered(&mut self, since: u64) {
+        self.answers.push(clock::now().saturating_sub(since));
+    }
+
+    pub(super) fn verified(&mut self, bytes: u64) {
+        self.verified_bytes += bytes;
+    }
+
+    /// What the device has counted.
+    pub(super) fn network(&mut self, context: &Context, capture: Option<&Path>) {
+        let counted = context.statistics();
+        (self.packets_out, self.packets_in) = (counted.packets_out, counted.packets_in);
+        self.capture = capture.map(|path| Capture {
+            path: path.to_owned(),
+            dropped: context.capture_status().map_or(0, |status| status.dropped),
+        });
+        self.answers.sort_unstable();
+        if let (Some(&min_ns), Some(&max_ns)) = (self.answers.first(), self.answers.last()) {
+            let at = |percent: usize| self.answers[(self.answers.len() - 1) * percent / 100];
+            let (median_ns, p99_ns) = (at(50), at(99));
+            self.round_trips = Some(RoundTrips { min_ns, median_ns, p99_ns, max_ns });
+        }
+    }
+
+    pub(super) fn print(&self, screen: &Screen) -> ExitStatus {
+        let mut output = io::stdout().lock();
+        let result = self.write(screen, &mut output).map(|()| ExitStatus::Success);
+        ExitStatus::of_output(result, screen)
+    }
+
+    fn write(&self, screen: &Screen, output: &mut impl Write) -> io::Result<()> {
+        let paint = screen.paint;
+        let title = format!("{} with {}: {}", self.job, self.server, Size(self.size));
+        writeln!(output, "{}", paint.role(Role::Title, title))?;
+        for one in &self.operations {
+            let times = if one.count == 1 { String::new() } else { format!("{} × ", one.count) };
+            let each = Size(one.bytes / one.count.max(1));
+            writeln!(
+                output,
+                "  {:<15} {times}{each} in {:.6} s, {:.1} MiB/s ({})",
+                one.operation,
+                one.duration_ns as f64 / 1e9,
+                one.mib_per_second,
+                units::bit_rate(one.bytes, one.duration_ns).unwrap_or_default(),
+            )?;
+        }
+        if let Some(times) = &self.round_trips {
+            writeln!(
+                output,
+                "  {:<15} min {}, median {}, 99% {}, max {}, the server's check included",
+                "to the answer",
+                units::duration(times.min_ns),
+                units::duration(times.median_ns),
+                units::duration(times.p99_ns),
+                units::duration(times.max_ns),
+            )?;
+        }
+        let (out, back) = (units::count(self.packets_out), units::count(self.packets_in));
+        writeln!(output, "  {:<15} {out} out, {back} in", "packets")?;
+        if let Some(capture) = &self.capture {
+            write!(output, "  {:<15} {}", "capture", capture.path.display())?;
+            match capture.dropped {
+                0 => writeln!(output)?,
+                dropped => {
+                    let dropped = units::counted(dropped, "packet");
+                    let text = format!("; {dropped} are missing: the disk is too slow");
+                    writeln!(output, "{}", paint.role(Role::Warning, text))?;
+                }
+            }
+        }
+        let verified = format!("{}, every byte", Size(self.verified_bytes));
+        writeln!(output, "  {:<15} {}", "verified", paint.role(Role::Good, verified))
+    }
+}

@@ -1,0 +1,147 @@
+//! `ferroce demo`: a server process and a client process on this machine, step by step and packet by packet.
+
+mod flow;
+mod output;
+mod process;
+mod wire;
+
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ferroce::clock;
+use serde::Serialize;
+
+use crate::exit::ExitStatus;
+use crate::session::bytes::Size;
+use crate::session::failure::Failure;
+use crate::style::Screen;
+use output::Outcome;
+use process::ServerProcess;
+
+/// How a connection comes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SetUp {
+    /// The connection manager, as librdmacm has it
+    Cm,
+    /// The set-up exchange, in five phases
+    Exchange,
+}
+
+/// Arguments of `ferroce demo`.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// How the connection comes up
+    #[arg(long, value_name = "HOW", default_value = "cm")]
+    pub(crate) set_up: SetUp,
+
+    /// An address of this machine
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub(crate) address: IpAddr,
+
+    /// Bytes that are written and read back
+    #[arg(long, value_name = "BYTES", default_value = "16K")]
+    pub(crate) size: Size,
+
+    /// Where to write the packets, for Wireshark [default: demo.pcapng]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Let the server run on, for `ferroce client`, until this command is ended
+    #[arg(long, conflicts_with_all = ["json"])]
+    pub(crate) keep: bool,
+
+    /// Draw with ASCII alone; by default where the locale is not UTF-8
+    #[arg(long)]
+    pub(crate) ascii: bool,
+}
+
+/// The largest demonstration: it is for looking at.
+const LARGEST: Size = Size(1 << 30);
+
+/// Where the packets go when nobody says.
+const CAPTURE: &str = "demo.pcapng";
+
+/// Runs both sides, and tells.
+pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
+    if args.size > LARGEST {
+        screen.complain(format_args!("{} at most: `ferroce client` moves more", LARGEST));
+        return ExitStatus::Failure;
+    }
+    if args.keep && args.set_up == SetUp::Exchange {
+        screen.complain("--keep is for --set-up cm, which `ferroce client` speaks");
+        return ExitStatus::Failure;
+    }
+    let capture = match capture(args.capture.as_deref(), screen) {
+        Ok(capture) => capture,
+        Err(failure) => {
+            screen.complain(failure);
+            return ExitStatus::Failure;
+        }
+    };
+    let mut outcome = Outcome::new(args, clock::now());
+    let mut server = None;
+    let ran = demonstrate(args, capture.as_deref(), &mut outcome, &mut server);
+    outcome.wire = capture.as_deref().and_then(|path| wire::Wire::read(path, &outcome.queue_pairs));
+    if let (None, Some(path)) = (&outcome.wire, &capture) {
+        // Nothing was on the wire. That the file stays is no harm.
+        let _ = fs::remove_file(path);
+    }
+    let status = outcome.print(args, screen);
+    if let Err(failure) = ran {
+        screen.complain(failure);
+        return ExitStatus::Failure;
+    }
+    if let (true, Some(server)) = (args.keep, server) {
+        return server.stay(screen);
+    }
+    status
+}
+
+fn demonstrate(
+    args: &DemoArgs,
+    capture: Option<&Path>,
+    outcome: &mut Outcome,
+    kept: &mut Option<ServerProcess>,
+) -> Result<(), Failure> {
+    let server = ServerProcess::start(SocketAddr::new(args.address, 0), args.set_up)?;
+    let ran = flow::run(args, server.address, capture, outcome);
+    // What the server has to say helps when something went wrong, too.
+    outcome.add_server(server.steps(ran.is_ok()));
+    *kept = Some(server);
+    ran
+}
+
+/// Where the packets go. A place that was asked for has to be there; else there are others, or the demonstration goes
+/// without.
+fn capture(wanted: Option<&Path>, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
+    // What an earlier run has left there is not of this one.
+    let writable = |path: &Path| File::create(path);
+    if let Some(path) = wanted {
+        let failure =
+            |error| Failure::Other(format!("cannot write the capture {}: {error}", path.display()));
+        return writable(path).map(|_| Some(path.to_owned())).map_err(failure);
+    }
+    let here = PathBuf::from(CAPTURE);
+    let Err(error) = writable(&here) else { return Ok(Some(here)) };
+    let name = format!("ferroce-demo-{}.pcapng", std::process::id());
+    let elsewhere = std::env::temp_dir().join(name);
+    match writable(&elsewhere) {
+        Ok(_) => {
+            let place = elsewhere.display();
+            screen.complain(format_args!("cannot write {CAPTURE} here ({error}): it is {place}"));
+            Ok(Some(elsewhere))
+        }
+        Err(_) => {
+            screen
+                .complain(format_args!("cannot write {CAPTURE} ({error}): no capture, no ladder"));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The server, in a process of its own: this command again.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::SetUp;
+use crate::exit::ExitStatus;
+use crate::server::Report;
+use crate::session::failure::Failure;
+use crate::session::log::Step;
+use crate::style::Screen;
+
+/// How long the server may take to listen, and to say its last words.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long its words may be on their way when it may not come to its last ones.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// The server's process. It ends when this is dropped: its input ends then.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    child: Child,
+    input: Option<ChildStdin>,
+    reports: Receiver<Report>,
+    pub(super) address: SocketAddr,
+}
+
+impl ServerProcess {
+    pub(super) fn start(listen: SocketAddr, set_up: SetUp) -> Result<Self, Failure> {
+        let failure = |error| Failure::Other(format!("cannot start the server: {error}"));
+        let program = std::env::current_exe().map_err(failure)?;
+        let set_up = match set_up {
+            SetUp::Cm => "cm",
+            SetUp::Exchange => "exchange",
+        };
+        let mut child = Command::new(program)
+            .args(["server", "--json", "--demo", "--set-up", set_up])
+            .args(["--listen", &listen.to_string()])
+            // One file has one writer.
+            .env_remove("FERROCE_CAPTURE")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failure)?;
+        let input = child.stdin.take();
+        let (sender, reports) = mpsc::channel();
+        if let Some(output) = child.stdout.take() {
+            thread::spawn(move || {
+                let lines = BufReader::new(output).lines().map_while(Result::ok);
+                // What is no report is for nobody.
+                let reports = lines.filter_map(|line| serde_json::from_str(&line).ok());
+                for report in reports {
+                    if sender.send(report).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let mut server = Self { child, input, reports, address: listen };
+        match server.reports.recv_timeout(PATIENCE) {
+            Ok(Report::Listening { address }) => server.address = address,
+            // It has said why, on our standard error output.
+            _ => return Err(Failure::Other("the server does not start".into())),
+        }
+        Ok(server)
+    }
+
+    /// What it has done, until its client has left.
+    pub(super) fn steps(&self, whole: bool) -> Vec<Step> {
+        let end = Instant::now() + if whole { PATIENCE } else { MOMENT };
+        let mut steps = Vec::new();
+        while let Ok(report) =
+            self.reports.recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
+            match report {
+                Report::Step(step) => steps.push(step),
+                Report::Left { .. } => break,
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    /// Lets it run on, until somebody ends us both.
+    pub(super) fn stay(mut self, screen: &Screen) -> ExitStatus {
+        let address = self.address;
+        let text = format!("\nThe server runs on: ferroce client {address} bulk. Ctrl-C ends it.");
+        // A reader that is gone changes nothing.
+        let _ = writeln!(io::stdout(), "{text}");
+        match self.child.wait() {
+            Ok(status) if status.success() => ExitStatus::Success,
+            Ok(status) => {
+                screen.complain(format_args!("the server ended: {status}"));
+                ExitStatus::Failure
+            }
+            Err(_) => ExitStatus::Failure,
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let end = Instant::now() + PATIENCE;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() > end {
+                let _ = self.child.kill();
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `ferroce devices`: the devices that there are.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use ferroce::{Device, devices};
+use serde::Serialize;
+
+use crate::exit::ExitStatus;
+use crate::style::{Role, Screen};
+
+/// Arguments of `ferroce devices`.
+#[derive(Args, Debug)]
+pub(crate) struct DevicesArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A device in a list.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    interface: String,
+    state: &'static str,
+    mtu: u32,
+    path_mtu: Option<u16>,
+    guid: String,
+    gids: Vec<GidRow>,
+}
+
+/// An entry of a GID table.
+#[derive(Debug, Serialize)]
+pub(crate) struct GidRow {
+    pub(crate) index: usize,
+    pub(crate) gid: String,
+    pub(crate) address: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+}
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Devices<T> {
+    pub(crate) devices: Vec<T>,
+}
+
+impl Row {
+    fn of(device: &Device) -> Self {
+        Self {
+            name: device.name().to_owned(),
+            interface: device.interface().name.clone(),
+            state: if is_active(device) { "active" } else { "down" },
+            mtu: device.interface().mtu,
+            path_mtu: path_mtu(device),
+            guid: guid(device.guid()),
+            gids: gids(device),
+        }
+    }
+}
+
+/// Lists the devices.
+pub(crate) fn run(args: &DevicesArgs, screen: &Screen) -> ExitStatus {
+    let found = match devices() {
+        Ok(found) => found,
+        Err(error) => {
+            screen.complain(error);
+            return ExitStatus::Failure;
+        }
+    };
+    let rows: Vec<_> = found.iter().map(Row::of).collect();
+    let mut output = io::stdout().lock();
+    if args.json {
+        return json(&Devices { devices: rows }, screen);
+    }
+    if rows.is_empty() {
+        screen.complain("no device: no network interface is up and has an address");
+        return ExitStatus::Failure;
+    }
+    let result = table(&rows, screen, &mut output).map(|()| ExitStatus::Success);
+    ExitStatus::of_output(result, screen)
+}
+
+fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<()> {
+    let paint = screen.paint;
+    let width = |text: fn(&Row) -> &str, title: &str| {
+        rows.iter().map(|row| text(row).chars().count()).max().unwrap_or(0).max(title.len())
+    };
+    let (name, interface) =
+        (width(|row| &row.name, "device"), width(|row| &row.interface, "interface"));
+    let title = format!(
+        "{:<name$}  {:<interface$}  {:<6}  {:>5}  {:>8}  {:<19}  {}",
+        "device", "interface", "state", "MTU", "path MTU", "GUID", "addresses"
+    );
+    writeln!(output, "{}", paint.role(Role::Heading, title))?;
+    for row in rows {
+        let role = if row.state == "active" { Role::Good } else { Role::Warning };
+        let path_mtu = row.path_mtu.map_or("none".to_owned(), |bytes| bytes.to_string());
+        let addresses: Vec<_> = row.gids.iter().map(|gid| gid.address.as_str()).collect();
+        writeln!(
+            output,
+            "{:<name$}  {:<interface$}  {:<6}  {:>5}  {:>8}  {:<19}  {}",
+            paint.role(Role::Title, &row.name),
+            row.interface,
+            paint.role(role, row.state),
+            row.mtu,
+            path_mtu,
+            row.guid,
+            addresses.join(" ")
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes something for programs to the standard output.
+pub(crate) fn json(value: &impl Serialize, screen: &Screen) -> ExitStatus {
+    let mut output = io::stdout().lock();
+    let result = serde_json::to_writer_pretty(&mut output, value)
+        .map_err(io::Error::from)
+        .and_then(|()| writeln!(output))
+        .map(|()| ExitStatus::Success);
+    ExitStatus::of_output(result, screen)
+}
+
+/// Whether packets can come and go.
+pub(crate) fn is_active(device: &Device) -> bool {
+    device.interface().up && device.interface().running
+}
+
+/// The largest path MTU in bytes; `None` when the interface's MTU is too small for any.
+pub(crate) fn path_mtu(device: &Device) -> Option<u16> {
+    device.mtu().ok().and_then(|mtu| mtu.bytes()).and_then(|bytes| u16::try_from(bytes).ok())
+}
+
+/// A GUID as `ibv_devinfo` writes it.
+pub(crate) fn guid(guid: u64) -> String {
+    let [a, b, c, d] = [guid >> 48, guid >> 32 & 0xffff, guid >> 16 & 0xffff, guid & 0xffff];
+    format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+}
+
+/// The GID table.
+pub(crate) fn gids(device: &Device) -> Vec<GidRow> {
+    let entries = device.gids().into_iter().enumerate();
+    entries
+        .map(|(index, entry)| GidRow {
+            index,
+            gid: entry.gid.to_string(),
+            address: entry.address.ip().to_string(),
+            kind: "RoCE v2",
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guids_are_written_in_four_parts() {
+        assert_eq!(guid(0x0200_00ff_fe00_0001), "0200:00ff:fe00:0001");
+    }
+}

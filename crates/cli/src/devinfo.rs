@@ -1,0 +1,244 @@
+//! `ferroce devinfo`: a device as `ibv_devinfo` shows it.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use clap::Args;
+use ferroce::{Device, Error, Limits, devices};
+use serde::Serialize;
+
+use crate::devices::{Devices, GidRow, gids, guid, is_active, json, path_mtu};
+use crate::exit::ExitStatus;
+use crate::style::{Paint, Role, Screen};
+
+/// Nobody's number: no vendor makes a device that is made of software.
+const VENDOR: &str = "0xffffff";
+
+/// The largest path MTU that RoCE has.
+const MAX_MTU: u16 = 4096;
+
+/// Arguments of `ferroce devinfo`.
+#[derive(Args, Debug)]
+pub(crate) struct DevinfoArgs {
+    /// The device, or its interface; without it, all of them
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+
+    /// Show all limits and the GID table
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    /// Write JSON, with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A device with the names that `ibv_devinfo` has for its parts.
+#[derive(Debug, Serialize)]
+struct Info {
+    hca_id: String,
+    interface: String,
+    transport: &'static str,
+    fw_ver: &'static str,
+    node_guid: String,
+    sys_image_guid: String,
+    vendor_id: &'static str,
+    vendor_part_id: u32,
+    hw_ver: &'static str,
+    phys_port_cnt: u8,
+    #[serde(skip)]
+    limits: Vec<(&'static str, u64)>,
+    ports: [Port; 1],
+}
+
+#[derive(Debug, Serialize)]
+struct Port {
+    port: u8,
+    state: &'static str,
+    max_mtu: u16,
+    active_mtu: Option<u16>,
+    sm_lid: u16,
+    port_lid: u16,
+    port_lmc: u8,
+    link_layer: &'static str,
+    gids: Vec<GidRow>,
+}
+
+impl Info {
+    fn of(device: &Device) -> Self {
+        let port = Port {
+            port: 1,
+            state: if is_active(device) { "PORT_ACTIVE" } else { "PORT_DOWN" },
+            max_mtu: MAX_MTU,
+            active_mtu: path_mtu(device),
+            sm_lid: 0,
+            port_lid: 0,
+            port_lmc: 0,
+            link_layer: "Ethernet",
+            gids: gids(device),
+        };
+        Self {
+            hca_id: device.name().to_owned(),
+            interface: device.interface().name.clone(),
+            transport: "InfiniBand",
+            fw_ver: env!("CARGO_PKG_VERSION"),
+            node_guid: guid(device.guid()),
+            sys_image_guid: guid(device.guid()),
+            vendor_id: VENDOR,
+            vendor_part_id: 0,
+            hw_ver: "0x0",
+            phys_port_cnt: 1,
+            limits: limits(&device.limits()),
+            ports: [port],
+        }
+    }
+}
+
+/// The limits, by the names of `ibv_device_attr`.
+fn limits(limits: &Limits) -> Vec<(&'static str, u64)> {
+    let Limits {
+        queue_pairs,
+        requests,
+        spans,
+        inline_bytes,
+        completion_queues,
+        completions,
+        regions,
+        region_bytes,
+        domains,
+        reads,
+        receive_queues,
+        groups,
+        gids,
+    } = *limits;
+    vec![
+        ("max_mr_size", region_bytes),
+        ("max_qp", queue_pairs.into()),
+        ("max_qp_wr", requests.into()),
+        ("max_sge", spans.into()),
+        ("max_sge_rd", spans.into()),
+        ("max_inline_data", inline_bytes.into()),
+        ("max_cq", completion_queues.into()),
+        ("max_cqe", completions.into()),
+        ("max_mr", regions.into()),
+        ("max_mw", regions.into()),
+        ("max_pd", domains.into()),
+        ("max_qp_rd_atom", reads.into()),
+        ("max_qp_init_rd_atom", reads.into()),
+        ("max_srq", receive_queues.into()),
+        ("max_srq_wr", requests.into()),
+        ("max_srq_sge", spans.into()),
+        ("max_mcast_grp", groups.into()),
+        ("max_pkeys", 1),
+        ("gid_tbl_len", gids.into()),
+    ]
+}
+
+/// Shows one device, or all.
+pub(crate) fn run(args: &DevinfoArgs, screen: &Screen) -> ExitStatus {
+    let found = match find(args.device.as_deref()) {
+        Ok(found) => found,
+        Err(error) => {
+            screen.complain(error);
+            return ExitStatus::Failure;
+        }
+    };
+    if found.is_empty() {
+        screen.complain("no device: no network interface is up and has an address");
+        return ExitStatus::Failure;
+    }
+    let found: Vec<_> = found.iter().map(Info::of).collect();
+    if args.json {
+        return json(&Devices { devices: found.iter().map(Record::of).collect() }, screen);
+    }
+    let mut output = io::stdout().lock();
+    let shown = found.iter().try_for_each(|info| show(info, args.verbose, screen, &mut output));
+    ExitStatus::of_output(shown.map(|()| ExitStatus::Success), screen)
+}
+
+fn find(name: Option<&str>) -> Result<Vec<Device>, Error> {
+    name.map_or_else(devices, |name| Ok(vec![Device::named(name)?]))
+}
+
+/// The same for programs, in which the limits are an object.
+#[derive(Serialize)]
+struct Record<'a> {
+    #[serde(flatten)]
+    info: &'a Info,
+    limits: serde_json::Map<String, serde_json::Value>,
+}
+
+impl<'a> Record<'a> {
+    fn of(info: &'a Info) -> Self {
+        let limits = info.limits.iter().map(|&(name, value)| (name.to_owned(), value.into()));
+        Self { info, limits: limits.collect() }
+    }
+}
+
+fn line(
+    output: &mut impl Write,
+    paint: Paint,
+    depth: usize,
+    name: &str,
+    value: impl Display,
+) -> io::Result<()> {
+    let indent = 4 * depth;
+    let name = format!("{name}:");
+    writeln!(output, "{:indent$}{name:<28}{}", "", paint.role(Role::Value, value))
+}
+
+fn show(info: &Info, verbose: bool, screen: &Screen, output: &mut impl Write) -> io::Result<()> {
+    let paint = screen.paint;
+    writeln!(output, "{:<32}{}", "hca_id:", paint.role(Role::Title, &info.hca_id))?;
+    line(output, paint, 1, "transport", format_args!("{} (0)", info.transport))?;
+    line(output, paint, 1, "fw_ver", info.fw_ver)?;
+    line(output, paint, 1, "node_guid", &info.node_guid)?;
+    line(output, paint, 1, "sys_image_guid", &info.sys_image_guid)?;
+    line(output, paint, 1, "vendor_id", info.vendor_id)?;
+    line(output, paint, 1, "vendor_part_id", info.vendor_part_id)?;
+    line(output, paint, 1, "hw_ver", info.hw_ver)?;
+    line(output, paint, 1, "phys_port_cnt", info.phys_port_cnt)?;
+    if verbose {
+        line(output, paint, 1, "interface", &info.interface)?;
+        for (name, value) in &info.limits {
+            line(output, paint, 1, name, value)?;
+        }
+    }
+    for port in &info.ports {
+        line(output, paint, 2, "port", port.port)?;
+        let state = if port.state == "PORT_ACTIVE" { "PORT_ACTIVE (4)" } else { "PORT_DOWN (1)" };
+        line(output, paint, 3, "state", state)?;
+        line(output, paint, 3, "max_mtu", mtu(Some(port.max_mtu)))?;
+        line(output, paint, 3, "active_mtu", mtu(port.active_mtu))?;
+        line(output, paint, 3, "sm_lid", port.sm_lid)?;
+        line(output, paint, 3, "port_lid", port.port_lid)?;
+        line(output, paint, 3, "port_lmc", format_args!("0x{:02x}", port.port_lmc))?;
+        line(output, paint, 3, "link_layer", port.link_layer)?;
+        if verbose {
+            for entry in &port.gids {
+                let name = format!("GID[{:3}]", entry.index);
+                line(output, paint, 3, &name, format_args!("{}, {}", entry.gid, entry.kind))?;
+            }
+        }
+    }
+    writeln!(output)
+}
+
+/// An MTU with its code (IBA 8.2.1).
+fn mtu(bytes: Option<u16>) -> String {
+    match bytes {
+        Some(bytes) => format!("{bytes} ({})", bytes.trailing_zeros() - 7),
+        None => "none: the interface's is too small".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mtu;
+
+    #[test]
+    fn mtus_have_codes() {
+        assert_eq!(mtu(Some(256)), "256 (1)");
+        assert_eq!(mtu(Some(4096)), "4096 (5)");
+    }
+}

@@ -1,0 +1,28 @@
+//! Which devices a program shall see.
+
+use ferroce::{Device, devices};
+
+/// The devices of these names, in the order in which all are listed. Without names, those of the environment that we
+/// run in; without these, all.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<Device>, String> {
+    let inherited = std::env::var("FERROCE_DEVICES").unwrap_or_default();
+    let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    if wanted.is_empty() {
+        wanted = inherited.split(',').collect();
+    }
+    wanted.retain(|name| !name.is_empty());
+    let mut found = devices().map_err(|error| error.to_string())?;
+    if wanted.is_empty() {
+        return Ok(found);
+    }
+    let mut chosen = Vec::new();
+    for name in wanted {
+        let device = Device::named(name).map_err(|error| error.to_string())?;
+        if !found.contains(&device) {
+            return Err(format!("{}: its interface is down", device.name()));
+        }
+        chosen.push(device);
+    }
+    found.retain(|device| chosen.contains(device));
+    Ok(found)
+}

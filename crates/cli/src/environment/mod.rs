@@ -1,0 +1,107 @@
+//! What a program needs around it to find Ferroce's devices: libraries, variables, and a view of `/sys` and `/dev`.
+//!
+//! `ferroce run` sets it up for one command, `ferroce env` for a shell.
+
+mod devices;
+mod folder;
+mod libraries;
+mod variables;
+mod view;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use crate::exit::ExitStatus;
+use crate::style::Screen;
+use folder::{Folder, Owner};
+use variables::Variable;
+
+/// Options of `ferroce run` and `ferroce env`.
+#[derive(Args, Debug)]
+pub(crate) struct EnvironmentArgs {
+    /// Show these devices alone, by their names or their interfaces'; may be repeated
+    #[arg(long = "device", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) devices: Vec<String>,
+
+    /// Write all packets to a pcapng file; %p in its name is the process's number
+    ///
+    /// A file has one writer: where several processes use devices, their files need names of their own, with %p.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// Say each call of the libraries on the standard error output
+    #[arg(long)]
+    pub(crate) trace: bool,
+
+    /// The views of /sys and /dev alone, without libibverbs and librdmacm
+    #[arg(long, hide = true)]
+    pub(crate) no_libraries: bool,
+}
+
+/// All of it. The view's folder goes with this value.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) variables: Vec<Variable>,
+    folder: Folder,
+}
+
+impl Environment {
+    /// Sets it up, for as long as this process lives.
+    pub(crate) fn of_this_process(args: &EnvironmentArgs) -> Result<Self, String> {
+        Self::new(args, &Owner::this_process())
+    }
+
+    fn new(args: &EnvironmentArgs, owner: &Owner) -> Result<Self, String> {
+        let devices = devices::chosen(&args.devices)?;
+        let found = libraries::Found::new(!args.no_libraries)?;
+        let capture = args.capture.as_deref().map(variables::capture).transpose()?;
+        let folder = Folder::new(owner)
+            .map_err(|error| format!("cannot make a folder for the view: {error}"))?;
+        let place = |error| format!("{}: cannot make the view: {error}", folder.path().display());
+        view::build(folder.path(), &devices).map_err(place)?;
+        let libraries = found.placed(folder.path()).map_err(place)?;
+        let names: Vec<_> = devices.iter().map(ferroce::Device::name).collect();
+        let mut variables = vec![
+            Variable::path("FERROCE_VIEW", folder.path().to_owned()),
+            // The libraries show what the view shows, also when an interface comes up meanwhile.
+            Variable::text("FERROCE_DEVICES", names.join(",")),
+            Variable::before("LD_PRELOAD", libraries.view, b": "),
+        ];
+        if let Some(folder) = libraries.folder {
+            variables.push(Variable::before("LD_LIBRARY_PATH", folder, b":"));
+        }
+        variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));
+        if args.trace {
+            variables.push(Variable::text("FERROCE_TRACE", "1".into()));
+        }
+        Ok(Self { variables, folder })
+    }
+
+    /// Notes a process that needs the view, even if this one is killed before it.
+    pub(crate) fn is_used_by(&self, process: u32) {
+        self.folder.is_used_by(process);
+    }
+}
+
+/// Writes the variables for a shell.
+pub(crate) fn run(args: &EnvironmentArgs, screen: &Screen) -> ExitStatus {
+    match Environment::new(args, &Owner::session()) {
+        Ok(environment) => {
+            // The folder stays. The next `ferroce run` or `env` after the session has ended removes it.
+            environment.folder.stay();
+            let mut output = io::stdout().lock();
+            let result = environment
+                .variables
+                .iter()
+                .try_for_each(|variable| output.write_all(&variable.exported()))
+                .map(|()| ExitStatus::Success);
+            ExitStatus::of_output(result, screen)
+        }
+        Err(message) => {
+            screen.complain(message);
+            ExitStatus::Failure
+        }
+    }
+}

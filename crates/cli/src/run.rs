@@ -1,0 +1,120 @@
+//! `ferroce run`: a command that finds Ferroce's devices as it would find others.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use clap::{Args, ValueHint};
+use ferroce_net::signal::{Signal, Signals, send};
+
+use crate::environment::{Environment, EnvironmentArgs};
+use crate::style::Screen;
+
+/// What commands that run others return when they fail themselves, for a command to have the numbers below: env(1),
+/// timeout(1).
+const FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Arguments of `ferroce run`.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+
+    /// Say which variables are set
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// The command, with its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        value_hint = ValueHint::CommandWithArguments
+    )]
+    command: Vec<OsString>,
+}
+
+/// Runs a command, and returns its exit status.
+pub(crate) fn run(args: &RunArgs, screen: &Screen) -> ExitCode {
+    match try_run(args, screen) {
+        Ok(code) => code.into(),
+        Err(message) => {
+            screen.complain(message);
+            FAILED.into()
+        }
+    }
+}
+
+fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
+    // First of all, so that no signal ends us while there is a folder to be removed.
+    let signals = Signals::new().map_err(|error| error.to_string())?;
+    let environment = Environment::of_this_process(&args.environment)?;
+    if args.verbose {
+        for variable in &environment.variables {
+            eprintln!("{}={}", variable.name, Path::new(&variable.value).display());
+        }
+    }
+    let [program, arguments @ ..] = args.command.as_slice() else {
+        return Err("no command".into());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command.envs(environment.variables.iter().map(|variable| (variable.name, &variable.value)));
+    let child = match signals.leave_out(&mut command).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let program = Path::new(program).display();
+            if error.kind() == io::ErrorKind::NotFound {
+                screen.complain(format_args!("{program}: command not found"));
+                return Ok(NOT_FOUND);
+            }
+            screen.complain(format_args!("{program}: {error}"));
+            return Ok(NOT_EXECUTABLE);
+        }
+    };
+    environment.is_used_by(child.id());
+    let status = wait(child, &signals)?;
+    Ok(code(status))
+}
+
+/// Waits for the end, and passes signals on.
+fn wait(mut child: Child, signals: &Signals) -> Result<ExitStatus, String> {
+    loop {
+        match signals.wait().map_err(|error| error.to_string())? {
+            Signal::Child => {
+                let ended = child.try_wait();
+                let ended =
+                    ended.map_err(|error| format!("cannot wait for the command: {error}"))?;
+                if let Some(status) = ended {
+                    return Ok(status);
+                }
+            }
+            // The command has it already, and twice would be once too often.
+            Signal::Terminal(_) => {}
+            Signal::Process(signal) => send(child.id(), signal),
+        }
+    }
+}
+
+/// The status as a shell has it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_counted_from_128() {
+        assert_eq!(code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(code(ExitStatus::from_raw(9)), 137);
+        // With a core dump.
+        assert_eq!(code(ExitStatus::from_raw(0x80 | 11)), 139);
+    }
+}

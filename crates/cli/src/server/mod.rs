@@ -1,0 +1,123 @@
+//! `ferroce server`: memory for clients, over the network.
+
+mod exchange;
+mod report;
+mod serve;
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use clap::Args;
+use ferroce::cm::{EventChannel, Id, PortSpace, What};
+
+use crate::demo::SetUp;
+use crate::exit::ExitStatus;
+use crate::session::bytes::Size;
+use crate::session::failure::Failure;
+use crate::session::options;
+use crate::session::place::Listen;
+use crate::style::Screen;
+pub(crate) use report::{Report, Reporter};
+use serve::{Budget, Session, serve};
+
+/// Arguments of `ferroce server`.
+#[derive(Args, Debug)]
+pub(crate) struct ServerArgs {
+    /// Where to listen: an address of this machine and a port of RDMA-CM; 0 is any port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7471")]
+    pub(crate) listen: Listen,
+
+    /// Most memory for all clients together
+    #[arg(long, value_name = "BYTES", default_value = "4G")]
+    pub(crate) memory: Size,
+
+    /// Write all packets to this file, for Wireshark; %p in it is the process's number
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// End when the first client has left, with its success
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Write JSON: a line for each event
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Every step is reported, and the server ends with its standard input.
+    #[arg(long, hide = true, requires = "json")]
+    pub(crate) demo: bool,
+
+    /// How the connection comes up, in the demonstration.
+    #[arg(long, hide = true, requires = "demo", default_value = "cm")]
+    pub(crate) set_up: SetUp,
+}
+
+/// Listens and serves until it is ended.
+pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
+    if args.demo {
+        // Whoever started us is gone when our input ends.
+        thread::spawn(|| {
+            let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+            std::process::exit(0);
+        });
+    }
+    let reporter = Arc::new(Reporter::new(args.json, args.demo, *screen));
+    let result = match args.set_up {
+        SetUp::Cm => listen(args, &reporter),
+        SetUp::Exchange => exchange::serve(args.listen.0, &reporter),
+    };
+    match result {
+        Ok(()) => ExitStatus::Success,
+        Err(failure) => {
+            screen.complain(failure);
+            ExitStatus::Failure
+        }
+    }
+}
+
+fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
+    let channel = EventChannel::with_options(options(args.capture.as_ref()))?;
+    let listener = Id::new(&channel, PortSpace::Tcp)?;
+    bind(&listener, args.listen.0)?;
+    listener.listen(0)?;
+    let address = listener.local_address().unwrap_or(args.listen.0);
+    reporter.report(&Report::Listening { address });
+    Session::new(reporter).say("cm", format!("listen(): clients may come to {address}"));
+    let budget = Arc::new(Budget::new(args.memory));
+    loop {
+        let Some(event) = channel.wait(None)? else { continue };
+        // Of all else the queue pairs tell: when a connection is over, they are in error.
+        let What::ConnectRequest(request) = event.what else { continue };
+        let (reporter, budget) = (Arc::clone(reporter), Arc::clone(&budget));
+        let session = thread::Builder::new().spawn(move || serve(&request, &budget, &reporter));
+        let session = session.map_err(|error| Failure::Other(format!("no thread: {error}")))?;
+        if args.once {
+            return session.join().unwrap_or(Err(Failure::Other("the session panicked".into())));
+        }
+    }
+}
+
+fn bind(listener: &Id, address: SocketAddr) -> Result<(), Failure> {
+    listener.bind(address).map_err(|error| {
+        // The connection manager's ports are no UDP ports: `ss` does not show who has one.
+        const EADDRINUSE: i32 = 98;
+        match &error {
+            ferroce::Error::Network(_) if error.errno() == EADDRINUSE && !is_udp(&error) => {
+                let port = address.port();
+                Failure::Other(format!(
+                    "another server listens at port {port} of RDMA-CM already: choose another by \
+                     --listen, or 0 for any"
+                ))
+            }
+            _ => Failure::Verbs(error),
+        }
+    })
+}
+
+/// Whether it is about the UDP port of RoCE, and its message says what to do.
+fn is_udp(error: &ferroce::Error) -> bool {
+    error.to_string().contains("UDP port")
+}

@@ -1,0 +1,107 @@
+//! What the server says: lines for people, or JSON for programs.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use ferroce::clock;
+use serde::{Deserialize, Serialize};
+
+use crate::session::bytes::Size;
+use crate::session::log::Step;
+use crate::style::{Role, Screen};
+
+/// Something happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// Clients may come.
+    Listening {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// A client is connected.
+    Connected {
+        /// Who.
+        client: SocketAddr,
+        /// Bytes of memory that it has.
+        bytes: u64,
+    },
+    /// A client was refused.
+    Refused {
+        /// Who.
+        client: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// A client has left.
+    Left {
+        /// Who.
+        client: SocketAddr,
+        /// How long it was there, in nanoseconds.
+        duration_ns: u64,
+        /// Bytes that this side has looked at and found right.
+        verified_bytes: u64,
+        /// What went wrong.
+        failure: Option<String>,
+    },
+    /// A step of the demonstration.
+    Step(Step),
+}
+
+/// Writes reports.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    json: bool,
+    steps: bool,
+    start: u64,
+    screen: Screen,
+}
+
+impl Reporter {
+    pub(super) fn new(json: bool, steps: bool, screen: Screen) -> Self {
+        Self { json, steps, start: clock::now(), screen }
+    }
+
+    /// Whether steps are asked for.
+    pub(super) fn wants_steps(&self) -> bool {
+        self.steps
+    }
+
+    /// Writes one. A reader that is gone does not keep the server from its work.
+    pub(super) fn report(&self, report: &Report) {
+        let mut output = io::stdout().lock();
+        let written = match self.json {
+            true => serde_json::to_writer(&mut output, report)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(output)),
+            false => self.text(report, &mut output),
+        };
+        let _ = written.and_then(|()| output.flush());
+    }
+
+    fn text(&self, report: &Report, output: &mut impl Write) -> io::Result<()> {
+        let paint = self.screen.paint;
+        let at = (clock::now() - self.start) as f64 / 1e9;
+        let at = paint.role(Role::Quiet, format!("{at:>9.3} s"));
+        match report {
+            Report::Listening { address } => {
+                writeln!(output, "{at}  listening at {address} (RDMA-CM), UDP port 4791")
+            }
+            Report::Connected { client, bytes } => {
+                writeln!(output, "{at}  {client} is connected and has {}", Size(*bytes))
+            }
+            Report::Refused { client, reason } => writeln!(output, "{at}  {client}: {reason}"),
+            Report::Left { client, duration_ns, verified_bytes, failure } => {
+                let took = ferroce_trace::render::units::duration(*duration_ns);
+                let (role, end) = match failure {
+                    None => (Role::Good, "has left".to_owned()),
+                    Some(why) => (Role::Bad, format!("is gone: {why}")),
+                };
+                let verified = Size(*verified_bytes);
+                let end = paint.role(role, end);
+                writeln!(output, "{at}  {client} {end} after {took}; {verified} verified here")
+            }
+            Report::Step(_) => Ok(()),
+        }
+    }
+}

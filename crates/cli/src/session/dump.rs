@@ -1,0 +1,122 @@
+//! Objects and work requests on one line each, with the names that verbs programs know them by.
+
+use ferroce::{
+    CompletionKind, Data, LocalSpan, MemoryRegion, Operation, QueuePair, RemoteAddress,
+    SendRequest, Status, WorkCompletion,
+};
+
+use super::failure::name;
+use super::log::Log;
+
+/// A queue pair: state, attributes and sizes.
+pub(crate) fn queue_pair(log: &mut Log, queue_pair: &QueuePair) {
+    let now = queue_pair.attributes();
+    let text = format!(
+        "QP dump: qpn={:#08x} state={} mtu={} sq_psn={:#08x} rq_psn={:#08x} max_rd_atomic={} \
+         max_dest_rd_atomic={} retry={} rnr_retry={} timeout={}",
+        queue_pair.number().0,
+        queue_pair.state(),
+        now.path_mtu.and_then(|mtu| mtu.bytes()).unwrap_or(0),
+        now.send_psn.map_or(0, |psn| psn.0),
+        now.receive_psn.map_or(0, |psn| psn.0),
+        now.max_reads.unwrap_or(0),
+        now.max_peer_reads.unwrap_or(0),
+        now.retry_count.unwrap_or(0),
+        now.rnr_retry.map_or(0, |retry| retry.0),
+        now.timeout.map_or(0, |timeout| timeout.0),
+    );
+    log.say("dump_qp", text);
+    let sizes = queue_pair.capabilities();
+    let text = format!(
+        "QP caps: max_send_wr={} max_recv_wr={} max_sge={{s={},r={}}}",
+        sizes.send_requests, sizes.receive_requests, sizes.send_spans, sizes.receive_spans
+    );
+    log.say("dump_qp", text);
+}
+
+/// A region: where it is and its keys.
+pub(crate) fn region(log: &mut Log, since: u64, what: &str, region: &MemoryRegion) {
+    let text = format!(
+        "MR({what}): addr={:#x} len={} lkey={:#x} rkey={:#x}",
+        region.address().0,
+        region.len(),
+        region.lkey().0,
+        region.rkey().0
+    );
+    log.done("dump_mr", since, text);
+}
+
+fn spans(data: &Data) -> &[LocalSpan] {
+    match data {
+        Data::Spans(spans) => spans.as_slice(),
+        Data::Inline(_) => &[],
+    }
+}
+
+/// A request that is about to be posted.
+pub(crate) fn request(log: &mut Log, request: &SendRequest) {
+    let opcode = opcode(&request.operation);
+    let spans = spans(&request.data);
+    for span in spans {
+        let text = format!(
+            "SGE({opcode}): addr={:#x} len={} lkey={:#x}",
+            span.address.0, span.length, span.key.0
+        );
+        log.say("dump_sge", text);
+    }
+    let mut text = format!(
+        "WR: wr_id={} opcode={opcode} signaled={} num_sge={}",
+        request.id.0,
+        u8::from(request.signaled),
+        spans.len()
+    );
+    let place = |remote: &RemoteAddress| {
+        format!(" remote_addr={:#x} rkey={:#x}", remote.address.0, remote.key.0)
+    };
+    match &request.operation {
+        Operation::Write { remote, immediate } => {
+            text += &place(remote);
+            if let Some(immediate) = immediate {
+                text += &format!(" imm_data={}", immediate.0);
+            }
+        }
+        Operation::Read { remote } => text += &place(remote),
+        Operation::CompareSwap { remote, compare, swap } => {
+            text += &format!("{} compare={compare} swap={swap}", place(remote));
+        }
+        Operation::FetchAdd { remote, add } => text += &format!("{} add={add}", place(remote)),
+        _ => {}
+    }
+    log.say("dump_wr", text);
+}
+
+fn opcode(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Write { immediate: Some(_), .. } => "RDMA_WRITE_WITH_IMM",
+        other => name(CompletionKind::from(other)),
+    }
+}
+
+/// A completion: `bytes` where the work request knew how many, for those that do not say.
+pub(crate) fn completion(
+    log: &mut Log,
+    since: Option<u64>,
+    bytes: Option<u64>,
+    done: &WorkCompletion,
+) {
+    let status = if done.status == Status::Success { 0 } else { 1 };
+    let length = bytes.unwrap_or(u64::from(done.length));
+    let mut text = format!(
+        "WC: wr_id={} status={status} opcode={} byte_len={length} qp_num={:#08x}",
+        done.id.0,
+        name(done.kind),
+        done.queue_pair.0
+    );
+    if let Some(immediate) = done.immediate {
+        text += &format!(" imm_data={}", immediate.0);
+    }
+    match since {
+        Some(since) => log.done("dump_wc", since, text),
+        None => log.say("dump_wc", text),
+    };
+}

@@ -1,0 +1,205 @@
+//! One end of a connection: a queue pair with its completions, and memory for messages.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use ferroce::{
+    AccessFlags, CompletionChannel, CompletionKind, CompletionQueue, Context, Data, MemoryRegion,
+    Operation, ProtectionDomain, QueuePair, QueuePairOptions, ReceiveRequest, SendRequest,
+    ServiceType, Status, WorkCompletion, WorkId, clock,
+};
+
+use super::failure::Failure;
+use super::protocol::{MAIL, Message};
+
+/// Receives that are posted at any time. Nobody has more messages under way.
+const RECEIVES: usize = 16;
+
+/// Sends that fit the queue.
+const SENDS: u32 = 64;
+
+/// How long a completion may take. What is wrong with the network shows sooner, by the transport's own timers.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Local write.
+pub(crate) const LOCAL: AccessFlags = AccessFlags(0x1);
+
+/// All that peers may do.
+pub(crate) const SHARED: AccessFlags = AccessFlags(0xf);
+
+/// Completions and the channel that tells of them.
+#[derive(Debug)]
+struct Completions {
+    channel: CompletionChannel,
+    queue: [CompletionQueue; 1],
+}
+
+impl Completions {
+    fn new(context: &Context, capacity: usize) -> Result<Self, Failure> {
+        let channel = CompletionChannel::new()?;
+        let queue = [context.completion_queue(capacity, Some(&channel))?];
+        Ok(Self { channel, queue })
+    }
+
+    /// The next one, or `None` when it does not come in time.
+    fn next(&self, patience: Duration) -> Result<Option<WorkCompletion>, Failure> {
+        let queue = &self.queue[0];
+        let deadline = clock::now().saturating_add(patience.as_nanos() as u64);
+        loop {
+            if let Some(found) = queue.poll_one() {
+                return Ok(Some(found));
+            }
+            queue.arm(false);
+            if let Some(found) = queue.poll_one() {
+                return Ok(Some(found));
+            }
+            if clock::now() >= deadline {
+                return Ok(None);
+            }
+            self.channel.wait(&self.queue, Some(deadline))?;
+        }
+    }
+}
+
+/// What came in.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A message.
+    Message(Message),
+    /// Immediate data, with a WRITE of so many bytes.
+    Immediate(u32, u32),
+}
+
+/// What an end of a connection is made of, before it has a queue pair.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) domain: ProtectionDomain,
+    sends: Completions,
+    receives: Completions,
+    mail: MemoryRegion,
+}
+
+impl Parts {
+    pub(crate) fn new(context: &Context) -> Result<Self, Failure> {
+        let domain = context.protection_domain();
+        let mail = domain.allocate((RECEIVES + 1) * MAIL, LOCAL)?;
+        let sends = Completions::new(context, SENDS as usize)?;
+        Ok(Self { domain, sends, receives: Completions::new(context, RECEIVES)?, mail })
+    }
+
+    /// What its queue pair is made with.
+    pub(crate) fn options(&self) -> QueuePairOptions<'_> {
+        let mut options =
+            QueuePairOptions::new(ServiceType::ReliableConnection, &self.sends.queue[0]);
+        options.receive_completions = &self.receives.queue[0];
+        options.capabilities.send_requests = SENDS;
+        options.capabilities.receive_requests = RECEIVES as u32;
+        (options.capabilities.send_spans, options.capabilities.receive_spans) = (1, 1);
+        options
+    }
+
+    pub(crate) fn with(self, queue_pair: QueuePair) -> End {
+        End { parts: self, queue_pair, next_id: Cell::new(1) }
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) parts: Parts,
+    pub(crate) queue_pair: QueuePair,
+    next_id: Cell<u64>,
+}
+
+impl End {
+    /// Posts all receives: once, when the queue pair takes them.
+    pub(crate) fn post_receives(&self) -> Result<(), Failure> {
+        (0..RECEIVES).try_for_each(|slot| self.post_receive(slot))
+    }
+
+    fn post_receive(&self, slot: usize) -> Result<(), Failure> {
+        let spans = self.parts.mail.span((slot * MAIL) as u64, MAIL as u32).into();
+        let request = ReceiveRequest { id: WorkId(slot as u64), spans };
+        Ok(self.queue_pair.post_receive(request)?)
+    }
+
+    /// A request with a number of its own.
+    pub(crate) fn request(&self, operation: Operation, data: Data) -> SendRequest {
+        let id = self.next_id.replace(self.next_id.get() + 1);
+        SendRequest::new(WorkId(id), operation, data)
+    }
+
+    /// Waits for a send to complete.
+    pub(crate) fn completed(&self) -> Result<WorkCompletion, Failure> {
+        let found = self.parts.sends.next(PATIENCE)?;
+        let found = found.ok_or(Failure::Late("a completion", PATIENCE.as_secs()))?;
+        succeeded(found)
+    }
+
+    /// Does one operation.
+    pub(crate) fn run(&self, operation: Operation, data: Data) -> Result<WorkCompletion, Failure> {
+        self.queue_pair.post_send(self.request(operation, data))?;
+        self.completed()
+    }
+
+    /// A SEND of a message.
+    pub(crate) fn message(&self, message: &Message) -> Result<SendRequest, Failure> {
+        let bytes = message.emit();
+        let at = RECEIVES * MAIL;
+        self.parts.mail.write(at, &bytes)?;
+        let span = self.parts.mail.span(at as u64, bytes.len() as u32);
+        Ok(self.request(Operation::SEND, Data::Spans(span.into())))
+    }
+
+    pub(crate) fn send(&self, message: &Message) -> Result<WorkCompletion, Failure> {
+        self.queue_pair.post_send(self.message(message)?)?;
+        self.completed()
+    }
+
+    /// Waits for what comes in; `None` when nothing does.
+    pub(crate) fn arrival(
+        &self,
+        patience: Duration,
+    ) -> Result<Option<(Arrival, WorkCompletion)>, Failure> {
+        let Some(found) = self.parts.receives.next(patience)? else { return Ok(None) };
+        let done = succeeded(found)?;
+        let slot = done.id.0 as usize;
+        let arrival = match (done.kind, done.immediate) {
+            (CompletionKind::ReceiveWriteImmediate, Some(immediate)) => {
+                Arrival::Immediate(immediate.0, done.length)
+            }
+            _ => {
+                let mut bytes = vec![0; (done.length as usize).min(MAIL)];
+                self.parts.mail.read(slot * MAIL, &mut bytes)?;
+                Arrival::Message(Message::parse(&bytes).ok_or(Failure::Stranger)?)
+            }
+        };
+        self.post_receive(slot)?;
+        Ok(Some((arrival, done)))
+    }
+
+    /// Waits for the peer's message.
+    pub(crate) fn answer(&self, patience: Duration) -> Result<(Message, WorkCompletion), Failure> {
+        match self.arrival(patience)? {
+            Some((Arrival::Message(message), done)) => Ok((message, done)),
+            Some((Arrival::Immediate(..), _)) => Err(Failure::Stranger),
+            None => Err(Failure::Late("the peer's answer", patience.as_secs())),
+        }
+    }
+
+    /// Whether the peer is there: a WRITE of nothing is acknowledged, whatever its key (IBA 9.7.5.2.8).
+    pub(crate) fn is_peer_there(&self) -> bool {
+        let remote =
+            ferroce::RemoteAddress { address: ferroce::VirtualAddress(0), key: ferroce::RKey(0) };
+        self.run(Operation::Write { remote, immediate: None }, Data::NONE).is_ok()
+    }
+}
+
+fn succeeded(done: WorkCompletion) -> Result<WorkCompletion, Failure> {
+    match done.status {
+        Status::Success => Ok(done),
+        // The connection manager does this when the peer disconnects.
+        Status::Flushed => Err(Failure::Gone),
+        status => Err(Failure::Work(done.kind, status)),
+    }
+}

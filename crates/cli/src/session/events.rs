@@ -1,0 +1,132 @@
+//! The connection manager's events, awaited.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ferroce::cm::{ConnectParameters, Established, EventChannel, Id, RejectReason, What};
+use ferroce::cm::{PortSpace, ResponseTimeout};
+use ferroce::{AckTimeout, RnrTimer, clock};
+
+use super::failure::Failure;
+
+/// How long a step of the connection manager's may take before something is wrong with the manager itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Resolving needs no answer from anybody.
+pub(crate) const RESOLVE: Duration = Duration::from_secs(5);
+
+/// READs and atomics under way.
+const READS: u8 = 16;
+
+/// How soon a client takes something for lost. Servers do as their clients say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Within seconds.
+    Hasty,
+    /// After longer than a busy machine makes a process wait: where nothing is lost, nothing is sent twice.
+    Calm,
+}
+
+/// What both sides ask for.
+pub(crate) fn parameters(private_data: Vec<u8>, haste: Haste) -> ConnectParameters {
+    let (ack, response) = match haste {
+        // 0.5 s, eight times; 1.1 s, four times.
+        Haste::Hasty => (17, 18),
+        // 1.1 s; 2.1 s.
+        Haste::Calm => (18, 19),
+    };
+    ConnectParameters {
+        private_data,
+        responder_resources: READS,
+        initiator_depth: READS,
+        ack_timeout: AckTimeout(ack),
+        response_timeout: ResponseTimeout(response),
+        max_retries: 3,
+        // 1.28 ms.
+        min_rnr_timer: RnrTimer::from_code(14).unwrap_or_default(),
+        ..ConnectParameters::default()
+    }
+}
+
+/// A client's id and its events.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    channel: EventChannel,
+    pub(crate) id: Id,
+    peer: SocketAddr,
+}
+
+impl Caller {
+    pub(crate) fn new(channel: EventChannel, peer: SocketAddr) -> Result<Self, Failure> {
+        let id = Id::new(&channel, PortSpace::Tcp)?;
+        Ok(Self { channel, id, peer })
+    }
+
+    fn next(&self, what: &'static str) -> Result<What, Failure> {
+        let deadline = clock::now() + PATIENCE.as_nanos() as u64;
+        loop {
+            match self.channel.wait(Some(deadline))? {
+                Some(event) if event.id == self.id.name() => return Ok(event.what),
+                Some(_) => {}
+                None => return Err(Failure::Late(what, PATIENCE.as_secs())),
+            }
+        }
+    }
+
+    fn unexpected(&self, what: What) -> Failure {
+        match what {
+            What::AddressError(error) | What::RouteError(error) | What::ConnectError(error) => {
+                Failure::Verbs(error)
+            }
+            What::Unreachable(_) => Failure::Silent(self.peer),
+            What::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. } => {
+                Failure::NoListener(self.peer)
+            }
+            What::Rejected { reason: RejectReason::CONSUMER_REJECT, private_data } => {
+                let end = private_data.iter().position(|byte| *byte == 0);
+                let text = &private_data[..end.unwrap_or(private_data.len())];
+                Failure::Refused(printed(text))
+            }
+            What::Rejected { reason, .. } => Failure::Rejected(self.peer, reason),
+            What::Disconnected => Failure::Gone,
+            other => Failure::Other(format!("an event out of turn: {other:?}")),
+        }
+    }
+
+    pub(crate) fn resolve_address(&self) -> Result<(), Failure> {
+        self.id.resolve_address(None, self.peer, RESOLVE)?;
+        match self.next("the address")? {
+            What::AddressResolved => Ok(()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    pub(crate) fn resolve_route(&self) -> Result<(), Failure> {
+        self.id.resolve_route(RESOLVE)?;
+        match self.next("the route")? {
+            What::RouteResolved => Ok(()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    pub(crate) fn connect(&self, wish: &ConnectParameters) -> Result<Box<Established>, Failure> {
+        self.id.connect(wish)?;
+        match self.next("the server's answer")? {
+            What::Established(established) => Ok(established),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    pub(crate) fn disconnect(&self) -> Result<(), Failure> {
+        self.id.disconnect()?;
+        match self.next("the end of the connection")? {
+            What::Disconnected => Ok(()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+}
+
+/// A stranger's text, with nothing that a terminal would obey.
+pub(crate) fn printed(text: &[u8]) -> String {
+    crate::style::printable(&String::from_utf8_lossy(text)).into_owned()
+}

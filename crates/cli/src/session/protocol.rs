@@ -1,0 +1,152 @@
+//! What the two programs tell each other: a wish and a grant in the connection manager's private data, with numbers in
+//! big-endian, and messages by SEND, as text that a capture shows. What comes in is a stranger's, and becomes one of
+//! these types or nothing.
+
+use ferroce::{RKey, RemoteAddress, VirtualAddress};
+
+/// "FeS" and the version.
+const MAGIC: u32 = 0x4665_5301;
+
+/// The longest message.
+pub(crate) const MAIL: usize = 256;
+
+/// The shortest. Spaces fill it up: Wireshark takes a shorter SEND for a broken RPC.
+const SHORTEST: usize = 32;
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    number(bytes, at).map(u64::from_be_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    number(bytes, at).map(u32::from_be_bytes)
+}
+
+/// What a client wants: so many bytes of memory, and 8 more for a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) size: u64,
+}
+
+impl Wish {
+    pub(crate) fn emit(self) -> Vec<u8> {
+        [&MAGIC.to_be_bytes()[..], &self.size.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let size = long(bytes, 4)?;
+        (word(bytes, 0)? == MAGIC && size > 0).then_some(Self { size })
+    }
+
+    /// Where the counter is: behind the bytes, where 8 of them are one number.
+    pub(crate) fn counter(self) -> u64 {
+        self.size.next_multiple_of(8)
+    }
+
+    /// Bytes of the region.
+    pub(crate) fn region(self) -> Option<usize> {
+        let length = self.size.checked_next_multiple_of(8)?.checked_add(8)?;
+        usize::try_from(length).ok()
+    }
+}
+
+/// What the server gives: the capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) remote: RemoteAddress,
+}
+
+impl Grant {
+    pub(crate) fn emit(self) -> Vec<u8> {
+        let RemoteAddress { address, key } = self.remote;
+        [&MAGIC.to_be_bytes()[..], &address.0.to_be_bytes(), &key.0.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (address, key) = (VirtualAddress(long(bytes, 4)?), RKey(word(bytes, 12)?));
+        (word(bytes, 0)? == MAGIC).then_some(Self { remote: RemoteAddress { address, key } })
+    }
+
+    /// A place behind the first byte.
+    pub(crate) fn at(self, offset: u64) -> RemoteAddress {
+        let address = VirtualAddress(self.remote.address.0.wrapping_add(offset));
+        RemoteAddress { address, ..self.remote }
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Any text. The server answers with the same.
+    Text(String),
+    /// Are the first bytes of the region those of this seed? The server answers with a verdict.
+    Check { seed: u64, length: u64 },
+    /// So many are right.
+    Verdict { right: u64 },
+    /// That was all.
+    Goodbye,
+}
+
+impl Message {
+    pub(crate) fn emit(&self) -> Vec<u8> {
+        let text = match self {
+            Self::Text(text) => format!("text {text}"),
+            Self::Check { seed, length } => format!("check {seed} {length}"),
+            Self::Verdict { right } => format!("right {right}"),
+            Self::Goodbye => "goodbye".to_owned(),
+        };
+        format!("{text:<SHORTEST$}").into_bytes()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?.trim_end();
+        let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match kind {
+            "text" => Some(Self::Text(rest.to_owned())),
+            "check" => {
+                let (seed, length) = rest.split_once(' ')?;
+                Some(Self::Check { seed: seed.parse().ok()?, length: length.parse().ok()? })
+            }
+            "right" => Some(Self::Verdict { right: rest.parse().ok()? }),
+            "goodbye" => Some(Self::Goodbye),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let wish = Wish { size: 1001 };
+        assert_eq!(Wish::parse(&wish.emit()), Some(wish));
+        assert_eq!((wish.counter(), wish.region()), (1008, Some(1016)));
+        let remote = RemoteAddress { address: VirtualAddress(1 << 40), key: RKey(77) };
+        assert_eq!(Grant::parse(&Grant { remote }.emit()), Some(Grant { remote }));
+        for message in [
+            Message::Text("hello".to_owned()),
+            Message::Check { seed: 1, length: 1 << 40 },
+            Message::Verdict { right: 5 },
+            Message::Goodbye,
+        ] {
+            assert_eq!(Message::parse(&message.emit()), Some(message));
+        }
+    }
+
+    #[test]
+    fn strangers_are_not_understood() {
+        for bytes in [&[][..], &[0; 11], &[0; 56], b"GET / HTTP/1.1\r\n"] {
+            assert_eq!((Wish::parse(bytes), Grant::parse(bytes)), (None, None));
+            assert_eq!(Message::parse(bytes), None);
+        }
+        assert_eq!(Wish::parse(&Wish { size: 0 }.emit()), None);
+        assert_eq!(Wish { size: u64::MAX }.region(), None);
+        assert_eq!(Message::parse(b"check 1"), None);
+        assert_eq!(Message::parse(b"right -1"), None);
+    }
+}

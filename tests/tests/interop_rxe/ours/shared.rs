@@ -1,0 +1,101 @@
+//! The other half of `ibv_srq_pingpong`: many queue pairs, one receive queue.
+//!
+//! It receives into one buffer for all, and sends from it. So we send the same bytes always, and these come back.
+
+use std::collections::HashMap;
+
+use ferroce::*;
+
+use super::end::{End, Partner, same};
+use super::pingpong::{FIRST_PSN, exchange, message};
+use super::{Task, wait_for_the_other};
+
+/// As many as the program makes.
+const PAIRS: usize = 16;
+/// Lines that it exchanges however many that are: the rest say nothing.
+const LINES: usize = 256;
+/// Receives that wait: more than can come at once.
+const DEPTH: usize = 64;
+
+/// What a queue pair waits for before it sends again.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Pending {
+    send: bool,
+    receive: bool,
+}
+
+pub(crate) fn run(task: &Task) {
+    let size = task.size;
+    let end = End::open(task, size * (DEPTH + 1));
+    let sent_bytes = message(0, size);
+    end.write(DEPTH * size, &sent_bytes);
+    let receives = end.domain.shared_receive_queue(DEPTH).expect("a shared receive queue");
+    let post_receive = |slot: usize| {
+        let spans = end.spans(slot * size, size);
+        receives.post(ReceiveRequest { id: WorkId(slot as u64), spans }).expect("room");
+    };
+    (0..DEPTH).for_each(post_receive);
+    let options = QueuePairOptions {
+        shared_receives: Some(&receives),
+        ..QueuePairOptions::new(ServiceType::ReliableConnection, &end.completions)
+    };
+    let make = || end.domain.queue_pair(&options).expect("a queue pair");
+    let pairs: Vec<QueuePair> = (0..PAIRS).map(|_| make()).collect();
+    // Far apart, so that whoever reads a capture can tell them from each other.
+    let psn = |index: usize| FIRST_PSN.add(index as u32 * 0x10_0000);
+    let own = |(index, pair): (usize, &QueuePair)| Partner {
+        number: pair.number(),
+        psn: psn(index),
+        gid: end.gid,
+    };
+    let mut lines: Vec<Partner> = pairs.iter().enumerate().map(own).collect();
+    lines.resize(LINES, Partner { number: Qpn(0), psn: Psn(0), gid: end.gid });
+    exchange(task, &lines, |partners| {
+        for (index, (pair, partner)) in pairs.iter().zip(partners).enumerate() {
+            end.connect(pair, &end.attributes(psn(index), partner));
+        }
+    });
+
+    let by_number: HashMap<Qpn, &QueuePair> =
+        pairs.iter().map(|pair| (pair.number(), pair)).collect();
+    let waiting = Pending { send: true, receive: true };
+    // Who serves has nothing to send before something came.
+    let first = if task.serves { Pending { send: false, receive: true } } else { waiting };
+    let mut pending: HashMap<Qpn, Pending> =
+        pairs.iter().map(|pair| (pair.number(), first)).collect();
+    let send = |pair: &QueuePair| end.post(pair, Operation::SEND, DEPTH * size, size);
+    if !task.serves {
+        pairs.iter().for_each(send);
+    }
+    let (mut sent, mut received) = (0, 0);
+    let mut posted = if task.serves { 0 } else { PAIRS };
+    // A peer that has all it wants may end before its last acknowledgements are here, and these may be lost.
+    while received < task.count || (if task.lossy { posted } else { sent }) < task.count {
+        let done = end.done();
+        let wait = pending.get_mut(&done.queue_pair).expect("a queue pair of ours");
+        if done.kind == CompletionKind::Receive {
+            let slot = done.id.0 as usize;
+            assert_eq!(done.length as usize, size);
+            let found = end.bytes(slot * size, size);
+            if task.serves {
+                // A client's buffer is filled by our answers while it still sends what it began with.
+                let fits = |(byte, ours): (&u8, &u8)| byte == ours || *byte == 0;
+                assert!(found.iter().zip(&sent_bytes).all(fits), "message {received}");
+            } else {
+                same(&found, &sent_bytes, "what came back");
+            }
+            post_receive(slot);
+            received += 1;
+            wait.receive = false;
+        } else {
+            sent += 1;
+            wait.send = false;
+        }
+        if sent < task.count && *wait == Pending::default() {
+            *wait = waiting;
+            posted += 1;
+            send(by_number[&done.queue_pair]);
+        }
+    }
+    wait_for_the_other();
+}

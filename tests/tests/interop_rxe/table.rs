@@ -1,0 +1,107 @@
+//! The matrix in `docs/interop.md`: a row for each program and role, a column for each address family and path MTU.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cells::{Cell, Column, Role};
+
+const BEGIN: &str = "<!-- matrix -->";
+const END: &str = "<!-- end of matrix -->";
+/// What a cell says that has run, and one that has not.
+const OK: &str = "ok";
+const NOT_RUN: &str = "—";
+
+const COLUMNS: [Column; 4] = [
+    Column { ipv6: false, mtu: 1024 },
+    Column { ipv6: true, mtu: 1024 },
+    Column { ipv6: false, mtu: 4096 },
+    Column { ipv6: true, mtu: 4096 },
+];
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IPv{}, {}", if self.ipv6 { 6 } else { 4 }, self.mtu)
+    }
+}
+
+/// What a row is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    program: String,
+    asks: &'static str,
+}
+
+impl Row {
+    pub(crate) fn of(cell: &Cell) -> Self {
+        let asks = match cell.role {
+            Role::Theirs => "rdma_rxe",
+            Role::Ours => "Ferroce",
+        };
+        Self { program: cell.program.clone(), asks }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} | {}", self.program, self.asks)
+    }
+}
+
+type Rows = Vec<(Row, Result<(), String>)>;
+
+/// A column alone, for who runs the test.
+pub(crate) fn draw(column: Column, rows: &Rows) -> String {
+    let mut text = format!("{:<64} | {:<8} | {column}\n", "program", "asks");
+    for (Row { program, asks }, result) in rows {
+        let verdict = if result.is_ok() { OK } else { "FAILED" };
+        text += &format!("{program:<64} | {asks:<8} | {verdict}\n");
+    }
+    text
+}
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md")
+}
+
+/// The document before the table, the table's lines without its head, and what is behind it.
+fn read() -> (String, Vec<String>, String) {
+    let text = fs::read_to_string(path()).expect("docs/interop.md");
+    let (before, rest) = text.split_once(BEGIN).expect("the table's mark in docs/interop.md");
+    let (table, after) = rest.split_once(END).expect("the table's end in docs/interop.md");
+    let lines = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    (before.to_owned(), lines.map(str::to_owned).collect(), after.to_owned())
+}
+
+/// The cells of a row in the document.
+fn cells_of(lines: &[String], row: &Row) -> Option<Vec<String>> {
+    let start = format!("| {row} |");
+    let rest = lines.iter().find_map(|line| line.strip_prefix(&start))?;
+    let cells = rest.trim().trim_end_matches('|').split('|');
+    Some(cells.map(|cell| cell.trim().to_owned()).collect())
+}
+
+/// Compares a column that has passed with the document; with `FERROCE_UPDATE_DOCS` in the environment, writes it there.
+/// Columns are tests of their own: they must be written one after the other.
+pub(crate) fn document(column: Column, rows: &Rows) {
+    let (before, lines, after) = read();
+    let index = COLUMNS.iter().position(|one| *one == column).expect("a column of the table");
+    if env::var_os("FERROCE_UPDATE_DOCS").is_none() {
+        for (row, _) in rows {
+            let cell = cells_of(&lines, row).and_then(|cells| cells.get(index).cloned());
+            assert_eq!(cell.as_deref(), Some(OK), "{row}: docs/interop.md says otherwise");
+        }
+        assert_eq!(lines.len(), rows.len(), "docs/interop.md has rows that do not exist");
+        return;
+    }
+    let head = COLUMNS.map(|column| column.to_string()).join(" | ");
+    let mut table = format!("| program | who asks | {head} |\n|---|---|---|---|---|---|\n");
+    for (row, _) in rows {
+        let mut cells = cells_of(&lines, row).unwrap_or_default();
+        cells.resize(COLUMNS.len(), NOT_RUN.to_owned());
+        cells[index] = OK.to_owned();
+        table += &format!("| {row} | {} |\n", cells.join(" | "));
+    }
+    fs::write(path(), format!("{before}{BEGIN}\n{table}{END}{after}")).expect("docs/interop.md");
+}
