@@ -12,3 +12,9 @@ pub fn now() -> u64 {
     let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     seconds * 1_000_000_000 + nanoseconds
 }
+
+/// Has the calling thread woken at its deadlines, and not up to 50 µs later, as Linux does to save wake-ups.
+pub fn precise() {
+    // SAFETY: the call takes numbers only. Where it is refused, wake-ups are late, as they were.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
+}

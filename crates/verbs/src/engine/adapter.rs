@@ -255,8 +255,9 @@ impl Adapter {
         });
     }
 
-    /// Rounds until there is nothing left to do, for the thread.
-    pub(crate) fn run(&self, mailboxes: bool) {
+    /// Rounds until there is nothing left to do, for the thread. True when there was something.
+    pub(crate) fn run(&self, mailboxes: bool) -> bool {
+        let mut busy = false;
         self.claim.run(|| {
             let mut progress = lock(&self.progress);
             if mailboxes {
@@ -267,9 +268,11 @@ impl Adapter {
                 if !self.round(&mut progress, true) {
                     break;
                 }
+                busy = true;
             }
             self.tell_timer(&progress);
         });
+        busy
     }
 
     /// Nobody polls from here on: the thread watches the sockets again.

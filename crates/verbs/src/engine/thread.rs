@@ -14,8 +14,12 @@ use super::adapter::{Adapter, Handle};
 use crate::completion::lock;
 use crate::error::Error;
 
-/// How long the thread leaves the sockets alone before it looks again: nanoseconds.
-const LOOK_AGAIN: u64 = 500_000;
+/// How long the thread leaves the sockets alone before it looks again: nanoseconds. It starts with the first, and waits
+/// twice as long whenever it found nothing to do, up to the second. A program that polls without a pause is hardly
+/// disturbed so, and one that polls now and then, or looks at its memory in between as ib_write_lat does, does not wait
+/// for long.
+const LOOK_SOON: u64 = 20_000;
+const LOOK_LATE: u64 = 500_000;
 
 /// No timer.
 const NEVER: u64 = u64::MAX;
@@ -108,9 +112,12 @@ pub(crate) fn run(adapter: &Adapter) {
     let fixed = 1 + mailboxes.len() + sockets.len() + senders.len();
     // Behind those come the groups' sockets, which come and go.
     let mut seen = None;
+    clock::precise();
+    let mut look = LOOK_SOON;
     while !signals.stop.load(Ordering::Acquire) {
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
-        adapter.run(forwarded);
+        let busy = adapter.run(forwarded);
+        look = if busy { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
         adapter.management.run(adapter);
 
         let now = clock::now();
@@ -131,7 +138,7 @@ pub(crate) fn run(adapter: &Adapter) {
         let mut deadline = signals.timer.load(Ordering::SeqCst);
         deadline = deadline.min(adapter.management.next_timer());
         if aloof || !adapter.detours.is_empty() {
-            deadline = deadline.min(now + LOOK_AGAIN);
+            deadline = deadline.min(now + look);
         }
         signals.asleep_until.store(deadline, Ordering::SeqCst);
         // A timer that was set in between is seen here, or its setter sees until when we sleep.

@@ -1,0 +1,130 @@
+//! Garbage and forgeries to the port: counted, ignored, and harmless to what goes on beside them.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use ferroce::*;
+use ferroce_wire::icrc::hidden::{Identification, UdpIpv4};
+use ferroce_wire::number::PKey;
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::transport::{Bth, Reth};
+use support::{Side, connect, open_alone, pattern, side};
+
+/// A WRITE of four bytes to the start of a region, as a whole UDP payload with a right ICRC.
+fn forged(
+    from: &UdpSocket,
+    to: SocketAddr,
+    queue_pair: Qpn,
+    psn: Psn,
+    remote: RemoteAddress,
+) -> Vec<u8> {
+    let bth = Bth {
+        opcode: Opcode::RC_RDMA_WRITE_ONLY,
+        partition: PKey(0xffff),
+        destination: queue_pair,
+        psn,
+        ..Bth::default()
+    };
+    let reth = Reth { address: remote.address, key: remote.key, length: 4 };
+    let mut packet = [&bth.to_bytes()[..], &reth.to_bytes(), b"evil"].concat();
+    let octets = |address: SocketAddr| match address {
+        SocketAddr::V4(address) => address.ip().octets(),
+        SocketAddr::V6(_) => panic!("these tests are IPv4's"),
+    };
+    let source = from.local_addr().unwrap();
+    let flow = UdpIpv4 {
+        source: octets(source),
+        destination: octets(to),
+        source_port: source.port(),
+        destination_port: to.port(),
+    };
+    let first = packet.first_chunk().unwrap();
+    let length = (8 + packet.len() + 4) as u16;
+    let mut icrc = flow.icrc(Identification::of_segment(0), length, first);
+    icrc.update(&packet[12..]);
+    packet.extend(icrc.finish());
+    packet
+}
+
+struct Scene {
+    context: Context,
+    one: Side,
+    other: Side,
+    to: SocketAddr,
+}
+
+fn scene() -> Scene {
+    let context = open_alone(&Options::default());
+    let one = side(&context, ServiceType::ReliableConnection, 1 << 16);
+    let other = side(&context, ServiceType::ReliableConnection, 1 << 16);
+    connect(&one, &other, 0, 1024);
+    let port = 20_000 + (std::process::id() % 10_000) as u16;
+    Scene { context, one, other, to: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) }
+}
+
+impl Scene {
+    /// The connection still works, to the byte. What was sent to the device before has been looked at by then: the
+    /// loopback keeps the order.
+    fn still_works(&self, seed: u64) {
+        let bytes = pattern(seed, 5000);
+        self.one.region.write(0, &bytes).unwrap();
+        let remote = self.other.region.remote(100);
+        self.one.post(seed, Operation::Write { remote, immediate: None }, 0, 5000);
+        self.one.expect(seed);
+        assert_eq!(self.other.bytes(100, 5000), bytes);
+    }
+}
+
+#[test]
+fn garbage_is_counted_and_ignored() {
+    let scene = scene();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for length in [0, 1, 4, 11, 12, 15, 16, 17, 28, 60, 1000, 4200, 9000] {
+        let mut bytes = pattern(length as u64 + 1, length);
+        socket.send_to(&bytes, scene.to).unwrap();
+        // And again as if it were for a queue pair that is there.
+        if let Some(number) = bytes.get_mut(5..8) {
+            number.copy_from_slice(&scene.other.queue_pair.number().0.to_be_bytes()[1..]);
+            socket.send_to(&bytes, scene.to).unwrap();
+        }
+    }
+    scene.still_works(1);
+    let seen = scene.context.statistics();
+    assert!(seen.malformed + seen.bad_icrc >= 10, "{seen:?}");
+    assert_eq!(scene.other.queue_pair.state(), State::ReadyToSend);
+}
+
+#[test]
+fn a_damaged_packet_is_not_executed() {
+    let scene = scene();
+    // From where the peer sends, so that only the ICRC stands between it and the memory.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = scene.other.region.remote(0);
+    let good = forged(&socket, scene.to, scene.other.queue_pair.number(), Psn(0xff_fff0), remote);
+    for bit in (12 * 8..good.len() * 8).step_by(7) {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        socket.send_to(&bad, scene.to).unwrap();
+    }
+    scene.still_works(2);
+    assert_eq!(scene.other.bytes(0, 4), [0; 4]);
+    assert!(scene.context.statistics().bad_icrc > 0);
+}
+
+#[test]
+fn a_stranger_with_the_right_key_is_still_a_stranger() {
+    let scene = scene();
+    let before = scene.context.statistics().no_queue_pair;
+    // Another host, as far as the device can see: it knows the number, the key, the address and the PSN.
+    let socket = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let remote = scene.other.region.remote(0);
+    let number = scene.other.queue_pair.number();
+    socket.send_to(&forged(&socket, scene.to, number, Psn(0xff_fff0), remote), scene.to).unwrap();
+    // A queue pair that nobody has.
+    let nobody = Qpn(number.0 ^ 0x8000);
+    socket.send_to(&forged(&socket, scene.to, nobody, Psn(0), remote), scene.to).unwrap();
+    scene.still_works(3);
+    assert_eq!(scene.other.bytes(0, 4), [0; 4]);
+    assert_eq!(scene.context.statistics().no_queue_pair, before + 2);
+}
