@@ -9,7 +9,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test lint bench coverage fuzz soak install uninstall clean
+.PHONY: help build setup test lint bench coverage interop fuzz soak install uninstall clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,6 +31,9 @@ bench: ## run the benchmarks (BENCH=name for some of them)
 
 coverage: ## which lines of the protocol core its tests run
 	@scripts/coverage
+
+interop: ## everything that runs against the kernel's rdma_rxe, in virtual machines
+	FERROCE_PEER_REQUIRED=1 cargo nextest run --locked -p ferroce-tests --test interop_rxe --run-ignored all
 
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 	@scripts/fuzz $(or $(FUZZ_SECONDS),300)

@@ -228,21 +228,25 @@ fn our_half() {
 }
 
 #[test]
+#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv4_1024() {
     matrix::column(Column { ipv6: false, mtu: 1024 });
 }
 
 #[test]
+#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv6_1024() {
     matrix::column(Column { ipv6: true, mtu: 1024 });
 }
 
 #[test]
+#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv4_4096() {
     matrix::column(Column { ipv6: false, mtu: 4096 });
 }
 
 #[test]
+#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv6_4096() {
     matrix::column(Column { ipv6: true, mtu: 4096 });
 }
