@@ -141,10 +141,12 @@ fn server() {
     println!("{}", listener.local_addr().unwrap());
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_nodelay(true).unwrap();
-    let mut buffer = vec![0; CHUNK];
-    let mut left = TOTAL;
-    while left > 0 {
-        left -= stream.read(&mut buffer).unwrap();
+    // As much memory as the other side's region, for both to be as cold.
+    let mut buffer = vec![0; 16 * CHUNK];
+    let mut got = 0;
+    while got < TOTAL {
+        let at = got % buffer.len();
+        got += stream.read(&mut buffer[at..]).unwrap();
     }
     stream.write_all(&[1]).unwrap();
     let mut small = [0; SMALL];
@@ -221,9 +223,11 @@ fn client() {
     writeln!(input, "tcp").unwrap();
     let mut stream = TcpStream::connect(line()).unwrap();
     stream.set_nodelay(true).unwrap();
-    let buffer = vec![7; CHUNK];
+    let buffer = vec![7; 16 * CHUNK];
     let start = Instant::now();
-    (0..TOTAL / CHUNK).for_each(|_| stream.write_all(&buffer).unwrap());
+    for chunk in buffer.chunks(CHUNK).cycle().take(TOTAL / CHUNK) {
+        stream.write_all(chunk).unwrap();
+    }
     let mut one = [0];
     stream.read_exact(&mut one).unwrap();
     let tcp = TOTAL as f64 / start.elapsed().as_secs_f64() / 1e9;
