@@ -3,7 +3,7 @@
 use ferroce_wire::number::{Psn, QKey, Qpn};
 
 use super::{Endpoint, Transport};
-use crate::qp::{Action, Incident, Modify, ModifyError, ServiceType, State};
+use crate::qp::{Action, Fault, Incident, Modify, ModifyError, ServiceType, State};
 use crate::rc::Role;
 use crate::{rc, uc, ud};
 
@@ -50,12 +50,7 @@ impl<R: Copy> Endpoint<R> {
                 }
             }
             (_, State::Error) => {
-                match &mut self.transport {
-                    Transport::Reliable(queue_pair) => queue_pair.handle_error(),
-                    Transport::Unreliable(queue_pair) => queue_pair.handle_error(),
-                    Transport::Datagram(queue_pair) => queue_pair.handle_error(),
-                    Transport::None => {}
-                }
+                self.stop_transport();
                 self.entered_error(from);
             }
             _ => self.reconfigure(),
@@ -67,15 +62,20 @@ impl<R: Copy> Endpoint<R> {
     pub fn handle_fatal(&mut self) {
         let from = self.state();
         self.machine.handle_incident(Incident::Fatal);
+        self.stop_transport();
+        if self.state() == State::Error && from != State::Error {
+            self.events.push_back(super::Event::Fatal);
+            self.entered_error(from);
+        }
+    }
+
+    /// Flushes everything (IBA 10.3.1.7).
+    fn stop_transport(&mut self) {
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.handle_error(),
             Transport::Unreliable(queue_pair) => queue_pair.handle_error(),
             Transport::Datagram(queue_pair) => queue_pair.handle_error(),
             Transport::None => {}
-        }
-        if self.state() == State::Error && from != State::Error {
-            self.events.push_back(super::Event::Fatal);
-            self.entered_error(from);
         }
     }
 
@@ -201,33 +201,14 @@ impl<R: Copy> Endpoint<R> {
     /// Tells the state machine what the transport did by itself.
     pub(super) fn notice(&mut self) {
         let from = self.state();
-        match &self.transport {
-            Transport::Reliable(queue_pair) => {
-                let incident = match queue_pair.fault() {
-                    Some(rc::Fault::Requester) => Incident::SendFailed,
-                    Some(rc::Fault::Responder) => Incident::ReceiveFailed,
-                    Some(rc::Fault::Owner) | None => return self.notice_drained(),
-                };
-                self.machine.handle_incident(incident);
-            }
-            Transport::Unreliable(queue_pair) => {
-                let incident = match queue_pair.fault() {
-                    Some(uc::Fault::Requester) => Incident::SendFailed,
-                    Some(uc::Fault::Responder) => Incident::ReceiveFailed,
-                    Some(uc::Fault::Owner) | None => return self.notice_drained(),
-                };
-                self.machine.handle_incident(incident);
-            }
-            Transport::Datagram(queue_pair) => {
-                let incident = match queue_pair.fault() {
-                    Some(ud::Fault::Requester) => Incident::SendFailed,
-                    Some(ud::Fault::Responder) => Incident::ReceiveFailed,
-                    Some(ud::Fault::Owner) | None => return self.notice_drained(),
-                };
-                self.machine.handle_incident(incident);
-            }
+        let fault = match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.fault(),
+            Transport::Unreliable(queue_pair) => queue_pair.fault(),
+            Transport::Datagram(queue_pair) => queue_pair.fault(),
             Transport::None => return,
-        }
+        };
+        let Some(incident) = fault.and_then(Fault::incident) else { return self.notice_drained() };
+        self.machine.handle_incident(incident);
         if self.state() == State::Error && from != State::Error {
             self.tell_refusal();
             self.entered_error(from);

@@ -15,6 +15,7 @@
 mod attribute;
 mod document;
 mod error;
+mod fault;
 mod incident;
 mod machine;
 mod permission;
@@ -29,6 +30,7 @@ mod tests;
 pub use attribute::{Attribute, Attributes, Modify};
 pub use document::markdown;
 pub use error::ModifyError;
+pub use fault::Fault;
 pub use incident::{Incident, react};
 pub use machine::{Event, Machine};
 pub use permission::{Action, Permission};

@@ -19,5 +19,7 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-pub use queue_pair::{Config, Fault, QueuePair, Role};
+pub use queue_pair::{Config, QueuePair, Role};
 pub use requester::PostError;
+
+pub use crate::qp::Fault;

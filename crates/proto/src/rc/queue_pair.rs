@@ -13,6 +13,7 @@ use super::requester::{PostError, Requester, Sending};
 use super::responder::{Refused, Responder};
 use crate::congestion::{Congestion, NotificationPacer, RateControl};
 use crate::memory::{AccessFlags, Accessor, Domain, Memory};
+use crate::qp::Fault;
 use crate::receive::{ReceiveQueue, XrcDomain};
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit};
@@ -92,17 +93,6 @@ impl Config {
     pub(super) const fn accessor(&self) -> Accessor {
         Accessor { domain: self.domain, queue_pair: self.number }
     }
-}
-
-/// What brought a queue pair into the error state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A request of ours failed: its completion says how.
-    Requester,
-    /// A request of the peer's was refused for good: the peer's completion says how.
-    Responder,
-    /// The owner said so.
-    Owner,
 }
 
 /// A connected queue pair, ready to send and receive.

@@ -16,5 +16,7 @@ mod responder;
 pub(crate) mod tests;
 
 pub use drops::Drops;
-pub use queue_pair::{Config, Fault, QueuePair};
+pub use queue_pair::{Config, QueuePair};
 pub use requester::PostError;
+
+pub use crate::qp::Fault;

@@ -10,6 +10,7 @@ use super::drops::Drops;
 use super::requester::{PostError, Requester, completion};
 use super::responder::{Responder, ended};
 use crate::memory::{AccessFlags, Accessor, Domain, Memory};
+use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
 use crate::work::{Completion, SendRequest, Status, WorkId};
@@ -47,18 +48,6 @@ impl Config {
     pub(super) fn packet_size(&self) -> u64 {
         u64::from(self.mtu).max(1)
     }
-}
-
-/// What keeps a queue pair from working.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A request of ours failed: its completion says how. The state is SQE: messages of the peer are still received,
-    /// and [`QueuePair::resume_send`] goes on (IBA 10.3.1.6).
-    Requester,
-    /// A receive request failed: its completion says how. The state is ERR.
-    Responder,
-    /// The owner said so. The state is ERR.
-    Owner,
 }
 
 /// A connected queue pair, ready to send and receive. It has no timers: nothing is ever sent again.

@@ -17,6 +17,8 @@ mod responder;
 mod tests;
 
 pub use groups::{AttachError, Groups};
-pub use queue_pair::{Config, Fault, QueuePair};
+pub use queue_pair::{Config, QueuePair};
 pub use request::{AddressHandle, Datagram, PostError, SendRequest};
 pub use responder::{Drops, Envelope, GRH_LEN};
+
+pub use crate::qp::Fault;

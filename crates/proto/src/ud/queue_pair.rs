@@ -11,6 +11,7 @@ use super::request::{Datagram, PostError, SendRequest};
 use super::requester::{Requester, completion};
 use super::responder::{Drops, Envelope, Responder, ended};
 use crate::memory::{Domain, Memory};
+use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, Status, WorkId};
 
@@ -33,18 +34,6 @@ pub struct Config {
     pub send_capacity: usize,
     /// Multicast groups that the queue pair can be attached to.
     pub group_capacity: usize,
-}
-
-/// What keeps a queue pair from working.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A request of ours failed: its completion says how. The state is SQE: datagrams are still received, and
-    /// [`QueuePair::resume_send`] goes on (IBA 10.3.1.6).
-    Requester,
-    /// A receive request failed: its completion says how. The state is ERR.
-    Responder,
-    /// The owner said so. The state is ERR.
-    Owner,
 }
 
 /// A queue pair that sends to and receives from anyone. `R` is the way to a host, see
