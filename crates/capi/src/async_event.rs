@@ -7,7 +7,8 @@ use ferroce::{Source, What};
 
 use crate::abi::constants::event;
 use crate::abi::context::ibv_context;
-use crate::abi::objects::{ibv_async_event, ibv_qp, ibv_srq};
+use crate::abi::objects::{ibv_async_event, ibv_cq, ibv_qp, ibv_srq};
+use crate::completion::QueueHandle;
 use crate::context::{ContextHandle, wait_readable};
 use crate::entry::{self, Result};
 use crate::handle::Handle;
@@ -22,6 +23,7 @@ fn code(what: What) -> u32 {
         What::RequestRefused => event::QP_REQ_ERR,
         What::AccessRefused => event::QP_ACCESS_ERR,
         What::LimitReached => event::SRQ_LIMIT_REACHED,
+        What::CompletionLost => event::CQ_ERR,
         // Whatever comes to be known later ends a queue pair, as far as a program of today can tell.
         _ => event::QP_FATAL,
     }
@@ -70,6 +72,11 @@ unsafe fn acknowledge(what: &ibv_async_event) -> Result<()> {
             let object = ptr::with_exposed_provenance::<ibv_srq>(what.element);
             // SAFETY: as the caller says.
             &unsafe { ReceiveHandle::of(object) }?.events
+        }
+        event::CQ_ERR => {
+            let object = ptr::with_exposed_provenance::<ibv_cq>(what.element);
+            // SAFETY: as the caller says.
+            &unsafe { QueueHandle::of(object.cast()) }?.errors
         }
         event::DEVICE_FATAL => return Ok(()),
         _ => {

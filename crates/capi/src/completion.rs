@@ -6,10 +6,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use ferroce::{CompletionChannel, CompletionKind, CompletionQueue, Status, WorkCompletion};
+use ferroce::{CompletionChannel, CompletionKind, CompletionQueue, Source, Status, WorkCompletion};
 
 use crate::abi::Abi;
-use crate::abi::attributes::ibv_modify_cq_attr;
 use crate::abi::constants::{status, wc, wc_flags};
 use crate::abi::context::ibv_context;
 use crate::abi::extended::ibv_cq_ex;
@@ -26,6 +25,9 @@ pub(crate) struct QueueHandle {
     pub(crate) shown: Shown<ibv_cq_ex>,
     pub(crate) queue: CompletionQueue,
     pub(crate) events: Arc<Unacknowledged>,
+    /// Those that say that it has overrun.
+    pub(crate) errors: Arc<Unacknowledged>,
+    open: Arc<Open>,
     /// The completion that a poll of the extended interface is at.
     pub(crate) current: Mutex<Option<WorkCompletion>>,
     channel: Option<Arc<Events>>,
@@ -113,10 +115,14 @@ pub(crate) unsafe fn create(new: &New, table: ibv_cq_ex) -> Result<*mut ibv_cq_e
         shown,
         queue,
         events: Arc::clone(&unacknowledged),
+        errors: Arc::default(),
+        open: Arc::clone(open),
         current: Mutex::default(),
         channel: events.clone(),
     };
+    let errors = Arc::clone(&handle.errors);
     let pointer = handle.give::<ibv_cq_ex>();
+    open.add_source(Source::CompletionQueue(id), pointer.expose_provenance(), &errors);
     if let (Some(channel), Some(events)) = (channel, events) {
         lock(&events.queues).insert(id, (pointer.expose_provenance(), unacknowledged));
         channel.shown.change(|shown| shown.refcnt += 1);
@@ -155,15 +161,6 @@ pub(crate) unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int 
     })
 }
 
-/// Fewer events for more completions: there is no interrupt to save.
-pub(crate) unsafe extern "C" fn modify_cq(
-    cq: *mut ibv_cq,
-    _attr: *mut ibv_modify_cq_attr,
-) -> c_int {
-    // SAFETY: the program's queue.
-    entry::number(|| unsafe { QueueHandle::of(cq.cast()) }.and(Err(Errno::UNSUPPORTED)))
-}
-
 pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     entry::number(|| {
         // SAFETY: the program's queue.
@@ -180,7 +177,9 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
                 channel.shown.change(|shown| shown.refcnt -= 1);
             }
         }
+        handle.open.remove_source(Source::CompletionQueue(handle.queue.id()));
         handle.events.wait();
+        handle.errors.wait();
         // SAFETY: as above, and it is not used again.
         drop(unsafe { QueueHandle::take(cq.cast()) });
         Ok(())
@@ -264,7 +263,7 @@ pub(crate) fn translate(one: &WorkCompletion) -> ibv_wc {
         wc_flags: flags_of(one),
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: level_of(one),
         dlid_path_bits: 0,
     }
 }
@@ -290,6 +289,16 @@ pub(crate) fn flags_of(one: &WorkCompletion) -> u32 {
         flags |= wc_flags::GRH;
     }
     flags
+}
+
+/// The service level, of which Ethernet has none: datagrams have the kind of the header in front of them in its place,
+/// 2 for that of IPv4 and 1 for that of IPv6. UCX, which checks whom they were for, looks there to know where that is.
+pub(crate) fn level_of(one: &WorkCompletion) -> u8 {
+    match one.source {
+        Some(_) if one.over_ipv4 => 2,
+        Some(_) => 1,
+        None => 0,
+    }
 }
 
 pub(crate) fn opcode_of(kind: CompletionKind) -> u32 {

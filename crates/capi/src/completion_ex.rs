@@ -8,7 +8,9 @@ use crate::abi::Abi;
 use crate::abi::attributes::ibv_cq_init_attr_ex;
 use crate::abi::context::ibv_context;
 use crate::abi::extended::ibv_cq_ex;
-use crate::completion::{self, New, QueueHandle, flags_of, immediate_of, opcode_of, status_of};
+use crate::completion::{
+    self, New, QueueHandle, flags_of, immediate_of, level_of, opcode_of, status_of,
+};
 use crate::context::lock;
 use crate::entry::{self, Errno};
 use crate::handle::Handle;
@@ -62,7 +64,7 @@ fn table() -> ibv_cq_ex {
         read_src_qp: Some(read_src_qp),
         read_wc_flags: Some(read_wc_flags),
         read_slid: Some(read_zero),
-        read_sl: Some(read_zero_byte),
+        read_sl: Some(read_sl),
         read_dlid_path_bits: Some(read_zero_byte),
         read_completion_ts: Some(read_completion_ts),
         read_cvlan: Some(read_cvlan),
@@ -155,6 +157,10 @@ unsafe extern "C" fn read_wall_clock(cq: Cq) -> u64 {
 
 unsafe extern "C" fn read_zero(_cq: Cq) -> u32 {
     0
+}
+
+unsafe extern "C" fn read_sl(cq: Cq) -> u8 {
+    field(cq, level_of)
 }
 
 unsafe extern "C" fn read_zero_byte(_cq: Cq) -> u8 {

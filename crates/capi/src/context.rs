@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce::{CompletionChannel, Context, Options, Source};
+use ferroce::{Context, Options, Source};
 
 use crate::abi::Abi;
 use crate::abi::context::{ibv_context, ibv_context_ops, verbs_context};
@@ -14,6 +15,7 @@ use crate::acknowledge::Unacknowledged;
 use crate::device::device_of;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Shown;
+use crate::import::{self, Objects};
 use crate::{
     completion, completion_ex, device_memory, domain, post, query, queue_pair, region,
     shared_receive, window, xrc,
@@ -24,8 +26,8 @@ use crate::{
 pub(crate) struct ContextHandle {
     shown: Shown<verbs_context>,
     pub(crate) open: Arc<Open>,
-    /// There is no kernel to command, but programs duplicate the descriptor.
-    _commands: CompletionChannel,
+    /// There is no kernel to command, but programs find the context again by copies of the descriptor.
+    _commands: OwnedFd,
 }
 
 const _: () = assert!(std::mem::offset_of!(ContextHandle, shown) == 0);
@@ -35,6 +37,10 @@ pub(crate) struct Open {
     pub(crate) context: Context,
     /// Whom events are about.
     sources: Mutex<HashMap<Source, (usize, Arc<Unacknowledged>)>>,
+    /// What of it can be imported.
+    pub(crate) objects: Mutex<Objects>,
+    /// The device, by its address: devices stay.
+    device: usize,
 }
 
 /// Locks, whatever became of who held it before: all that is protected here is valid at every moment.
@@ -127,7 +133,6 @@ fn table(device: *mut ibv_device, context: &Context, cmd_fd: c_int) -> Result<ve
         alloc_parent_domain: Some(domain::alloc_parent_domain),
         dealloc_td: Some(domain::dealloc_td),
         alloc_td: Some(domain::alloc_td),
-        modify_cq: Some(completion::modify_cq),
         query_rt_values: Some(query::query_rt_values),
         create_cq_ex: Some(completion_ex::create_cq_ex),
         query_device_ex: Some(query::query_device_ex),
@@ -160,13 +165,25 @@ pub(crate) unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv
             // `errno` cannot say what to do about it.
             eprintln!("ferroce: {}: {error}", which.name());
         })?;
-        let commands = CompletionChannel::new()?;
-        let shown = Shown::new(table(device, &context, commands.as_raw_fd())?);
-        let open = Arc::new(Open { context, sources: Mutex::default() });
-        let handle = Box::into_raw(Box::new(ContextHandle { shown, open, _commands: commands }));
-        // SAFETY: the handle is new, and its first field is the table.
-        Ok(unsafe { &raw mut (*handle.cast::<verbs_context>()).context })
+        let commands = import::descriptor()?;
+        let open = Arc::new(Open {
+            context,
+            sources: Mutex::default(),
+            objects: Mutex::default(),
+            device: device.expose_provenance(),
+        });
+        import::remember(&commands, &open)?;
+        give(open, commands)
     })
+}
+
+/// Gives an open device to the program.
+fn give(open: Arc<Open>, commands: OwnedFd) -> Result<*mut ibv_context> {
+    let device = ptr::with_exposed_provenance_mut(open.device);
+    let shown = Shown::new(table(device, &open.context, commands.as_raw_fd())?);
+    let handle = Box::into_raw(Box::new(ContextHandle { shown, open, _commands: commands }));
+    // SAFETY: the handle is new, and its first field is the table.
+    Ok(unsafe { &raw mut (*handle.cast::<verbs_context>()).context })
 }
 
 pub(crate) unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
@@ -179,7 +196,12 @@ pub(crate) unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int
     })
 }
 
-/// Nothing of one process can be taken over by a descriptor: there is no kernel that holds it.
-pub(crate) unsafe extern "C" fn import_device(_cmd_fd: c_int) -> *mut ibv_context {
-    entry::pointer(|| Err(Errno::UNSUPPORTED))
+/// The descriptor is ours from here on: closing the context closes it, as `ibv_import_device(3)` has it. When this fails
+/// it is still the program's.
+pub(crate) unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
+    entry::pointer(|| {
+        let open = import::find(cmd_fd)?;
+        // SAFETY: the program gives it away.
+        give(open, unsafe { OwnedFd::from_raw_fd(cmd_fd) })
+    })
 }

@@ -2,24 +2,27 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ferroce::{AccessFlags, Buffer, VirtualAddress};
 
 use crate::abi::attributes::ibv_alloc_dm_attr;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_dm, ibv_mr, ibv_pd};
+use crate::context::{ContextHandle, Open, lock};
 use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
+use crate::import::SharedMemory;
 use crate::query::DEVICE_MEMORY;
 use crate::region;
 
 #[repr(C)]
 pub(crate) struct MemoryHandle {
     shown: Shown<ibv_dm>,
-    buffer: Arc<Buffer>,
+    memory: SharedMemory,
+    open: Arc<Open>,
 }
 
 handle!(MemoryHandle, shown, ibv_dm);
@@ -31,8 +34,8 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
     entry::pointer(|| {
-        // SAFETY: the program's structure.
-        let attr = unsafe { entry::read(attr) }?;
+        // SAFETY: the program's context and structure.
+        let (open, attr) = unsafe { (&ContextHandle::of(context)?.open, entry::read(attr)?) };
         let length = attr.length as u64;
         // Buffers start at a page.
         if attr.comp_mask != 0 || length == 0 || attr.log_align_req > 12 {
@@ -45,26 +48,52 @@ pub(crate) unsafe extern "C" fn alloc_dm(
             USED.fetch_sub(length, Ordering::Relaxed);
             Errno::NO_MEMORY
         })?;
-        let shown = ibv_dm {
-            context,
-            memcpy_to_dm: Some(copy_to),
-            memcpy_from_dm: Some(copy_from),
-            comp_mask: 0,
-            handle: 0,
-        };
-        Ok(MemoryHandle { shown: Shown::new(shown), buffer: Arc::new(buffer) }.give())
+        let memory = Arc::new(Mutex::new(Some(Arc::new(buffer))));
+        let number = lock(&open.objects).add_memory(&memory);
+        Ok(give(context, open, memory, number))
     })
+}
+
+/// Gives memory to the program.
+fn give(
+    context: *mut ibv_context,
+    open: &Arc<Open>,
+    memory: SharedMemory,
+    number: u32,
+) -> *mut ibv_dm {
+    let shown = Shown::new(ibv_dm {
+        context,
+        memcpy_to_dm: Some(copy_to),
+        memcpy_from_dm: Some(copy_from),
+        comp_mask: 0,
+        handle: number,
+    });
+    MemoryHandle { shown, memory, open: Arc::clone(open) }.give()
+}
+
+/// The memory behind a handle, if it was not freed by another.
+///
+/// # Safety
+/// As [`Handle::of`].
+unsafe fn buffer_of(dm: *mut ibv_dm) -> Result<Arc<Buffer>> {
+    // SAFETY: as the caller says.
+    lock(&unsafe { MemoryHandle::of(dm) }?.memory).clone().ok_or(Errno::INVALID)
 }
 
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     entry::number(|| {
         // SAFETY: the program's memory.
         let handle = unsafe { MemoryHandle::of(dm) }?;
-        // Regions hold it.
-        if Arc::strong_count(&handle.buffer) > 1 {
+        let mut memory = lock(&handle.memory);
+        if let Some(buffer) = memory.take_if(|buffer| Arc::strong_count(buffer) == 1) {
+            USED.fetch_sub(buffer.len() as u64, Ordering::Relaxed);
+        } else if memory.is_some() {
+            // Regions hold it.
             return Err(Errno::BUSY);
         }
-        USED.fetch_sub(handle.buffer.len() as u64, Ordering::Relaxed);
+        drop(memory);
+        // SAFETY: as above.
+        lock(&handle.open.objects).remove_memory(unsafe { (*dm).handle });
         // SAFETY: as above, and it is not used again.
         drop(unsafe { MemoryHandle::take(dm) });
         Ok(())
@@ -85,11 +114,11 @@ unsafe extern "C" fn copy_to(
 ) -> c_int {
     entry::number(|| {
         // SAFETY: the program's memory.
-        let handle = unsafe { MemoryHandle::of(dm) }?;
+        let buffer = unsafe { buffer_of(dm) }?;
         // SAFETY: so many bytes of the program's.
         let bytes = unsafe { entry::list(from.cast::<u8>(), length) }?;
         let offset = check_words(offset, length)?;
-        handle.buffer.write(offset, bytes).map_err(|_| Errno::INVALID)
+        buffer.write(offset, bytes).map_err(|_| Errno::INVALID)
     })
 }
 
@@ -101,14 +130,14 @@ unsafe extern "C" fn copy_from(
 ) -> c_int {
     entry::number(|| {
         // SAFETY: the program's memory.
-        let handle = unsafe { MemoryHandle::of(dm) }?;
+        let buffer = unsafe { buffer_of(dm) }?;
         if to.is_null() || length == 0 {
             return if length == 0 { Ok(()) } else { Err(Errno::INVALID) };
         }
         // The program's bytes may be no values yet.
         let mut bytes = vec![0; length];
         let offset = check_words(offset, length)?;
-        handle.buffer.read(offset, &mut bytes).map_err(|_| Errno::INVALID)?;
+        buffer.read(offset, &mut bytes).map_err(|_| Errno::INVALID)?;
         // SAFETY: so many bytes of the program's.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), length) };
         Ok(())
@@ -126,19 +155,35 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         // SAFETY: the program's domain.
         let domain = &unsafe { DomainHandle::of(pd) }?.domain;
         // SAFETY: the program's memory.
-        let buffer = &unsafe { MemoryHandle::of(dm) }?.buffer;
+        let buffer = unsafe { buffer_of(dm) }?;
         let access = AccessFlags(access);
         // Its addresses count from 0: it has none that the program could know.
         if !access.contains(AccessFlags::ZERO_BASED) {
             return Err(Errno::INVALID);
         }
         let offset = usize::try_from(offset).map_err(|_| Errno::INVALID)?;
-        let region = domain.register_part(buffer, offset, length, VirtualAddress(0), access)?;
+        let region = domain.register_part(&buffer, offset, length, VirtualAddress(0), access)?;
         // SAFETY: as above.
-        Ok(unsafe { region::give(pd, ptr::null_mut(), length, region) })
+        unsafe { region::give(pd, ptr::null_mut(), length, region) }
     })
 }
 
-pub(crate) unsafe extern "C" fn import_dm(_context: *mut ibv_context, _handle: u32) -> *mut ibv_dm {
-    entry::pointer(|| Err(Errno::UNSUPPORTED))
+pub(crate) unsafe extern "C" fn import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
+    entry::pointer(|| {
+        // SAFETY: the program's context.
+        let open = &unsafe { ContextHandle::of(context) }?.open;
+        let memory = lock(&open.objects).memory(handle)?;
+        Ok(give(context, open, memory, handle))
+    })
+}
+
+/// Only this handle ends.
+pub(crate) unsafe extern "C" fn unimport_dm(dm: *mut ibv_dm) {
+    entry::nothing(|| {
+        // SAFETY: the program's memory.
+        unsafe { MemoryHandle::of(dm) }?;
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { MemoryHandle::take(dm) });
+        Ok(())
+    });
 }

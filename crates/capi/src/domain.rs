@@ -1,14 +1,15 @@
 //! Protection domains, thread domains and parent domains.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use ferroce::ProtectionDomain;
 
 use crate::abi::attributes::ibv_parent_domain_init_attr;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_pd, ibv_td};
-use crate::context::ContextHandle;
-use crate::entry::{self, Errno};
+use crate::context::{ContextHandle, Open, lock};
+use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
 
 #[repr(C)]
@@ -17,6 +18,7 @@ pub(crate) struct DomainHandle {
     pub(crate) domain: ProtectionDomain,
     /// It is another name for a domain, which does not end with it.
     parent: bool,
+    open: Arc<Open>,
 }
 
 handle!(DomainHandle, shown, ibv_pd);
@@ -28,16 +30,29 @@ pub(crate) struct ThreadDomain {
 
 handle!(ThreadDomain, shown, ibv_td);
 
-fn give(context: *mut ibv_context, domain: ProtectionDomain, parent: bool) -> *mut ibv_pd {
-    let shown = Shown::new(ibv_pd { context, handle: 0 });
-    DomainHandle { shown, domain, parent }.give()
+/// Gives a domain to the program.
+///
+/// # Safety
+/// The context is the program's.
+unsafe fn give(
+    context: *mut ibv_context,
+    domain: ProtectionDomain,
+    number: Option<u32>,
+    parent: bool,
+) -> Result<*mut ibv_pd> {
+    // SAFETY: as the caller says.
+    let open = Arc::clone(&unsafe { ContextHandle::of(context) }?.open);
+    let handle = number.unwrap_or_else(|| lock(&open.objects).add_domain(&domain));
+    let shown = Shown::new(ibv_pd { context, handle });
+    Ok(DomainHandle { shown, domain, parent, open }.give())
 }
 
 pub(crate) unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     entry::pointer(|| {
         // SAFETY: the program's context.
-        let open = &unsafe { ContextHandle::of(context) }?.open;
-        Ok(give(context, open.context.protection_domain(), false))
+        let domain = unsafe { ContextHandle::of(context) }?.open.context.protection_domain();
+        // SAFETY: as above.
+        unsafe { give(context, domain, None, false) }
     })
 }
 
@@ -48,6 +63,8 @@ pub(crate) unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
         if !handle.parent && handle.domain.users() > 0 {
             return Err(Errno::BUSY);
         }
+        // SAFETY: as above.
+        lock(&handle.open.objects).remove_domain(unsafe { (*pd).handle });
         // SAFETY: as above, and it is not used again.
         drop(unsafe { DomainHandle::take(pd) });
         Ok(())
@@ -90,11 +107,27 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         }
         // SAFETY: the program's domain.
         let domain = unsafe { DomainHandle::of(attr.pd) }?.domain.clone();
-        Ok(give(context, domain, true))
+        // SAFETY: the program's context.
+        unsafe { give(context, domain, None, true) }
     })
 }
 
-/// Nothing of one process can be taken over by another: there is no kernel that holds it.
-pub(crate) unsafe extern "C" fn import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
-    entry::pointer(|| Err(Errno::UNSUPPORTED))
+pub(crate) unsafe extern "C" fn import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
+    entry::pointer(|| {
+        // SAFETY: the program's context.
+        let domain = lock(&unsafe { ContextHandle::of(context) }?.open.objects).domain(handle)?;
+        // SAFETY: as above.
+        unsafe { give(context, domain, Some(handle), false) }
+    })
+}
+
+/// Only this handle ends.
+pub(crate) unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
+    entry::nothing(|| {
+        // SAFETY: the program's domain.
+        unsafe { DomainHandle::of(pd) }?;
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { DomainHandle::take(pd) });
+        Ok(())
+    });
 }

@@ -109,7 +109,7 @@ exports! {
         ibv_register_driver => refuse::nothing;
         ibv_rereg_mr => region::rereg_mr;
         ibv_resize_cq => completion::resize_cq;
-        ibv_resolve_eth_l2_from_gid => query::resolve_eth_l2_from_gid;
+        ibv_resolve_eth_l2_from_gid => refuse::number;
         ibv_wc_status_str => names::wc_status;
         mbps_to_ibv_rate => rate::mbps_to_rate;
     }
@@ -132,22 +132,22 @@ exports! {
         ibv_import_device => context::import_device;
         ibv_import_mr => region::import_mr;
         ibv_import_pd => domain::import_pd;
-        ibv_query_ece => queue_pair::query_ece;
-        ibv_set_ece => queue_pair::set_ece;
-        ibv_unimport_mr => refuse::nothing;
-        ibv_unimport_pd => refuse::nothing;
+        ibv_query_ece => refuse::query_ece;
+        ibv_set_ece => refuse::number;
+        ibv_unimport_mr => region::unimport_mr;
+        ibv_unimport_pd => domain::unimport_pd;
     }
     "IBVERBS_1.11" {
         _ibv_query_gid_ex => query::query_gid_ex;
         _ibv_query_gid_table => query::query_gid_table;
     }
     "IBVERBS_1.12" {
-        ibv_reg_dmabuf_mr => region::reg_dmabuf_mr;
+        ibv_reg_dmabuf_mr => refuse::null;
     }
     "IBVERBS_1.13" {
         ibv_import_dm => device_memory::import_dm;
         ibv_is_fork_initialized => refuse::fork_unneeded;
-        ibv_unimport_dm => refuse::nothing;
+        ibv_unimport_dm => device_memory::unimport_dm;
     }
     "IBVERBS_1.14" {
         ibv_query_qp_data_in_order => queue_pair::query_qp_data_in_order;

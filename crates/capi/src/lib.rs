@@ -23,6 +23,7 @@ mod domain;
 mod entry;
 mod export;
 mod handle;
+mod import;
 mod names;
 mod post;
 mod post_ex;

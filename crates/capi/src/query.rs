@@ -1,6 +1,6 @@
 //! What a device, its port and its tables are.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::ptr;
 
 use ferroce::{Context, Device, Gid, PathMtu};
@@ -138,7 +138,7 @@ fn port_attributes(context: &Context) -> ibv_port_attr {
         state: if interface.up { 4 } else { 1 },
         max_mtu: mtu(PathMtu::MTU_4096),
         active_mtu: mtu(context.mtu()),
-        gid_tbl_len: context.device().gids().len() as c_int,
+        gid_tbl_len: context.limits().gids.into(),
         port_cap_flags: port::CM_SUP | port::IP_BASED_GIDS,
         max_msg_sz: MESSAGE,
         pkey_tbl_len: 1,
@@ -226,12 +226,18 @@ pub(crate) unsafe extern "C" fn query_gid(
     entry::count(|| {
         check_port(port.into())?;
         // SAFETY: the program's context.
-        let gids = unsafe { ContextHandle::of(context) }?.open.context.device().gids();
-        let entry = usize::try_from(index).ok().and_then(|index| gids.get(index));
+        let context = &unsafe { ContextHandle::of(context) }?.open.context;
+        let index = place(context, index.try_into().map_err(|_| Errno::INVALID)?)?;
+        let entry = context.device().gids().get(index).map(|entry| entry.gid);
         // SAFETY: the program's GID.
-        *unsafe { entry::write(gid) }? = gid_out(entry.ok_or(Errno::INVALID)?.gid);
+        *unsafe { entry::write(gid) }? = entry.map_or([0; 2], gid_out);
         Ok(0)
     })
+}
+
+/// A place in the table of GIDs, which may be empty.
+fn place(context: &Context, index: u32) -> Result<usize> {
+    if index < context.limits().gids.into() { Ok(index as usize) } else { Err(Errno::INVALID) }
 }
 
 fn gid_entries(context: &Context) -> Vec<ibv_gid_entry> {
@@ -260,8 +266,9 @@ pub(crate) unsafe extern "C" fn query_gid_ex(
             return Err(Errno::INVALID);
         }
         // SAFETY: the program's context.
-        let entries = gid_entries(&unsafe { ContextHandle::of(context) }?.open.context);
-        let found = entries.get(index as usize).ok_or(Errno(libc::ENODATA))?;
+        let context = &unsafe { ContextHandle::of(context) }?.open.context;
+        let entries = gid_entries(context);
+        let found = entries.get(place(context, index)?).ok_or(Errno(libc::ENODATA))?;
         // SAFETY: the program says how large its entry is.
         unsafe { copy_out(found, entry, size) }
     })
@@ -349,14 +356,4 @@ pub(crate) unsafe extern "C" fn query_rt_values(
         values.comp_mask &= 1;
         Ok(())
     })
-}
-
-/// Which Ethernet address a GID has: the kernel's routing sees to that.
-pub(crate) unsafe extern "C" fn resolve_eth_l2_from_gid(
-    _context: *mut ibv_context,
-    _attr: *mut crate::abi::attributes::ibv_ah_attr,
-    _mac: *mut c_char,
-    _vlan: *mut u16,
-) -> c_int {
-    entry::number(|| Err(Errno::UNSUPPORTED))
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ferroce::{Capabilities, QueuePair, QueuePairOptions, ServiceType, Source};
 
 use crate::abi::Abi;
-use crate::abi::attributes::{ibv_ece, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex};
+use crate::abi::attributes::{ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::abi::constants::{qp_init, qp_type};
 use crate::abi::context::ibv_context;
 use crate::abi::extended::ibv_qp_ex;
@@ -122,6 +122,10 @@ unsafe fn create(
     };
     // SAFETY: as the caller says.
     let shared = unsafe { ReceiveHandle::of(attr.srq) }.ok();
+    // `ibv_create_qp(3)`: RC and UD alone share receives. XRC has them by their number, and needs none here.
+    if shared.is_some() && service == ServiceType::UnreliableConnection {
+        return Err(Errno::INVALID);
+    }
     let options = QueuePairOptions {
         service,
         send_completions: sends,
@@ -207,6 +211,10 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
     entry::number(|| {
         // SAFETY: the program's queue pair.
         let handle = unsafe { QueuePairHandle::of(qp.cast()) }?;
+        // As `ibv_create_qp(3)` has it.
+        if handle.queue_pair.is_attached() {
+            return Err(Errno::BUSY);
+        }
         handle.open.remove_source(Source::QueuePair(handle.queue_pair.number()));
         handle.events.wait();
         // SAFETY: as above, and it is not used again.
@@ -256,21 +264,4 @@ pub(crate) unsafe extern "C" fn query_qp_data_in_order(
     _flags: u32,
 ) -> c_int {
     0
-}
-
-/// Connection establishment of vendors: we have none.
-pub(crate) unsafe extern "C" fn query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    entry::number(|| {
-        // SAFETY: the program's structure.
-        *unsafe { entry::write(ece) }? = Abi::zeroed();
-        Err(Errno::UNSUPPORTED)
-    })
-}
-
-pub(crate) unsafe extern "C" fn set_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    entry::number(|| {
-        // SAFETY: the program's structure.
-        let vendor = unsafe { entry::read(ece) }?.vendor_id;
-        Err(if vendor == 0 { Errno::INVALID } else { Errno::UNSUPPORTED })
-    })
 }

@@ -2,22 +2,23 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ferroce::{AccessFlags, AddressRange, Change, MemoryRegion, VirtualAddress};
 
 use crate::abi::objects::{ibv_mr, ibv_pd};
 use crate::abi::work::ibv_sge;
-use crate::context::lock;
+use crate::context::{ContextHandle, Open, lock};
 use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
+use crate::import::SharedRegion;
 
 #[repr(C)]
 pub(crate) struct RegionHandle {
     shown: Shown<ibv_mr>,
-    /// `None` only for a moment.
-    region: Mutex<Option<MemoryRegion>>,
+    region: SharedRegion,
+    open: Arc<Open>,
 }
 
 handle!(RegionHandle, shown, ibv_mr);
@@ -31,12 +32,16 @@ pub(crate) unsafe fn give(
     addr: *mut c_void,
     length: usize,
     region: MemoryRegion,
-) -> *mut ibv_mr {
+) -> Result<*mut ibv_mr> {
     // SAFETY: as the caller says.
     let context = unsafe { (*pd).context };
+    // SAFETY: that of the domain.
+    let open = Arc::clone(&unsafe { ContextHandle::of(context) }?.open);
     let (lkey, rkey) = (region.lkey().0, region.rkey().0);
-    let shown = ibv_mr { context, pd, addr, length, handle: lkey, lkey, rkey };
-    RegionHandle { shown: Shown::new(shown), region: Mutex::new(Some(region)) }.give()
+    let region = Arc::new(Mutex::new(Some(region)));
+    let handle = lock(&open.objects).add_region(&region);
+    let shown = Shown::new(ibv_mr { context, pd, addr, length, handle, lkey, rkey });
+    Ok(RegionHandle { shown, region, open }.give())
 }
 
 /// The program's memory, and what it is called.
@@ -64,7 +69,7 @@ pub(crate) unsafe extern "C" fn reg_mr_iova2(
         let access = AccessFlags(access);
         let region = domain.register(range(addr, length, access), VirtualAddress(iova), access)?;
         // SAFETY: as above.
-        Ok(unsafe { give(pd, addr, length, region) })
+        unsafe { give(pd, addr, length, region) }
     })
 }
 
@@ -89,24 +94,12 @@ pub(crate) unsafe extern "C" fn reg_mr(
     unsafe { reg_mr_iova2(pd, addr, length, addr.addr() as u64, access as c_uint) }
 }
 
-/// Memory of another device: we have no way to it.
-pub(crate) unsafe extern "C" fn reg_dmabuf_mr(
-    _pd: *mut ibv_pd,
-    _offset: u64,
-    _length: usize,
-    _iova: u64,
-    _fd: c_int,
-    _access: c_int,
-) -> *mut ibv_mr {
-    entry::pointer(|| Err(Errno::UNSUPPORTED))
-}
-
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     entry::pointer(|| {
         // SAFETY: the program's domain.
         let region = unsafe { DomainHandle::of(pd) }?.domain.null_region()?;
         // SAFETY: as above.
-        Ok(unsafe { give(pd, ptr::null_mut(), usize::MAX, region) })
+        unsafe { give(pd, ptr::null_mut(), usize::MAX, region) }
     })
 }
 
@@ -122,6 +115,8 @@ pub(crate) unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
             }
         }
         drop(place);
+        // SAFETY: as above.
+        lock(&handle.open.objects).remove_region(unsafe { (*mr).handle });
         // SAFETY: as above, and it is not used again.
         drop(unsafe { RegionHandle::take(mr) });
         Ok(())
@@ -205,8 +200,31 @@ pub(crate) unsafe extern "C" fn advise_mr(
     })
 }
 
-pub(crate) unsafe extern "C" fn import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
-    entry::pointer(|| Err(Errno::UNSUPPORTED))
+/// The address is not known by an imported region: `ibv_import_mr(3)` has it null.
+pub(crate) unsafe extern "C" fn import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    entry::pointer(|| {
+        // SAFETY: the program's domain.
+        let context = unsafe { entry::read(pd) }?.context;
+        // SAFETY: that of the domain.
+        let open = Arc::clone(&unsafe { ContextHandle::of(context) }?.open);
+        let region = lock(&open.objects).region(handle)?;
+        let about = lock(&region).as_ref().map(|it| (it.lkey().0, it.rkey().0, it.len()));
+        let (lkey, rkey, length) = about.ok_or(Errno::INVALID)?;
+        let (addr, length) = (ptr::null_mut(), length as usize);
+        let shown = Shown::new(ibv_mr { context, pd, addr, length, handle, lkey, rkey });
+        Ok(RegionHandle { shown, region, open }.give())
+    })
+}
+
+/// Only this handle ends.
+pub(crate) unsafe extern "C" fn unimport_mr(mr: *mut ibv_mr) {
+    entry::nothing(|| {
+        // SAFETY: the program's region.
+        unsafe { RegionHandle::of(mr) }?;
+        // SAFETY: as above, and it is not used again.
+        drop(unsafe { RegionHandle::take(mr) });
+        Ok(())
+    });
 }
 
 /// The key of a region.

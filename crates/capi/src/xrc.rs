@@ -12,8 +12,9 @@ use crate::abi::constants::qp_type;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_qp, ibv_xrcd};
 use crate::context::{ContextHandle, lock};
-use crate::entry::{self, Errno, Result};
+use crate::entry::{self, Errno};
 use crate::handle::{Handle, Shown, handle};
+use crate::import::{File, file_of};
 use crate::queue_pair;
 
 #[repr(C)]
@@ -25,25 +26,12 @@ pub(crate) struct XrcHandle {
 
 handle!(XrcHandle, shown, ibv_xrcd);
 
-/// A file that a domain belongs to: device, and inode.
-type File = (u64, u64);
-
 /// Domains of files, with the number of handles. They are this process's: between processes nothing is shared.
 static FILES: Mutex<Vec<(File, XrcDomain, usize)>> = Mutex::new(Vec::new());
 /// Targets that may be opened.
 static TARGETS: Mutex<Vec<QueuePair>> = Mutex::new(Vec::new());
 
 const MASK: u32 = 3;
-
-fn file_of(fd: c_int) -> Result<File> {
-    // SAFETY: all zeroes is a value of it.
-    let mut about: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: a place of ours.
-    if unsafe { libc::fstat(fd, &raw mut about) } < 0 {
-        return Err(Errno::last());
-    }
-    Ok((about.st_dev, about.st_ino))
-}
 
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,

@@ -334,6 +334,8 @@ pub struct Completion {
     pub solicited: bool,
     /// The peer's queue pair, when a datagram named it.
     pub source: Option<Qpn>,
+    /// Whether a datagram came over IPv4: its header is in the last 20 of the 40 bytes in front of it then (IBA A17).
+    pub over_ipv4: bool,
     /// The shared receive queue that the message named, with XRC: the completion is for its completion queue.
     pub receive_queue: Option<Qpn>,
 }
@@ -350,6 +352,7 @@ impl Completion {
             invalidated: None,
             solicited: false,
             source: None,
+            over_ipv4: false,
             receive_queue: None,
         }
     }

@@ -16,6 +16,8 @@ pub enum Source {
     QueuePair(Qpn),
     /// A shared receive queue.
     SharedReceiveQueue(Qpn),
+    /// A completion queue, by its [`crate::CompletionQueue::id`].
+    CompletionQueue(u64),
     /// The device.
     Device,
 }
@@ -45,6 +47,9 @@ pub enum What {
     /// A shared receive queue has fewer requests left than its limit.
     #[doc(alias = "IBV_EVENT_SRQ_LIMIT_REACHED")]
     LimitReached,
+    /// A completion found no room in its queue, and is lost. Told once of a queue.
+    #[doc(alias = "IBV_EVENT_CQ_ERR")]
+    CompletionLost,
 }
 
 /// An event.
@@ -57,6 +62,10 @@ pub struct AsyncEvent {
 }
 
 impl AsyncEvent {
+    pub(crate) fn completion_lost(queue: u64) -> Self {
+        Self { source: Source::CompletionQueue(queue), what: What::CompletionLost }
+    }
+
     pub(crate) fn limit_reached(number: Qpn) -> Self {
         Self { source: Source::SharedReceiveQueue(number), what: What::LimitReached }
     }

@@ -29,9 +29,12 @@ pub struct Limits {
     pub receive_queues: u32,
     /// Multicast groups of one queue pair.
     pub groups: u32,
-    /// GIDs in the table.
+    /// Places in the table of GIDs, of which those that are not in use are empty.
     pub gids: u16,
 }
+
+/// There is room for more addresses than an interface has, as every device has it.
+const GIDS: u16 = 128;
 
 impl Limits {
     pub(crate) fn of(device: &Device) -> Self {
@@ -48,7 +51,7 @@ impl Limits {
             reads: 128,
             receive_queues: 65_520,
             groups: 256,
-            gids: u16::try_from(device.gids().len()).unwrap_or(u16::MAX),
+            gids: u16::try_from(device.gids().len()).unwrap_or(u16::MAX).max(GIDS),
         }
     }
 }

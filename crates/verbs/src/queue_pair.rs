@@ -177,13 +177,15 @@ impl QueuePair {
         if capabilities.send_requests > limits.requests
             || capabilities.receive_requests > limits.requests
         {
-            return Err(Error::Limit("work requests in a queue"));
+            return Err(Error::Invalid("more work requests in a queue than the device allows"));
         }
         if capabilities.send_spans > limits.spans || capabilities.receive_spans > limits.spans {
-            return Err(Error::Limit("spans in a work request"));
+            return Err(Error::Invalid("more spans in a work request than the device allows"));
         }
         if capabilities.inline_bytes > limits.inline_bytes {
-            return Err(Error::Limit("inline bytes in a work request"));
+            return Err(Error::Invalid(
+                "more inline bytes in a work request than the device allows",
+            ));
         }
         let adapter = context.adapter();
         let number = adapter.new_number()?;
@@ -304,7 +306,7 @@ impl QueuePair {
         }
         if [change.max_reads, change.max_peer_reads].into_iter().flatten().any(|n| n > limits.reads)
         {
-            return Err(Error::Limit("READs and atomics under way"));
+            return Err(Error::Invalid("more READs and atomics under way than the device allows"));
         }
         if change.path_mtu.is_some_and(|mtu| mtu.bytes() > self.context().mtu().bytes()) {
             return Err(Error::Invalid("the path MTU is larger than the device's"));
@@ -471,6 +473,12 @@ impl QueuePair {
         drop(inner);
         adapter.thread.wake();
         attached
+    }
+
+    /// Whether it is attached to a multicast group.
+    pub fn is_attached(&self) -> bool {
+        let mut inner = lock(&self.shared.core.inner);
+        inner.endpoint.datagram().is_some_and(|datagram| datagram.is_attached())
     }
 
     /// Detaches from a multicast group, and says whether it was attached.

@@ -143,11 +143,6 @@ structures! {
         log_align_req: u32,
         comp_mask: u32,
     }
-    ibv_modify_cq_attr = 8 {
-        attr_mask: u32,
-        cq_count: u16,
-        cq_period: u16,
-    }
     ibv_ece = 12 {
         vendor_id: u32,
         options: u32,

@@ -59,7 +59,7 @@ structures! {
         alloc_parent_domain: Function<unsafe extern "C" fn(Context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd> = 112,
         dealloc_td: Function<unsafe extern "C" fn(*mut ibv_td) -> c_int> = 120,
         alloc_td: Function<unsafe extern "C" fn(Context, *mut u32) -> *mut ibv_td> = 128,
-        modify_cq: Function<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int> = 136,
+        modify_cq: Absent = 136,
         post_srq_ops: Absent = 144,
         destroy_rwq_ind_table: Absent,
         create_rwq_ind_table: Absent,

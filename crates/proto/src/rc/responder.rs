@@ -354,6 +354,7 @@ impl Responder {
             invalidated,
             solicited: packet.bth.solicited,
             source: None,
+            over_ipv4: false,
             receive_queue: self.receive_queue,
         });
     }

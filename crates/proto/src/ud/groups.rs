@@ -53,6 +53,11 @@ impl Groups {
         self.members.contains(&group)
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Gid> + '_ {
         self.members.iter().copied()

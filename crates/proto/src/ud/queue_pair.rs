@@ -107,6 +107,11 @@ impl<R: Copy> QueuePair<R> {
         self.responder.groups.detach(group)
     }
 
+    /// Whether it is attached to any multicast group.
+    pub fn is_attached(&self) -> bool {
+        !self.responder.groups.is_empty()
+    }
+
     /// Whether multicast datagrams with this destination are for us: each such queue pair gets a copy (IBA 10.5).
     pub fn accepts(&self, destination: Gid) -> bool {
         self.responder.groups.contains(destination)

@@ -139,6 +139,7 @@ fn deliver(
         immediate: packet.extensions.immediate.map(|immediate| immediate.value),
         solicited: packet.bth.solicited,
         source: Some(source),
+        over_ipv4: envelope.destination.to_ip().is_ipv4(),
         ..ended(request, Status::Success)
     })
 }

@@ -16,6 +16,7 @@ pub use self::channel::CompletionChannel;
 use self::ring::Ring;
 use crate::context::Context;
 use crate::error::Error;
+use crate::event::{AsyncEvent, Events, Source};
 
 /// The end of a work request, and whose it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub(crate) struct Queue {
     ring: Ring<WorkCompletion>,
     overrun: AtomicBool,
     channel: Option<Arc<Channel>>,
+    /// Where its owner hears that it has overrun.
+    events: Arc<Events>,
     id: u64,
     /// Queue pairs and shared receive queues that complete here.
     pub(crate) users: AtomicUsize,
@@ -59,11 +62,12 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Overrun;
 
 impl Queue {
-    fn new(capacity: usize, channel: Option<Arc<Channel>>) -> Self {
+    fn new(capacity: usize, channel: Option<Arc<Channel>>, events: Arc<Events>) -> Self {
         Self {
             ring: Ring::new(capacity),
             overrun: AtomicBool::new(false),
             channel,
+            events,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             users: AtomicUsize::new(0),
         }
@@ -74,7 +78,9 @@ impl Queue {
         // IBA 11.4.2.2: a failure is as good as solicited.
         let solicited = entry.solicited || entry.status != Status::Success;
         let Ok(wanted) = self.ring.push(entry, solicited) else {
-            self.overrun.store(true, Ordering::Relaxed);
+            if !self.overrun.swap(true, Ordering::Relaxed) {
+                self.events.raise(AsyncEvent::completion_lost(self.id));
+            }
             return Err(Overrun);
         };
         if let (true, Some(channel)) = (wanted, &self.channel) {
@@ -86,6 +92,12 @@ impl Queue {
     /// Forgets the completions of a queue pair that is gone (IBA 10.3.1.1).
     pub(crate) fn forget(&self, queue_pair: Qpn) {
         self.ring.retain(|entry| entry.queue_pair != queue_pair);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.events.forget(Source::CompletionQueue(self.id));
     }
 }
 
@@ -103,7 +115,8 @@ impl CompletionQueue {
         channel: Option<&CompletionChannel>,
     ) -> Self {
         let channel = channel.map(|channel| Arc::clone(&channel.channel));
-        Self { context, queue: Arc::new(Queue::new(capacity, channel)) }
+        let queue = Queue::new(capacity, channel, Arc::clone(&context.events));
+        Self { context, queue: Arc::new(queue) }
     }
 
     /// Moves up to `most` completions to the end of `out`, and returns how many. When there are none it drives the

@@ -1,6 +1,6 @@
 //! One rule at a time.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec::Vec;
 
 use ferroce_wire::address::Gid;
@@ -93,7 +93,9 @@ fn a_datagram_comes_behind_the_space_for_its_header() {
         let parts = [span(FAR, 30), span(FAR + 30, 20), span(FAR + 50, 90)];
         let spans = Spans::from(&parts[..]);
         to.receives.post(ReceiveRequest { id: WorkId(10), spans }).unwrap();
-        to.handle(&bytes, &Envelope { header, ..Envelope::default() });
+        let over_ipv4 = header.is_some();
+        let ours: IpAddr = if over_ipv4 { [192, 0, 2, 1].into() } else { [9; 16].into() };
+        to.handle(&bytes, &Envelope { header, destination: Gid::from_ip(ours) });
         let expected = Completion {
             id: WorkId(10),
             status: Status::Success,
@@ -104,6 +106,7 @@ fn a_datagram_comes_behind_the_space_for_its_header() {
             solicited: true,
             receive_queue: None,
             source: Some(number(1)),
+            over_ipv4,
         };
         assert_eq!(to.received(), [expected]);
         assert_eq!(to.memory.part(FAR, 40), header.map_or(front.clone(), |one| one.to_vec()));
@@ -164,6 +167,7 @@ fn groups_are_attached_and_detached() {
     assert_eq!(peer.qp.attach(group(1)), Ok(()), "once more changes nothing");
     assert_eq!(peer.qp.attach(group(2)), Err(AttachError::Full));
     assert!(peer.qp.accepts(group(1)) && peer.qp.accepts(v6) && !peer.qp.accepts(group(2)));
+    assert!(peer.qp.is_attached());
     assert!(peer.qp.detach(v6) && !peer.qp.detach(v6) && !peer.qp.accepts(v6));
     assert_eq!(peer.qp.attach(group(2)), Ok(()));
 }
