@@ -1,0 +1,68 @@
+"""Runs some modules of rdma-core's own tests, and prints what became of each test as a line of JSON.
+
+usage: run.py FOLDER DEVICE SECONDS MODULE...
+
+FOLDER has the tests of Debian's package rdma-core, unpacked. A test that takes longer than SECONDS ends the process,
+with a traceback that says where it waits: calls of pyverbs cannot be interrupted otherwise.
+"""
+
+import faulthandler
+import importlib
+import json
+import sys
+import unittest
+
+folder, device, seconds, modules = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4:]
+
+
+class Lines(unittest.TestResult):
+    """Tells each outcome at once, so that those before a crash are known."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        self.tell(test, "start")
+
+    def stopTest(self, test):
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(test)
+
+    def tell(self, test, outcome, reason=""):
+        # What a subtest is of.
+        test = getattr(test, "test_case", test)
+        line = {"test": test.id().removeprefix("tests."), "outcome": outcome, "reason": reason}
+        print(json.dumps(line), flush=True)
+
+    def addSuccess(self, test):
+        self.tell(test, "pass")
+
+    def addSkip(self, test, reason):
+        self.tell(test, "skip", reason)
+
+    def addFailure(self, test, err):
+        self.tell(test, "fail", self._exc_info_to_string(err, test))
+
+    addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.addFailure(subtest, err)
+
+
+# The suite's own parser of arguments is asked for the device by each test.
+sys.argv[1:] = ["--dev", device, "--port", "1", "--gid", "0"]
+sys.path.insert(0, folder + "/tests")
+import args_parser
+
+args_parser.parser.parse_args()
+# As the package `tests`, which is how its modules name each other. Its __init__ would load all of them.
+package = type(sys)("tests")
+package.__path__ = [folder + "/tests"]
+sys.modules["tests"] = package
+# Its modules import each other in circles, which end well from here.
+importlib.import_module("tests.utils")
+loader = unittest.TestLoader()
+suite = unittest.TestSuite(
+    loader.loadTestsFromModule(importlib.import_module("tests." + module)) for module in modules
+)
+suite.run(Lines())

@@ -1,0 +1,23 @@
+//! Bad input of a C program's: `tests/capi/bad_input.c` has the cases, each in a process of its own.
+
+use std::fmt::Write;
+
+use super::c;
+
+#[test]
+fn bad_input_is_refused_and_nothing_is_lost() {
+    let Some(program) = c::compile("bad_input") else { return };
+    let list = c::command(&program).arg("--list").output().expect("the program starts");
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let mut failed = String::new();
+    for case in list.lines() {
+        let output = c::command(&program).arg(case).output().expect("the program starts");
+        if !output.status.success() {
+            let (said, errors) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let _ = writeln!(failed, "{case}: {}\n{said}{errors}", output.status);
+        }
+    }
+    assert!(list.lines().count() > 15, "the cases are: {list}");
+    assert!(failed.is_empty(), "{failed}");
+}

@@ -1,0 +1,152 @@
+//! `docs/compatibility.md` has every symbol of the libraries as they are built, and what it does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use ferroce_tests::{document, tool};
+
+use super::source::{self, Symbol};
+use super::{c, libraries};
+
+const COMMAND: &str = "cargo nextest run -j 1 -p ferroce-tests --test capi";
+/// A variable, which the list of functions does not have.
+const VARIABLE: (&str, &str) = ("IBVERBS_PRIVATE_34", "verbs_allow_disassociate_destroy");
+
+/// What the built file exports: version and name.
+fn built() -> BTreeSet<(String, String)> {
+    let mut command = Command::new("readelf");
+    command.args(["-W", "--dyn-syms"]).arg(libraries::folder().join("libibverbs.so.1"));
+    let table = String::from_utf8(tool::run(&mut command)).expect("readelf prints UTF-8");
+    table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.len() > 7 && fields[6] != "UND")
+        .filter_map(|fields| fields[7].split_once("@@"))
+        .map(|(name, version)| (version.to_owned(), name.to_owned()))
+        .collect()
+}
+
+fn is_private(symbol: &Symbol) -> bool {
+    symbol.version.contains("PRIVATE")
+}
+
+/// The table of a library's symbols.
+fn table(symbols: &[Symbol]) -> String {
+    let refusals = source::refusals();
+    let mut text = "| symbol | version | what it does |\n|---|---|---|\n".to_owned();
+    for symbol in symbols {
+        let does = match refusals.get(&symbol.leads_to) {
+            Some(words) => words,
+            None => "implemented",
+        };
+        let _ = writeln!(text, "| `{}` | {} | {does} |", symbol.name, symbol.version);
+    }
+    text
+}
+
+fn counted(symbols: &[Symbol]) -> String {
+    let refused = symbols.iter().filter(|one| one.leads_to.starts_with("refuse::")).count();
+    format!("{} symbols, of which {} are implemented.\n", symbols.len(), symbols.len() - refused)
+}
+
+#[test]
+fn the_document_has_the_symbols_of_the_built_library() {
+    let listed = source::symbols();
+    let mut expected: BTreeSet<_> =
+        listed.iter().map(|one| (one.version.clone(), one.name.clone())).collect();
+    expected.insert((VARIABLE.0.to_owned(), VARIABLE.1.to_owned()));
+    assert_eq!(built(), expected, "the built library does not export what export.rs lists");
+
+    let of = |prefix: &str| -> Vec<_> {
+        listed.iter().filter(|one| one.version.starts_with(prefix)).cloned().collect()
+    };
+    let (private, public): (Vec<_>, Vec<_>) = of("IBVERBS").into_iter().partition(is_private);
+    let body = format!(
+        "{}\n{}\n### The private node\n\
+         Drivers of vendors, which perftest, UCX and libfabric bring with them, bind these, so they must be there; their \
+         devices\nare not. Beside them, the variable `{}`.\n\n{}",
+        counted(&public),
+        table(&public),
+        VARIABLE.1,
+        table(&private)
+    );
+    document::keep("compatibility.md", "Symbols of libibverbs.so.1", &body, COMMAND);
+    let manager = of("RDMACM");
+    let body = format!("{}\n{}", counted(&manager), table(&manager));
+    document::keep("compatibility.md", "Symbols of librdmacm.so.1", &body, COMMAND);
+    document::keep("compatibility.md", "Verbs behind no symbol", &verbs(), COMMAND);
+}
+
+fn verbs() -> String {
+    let mut text = "The header calls these through tables of the context. Where there is no entry it says EOPNOTSUPP \
+                    itself.\n\n| verb | what it does |\n|---|---|\n"
+        .to_owned();
+    for (name, is_there) in source::verbs() {
+        let does = if is_there { "implemented" } else { "EOPNOTSUPP" };
+        let _ = writeln!(text, "| `{name}` | {does} |");
+    }
+    text
+}
+
+/// What a function returns: as a pointer, as a number, and `errno`.
+type Returned = (i64, i32, i32);
+
+/// Whether that is what the source says of it. `None` when it says nothing that could be seen.
+fn as_said(words: &str, (pointer, number, errno): Returned) -> Option<bool> {
+    let code = |name: &str| match name {
+        "EOPNOTSUPP" => 95,
+        "ENOSYS" => 38,
+        other => panic!("{other} is new here: say its number"),
+    };
+    Some(match words.split_once(", errno ") {
+        Some(("NULL", name)) => pointer == 0 && errno == code(name),
+        Some(("-1", name)) => pointer == -1 && errno == code(name),
+        _ => match words {
+            "returns EOPNOTSUPP" => number == code("EOPNOTSUPP") && errno == number,
+            "returns 0, there is nothing to do" => pointer == 0,
+            "returns IBV_FORK_UNNEEDED" => number == 2,
+            "a text that says it is unknown" => pointer != 0,
+            _ => return None,
+        },
+    })
+}
+
+#[test]
+fn what_is_refused_is_refused_as_the_document_says() {
+    let Some(program) = c::compile("refused") else { return };
+    let refusals = source::refusals();
+    let refused: Vec<_> = source::symbols()
+        .into_iter()
+        .filter_map(|symbol| refusals.get(&symbol.leads_to).map(|words| (symbol, words)))
+        .collect();
+    let mut child = c::command(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = child.stdin.take().expect("its input");
+    for (symbol, _) in &refused {
+        writeln!(input, "{} {}", symbol.name, symbol.version).expect("it reads");
+    }
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", output.status);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let returned: BTreeMap<&str, Returned> = said.lines().filter_map(parse).collect();
+    let mut seen = 0;
+    for (symbol, words) in &refused {
+        let returned = returned[symbol.name.as_str()];
+        let right = as_said(words, returned);
+        assert_ne!(right, Some(false), "{} returned {returned:?}, not: {words}", symbol.name);
+        seen += usize::from(right.is_some());
+    }
+    assert!(seen > 60, "only {seen} of {} were looked at", refused.len());
+}
+
+fn parse(line: &str) -> Option<(&str, Returned)> {
+    let fields: Vec<_> = line.split(' ').collect();
+    let [name, pointer, number, errno] = fields[..] else { return None };
+    Some((name, (pointer.parse().ok()?, number.parse().ok()?, errno.parse().ok()?)))
+}

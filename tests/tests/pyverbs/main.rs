@@ -1,0 +1,42 @@
+//! rdma-core's own tests, as Debian's package rdma-core has them, over our libibverbs.so.1.
+//!
+//! They are written in Python over pyverbs, which is linked with the library that it tests: ours. What becomes of each
+//! test is counted, printed, and kept in `docs/compatibility.md`; a test that fails or hangs fails here, and so does
+//! one that is skipped without a reason that we know.
+
+#[path = "../programs/libraries.rs"]
+mod libraries;
+mod reasons;
+mod suite;
+mod table;
+
+use ferroce_tests::document;
+use suite::Outcome;
+
+/// The version that the document is about: others have other tests.
+const VERSION: &str = "44.0";
+/// So many of it apply to every RoCE device, and need no connection manager.
+const LEAST: usize = 82;
+
+#[test]
+fn rdma_cores_own_tests() {
+    let Some(suite) = suite::Suite::unpack() else { return };
+    let results = suite.run();
+    print!("{}", table::counts(&results));
+    let failed: Vec<_> = results.iter().filter(|one| one.outcome == Outcome::Fail).collect();
+    assert!(failed.is_empty(), "{} of {} failed: {failed:#?}", failed.len(), results.len());
+    let unexplained: Vec<_> = results
+        .iter()
+        .filter(|one| one.outcome == Outcome::Skip && reasons::of(one).is_none())
+        .collect();
+    assert!(unexplained.is_empty(), "skipped for a reason that we do not know: {unexplained:#?}");
+    let passed = results.iter().filter(|one| one.outcome == Outcome::Pass).count();
+    assert!(passed >= LEAST, "only {passed} ran");
+    if suite.version() != VERSION {
+        println!("docs/compatibility.md is about {VERSION}, and this is {}", suite.version());
+        return;
+    }
+    let body = table::chapter(&results, VERSION);
+    let command = "cargo nextest run -p ferroce-tests --test pyverbs";
+    document::keep("compatibility.md", "rdma-core's own tests", &body, command);
+}

@@ -1,0 +1,126 @@
+//! The tests themselves: where they are, and how they run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ferroce_tests::tool;
+use serde_json::Value;
+
+use super::libraries;
+
+/// Where Debian's package rdma-core has them, some of them compressed.
+const PACKAGE: &str = "/usr/share/doc/rdma-core/tests";
+const PYTHON: &str = "/usr/bin/python3";
+const DEVICE: &str = "ferroce_lo";
+/// For one test: the slowest takes half a second on an idle machine.
+const LIMIT: &str = "60";
+/// Modules for the devices of two vendors, all of whose tests are skipped at once: they share a process.
+const VENDORS: [&str; 2] = ["test_mlx5_", "test_efa"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Pass,
+    Skip,
+    Fail,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tested {
+    pub(crate) module: String,
+    /// Class and function.
+    pub(crate) name: String,
+    pub(crate) outcome: Outcome,
+    /// Why it was skipped or failed, in the suite's words.
+    pub(crate) reason: String,
+}
+
+pub(crate) struct Suite {
+    folder: PathBuf,
+    modules: Vec<String>,
+    version: String,
+}
+
+impl Suite {
+    /// Unpacks the tests. `None`, and a word about it, where they are not installed.
+    pub(crate) fn unpack() -> Option<Self> {
+        let has_pyverbs = Command::new(PYTHON).args(["-c", "import pyverbs.device"]).output();
+        if !Path::new(PACKAGE).is_dir() || !has_pyverbs.is_ok_and(|it| it.status.success()) {
+            eprintln!("SKIPPED: rdma-core or python3-pyverbs is not installed: run `make setup`");
+            return None;
+        }
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyverbs");
+        let tests = folder.join("tests");
+        fs::create_dir_all(&tests).expect("a folder for the tests");
+        let mut modules = Vec::new();
+        for entry in fs::read_dir(PACKAGE).expect("the package's folder") {
+            let path = entry.expect("its entries").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            let plain = name.trim_end_matches(".gz");
+            let text = if plain == name {
+                fs::read(&path).expect("a module")
+            } else {
+                tool::run(Command::new("gzip").arg("-dc").arg(&path))
+            };
+            fs::write(tests.join(plain), text).expect("a module can be written");
+            let module = plain.strip_suffix(".py").filter(|name| name.starts_with("test_"));
+            modules.extend(module.map(str::to_owned));
+        }
+        modules.sort();
+        let mut query = Command::new("dpkg-query");
+        let version = tool::run(query.args(["-f", "${Version}", "-W", "python3-pyverbs"]));
+        let version = String::from_utf8_lossy(&version);
+        let version = version.split('-').next().unwrap_or_default().to_owned();
+        Some(Self { folder, modules, version })
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Runs all modules, each in a process of its own, so that one that crashes takes nothing else with it.
+    pub(crate) fn run(&self) -> Vec<Tested> {
+        let vendors = |name: &&String| VENDORS.iter().any(|vendor| name.starts_with(vendor));
+        let (others, generic): (Vec<_>, Vec<_>) = self.modules.iter().partition(vendors);
+        let mut results: Vec<_> =
+            generic.into_iter().flat_map(|module| self.run_modules(&[module])).collect();
+        results.extend(self.run_modules(&others));
+        results.sort_by(|a, b| (&a.module, &a.name).cmp(&(&b.module, &b.name)));
+        results
+    }
+
+    fn run_modules(&self, modules: &[&String]) -> Vec<Tested> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("pyverbs/run.py");
+        let mut command = libraries::program(PYTHON).expect("it ran before");
+        command.arg(script).arg(&self.folder).args([DEVICE, LIMIT]).args(modules);
+        let output = command.output().expect("Python starts");
+        let mut results = Vec::new();
+        let mut started = None;
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let Ok(told) = serde_json::from_str::<Value>(line) else { continue };
+            let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
+            let outcome = match text("outcome").as_str() {
+                "start" => {
+                    started = Some(text("test"));
+                    continue;
+                }
+                "pass" => Outcome::Pass,
+                "skip" => Outcome::Skip,
+                _ => Outcome::Fail,
+            };
+            results.push(result(&text("test"), outcome, text("reason")));
+            started = None;
+        }
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let name = started.unwrap_or_else(|| format!("{}.(all)", modules[0]));
+            results.push(result(&name, Outcome::Fail, format!("{}: {said}", output.status)));
+        }
+        results
+    }
+}
+
+fn result(id: &str, outcome: Outcome, reason: String) -> Tested {
+    let (module, name) = id.split_once('.').unwrap_or((id, ""));
+    Tested { module: module.to_owned(), name: name.to_owned(), outcome, reason }
+}
