@@ -31,7 +31,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
             symbols.push(Symbol {
                 version: version.clone(),
                 name: name.to_owned(),
-                leads_to: function.trim_end_matches(';').to_owned(),
+                leads_to: function.split(['(', ';']).next().unwrap_or_default().to_owned(),
             });
         }
     }
