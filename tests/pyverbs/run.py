@@ -1,8 +1,9 @@
 """Runs some modules of rdma-core's own tests, and prints what became of each test as a line of JSON.
 
-usage: run.py FOLDER DEVICE SECONDS MODULE...
+usage: run.py FOLDER DEVICE FAMILY SECONDS MODULE...
 
-FOLDER has the tests of Debian's package rdma-core, unpacked. A test that takes longer than SECONDS ends the process,
+FOLDER has the tests of Debian's package rdma-core, unpacked. FAMILY is that of the address that they use, ipv4 or ipv6:
+where the device has none, nothing runs and nothing is printed. A test that takes longer than SECONDS ends the process,
 with a traceback that says where it waits: calls of pyverbs cannot be interrupted otherwise.
 """
 
@@ -12,7 +13,10 @@ import json
 import sys
 import unittest
 
-folder, device, seconds, modules = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4:]
+from pyverbs.device import Context
+
+folder, device, family, seconds, *modules = sys.argv[1:]
+seconds = float(seconds)
 
 
 class Lines(unittest.TestResult):
@@ -49,8 +53,21 @@ class Lines(unittest.TestResult):
             self.addFailure(subtest, err)
 
 
+def gid_index():
+    """The first of the device's GIDs that is of the family."""
+    with Context(name=device) as context:
+        length = context.query_port(1).gid_tbl_len
+        for index in range(length):
+            groups = str(context.query_gid(1, index)).split(":")
+            is_empty = set(groups) == {"0000"}
+            is_ipv4 = groups[:6] == ["0000"] * 5 + ["ffff"]
+            if not is_empty and is_ipv4 == (family == "ipv4"):
+                return index
+    sys.exit(0)
+
+
 # The suite's own parser of arguments is asked for the device by each test.
-sys.argv[1:] = ["--dev", device, "--port", "1", "--gid", "0"]
+sys.argv[1:] = ["--dev", device, "--port", "1", "--gid", str(gid_index())]
 sys.path.insert(0, folder + "/tests")
 import args_parser
 

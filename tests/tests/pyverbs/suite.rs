@@ -80,30 +80,36 @@ impl Suite {
         &self.version
     }
 
-    /// Runs all modules, each in a process of its own, so that one that crashes takes nothing else with it.
-    pub(crate) fn run(&self) -> Vec<Tested> {
+    /// Runs all modules, each in a process of its own, so that one that crashes takes nothing else with it. There are no
+    /// results where the device has no address of this family.
+    pub(crate) fn run(&self, family: &str) -> Vec<Tested> {
         let vendors = |name: &&String| VENDORS.iter().any(|vendor| name.starts_with(vendor));
         let (others, generic): (Vec<_>, Vec<_>) = self.modules.iter().partition(vendors);
         let mut results: Vec<_> =
-            generic.into_iter().flat_map(|module| self.run_modules(&[module])).collect();
-        results.extend(self.run_modules(&others));
+            generic.into_iter().flat_map(|module| self.run_modules(family, &[module])).collect();
+        results.extend(self.run_modules(family, &others));
         results.sort_by(|a, b| (&a.module, &a.name).cmp(&(&b.module, &b.name)));
         results
     }
 
-    fn run_modules(&self, modules: &[&String]) -> Vec<Tested> {
+    fn run_modules(&self, family: &str, modules: &[&String]) -> Vec<Tested> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("pyverbs/run.py");
         let mut command = if modules == [MANAGER] && has_manager() {
             with_files()
         } else {
             libraries::program(PYTHON).expect("it ran before")
         };
-        command.arg(script).arg(&self.folder).args([DEVICE, LIMIT]).args(modules);
+        command.arg(script).arg(&self.folder).args([DEVICE, family, LIMIT]).args(modules);
         let output = command.output().expect("Python starts");
         let mut results = Vec::new();
         let mut started = None;
+        // What a test's own processes print says more than that one of them failed.
+        let mut aside = String::new();
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let Ok(told) = serde_json::from_str::<Value>(line) else { continue };
+            let Ok(told) = serde_json::from_str::<Value>(line) else {
+                aside = aside + line + "\n";
+                continue;
+            };
             let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
             let outcome = match text("outcome").as_str() {
                 "start" => {
@@ -114,7 +120,12 @@ impl Suite {
                 "skip" => Outcome::Skip,
                 _ => Outcome::Fail,
             };
-            results.push(result(&text("test"), outcome, text("reason")));
+            let reason = match outcome {
+                Outcome::Fail => text("reason") + &aside,
+                _ => text("reason"),
+            };
+            aside.clear();
+            results.push(result(&text("test"), outcome, reason));
             started = None;
         }
         if !output.status.success() {
