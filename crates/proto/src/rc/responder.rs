@@ -35,6 +35,8 @@ enum Message {
 #[derive(Debug)]
 pub(super) struct Responder {
     expected: Sequence,
+    /// The last packet executed that an acknowledgement alone answers: of a SEND or a WRITE.
+    plain: Sequence,
     /// Messages completed (IBA 9.7.7.1).
     msn: u32,
     message: Message,
@@ -71,6 +73,7 @@ impl Responder {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             expected: Sequence::starting(config.receive_psn),
+            plain: Sequence::starting(config.receive_psn).before(),
             msn: 0,
             message: Message::None,
             received: 0,
@@ -310,6 +313,7 @@ impl Responder {
             let invalidated = extensions.ieth.map(|ieth| ieth.key);
             self.complete(packet, info, immediate, invalidated, done);
         }
+        self.plain = sequence;
         self.expected = sequence.plus(1);
         if packet.bth.ack_request {
             self.answer(sequence, Answer::Acknowledge(Syndrome::ACK));
@@ -427,8 +431,10 @@ impl Responder {
                 self.responses.forget_from(sequence);
                 self.answer(sequence, Answer::Read { span: RemoteSpan::default(), sent: 0, by });
             }
-            // IBA 9.7.5.1.2: the newest acknowledgement covers it.
-            _ => self.answer(self.expected.before(), Answer::Acknowledge(Syndrome::ACK)),
+            // IBA 9.7.5.1.2: the newest acknowledgement covers it. Not one with the PSN of a READ or an atomic that came
+            // behind: their answers carry something, and an acknowledgement in their place would say that it did not
+            // arrive, or, to requesters that do not look, that it did.
+            _ => self.answer(self.plain, Answer::Acknowledge(Syndrome::ACK)),
         }
     }
 }

@@ -466,6 +466,30 @@ fn a_duplicate_write_writes_nothing() {
     assert_eq!(opcodes(&pair, 1), [Opcode::RC_ACKNOWLEDGE; 2]);
 }
 
+/// Behind the WRITE came an atomic: an acknowledgement with its PSN says that it was executed, without its result. There are
+/// requesters that take that for the answer (rdma_rxe of Linux 6.1 does) and complete with what was in memory before.
+#[test]
+fn a_duplicate_write_is_not_acknowledged_in_place_of_an_atomic() {
+    for behind in [
+        request(2, Operation::FetchAdd { remote: remote(FAR), add: 1 }, 8),
+        read(2, 300),
+    ] {
+        let mut pair = clean(256);
+        let first = pair.hosts[0].qp.config().send_psn;
+        pair.hosts[0].qp.post_send(write(1, 300)).unwrap();
+        pair.hosts[0].qp.post_send(behind).unwrap();
+        pair.run();
+        let (_, bytes) = pair.log[0].clone();
+        let packet = Packet::parse(&bytes).unwrap();
+        deliver(&mut pair, 1, packet.bth, packet.extensions, packet.payload);
+        pair.run();
+        let (_, bytes) = pair.log.iter().rev().find(|(side, _)| *side == 1).unwrap();
+        let answer = Packet::parse(bytes).unwrap();
+        assert_eq!(answer.bth.opcode, Opcode::RC_ACKNOWLEDGE);
+        assert_eq!(answer.bth.psn, Psn::new(first.0 + 1), "the last packet of the WRITE");
+    }
+}
+
 #[test]
 fn an_idle_queue_pair_is_small() {
     assert!(size_of::<crate::rc::QueuePair>() <= 2048);
