@@ -7,6 +7,7 @@
 pub mod capture;
 pub mod document;
 pub mod exchange;
+pub mod libraries;
 pub mod peer;
 pub mod random;
 pub mod sample;

@@ -1,19 +1,11 @@
 //! Our libraries, in a folder of their own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 /// The folder, after they are built.
 pub(crate) fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libraries");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/libraries");
-        let built = Command::new(script).arg(&folder).arg("dev").status();
-        assert!(built.expect("the script runs").success(), "the libraries are built");
-        folder
-    })
+    ferroce_tests::libraries::folder(env!("CARGO_TARGET_TMPDIR"))
 }
 
 /// A program of the system's, with our libraries. `None`, and a word about it, when it is not installed.

@@ -1,0 +1,129 @@
+//! The program in `tests/conformance`, which knows what the specification wants of libibverbs: with our library on both
+//! sides, with ours on one side and Linux's `rdma_rxe` on the other, and with `rdma_rxe` on both, for reference.
+
+mod differences;
+mod program;
+mod sides;
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ferroce_tests::peer::{Direction, OUR_V4, OUR_V6, Options, Peer};
+
+use differences::{DIFFERENCES, Role};
+use sides::{Findings, Run};
+
+/// On one host, with our library.
+fn on_loopback(address: IpAddr, mtu: u16, faults: Option<&str>, arguments: &str) {
+    let port = program::free_port();
+    let arguments = format!("-m {mtu} -p {port} {arguments}");
+    let side = |to: &[&str]| {
+        let mut command = program::ours(address, &arguments);
+        if let Some(faults) = faults {
+            command.env("FERROCE_FAULTS", faults);
+        }
+        command.args(to);
+        command
+    };
+    let findings = sides::run(side(&[]), side(&["localhost"]));
+    assert!(findings.wrong.is_empty(), "{findings}");
+    assert!(!findings.good.is_empty(), "no case ran");
+}
+
+#[test]
+fn ours_ipv4() {
+    on_loopback(Ipv4Addr::LOCALHOST.into(), 1024, None, "");
+}
+
+#[test]
+fn ours_ipv6() {
+    on_loopback(Ipv6Addr::LOCALHOST.into(), 4096, None, "");
+}
+
+#[test]
+fn ours_on_a_bad_network() {
+    let faults = "loss=2%,duplication=1%,reordering=2%,seed=5";
+    on_loopback(Ipv4Addr::LOCALHOST.into(), 1024, Some(faults), "-c rc_mix -n 200");
+}
+
+/// Everybody with everybody. What `rdma_rxe` does otherwise than the specification wants is in a list.
+#[test]
+fn with_rxe() {
+    let Some(peer) = Peer::start(Options { machines: 2, ..Options::default() }).expect("a peer")
+    else {
+        return;
+    };
+    for number in [1, 2] {
+        peer.machine(number)
+            .write("/tmp/conformance", &program::bytes())
+            .expect("the program there");
+    }
+    let mut table = String::new();
+    let mut failures = Vec::new();
+    for (ipv6, mtu) in [(false, 1024), (true, 4096)] {
+        let ours = if ipv6 { IpAddr::from(OUR_V6) } else { OUR_V4.into() };
+        let theirs = |number: usize| match ipv6 {
+            true => IpAddr::from(peer.machine(number).address_v6()),
+            false => peer.machine(number).address_v4().into(),
+        };
+        let run = Run { peer: &peer, ours, theirs: [theirs(1), theirs(2)], mtu };
+        for (name, rxe, findings) in [
+            ("rdma_rxe asks rdma_rxe", &[Role::Asks, Role::Answers][..], run.rxe_asks_rxe()),
+            ("Ferroce asks rdma_rxe", &[Role::Answers], run.we_ask("")),
+            ("rdma_rxe asks Ferroce", &[Role::Asks], run.we_answer(sides::WITHOUT)),
+        ] {
+            let title = format!("IPv{}, MTU {mtu}: {name}", if ipv6 { 6 } else { 4 });
+            judge(&title, rxe, &findings, &mut table, &mut failures);
+        }
+    }
+    // On a network that loses what goes to the machine and what comes from it.
+    for direction in [Direction::Arriving, Direction::Leaving] {
+        peer.machine(1).impair(direction, "loss 2%").expect("netem");
+    }
+    let run =
+        Run { peer: &peer, ours: OUR_V4.into(), theirs: [peer.address_v4().into(); 2], mtu: 1024 };
+    for (name, findings) in [
+        ("2 % lost: Ferroce asks rdma_rxe", run.we_ask("-c rc_mix -n 60")),
+        ("2 % lost: rdma_rxe asks Ferroce", run.we_answer("-c rc_mix -n 60")),
+    ] {
+        judge(name, &[], &findings, &mut table, &mut failures);
+    }
+    println!("\nWhat libibverbs promises, case by case:\n{table}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Adds a run to the table, and to the failures what is neither as the specification wants nor on the list for the roles
+/// that `rdma_rxe` has in it.
+fn judge(
+    title: &str,
+    rxe: &[Role],
+    findings: &Findings,
+    table: &mut String,
+    failures: &mut Vec<String>,
+) {
+    let known = || DIFFERENCES.iter().filter(|one| rxe.contains(&one.role));
+    let _ = writeln!(table, "{title}: {} cases as the specification wants", findings.good.len());
+    for line in &findings.wrong {
+        let known = known().any(|one| line == &one.line());
+        let _ =
+            writeln!(table, "    {}{line}", if known { "rdma_rxe differs: " } else { "WRONG: " });
+        if !known {
+            failures.push(format!("{title}: {line}"));
+        }
+    }
+    for one in known().filter(|one| !findings.wrong.contains(&one.line())) {
+        failures.push(format!("{title}: on the list, and did not happen: {}", one.line()));
+    }
+    if findings.good.is_empty() {
+        failures.push(format!("{title}: no case went well"));
+    }
+}
+
+/// The list is in the document, line by line.
+#[test]
+fn documented() {
+    let chapter = ferroce_tests::document::differences_from_rxe("What programs see");
+    let rows: Vec<_> = chapter.lines().filter(|line| line.starts_with("| `")).collect();
+    let wanted: Vec<_> = DIFFERENCES.iter().map(ToString::to_string).collect();
+    assert_eq!(rows, wanted);
+}
