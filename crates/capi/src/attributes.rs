@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn query_qp(
 }
 
 /// What was set, and nothing where nothing was.
-fn answer(now: &Modify, state: State) -> ibv_qp_attr {
+pub(crate) fn answer(now: &Modify, state: State) -> ibv_qp_attr {
     let alternate = now.alternate_path;
     ibv_qp_attr {
         qp_state: state.code(),

@@ -131,6 +131,11 @@ pub(crate) unsafe extern "C" fn read_sysfs_file(
     .unwrap_or(-1)
 }
 
+/// What programs know a device by.
+pub(crate) fn pointer_of(device: &Device) -> *mut ibv_device {
+    known(device.clone()).shown.pointer()
+}
+
 /// The device of a handle.
 ///
 /// # Safety

@@ -8,7 +8,7 @@ use std::arch::global_asm;
 
 use crate::{
     address, async_event, attributes, completion, context, device, device_memory, domain, names,
-    query, queue_pair, rate, refuse, region, shared_receive,
+    query, queue_pair, rate, rdmacm, refuse, region, shared_receive,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -229,41 +229,41 @@ exports! {
         rbind => refuse::minus_one;
         rclose => refuse::minus_one;
         rconnect => refuse::minus_one;
-        rdma_accept => refuse::minus_one;
-        rdma_ack_cm_event => refuse::minus_one;
-        rdma_bind_addr => refuse::minus_one;
-        rdma_connect => refuse::minus_one;
-        rdma_create_ep => refuse::minus_one;
-        rdma_create_event_channel => refuse::null_yet;
-        rdma_create_id => refuse::minus_one;
-        rdma_create_qp => refuse::minus_one;
-        rdma_create_qp_ex => refuse::minus_one;
-        rdma_create_srq => refuse::minus_one;
-        rdma_create_srq_ex => refuse::minus_one;
-        rdma_destroy_ep => refuse::nothing;
-        rdma_destroy_event_channel => refuse::nothing;
-        rdma_destroy_id => refuse::minus_one;
-        rdma_destroy_qp => refuse::nothing;
-        rdma_destroy_srq => refuse::nothing;
-        rdma_disconnect => refuse::minus_one;
-        rdma_event_str => refuse::unknown_event;
-        rdma_free_devices => refuse::nothing;
-        rdma_freeaddrinfo => refuse::nothing;
-        rdma_get_cm_event => refuse::minus_one;
-        rdma_get_devices => refuse::null_yet;
-        rdma_get_dst_port => refuse::zero;
-        rdma_get_request => refuse::minus_one;
-        rdma_get_src_port => refuse::zero;
-        rdma_getaddrinfo => refuse::minus_one;
-        rdma_join_multicast => refuse::minus_one;
-        rdma_leave_multicast => refuse::minus_one;
-        rdma_listen => refuse::minus_one;
-        rdma_migrate_id => refuse::minus_one;
-        rdma_notify => refuse::minus_one;
-        rdma_reject => refuse::minus_one;
-        rdma_resolve_addr => refuse::minus_one;
-        rdma_resolve_route => refuse::minus_one;
-        rdma_set_option => refuse::minus_one;
+        rdma_accept => rdmacm::connect::accept;
+        rdma_ack_cm_event => rdmacm::channel::ack_cm_event;
+        rdma_bind_addr => rdmacm::resolve::bind_addr;
+        rdma_connect => rdmacm::connect::connect;
+        rdma_create_ep => rdmacm::endpoint::create_ep;
+        rdma_create_event_channel => rdmacm::channel::create_event_channel;
+        rdma_create_id => rdmacm::id::create_id;
+        rdma_create_qp => rdmacm::queue_pair::create_qp;
+        rdma_create_qp_ex => rdmacm::queue_pair::create_id_qp_ex;
+        rdma_create_srq => rdmacm::queue_pair::create_srq;
+        rdma_create_srq_ex => rdmacm::queue_pair::create_srq_ex;
+        rdma_destroy_ep => rdmacm::endpoint::destroy_ep;
+        rdma_destroy_event_channel => rdmacm::channel::destroy_event_channel;
+        rdma_destroy_id => rdmacm::id::destroy_id;
+        rdma_destroy_qp => rdmacm::queue_pair::destroy_qp;
+        rdma_destroy_srq => rdmacm::queue_pair::destroy_srq;
+        rdma_disconnect => rdmacm::connect::disconnect;
+        rdma_event_str => rdmacm::names::event_str;
+        rdma_free_devices => rdmacm::devices::free_devices;
+        rdma_freeaddrinfo => rdmacm::information::freeaddrinfo;
+        rdma_get_cm_event => rdmacm::channel::get_cm_event;
+        rdma_get_devices => rdmacm::devices::get_devices;
+        rdma_get_dst_port => rdmacm::resolve::get_dst_port;
+        rdma_get_request => rdmacm::connect::get_request;
+        rdma_get_src_port => rdmacm::resolve::get_src_port;
+        rdma_getaddrinfo => rdmacm::information::getaddrinfo;
+        rdma_join_multicast => rdmacm::group::join_multicast;
+        rdma_leave_multicast => rdmacm::group::leave_multicast;
+        rdma_listen => rdmacm::resolve::listen;
+        rdma_migrate_id => rdmacm::id::migrate_id;
+        rdma_notify => rdmacm::connect::notify;
+        rdma_reject => rdmacm::connect::reject;
+        rdma_resolve_addr => rdmacm::resolve::resolve_addr;
+        rdma_resolve_route => rdmacm::resolve::resolve_route;
+        rdma_set_option => rdmacm::option::set_option;
         rfcntl => refuse::minus_one;
         rgetpeername => refuse::minus_one;
         rgetsockname => refuse::minus_one;
@@ -289,15 +289,15 @@ exports! {
         rwritev => refuse::minus_one;
     }
     "RDMACM_1.1" {
-        rdma_join_multicast_ex => refuse::minus_one;
+        rdma_join_multicast_ex => rdmacm::group::join_multicast_ex;
     }
     "RDMACM_1.2" {
-        rdma_establish => refuse::minus_one;
-        rdma_init_qp_attr => refuse::minus_one;
+        rdma_establish => rdmacm::connect::establish;
+        rdma_init_qp_attr => rdmacm::queue_pair::init_qp_attr;
     }
     "RDMACM_1.3" {
-        rdma_get_remote_ece => refuse::minus_one;
-        rdma_reject_ece => refuse::minus_one;
-        rdma_set_local_ece => refuse::minus_one;
+        rdma_get_remote_ece => rdmacm::option::get_remote_ece;
+        rdma_reject_ece => rdmacm::connect::reject_ece;
+        rdma_set_local_ece => rdmacm::option::set_local_ece;
     }
 }

@@ -30,6 +30,7 @@ mod post_ex;
 mod query;
 mod queue_pair;
 mod rate;
+mod rdmacm;
 mod refuse;
 mod region;
 mod shared_receive;

@@ -37,7 +37,7 @@ pub(crate) struct QueuePairHandle {
 
 handle!(QueuePairHandle, shown, ibv_qp_ex);
 
-fn service_of(kind: u32) -> Result<ServiceType> {
+pub(crate) fn service_of(kind: u32) -> Result<ServiceType> {
     Ok(match kind {
         qp_type::RC => ServiceType::ReliableConnection,
         qp_type::UC => ServiceType::UnreliableConnection,

@@ -3,7 +3,7 @@
 //! They serve functions with any arguments: in C's calling convention the caller cleans up. The line "Matrix" of each is
 //! what `docs/compatibility.md` says of the symbols that lead to it; a test calls them all.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use crate::abi::Abi;
 use crate::abi::attributes::ibv_ece;
@@ -32,14 +32,6 @@ pub(crate) unsafe extern "C" fn null() -> *mut c_void {
 pub(crate) unsafe extern "C" fn minus_one() -> isize {
     Errno(libc::ENOSYS).set();
     -1
-}
-
-/// For functions of librdmacm that return NULL and `errno`.
-///
-/// Matrix: NULL, errno ENOSYS
-pub(crate) unsafe extern "C" fn null_yet() -> *mut c_void {
-    Errno(libc::ENOSYS).set();
-    std::ptr::null_mut()
 }
 
 /// For functions that return nothing.
@@ -72,11 +64,4 @@ pub(crate) unsafe extern "C" fn query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -
     }
     Errno::UNSUPPORTED.set();
     libc::EOPNOTSUPP
-}
-
-/// `rdma_event_str`.
-///
-/// Matrix: a text that says it is unknown
-pub(crate) unsafe extern "C" fn unknown_event() -> *const c_char {
-    c"UNKNOWN EVENT".as_ptr()
 }

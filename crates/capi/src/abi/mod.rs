@@ -9,6 +9,7 @@ pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod extended;
 pub(crate) mod objects;
+pub(crate) mod rdmacm;
 pub(crate) mod work;
 
 /// A structure of the ABI.

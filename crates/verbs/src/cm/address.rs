@@ -38,7 +38,7 @@ impl Place {
 }
 
 /// All places that an address stands for: one, or every one of its family if it is that for "any".
-fn places(address: SocketAddr, options: &Options) -> Result<Vec<Place>, Error> {
+fn places(address: SocketAddr, one_family: bool, options: &Options) -> Result<Vec<Place>, Error> {
     if !address.ip().is_unspecified() {
         let (device, _) = Device::with_address(address)?;
         return Ok(vec![Place::open(&device, address.ip(), options)?]);
@@ -46,8 +46,9 @@ fn places(address: SocketAddr, options: &Options) -> Result<Vec<Place>, Error> {
     let (mut found, mut failed) = (Vec::new(), None);
     for device in devices()? {
         for entry in device.gids() {
-            // IPv6's "any" is IPv4's as well, as with the system's own ports.
-            if address.is_ipv4() && entry.address.is_ipv6() {
+            // IPv6's "any" is IPv4's as well, as with the system's own ports, unless told otherwise.
+            let other = address.is_ipv4() != entry.address.is_ipv4();
+            if other && (address.is_ipv4() || one_family) {
                 continue;
             }
             match Place::open(&device, entry.address.ip(), options) {
@@ -64,7 +65,7 @@ fn places(address: SocketAddr, options: &Options) -> Result<Vec<Place>, Error> {
 }
 
 /// Claims a service at all places, or at none.
-fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
+pub(super) fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
     for (index, place) in places.iter().enumerate() {
         let address = place.address().ok_or(Error::Closed)?;
         if let Err(error) = place.connections().services.claim(address, service.0) {
@@ -94,15 +95,21 @@ impl Id {
     }
 
     pub(super) fn bind_state(&self, state: &mut State, address: SocketAddr) -> Result<(), Error> {
-        let places = places(address, &self.shared().channel.options)?;
+        let places = places(address, state.one_family, &self.shared().channel().options)?;
         let service = |port| rdmacm::service_id(self.port_space(), port);
         let mut port = address.port();
         let mut tries = if port == 0 { 1000 } else { 1 };
         loop {
             let wanted = if address.port() == 0 { any_port() } else { port };
             tries -= 1;
-            match claim(&places, service(wanted)) {
+            // Who shares a port needs it alone no sooner than it listens.
+            let claimed = match state.shares_port && address.port() != 0 {
+                true => Ok(()),
+                false => claim(&places, service(wanted)),
+            };
+            match claimed {
                 Ok(()) => {
+                    state.claimed = !state.shares_port || address.port() == 0;
                     port = wanted;
                     break;
                 }
@@ -154,7 +161,8 @@ impl Id {
             if source.port() != 0 {
                 self.bind_state(&mut state, source)?;
             } else {
-                state.place = places(source, &self.shared().channel.options)?.into_iter().next();
+                state.place =
+                    places(source, true, &self.shared().channel().options)?.into_iter().next();
             }
         }
         match self.find_way(&mut state, destination) {
@@ -173,7 +181,7 @@ impl Id {
             None => {
                 let source = route::source_for(destination)?;
                 let (device, _) = Device::with_address(source)?;
-                Place::open(&device, source.ip(), &self.shared().channel.options)?
+                Place::open(&device, source.ip(), &self.shared().channel().options)?
             }
         };
         let mut local = place.address().ok_or(Error::Closed)?;

@@ -19,29 +19,32 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// Events and signals are one for one at every moment, so that a program may make reads of the descriptor wait: we
+    /// read only what is there.
     pub(super) fn raise(&self, event: Event) {
-        lock(&self.waiting).push_back(event);
+        let mut waiting = lock(&self.waiting);
+        waiting.push_back(event);
         let _ = self.event.signal();
     }
 
     fn take(&self) -> Result<Option<Event>, Error> {
-        if self.event.take()? == 0 {
-            return Ok(None);
+        let mut waiting = lock(&self.waiting);
+        let next = waiting.pop_front();
+        if next.is_some() {
+            self.event.take()?;
         }
-        Ok(lock(&self.waiting).pop_front())
+        Ok(next)
     }
 
-    /// Forgets the events of an id that is gone. Ids in them are dropped without our lock.
-    pub(super) fn forget(&self, id: IdName) {
-        let forgotten: VecDeque<Event> = {
-            let mut waiting = lock(&self.waiting);
-            let (gone, kept) = waiting.drain(..).partition(|event| event.id == id);
-            *waiting = kept;
-            gone
-        };
-        for _ in &forgotten {
+    /// Takes out the events of an id.
+    pub(super) fn take_all(&self, id: IdName) -> VecDeque<Event> {
+        let mut waiting = lock(&self.waiting);
+        let (gone, kept): (VecDeque<_>, _) = waiting.drain(..).partition(|event| event.id == id);
+        *waiting = kept;
+        for _ in &gone {
             let _ = self.event.take();
         }
+        gone
     }
 }
 

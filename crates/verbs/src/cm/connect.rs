@@ -9,10 +9,11 @@ use ferroce_proto::cm::{
 };
 use ferroce_proto::qp::ServiceType;
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{SidrStatus, Transport};
+use ferroce_wire::cm::{RejectReason, SidrStatus, Transport};
 use ferroce_wire::number::{Hex8, Psn, Qpn};
 use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
+use super::address::claim;
 use super::attributes::{self, Facts};
 use super::id::{Exchange, Id, Place, Stage, State};
 use super::parameters::ConnectParameters;
@@ -74,6 +75,10 @@ impl Id {
         }
         let backlog = if backlog == 0 { BACKLOG } else { backlog };
         let service = state.service_id;
+        if !state.claimed {
+            claim(&state.bound, service)?;
+            state.claimed = true;
+        }
         let connections = self.port_space() != PortSpace::Udp;
         let datagrams = self.port_space() != PortSpace::Tcp;
         // The port is claimed, so nobody listens there but us.
@@ -182,6 +187,7 @@ impl Id {
             remote_response_timeout: wish.response_timeout,
             max_cm_retries: wish.max_retries,
             private_data: rdmacm_private_data(header, &wish.private_data)?,
+            enhancements: wish.enhancements,
             ..proto::ConnectParameters::new(id, number, facts.receive_psn, path)
         };
         let connection = place.act(|manager, now| {
@@ -235,6 +241,7 @@ impl Id {
                     rnr_retry_count: answer.rnr_retry,
                     shared_receive_queue,
                     private_data: private_data(&answer.private_data)?,
+                    enhancements: answer.enhancements,
                     ..AcceptParameters::new(number, facts.receive_psn)
                 };
                 state.service = Some(service);
@@ -261,6 +268,17 @@ impl Id {
     /// When there is no request, or none any more, or more private data than fits.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
+        self.reject_for(RejectReason::CONSUMER_REJECT, data)
+    }
+
+    /// The same, for another reason than the program's own: a vendor's enhancements that it cannot do. Datagrams have
+    /// one reason only.
+    ///
+    /// # Errors
+    ///
+    /// As [`Id::reject`].
+    #[doc(alias = "rdma_reject_ece")]
+    pub fn reject_for(&self, reason: RejectReason, data: &[u8]) -> Result<(), Error> {
         let mut state = self.state();
         let stages = [Stage::Requested, Stage::Responded];
         state.expect(&stages, "there is no request to reject")?;
@@ -273,7 +291,8 @@ impl Id {
                 place.act(|manager, _| manager.cm.answer(query, &refused))?
             }
             Exchange::Connection(connection) => {
-                let rejection = Rejection::by_consumer(private_data(data)?);
+                let private_data = private_data(data)?;
+                let rejection = Rejection { private_data, ..Rejection::new(reason) };
                 place.act(|manager, now| manager.cm.reject(now, connection, &rejection))?
             }
             _ => return Err(Error::Invalid("there is no request to reject")),
@@ -353,6 +372,11 @@ impl Id {
             .act(|manager, now| manager.cm.disconnect(now, connection, DreqData::default()))?;
         state.stage = Stage::Disconnecting;
         Ok(())
+    }
+
+    /// Whether a peer's request waits for an answer.
+    pub fn is_requested(&self) -> bool {
+        self.state().stage == Stage::Requested
     }
 
     /// Whether the connection is up.

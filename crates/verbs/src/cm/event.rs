@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_proto::cm as proto;
+use ferroce_proto::cm::{self as proto, Enhancements};
 use ferroce_proto::qp::{AddressVector, RnrRetry, ServiceType};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{RejectReason, SidrStatus, Transport};
@@ -128,6 +128,8 @@ pub struct PeerParameters {
     pub rnr_retry: RnrRetry,
     /// The peer receives from a shared queue.
     pub shared_receives: bool,
+    /// What its device can do beyond the specification.
+    pub enhancements: Enhancements,
 }
 
 /// A peer's datagram queue pair.
@@ -162,6 +164,7 @@ impl PeerParameters {
             retry_count: 0,
             rnr_retry: RnrRetry(0),
             shared_receives: false,
+            enhancements: Enhancements::default(),
         }
     }
 
@@ -180,6 +183,7 @@ impl PeerParameters {
             retry_count: request.retry_count,
             rnr_retry: request.rnr_retry_count,
             shared_receives: request.shared_receive_queue,
+            enhancements: request.enhancements,
         }
     }
 
@@ -193,6 +197,7 @@ impl PeerParameters {
             retry_count,
             rnr_retry: reply.rnr_retry_count,
             shared_receives: reply.shared_receive_queue,
+            enhancements: reply.enhancements,
         }
     }
 }

@@ -86,8 +86,14 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// The program has dropped it.
     pub(super) closed: bool,
-    /// Where the port is claimed.
+    /// Where the port is claimed, or is to be when it listens.
     pub(super) bound: Vec<Place>,
+    /// It is claimed.
+    pub(super) claimed: bool,
+    /// It shares its port with others of this kind until one of them listens.
+    pub(super) shares_port: bool,
+    /// "Any" address of IPv6 is not that of IPv4 as well.
+    pub(super) one_family: bool,
     /// What the port is to the connection manager.
     pub(super) service_id: ServiceId,
     /// The device, and which of its addresses.
@@ -128,13 +134,31 @@ impl State {
 pub(crate) struct Shared {
     pub(super) name: IdName,
     pub(super) space: PortSpace,
-    pub(super) channel: Arc<Channel>,
+    /// Where its events go. Held while one is raised: none is left behind by [`Id::migrate`].
+    channel: Mutex<Arc<Channel>>,
     pub(super) state: Mutex<State>,
 }
 
 impl Shared {
     pub(super) fn raise(&self, what: What) {
-        self.channel.raise(Event { id: self.name, what });
+        lock(&self.channel).raise(Event { id: self.name, what });
+    }
+
+    pub(super) fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&lock(&self.channel))
+    }
+
+    /// Its events go to this channel from now on, and so do those that wait. Requests that wait come along.
+    fn migrate(&self, to: &Arc<Channel>) {
+        let mut channel = lock(&self.channel);
+        let waiting = channel.take_all(self.name);
+        for event in waiting {
+            if let What::ConnectRequest(request) = &event.what {
+                request.id.shared().migrate(to);
+            }
+            to.raise(event);
+        }
+        *channel = Arc::clone(to);
     }
 
     /// Whether it asks for a datagram queue pair, and not for a connection.
@@ -176,6 +200,7 @@ impl Id {
     }
 
     pub(super) fn with_state(channel: Arc<Channel>, space: PortSpace, state: State) -> Self {
+        let channel = Mutex::new(channel);
         let shared = Shared { name: IdName::next(), space, channel, state: Mutex::new(state) };
         Self { owner: Arc::new(Owner { shared: Arc::new(shared), process: std::process::id() }) }
     }
@@ -196,6 +221,17 @@ impl Id {
     /// Its port space.
     pub fn port_space(&self) -> PortSpace {
         self.owner.shared.space
+    }
+
+    /// Lets its events come out of another channel from now on, those that wait included.
+    #[doc(alias = "rdma_migrate_id")]
+    pub fn migrate(&self, channel: &EventChannel) {
+        self.shared().migrate(&channel.channel);
+    }
+
+    /// Says which service its queue pair will be of, where the port space leaves that open. Before it connects.
+    pub fn set_service(&self, service: ServiceType) {
+        self.state().service = Some(service);
     }
 
     /// The device, once the address is known.
@@ -234,6 +270,16 @@ impl Id {
     /// Sets the type of service or traffic class of the connection's packets. Before the route is resolved.
     pub fn set_type_of_service(&self, traffic_class: u8) {
         self.state().traffic_class = traffic_class;
+    }
+
+    /// Lets the port be used by several ids that say so, of which one may listen. Before it is bound.
+    pub fn set_port_sharing(&self, shares: bool) {
+        self.state().shares_port = shares;
+    }
+
+    /// Bound to "any" address of IPv6, it is not bound to those of IPv4. Before it is bound.
+    pub fn set_one_family(&self, one: bool) {
+        self.state().one_family = one;
     }
 
     /// Makes a queue pair for the connection. The id changes its state from now on: it takes receives at once, and
@@ -308,7 +354,8 @@ impl Drop for Owner {
         let closed = State { closed: true, ..State::default() };
         let gone = std::mem::replace(&mut *lock(&self.shared.state), closed);
         gone.end();
-        self.shared.channel.forget(self.shared.name);
+        // Ids in them are dropped without a lock.
+        drop(self.shared.channel().take_all(self.shared.name));
     }
 }
 
@@ -356,7 +403,7 @@ impl State {
                     manager.cm.unlisten_datagrams(self.service_id);
                     manager.listeners.remove(&self.service_id.0);
                 }
-                if let Some(address) = place.address() {
+                if let (Some(address), true) = (place.address(), self.claimed) {
                     place.connections().services.release(address, self.service_id.0);
                 }
             });

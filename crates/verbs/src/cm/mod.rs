@@ -30,7 +30,8 @@ pub use event::{DatagramPeer, Established, Event, Group, IdName, PeerParameters,
 pub use id::Id;
 pub use parameters::ConnectParameters;
 
-pub use ferroce_wire::cm::{RejectReason, ResponseTimeout, SidrStatus};
+pub use ferroce_proto::cm::Enhancements;
+pub use ferroce_wire::cm::{RejectReason, ResponseTimeout, SidrStatus, VendorId};
 pub use ferroce_wire::rdmacm::PortSpace;
 
 pub(crate) use id::Shared;

@@ -147,7 +147,7 @@ impl Here<'_> {
         let parameters = PeerParameters::of_request(request);
         state.service = Some(parameters.service);
         state.exchange = Exchange::Connection(connection);
-        let id = Id::with_state(Arc::clone(&self.id.channel), self.id.space, state);
+        let id = Id::with_state(self.id.channel(), self.id.space, state);
         self.act(|manager, _| {
             manager.connections.insert(connection, Arc::downgrade(id.shared()));
         });
@@ -167,7 +167,7 @@ impl Here<'_> {
         let parameters = PeerParameters::datagram(ferroce_wire::number::Qpn(0));
         (state.exchange, state.service) = (Exchange::Query(query), Some(parameters.service));
         state.path_mtu = self.adapter.device.mtu().unwrap_or_default();
-        let id = Id::with_state(Arc::clone(&self.id.channel), self.id.space, state);
+        let id = Id::with_state(self.id.channel(), self.id.space, state);
         self.hand_over(id, parameters, private_data);
     }
 

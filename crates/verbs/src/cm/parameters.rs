@@ -1,5 +1,6 @@
 //! What the two sides of a connection ask for and agree to.
 
+use ferroce_proto::cm::Enhancements;
 use ferroce_proto::qp::{AckTimeout, RnrRetry, RnrTimer, ServiceType};
 use ferroce_wire::cm::ResponseTimeout;
 use ferroce_wire::number::{QKey, Qpn};
@@ -37,6 +38,9 @@ pub struct ConnectParameters {
     pub shared_receives: bool,
     /// The key of that queue pair, for datagrams.
     pub queue_key: QKey,
+    /// What a vendor's devices can do beyond the specification, offered or accepted.
+    #[doc(alias = "ibv_ece")]
+    pub enhancements: Enhancements,
 }
 
 impl Default for ConnectParameters {
@@ -57,6 +61,7 @@ impl Default for ConnectParameters {
             queue_pair: None,
             shared_receives: false,
             queue_key: super::DATAGRAM_QUEUE_KEY,
+            enhancements: Enhancements::default(),
         }
     }
 }

@@ -1,0 +1,161 @@
+//! Event channels, and events as programs have them.
+
+use std::ffi::c_int;
+use std::os::fd::AsFd;
+use std::ptr;
+use std::sync::Arc;
+
+use ferroce::cm::EventChannel;
+
+use crate::abi::rdmacm::{rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use crate::acknowledge::Unacknowledged;
+use crate::context::{lock, make_blocking, wait_readable};
+use crate::entry::{self, Errno, Result};
+use crate::handle::{Handle, Shown, handle};
+use crate::rdmacm::id::IdHandle;
+use crate::rdmacm::{devices, event};
+
+#[repr(C)]
+pub(crate) struct ChannelHandle {
+    shown: Shown<rdma_event_channel>,
+    pub(super) channel: EventChannel,
+}
+
+handle!(ChannelHandle, shown, rdma_event_channel);
+
+/// `RDMA_MAX_PRIVATE_DATA`: what a message carries at most.
+pub(super) const PRIVATE_DATA: usize = 256;
+
+/// An event that the program has, until it acknowledges it.
+#[repr(C)]
+pub(super) struct EventHandle {
+    pub(super) shown: Shown<rdma_cm_event>,
+    pub(super) private_data: [u8; PRIVATE_DATA],
+    /// Of what it cannot go before: an id, and of a group the membership.
+    pub(super) about: Arc<Unacknowledged>,
+    pub(super) group: Option<Arc<Unacknowledged>>,
+}
+
+handle!(EventHandle, shown, rdma_cm_event);
+
+pub(super) fn create() -> Result<*mut rdma_event_channel> {
+    let channel = EventChannel::new()?;
+    let fd = make_blocking(channel.as_fd())?;
+    Ok(ChannelHandle { shown: Shown::new(rdma_event_channel { fd }), channel }.give())
+}
+
+/// # Safety
+/// The program's channel, or null, which is not used again.
+pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
+    if !channel.is_null() {
+        // SAFETY: as the caller says.
+        drop(unsafe { ChannelHandle::take(channel) });
+    }
+}
+
+pub(crate) unsafe extern "C" fn create_event_channel() -> *mut rdma_event_channel {
+    entry::pointer(create)
+}
+
+pub(crate) unsafe extern "C" fn destroy_event_channel(channel: *mut rdma_event_channel) {
+    entry::nothing(|| {
+        // SAFETY: the program's channel.
+        unsafe { destroy(channel) };
+        Ok(())
+    });
+}
+
+/// Waits for an event, as long as the channel's descriptor lets it.
+///
+/// # Safety
+/// The program's channel, or null.
+pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    // SAFETY: as the caller says.
+    let (handle, fd) = unsafe { (ChannelHandle::of(channel)?, entry::read(channel)?.fd) };
+    loop {
+        match handle.channel.try_event()? {
+            // What it is about may be gone, or it is no news.
+            Some(found) => match event::deliver(found) {
+                Some(event) => return Ok(event),
+                None => continue,
+            },
+            None => {
+                devices::rest();
+                wait_readable(fd)?;
+            }
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn get_cm_event(
+    channel: *mut rdma_event_channel,
+    out: *mut *mut rdma_cm_event,
+) -> c_int {
+    entry::count(|| {
+        // SAFETY: the program's pointer and channel.
+        unsafe { *entry::write(out)? = next(channel)? };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// The event came from us, and was not acknowledged before.
+unsafe fn acknowledge(event: *mut rdma_cm_event) {
+    // SAFETY: as the caller says.
+    let handle = unsafe { EventHandle::take(event) };
+    if let Some(group) = &handle.group {
+        group.acknowledge(1);
+    }
+    handle.about.acknowledge(1);
+}
+
+pub(crate) unsafe extern "C" fn ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    entry::count(|| {
+        if event.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's event.
+        unsafe { acknowledge(event) };
+        Ok(0)
+    })
+}
+
+/// Acknowledges the event that a synchronous id holds.
+///
+/// # Safety
+/// The program's id.
+pub(super) unsafe fn acknowledge_own(id: *mut rdma_cm_id) {
+    // SAFETY: as the caller says.
+    let Ok(handle) = (unsafe { IdHandle::of(id) }) else { return };
+    let mut event = ptr::null_mut();
+    handle.shown.change(|shown| event = std::mem::replace(&mut shown.event, ptr::null_mut()));
+    if !event.is_null() {
+        // SAFETY: it was kept for this.
+        unsafe { acknowledge(event) };
+    }
+}
+
+/// Waits for the event of a call, if the id is synchronous, and says how that went (rdma_create_id(3)).
+///
+/// # Safety
+/// The program's id.
+pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: as the caller says.
+    let handle = unsafe { IdHandle::of(id) }?;
+    if !lock(&handle.details).synchronous {
+        return Ok(());
+    }
+    // SAFETY: as the caller says; its channel is its own.
+    let event = unsafe {
+        acknowledge_own(id);
+        next(handle.look().channel)?
+    };
+    handle.shown.change(|shown| shown.event = event);
+    // SAFETY: just got.
+    let got = unsafe { entry::read(event) }?;
+    match (got.event, got.status) {
+        (_, 0) => Ok(()),
+        (crate::abi::rdmacm::cm_event::REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
+        (_, status) => Err(Errno(status.abs())),
+    }
+}

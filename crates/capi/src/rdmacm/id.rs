@@ -1,0 +1,306 @@
+//! Ids: one end of a connection, or a listener.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+use ferroce::cm::{Enhancements, Id, IdName, PortSpace};
+use ferroce::{Gid, ServiceType};
+
+use crate::abi::Abi;
+use crate::abi::attributes::ibv_qp_init_attr;
+use crate::abi::constants::qp_type;
+use crate::abi::rdmacm::{ibv_sa_path_rec, port_space, rdma_cm_id, rdma_event_channel};
+use crate::acknowledge::Unacknowledged;
+use crate::context::lock;
+use crate::entry::{self, Errno, Result};
+use crate::handle::{Handle, Shown, handle};
+use crate::query::gid_out;
+use crate::queue_pair::service_of;
+use crate::rdmacm::channel::{self, ChannelHandle};
+use crate::rdmacm::devices;
+use crate::rdmacm::group::Membership;
+use crate::rdmacm::socket;
+
+/// The partition that all of RoCE is in, in network byte order.
+const PARTITION: u16 = 0xffff;
+
+#[repr(C)]
+pub(crate) struct IdHandle {
+    pub(super) shown: Shown<rdma_cm_id>,
+    pub(super) id: Id,
+    pub(super) events: Arc<Unacknowledged>,
+    pub(super) details: Mutex<Details>,
+}
+
+handle!(IdHandle, shown, rdma_cm_id);
+
+/// What is known of an id beyond what programs see.
+#[derive(Default)]
+pub(super) struct Details {
+    /// It has a channel of its own, and calls wait for their event.
+    pub(super) synchronous: bool,
+    /// What the queue pairs of requests are made with, for a listener of `rdma_create_ep`.
+    pub(super) template: Option<ibv_qp_init_attr>,
+    /// Comes before the program's own private data.
+    pub(super) connect_data: Vec<u8>,
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    pub(super) ack_timeout: Option<u8>,
+    pub(super) local: Enhancements,
+    pub(super) remote: Enhancements,
+    /// The program was told that the connection failed here: what follows of it is no news.
+    pub(super) failed: bool,
+    /// The program was told that the connection is over.
+    pub(super) over: bool,
+    pub(super) groups: Vec<Membership>,
+}
+
+/// The program's objects by what the library calls them, with what is not acknowledged of them.
+static IDS: Mutex<Option<HashMap<IdName, (usize, Arc<Unacknowledged>)>>> = Mutex::new(None);
+
+/// The object that an event is about, which is not gone before the event is acknowledged.
+pub(super) fn find(name: IdName) -> Option<(*mut rdma_cm_id, Arc<Unacknowledged>)> {
+    let ids = lock(&IDS);
+    let (pointer, events) = ids.as_ref()?.get(&name)?;
+    events.given();
+    Some((ptr::with_exposed_provenance_mut(*pointer), Arc::clone(events)))
+}
+
+/// What makes an id.
+pub(super) struct New {
+    pub(super) channel: *mut rdma_event_channel,
+    pub(super) synchronous: bool,
+    pub(super) context: *mut c_void,
+    pub(super) ps: u32,
+    pub(super) qp_type: u32,
+}
+
+/// Gives an id to the program.
+pub(super) fn give(new: &New, id: Id) -> *mut rdma_cm_id {
+    let (name, events) = (id.name(), Arc::<Unacknowledged>::default());
+    let shown = Shown::new(rdma_cm_id {
+        channel: new.channel,
+        context: new.context,
+        ps: new.ps,
+        qp_type: new.qp_type,
+        ..Abi::zeroed()
+    });
+    let details = Details { synchronous: new.synchronous, ..Details::default() };
+    let handle = IdHandle { shown, id, events: Arc::clone(&events), details: Mutex::new(details) };
+    let pointer = handle.give::<rdma_cm_id>();
+    let entry = (pointer.expose_provenance(), events);
+    lock(&IDS).get_or_insert_default().insert(name, entry);
+    pointer
+}
+
+fn space_of(ps: u32) -> Result<PortSpace> {
+    Ok(match ps {
+        port_space::TCP => PortSpace::Tcp,
+        port_space::UDP => PortSpace::Udp,
+        port_space::IPOIB => PortSpace::Ipoib,
+        port_space::IB => PortSpace::Ib,
+        _ => return Err(Errno::INVALID),
+    })
+}
+
+/// Makes an id, with a channel of its own where none is given.
+///
+/// # Safety
+/// The channel is the program's, or null.
+pub(super) unsafe fn create(
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    ps: u32,
+    qp_type: u32,
+) -> Result<*mut rdma_cm_id> {
+    let space = space_of(ps)?;
+    let service = service_of(qp_type)?;
+    let synchronous = channel.is_null();
+    let channel = if synchronous { channel::create()? } else { channel };
+    // SAFETY: the program's, or just made.
+    let made = unsafe { ChannelHandle::of(channel) }.and_then(|handle| {
+        let id = Id::new(&handle.channel, space)?;
+        id.set_service(service);
+        Ok(give(&New { channel, synchronous, context, ps, qp_type }, id))
+    });
+    if made.is_err() && synchronous {
+        // SAFETY: just made, and nobody has it.
+        unsafe { channel::destroy(channel) };
+    }
+    made
+}
+
+pub(crate) unsafe extern "C" fn create_id(
+    channel: *mut rdma_event_channel,
+    out: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: u32,
+) -> c_int {
+    entry::count(|| {
+        // SAFETY: the program's pointer.
+        let out = unsafe { entry::write(out) }?;
+        let datagrams = matches!(ps, port_space::IPOIB | port_space::UDP);
+        let kind = if datagrams { qp_type::UD } else { qp_type::RC };
+        // SAFETY: the program's channel.
+        *out = unsafe { create(channel, context, ps, kind) }?;
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn destroy_id(id: *mut rdma_cm_id) -> c_int {
+    entry::count(|| {
+        // SAFETY: the program's id.
+        let handle = unsafe { IdHandle::of(id) }?;
+        if let Some(ids) = &mut *lock(&IDS) {
+            ids.remove(&handle.id.name());
+        }
+        // SAFETY: the program's id; an event of a synchronous one is ours to acknowledge.
+        unsafe { channel::acknowledge_own(id) };
+        handle.events.wait();
+        // SAFETY: as above, and it is not used again.
+        let handle = unsafe { IdHandle::take(id) };
+        // SAFETY: nobody changes it any more.
+        let shown = unsafe { *handle.shown.pointer() };
+        let synchronous = lock(&handle.details).synchronous;
+        drop(handle);
+        // SAFETY: of `calloc`, or null.
+        unsafe { libc::free(shown.route.path_rec.cast()) };
+        if synchronous {
+            // SAFETY: of this id alone.
+            unsafe { channel::destroy(shown.channel) };
+        }
+        Ok(0)
+    })
+}
+
+/// Moves an id to another channel, or to one of its own.
+///
+/// # Safety
+/// Both are the program's, or null.
+pub(super) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -> Result<()> {
+    // SAFETY: as the caller says.
+    let handle = unsafe { IdHandle::of(id) }?;
+    let was = lock(&handle.details).synchronous;
+    if was && to.is_null() {
+        return Err(Errno::INVALID);
+    }
+    let own = to.is_null();
+    let to = if own { channel::create()? } else { to };
+    // SAFETY: as the caller says.
+    handle.id.migrate(&unsafe { ChannelHandle::of(to) }?.channel);
+    let mut old = ptr::null_mut();
+    if was {
+        // SAFETY: as the caller says.
+        unsafe { channel::acknowledge_own(id) };
+    }
+    handle.shown.change(|shown| old = std::mem::replace(&mut shown.channel, to));
+    lock(&handle.details).synchronous = own;
+    if was {
+        // SAFETY: of this id alone, which has left it.
+        unsafe { channel::destroy(old) };
+    }
+    // rdma_migrate_id(3): it waits until the events that were reported are acknowledged.
+    handle.events.wait();
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    // SAFETY: the program's id and channel.
+    entry::count(|| unsafe { migrate(id, channel) }.map(|()| 0))
+}
+
+impl IdHandle {
+    /// A copy of what the program sees.
+    pub(super) fn look(&self) -> rdma_cm_id {
+        // SAFETY: numbers and pointers, which programs change before calls and not during them.
+        unsafe { *self.shown.pointer() }
+    }
+
+    /// The service of its queue pair.
+    pub(super) fn service(&self) -> ServiceType {
+        // SAFETY: the queue pair is the program's, and is there until it says otherwise.
+        let kind = unsafe { self.look().qp.as_ref() }.map_or(self.look().qp_type, |qp| qp.qp_type);
+        service_of(kind).unwrap_or(ServiceType::ReliableConnection)
+    }
+
+    pub(super) fn is_datagram(&self) -> bool {
+        self.service() == ServiceType::UnreliableDatagram
+    }
+
+    /// Shows the program where the id is.
+    pub(super) fn refresh(&self) -> Result<()> {
+        let (local, peer) = (self.id.local_address(), self.id.peer_address());
+        let opened = match self.id.context() {
+            Some(context) => Some(devices::open(context.device())?),
+            None => None,
+        };
+        let gid = |address: Option<SocketAddr>| {
+            let known = address.filter(|address| !address.ip().is_unspecified());
+            known.map(|address| gid_out(Gid::from_ip(address.ip())))
+        };
+        self.shown.change(|shown| {
+            let address = &mut shown.route.addr;
+            if let Some(local) = local {
+                address.src = socket::write(local);
+            }
+            if let Some(peer) = peer {
+                address.dst = socket::write(peer);
+            }
+            if let Some(opened) = opened {
+                if shown.verbs.is_null() {
+                    shown.verbs = opened.verbs;
+                    shown.pd = opened.pd;
+                }
+                shown.port_num = 1;
+                address.ibaddr.sgid = gid(local).unwrap_or_default();
+                address.ibaddr.dgid = gid(peer).unwrap_or_default();
+                address.ibaddr.pkey = PARTITION;
+            }
+        });
+        Ok(())
+    }
+
+    /// Shows the program the way to the peer.
+    pub(super) fn show_path(&self) -> Result<()> {
+        /// "Exactly", of the values beside it.
+        const EXACTLY: u8 = 2;
+        /// 10 Gb/s, and 4.3 s / 4: what Linux says of every RoCE path.
+        const RATE: u8 = 3;
+        const LIFETIME: u8 = 18;
+        let now = self.look();
+        if now.route.num_paths > 0 {
+            return Ok(());
+        }
+        // SAFETY: the call takes no pointers.
+        let path = unsafe { libc::calloc(1, size_of::<ibv_sa_path_rec>()) };
+        let path = path.cast::<ibv_sa_path_rec>();
+        // SAFETY: null, or of this size and all zeroes.
+        let record = unsafe { path.as_mut() }.ok_or(Errno::NO_MEMORY)?;
+        *record = ibv_sa_path_rec {
+            dgid: now.route.addr.ibaddr.dgid,
+            sgid: now.route.addr.ibaddr.sgid,
+            hop_limit: 64,
+            reversible: 1,
+            numb_path: 1,
+            pkey: PARTITION,
+            mtu_selector: EXACTLY,
+            mtu: self.id.path_mtu().0,
+            rate_selector: EXACTLY,
+            rate: RATE,
+            packet_life_time_selector: EXACTLY,
+            packet_life_time: LIFETIME,
+            ..Abi::zeroed()
+        };
+        self.shown.change(|shown| {
+            shown.route.path_rec = path;
+            shown.route.num_paths = 1;
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Addresses of names.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use libc::{addrinfo, sockaddr, socklen_t};
+
+use crate::abi::Abi;
+use crate::abi::constants::qp_type;
+use crate::abi::rdmacm::{port_space, rai, rdma_addrinfo};
+use crate::entry::{self, Errno, Result};
+
+/// What the system's resolver is asked.
+fn hints_out(hints: &rdma_addrinfo) -> addrinfo {
+    let has = |flag: c_int| hints.ai_flags & flag != 0;
+    let passive = if has(rai::PASSIVE) { libc::AI_PASSIVE } else { 0 };
+    let numeric = if has(rai::NUMERICHOST) { libc::AI_NUMERICHOST } else { 0 };
+    let socktype = match hints.ai_qp_type as u32 {
+        0 => 0,
+        qp_type::UD => libc::SOCK_DGRAM,
+        _ => libc::SOCK_STREAM,
+    };
+    let protocol = match (hints.ai_port_space as u32, socktype) {
+        (port_space::TCP, _) | (port_space::IB, libc::SOCK_STREAM) => libc::IPPROTO_TCP,
+        (port_space::UDP | port_space::IPOIB, _) | (port_space::IB, libc::SOCK_DGRAM) => {
+            libc::IPPROTO_UDP
+        }
+        _ => 0,
+    };
+    addrinfo {
+        ai_flags: passive | numeric,
+        ai_family: hints.ai_family,
+        ai_socktype: socktype,
+        ai_protocol: protocol,
+        ai_addrlen: 0,
+        ai_addr: ptr::null_mut(),
+        ai_canonname: ptr::null_mut(),
+        ai_next: ptr::null_mut(),
+    }
+}
+
+/// A copy of an address, by the C library's allocator.
+///
+/// # Safety
+/// There are so many bytes.
+unsafe fn copy(from: *const sockaddr, length: socklen_t) -> Result<(*mut sockaddr, socklen_t)> {
+    if from.is_null() || length == 0 {
+        return Ok((ptr::null_mut(), 0));
+    }
+    // SAFETY: the call takes no pointers.
+    let to = unsafe { libc::malloc(length as usize) }.cast::<sockaddr>();
+    if to.is_null() {
+        return Err(Errno::NO_MEMORY);
+    }
+    // SAFETY: as the caller says, and as many were allocated.
+    unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), length as usize) };
+    Ok((to, length))
+}
+
+/// What the resolver says, as far as the hints leave it open. `Err` is the resolver's own number.
+///
+/// # Safety
+/// Texts of the program's, or null.
+unsafe fn ask(
+    node: *const c_char,
+    service: *const c_char,
+    hints: Option<&rdma_addrinfo>,
+    out: &mut rdma_addrinfo,
+) -> std::result::Result<Result<()>, c_int> {
+    let wanted = hints.map(hints_out);
+    let wanted = wanted.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mut found = ptr::null_mut();
+    // SAFETY: as the caller says, and places of ours.
+    let failed = unsafe { libc::getaddrinfo(node, service, wanted, &raw mut found) };
+    if failed != 0 {
+        return Err(failed);
+    }
+    // SAFETY: the resolver's list, which has an entry.
+    let first = unsafe { &*found };
+    let datagrams = first.ai_socktype == libc::SOCK_DGRAM || first.ai_protocol == libc::IPPROTO_UDP;
+    let given = |of: fn(&rdma_addrinfo) -> c_int| hints.map(of).filter(|&value| value != 0);
+    let kind = if datagrams { qp_type::UD } else { qp_type::RC };
+    let space = if datagrams { port_space::UDP } else { port_space::TCP };
+    out.ai_qp_type = given(|hints| hints.ai_qp_type).unwrap_or(kind as c_int);
+    out.ai_port_space = given(|hints| hints.ai_port_space).unwrap_or(space as c_int);
+    out.ai_family = first.ai_family;
+    // SAFETY: the resolver's.
+    let copied = unsafe { copy(first.ai_addr, first.ai_addrlen) }.map(|address| {
+        if hints.is_some_and(|hints| hints.ai_flags & rai::PASSIVE != 0) {
+            out.ai_flags = rai::PASSIVE;
+            (out.ai_src_addr, out.ai_src_len) = address;
+        } else {
+            (out.ai_dst_addr, out.ai_dst_len) = address;
+        }
+    });
+    // SAFETY: the resolver's, which is not used again.
+    unsafe { libc::freeaddrinfo(found) };
+    Ok(copied)
+}
+
+/// # Safety
+/// The program's texts and hints.
+unsafe fn find(
+    node: *const c_char,
+    service: *const c_char,
+    hints: Option<&rdma_addrinfo>,
+    out: &mut rdma_addrinfo,
+) -> std::result::Result<Result<()>, c_int> {
+    if node.is_null() && service.is_null() {
+        let Some(hints) = hints else { return Ok(Err(Errno::INVALID)) };
+        out.ai_flags = hints.ai_flags;
+        out.ai_family = hints.ai_family;
+        out.ai_qp_type = hints.ai_qp_type;
+        out.ai_port_space = hints.ai_port_space;
+        // SAFETY: the program's address.
+        match unsafe { copy(hints.ai_dst_addr, hints.ai_dst_len) } {
+            Ok(address) => (out.ai_dst_addr, out.ai_dst_len) = address,
+            Err(error) => return Ok(Err(error)),
+        }
+    } else {
+        // SAFETY: as the caller says.
+        if let Err(error) = unsafe { ask(node, service, hints, out) }? {
+            return Ok(Err(error));
+        }
+    }
+    if let (Some(hints), 0) = (hints, out.ai_src_len) {
+        // SAFETY: the program's address.
+        match unsafe { copy(hints.ai_src_addr, hints.ai_src_len) } {
+            Ok(address) => (out.ai_src_addr, out.ai_src_len) = address,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// rdma_getaddrinfo(3): 0, −1 with `errno`, or the resolver's own number.
+pub(crate) unsafe extern "C" fn getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const rdma_addrinfo,
+    out: *mut *mut rdma_addrinfo,
+) -> c_int {
+    let mut of_resolver = None;
+    let returned = entry::count(|| {
+        // SAFETY: the program's structure and pointer.
+        let (hints, out) = unsafe { (hints.as_ref(), entry::write(out)?) };
+        // SAFETY: the call takes no pointers.
+        let made = unsafe { libc::calloc(1, size_of::<rdma_addrinfo>()) }.cast::<rdma_addrinfo>();
+        if made.is_null() {
+            return Err(Errno::NO_MEMORY);
+        }
+        let mut about = rdma_addrinfo::zeroed();
+        // SAFETY: the program's texts.
+        let found = unsafe { find(node, service, hints, &mut about) };
+        // SAFETY: of this size.
+        unsafe { made.write(about) };
+        if let Ok(Ok(())) = found {
+            *out = made;
+            return Ok(0);
+        }
+        // SAFETY: nobody has it.
+        unsafe { freeaddrinfo(made) };
+        match found {
+            Ok(result) => result.map(|()| 0),
+            Err(number) => {
+                of_resolver = Some(number);
+                Ok(0)
+            }
+        }
+    });
+    of_resolver.unwrap_or(returned)
+}
+
+pub(crate) unsafe extern "C" fn freeaddrinfo(mut list: *mut rdma_addrinfo) {
+    while !list.is_null() {
+        // SAFETY: the program's list, all of it by the C library's allocator.
+        unsafe {
+            let one = list.read();
+            for part in
+                [one.ai_src_addr.cast(), one.ai_dst_addr.cast(), one.ai_route, one.ai_connect]
+            {
+                libc::free(part);
+            }
+            libc::free(one.ai_src_canonname.cast());
+            libc::free(one.ai_dst_canonname.cast());
+            libc::free(list.cast());
+            list = one.ai_next;
+        }
+    }
+}
