@@ -21,6 +21,7 @@ mod device;
 mod device_memory;
 mod domain;
 mod entry;
+mod exit;
 mod export;
 mod handle;
 mod import;

@@ -31,6 +31,13 @@ mod shared_receive;
 mod tap;
 mod xrc;
 
+/// Lets the peers and the other processes of this machine have what is theirs, when the process ends without closing
+/// what it has open: messages that wait to leave, and packets that wait to be passed on. To be called last of all, for
+/// example by `atexit`: no device works from then on.
+pub fn leave() {
+    engine::Adapter::leave();
+}
+
 pub use address::AddressHandle;
 pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
 pub use context::Context;

@@ -136,6 +136,7 @@ pub(crate) mod port_space {
 }
 
 /// `rdma_cm_event_type`.
+#[allow(dead_code, reason = "complete, as the header has it")]
 pub(crate) mod cm_event {
     pub(crate) const ADDR_RESOLVED: u32 = 0;
     pub(crate) const ADDR_ERROR: u32 = 1;

@@ -1,9 +1,10 @@
 //! Event channels, and events as programs have them.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ferroce::cm::EventChannel;
 
@@ -15,13 +16,19 @@ use crate::handle::{Handle, Shown, handle};
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::{devices, event};
 
-#[repr(C)]
-pub(crate) struct ChannelHandle {
-    shown: Shown<rdma_event_channel>,
-    pub(super) channel: EventChannel,
-}
+/// The channels that programs have. They are looked up, and not reached through the program's pointer, because programs
+/// destroy channels at which another thread waits, or is about to: rping does.
+static CHANNELS: Mutex<BTreeMap<usize, EventChannel>> = Mutex::new(BTreeMap::new());
 
-handle!(ChannelHandle, shown, rdma_event_channel);
+/// Channels that were destroyed last, the latest first: as many as there could be threads that do not know it yet.
+static DESTROYED: Mutex<VecDeque<usize>> = Mutex::new(VecDeque::new());
+const REMEMBERED: usize = 64;
+
+/// The channel behind a program's pointer. While somebody has it, its descriptor is open.
+pub(super) fn of(channel: *mut rdma_event_channel) -> Result<EventChannel> {
+    let found = lock(&CHANNELS).get(&channel.addr()).cloned();
+    found.ok_or(Errno(if channel.is_null() { libc::EINVAL } else { libc::EBADF }))
+}
 
 /// `RDMA_MAX_PRIVATE_DATA`: what a message carries at most.
 pub(super) const PRIVATE_DATA: usize = 256;
@@ -41,16 +48,22 @@ handle!(EventHandle, shown, rdma_cm_event);
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
     let channel = EventChannel::new()?;
     let fd = make_blocking(channel.as_fd())?;
-    Ok(ChannelHandle { shown: Shown::new(rdma_event_channel { fd }), channel }.give())
+    let pointer = Box::into_raw(Box::new(rdma_event_channel { fd }));
+    lock(&CHANNELS).insert(pointer.addr(), channel);
+    Ok(pointer)
 }
 
 /// # Safety
 /// The program's channel, or null, which is not used again.
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
-    if !channel.is_null() {
-        // SAFETY: as the caller says.
-        drop(unsafe { ChannelHandle::take(channel) });
+    let Some(known) = lock(&CHANNELS).remove(&channel.addr()) else { return };
+    if waits(known.as_fd().as_raw_fd()) {
+        let mut destroyed = lock(&DESTROYED);
+        destroyed.push_front(channel.addr());
+        destroyed.truncate(REMEMBERED);
     }
+    // SAFETY: as the caller says; it was a box.
+    drop(unsafe { Box::from_raw(channel) });
 }
 
 pub(crate) unsafe extern "C" fn create_event_channel() -> *mut rdma_event_channel {
@@ -65,15 +78,27 @@ pub(crate) unsafe extern "C" fn destroy_event_channel(channel: *mut rdma_event_c
     });
 }
 
+/// Whether reads of a descriptor wait.
+fn waits(fd: c_int) -> bool {
+    // SAFETY: the call takes no pointers.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK == 0 }
+}
+
+/// Who waits at a channel when it is destroyed waits for ever, in the kernel too. Who comes a moment later shall fare no
+/// worse: in the library that we stand for, destroying takes so long that nobody does.
+fn wait_for_ever(channel: *mut rdma_event_channel) {
+    while lock(&DESTROYED).contains(&channel.addr()) {
+        // SAFETY: the call takes no arguments; it returns after a signal's handler.
+        unsafe { libc::pause() };
+    }
+}
+
 /// Waits for an event, as long as the channel's descriptor lets it.
-///
-/// # Safety
-/// The program's channel, or null.
-pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
-    // SAFETY: as the caller says.
-    let (handle, fd) = unsafe { (ChannelHandle::of(channel)?, entry::read(channel)?.fd) };
+pub(super) fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    let channel = of(channel).inspect_err(|_| wait_for_ever(channel))?;
+    let fd = channel.as_fd().as_raw_fd();
     loop {
-        match handle.channel.try_event()? {
+        match channel.try_event()? {
             // What it is about may be gone, or it is no news.
             Some(found) => match event::deliver(found) {
                 Some(event) => return Ok(event),
@@ -92,8 +117,8 @@ pub(crate) unsafe extern "C" fn get_cm_event(
     out: *mut *mut rdma_cm_event,
 ) -> c_int {
     entry::count(|| {
-        // SAFETY: the program's pointer and channel.
-        unsafe { *entry::write(out)? = next(channel)? };
+        // SAFETY: the program's pointer.
+        *unsafe { entry::write(out) }? = next(channel)?;
         Ok(0)
     })
 }
@@ -145,11 +170,10 @@ pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !lock(&handle.details).synchronous {
         return Ok(());
     }
-    // SAFETY: as the caller says; its channel is its own.
-    let event = unsafe {
-        acknowledge_own(id);
-        next(handle.look().channel)?
-    };
+    // SAFETY: as the caller says.
+    unsafe { acknowledge_own(id) };
+    // Its channel is its own.
+    let event = next(handle.look().channel)?;
     handle.shown.change(|shown| shown.event = event);
     // SAFETY: just got.
     let got = unsafe { entry::read(event) }?;

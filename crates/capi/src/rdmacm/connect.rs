@@ -256,11 +256,10 @@ pub(crate) unsafe extern "C" fn get_request(
         if !lock_synchronous(handle) {
             return Err(Errno::INVALID);
         }
-        // SAFETY: the program's id; its channel is its own.
-        let event = unsafe {
-            channel::acknowledge_own(listen);
-            channel::next(handle.look().channel)?
-        };
+        // SAFETY: the program's id.
+        unsafe { channel::acknowledge_own(listen) };
+        // Its channel is its own.
+        let event = channel::next(handle.look().channel)?;
         // SAFETY: just got.
         let got = unsafe { entry::read(event) }?;
         let checked = match (got.event, got.status) {

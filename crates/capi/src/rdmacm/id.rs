@@ -19,7 +19,7 @@ use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
 use crate::query::gid_out;
 use crate::queue_pair::service_of;
-use crate::rdmacm::channel::{self, ChannelHandle};
+use crate::rdmacm::channel;
 use crate::rdmacm::devices;
 use crate::rdmacm::group::Membership;
 use crate::rdmacm::socket;
@@ -67,6 +67,21 @@ pub(super) fn find(name: IdName) -> Option<(*mut rdma_cm_id, Arc<Unacknowledged>
     let (pointer, events) = ids.as_ref()?.get(&name)?;
     events.given();
     Some((ptr::with_exposed_provenance_mut(*pointer), Arc::clone(events)))
+}
+
+/// The process ends: what is connected is disconnected, as the kernel does when it closes the descriptors of a program.
+/// Nothing is waited for that a thread which is no more could hold.
+pub(crate) fn leave() {
+    let ids = IDS.try_lock().ok().and_then(|mut ids| ids.take());
+    for (pointer, events) in ids.into_iter().flatten().map(|(_, entry)| entry) {
+        events.given();
+        let pointer = ptr::with_exposed_provenance_mut::<rdma_cm_id>(pointer);
+        // SAFETY: it was in the list, so that it is not destroyed; and it cannot be until the event is acknowledged that
+        // was counted here.
+        if let Ok(handle) = unsafe { IdHandle::of(pointer) } {
+            handle.id.close();
+        }
+    }
 }
 
 /// What makes an id.
@@ -120,9 +135,8 @@ pub(super) unsafe fn create(
     let service = service_of(qp_type)?;
     let synchronous = channel.is_null();
     let channel = if synchronous { channel::create()? } else { channel };
-    // SAFETY: the program's, or just made.
-    let made = unsafe { ChannelHandle::of(channel) }.and_then(|handle| {
-        let id = Id::new(&handle.channel, space)?;
+    let made = channel::of(channel).and_then(|events| {
+        let id = Id::new(&events, space)?;
         id.set_service(service);
         Ok(give(&New { channel, synchronous, context, ps, qp_type }, id))
     });
@@ -189,8 +203,7 @@ pub(super) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -
     }
     let own = to.is_null();
     let to = if own { channel::create()? } else { to };
-    // SAFETY: as the caller says.
-    handle.id.migrate(&unsafe { ChannelHandle::of(to) }?.channel);
+    handle.id.migrate(&channel::of(to)?);
     let mut old = ptr::null_mut();
     if was {
         // SAFETY: as the caller says.

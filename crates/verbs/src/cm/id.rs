@@ -223,6 +223,11 @@ impl Id {
         self.owner.shared.space
     }
 
+    /// Ends it now, as if the last of its clones were dropped: the peer is told, and the port is free.
+    pub fn close(&self) {
+        self.owner.end();
+    }
+
     /// Lets its events come out of another channel from now on, those that wait included.
     #[doc(alias = "rdma_migrate_id")]
     pub fn migrate(&self, channel: &EventChannel) {
@@ -347,6 +352,12 @@ impl Context {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Owner {
+    fn end(&self) {
         if self.process != std::process::id() {
             return; // The connection stayed with the parent.
         }

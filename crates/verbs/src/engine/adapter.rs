@@ -85,6 +85,25 @@ impl Adapter {
         Handle::start(adapter)
     }
 
+    /// The process is about to end: what it has to say is said, and what it has got of other processes' is passed on, as
+    /// when the devices are closed. Not for longer than a moment: who ends a process in the middle of a call holds locks
+    /// that nobody will ever let go.
+    pub(crate) fn leave() {
+        const LONGEST: u64 = 200_000_000;
+        let process = std::process::id();
+        let Ok(open) = OPEN.try_lock() else { return };
+        let ours = open.iter().filter(|(owner, _)| *owner == process);
+        let adapters: Vec<_> = ours.filter_map(|(_, adapter)| adapter.upgrade()).collect();
+        drop(open);
+        adapters.iter().for_each(|adapter| adapter.thread.stop());
+        let until = clock::now() + LONGEST;
+        while !adapters.iter().all(|adapter| adapter.thread.has_stopped()) && clock::now() < until {
+            std::thread::yield_now();
+        }
+        // The last reference would close what the program may still be using.
+        adapters.into_iter().for_each(std::mem::forget);
+    }
+
     fn new(device: Device, options: Options) -> Result<Self, Error> {
         device.mtu()?;
         let (device, addresses, opened) = Self::open_links(device, &options)?;

@@ -29,6 +29,8 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Signals {
     wake: Event,
     stop: AtomicBool,
+    /// It has stopped.
+    stopped: AtomicBool,
     /// Somebody polled since the thread last looked: who did will do so again.
     polled: AtomicBool,
     /// When the next timer of a queue pair runs out.
@@ -45,6 +47,7 @@ impl Signals {
         Ok(Self {
             wake: Event::new()?,
             stop: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             polled: AtomicBool::new(false),
             timer: AtomicU64::new(NEVER),
             asleep_until: AtomicU64::new(0),
@@ -64,6 +67,10 @@ impl Signals {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn wake(&self) {
@@ -151,4 +158,5 @@ pub(crate) fn run(adapter: &Adapter) {
     }
     // What came meanwhile may be another process's, and would be lost with the sockets.
     adapter.run(true);
+    signals.stopped.store(true, Ordering::Release);
 }

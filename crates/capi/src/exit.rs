@@ -1,0 +1,18 @@
+//! The end of a process that has not closed what it has open, as most programs do: a kernel would see to the rest.
+
+use crate::entry;
+use crate::rdmacm::id;
+
+/// Runs when the process ends by `exit` or the return of `main`, after the program's own handlers; or when the library is
+/// unloaded.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+extern "C" fn at_exit() {
+    entry::nothing(|| {
+        id::leave();
+        ferroce::leave();
+        Ok(())
+    });
+}
