@@ -11,6 +11,7 @@ use crate::abi::constants::{qp_init, qp_type};
 use crate::abi::context::ibv_context;
 use crate::abi::extended::ibv_qp_ex;
 use crate::abi::objects::{ibv_pd, ibv_qp, ibv_xrcd};
+use crate::abi::work::ibv_sge;
 use crate::acknowledge::Unacknowledged;
 use crate::completion::queue_of;
 use crate::context::{ContextHandle, Open};
@@ -56,6 +57,13 @@ pub(crate) fn capabilities_in(cap: &ibv_qp_cap) -> Capabilities {
         receive_spans: cap.max_recv_sge,
         inline_bytes: cap.max_inline_data,
     }
+}
+
+/// Inline data has the room of the list of spans that it stands for, whatever was asked for: so it is with rdma_rxe, and
+/// there are programs that ask for none and use it, as rdma_xclient does.
+fn inline_of(cap: &ibv_qp_cap) -> u32 {
+    let spans = cap.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32);
+    cap.max_inline_data.max(spans)
 }
 
 pub(crate) fn capabilities_out(capabilities: &Capabilities) -> ibv_qp_cap {
@@ -126,11 +134,12 @@ unsafe fn create(
     if shared.is_some() && service == ServiceType::UnreliableConnection {
         return Err(Errno::INVALID);
     }
+    let asked = capabilities_in(&attr.cap);
     let options = QueuePairOptions {
         service,
         send_completions: sends,
         receive_completions: receives,
-        capabilities: capabilities_in(&attr.cap),
+        capabilities: Capabilities { inline_bytes: inline_of(&attr.cap), ..asked },
         shared_receives: shared.map(|shared| &shared.queue),
         signal_all: attr.sq_sig_all != 0,
         xrc: None,

@@ -155,7 +155,8 @@ impl Adapter {
         };
         // Few messages fit into a mailbox: one whose packets have all one owner is handed over as it is.
         if let Some(owner) = self.sole_owner(message) {
-            return self.forward(local, owner, arrival, message.data);
+            self.forward(local, owner, arrival, message.data);
+            return;
         }
         let mut packets = message.packets().enumerate().peekable();
         while let Some(&(_, first)) = packets.peek() {

@@ -41,8 +41,14 @@ impl Detours {
 }
 
 impl Adapter {
-    /// Hands packets over to whom they belong, now or a little later.
-    pub(crate) fn forward(&self, local: SocketAddr, to: Recipient, arrival: &Arrival, data: &[u8]) {
+    /// Hands packets over to whom they belong, now or a little later. Says whether there is somebody.
+    pub(crate) fn forward(
+        &self,
+        local: SocketAddr,
+        to: Recipient,
+        arrival: &Arrival,
+        data: &[u8],
+    ) -> bool {
         let mut kept = lock(&self.detours.0);
         // In order: what came later does not overtake.
         let behind = kept.waiting.iter().any(|detour| detour.to == to);
@@ -54,8 +60,13 @@ impl Adapter {
                 kept.bytes += data.len();
                 kept.waiting.push_back(Detour { local, to, arrival: *arrival, data: data.into() });
             }
+            Err(Error::NoOwner) => {
+                count(&self.counters.forward_failed);
+                return false;
+            }
             Err(_) => count(&self.counters.forward_failed),
         }
+        true
     }
 
     fn hand_over(

@@ -136,25 +136,16 @@ impl Connections {
             let slot = &adapter.links[index].slot;
             match self.owner(&manager.cm, local, from, one.packet.payload) {
                 Owner::Us => {}
-                Owner::Other(other) => match slot.forward(other, one.arrival, one.bytes) {
-                    // Nobody has it, so it falls to us to say so.
-                    Err(ferroce_net::Error::NoOwner) => {}
-                    Ok(()) => {
-                        return adapter.counters.forwarded_out.fetch_add(1, Ordering::Relaxed);
+                Owner::Other(other) => {
+                    // Where nobody has it, it falls to us to say so.
+                    if adapter.forward(local, other, one.arrival, one.bytes) {
+                        return;
                     }
-                    // As if the network had lost it: the peer sends again.
-                    Err(_) => {
-                        return adapter.counters.forward_failed.fetch_add(1, Ordering::Relaxed);
-                    }
-                },
-                Owner::Unnamed => {
-                    self.pass_to_all(slot, one);
-                    return 0;
                 }
+                Owner::Unnamed => return self.pass_to_all(slot, one),
             }
             // What is ignored is answered, or not, by the manager itself.
             let _ = manager.cm.handle_mad(now, from, one.packet.payload);
-            0
         });
         self.tell(adapter);
     }
