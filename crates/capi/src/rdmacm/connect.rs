@@ -235,11 +235,20 @@ pub(crate) unsafe extern "C" fn disconnect(id: *mut rdma_cm_id) -> c_int {
             return Err(Errno::INVALID);
         }
         queue_pair::fail(handle);
-        // Its event was taken before: no other will come.
-        if lock(&handle.details).over {
-            return Err(Errno::INVALID);
+        {
+            let mut details = lock(&handle.details);
+            // Whom the peer has disconnected confirms that once, as rdma_disconnect(3) wants both sides to.
+            let over = details.over;
+            if std::mem::replace(&mut details.disconnected, over) {
+                return Err(Errno::INVALID);
+            }
+            // Its event was taken before: no other will come.
+            if over {
+                return Ok(0);
+            }
         }
         handle.id.disconnect()?;
+        lock(&handle.details).disconnected = true;
         // SAFETY: the program's id.
         unsafe { complete(id) }?;
         Ok(0)

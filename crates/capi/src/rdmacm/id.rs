@@ -55,6 +55,8 @@ pub(super) struct Details {
     pub(super) failed: bool,
     /// The program was told that the connection is over.
     pub(super) over: bool,
+    /// The program has disconnected it.
+    pub(super) disconnected: bool,
     pub(super) groups: Vec<Membership>,
 }
 
@@ -174,6 +176,7 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut rdma_cm_id) -> c_int {
         // SAFETY: the program's id; an event of a synchronous one is ours to acknowledge.
         unsafe { channel::acknowledge_own(id) };
         handle.events.wait();
+        handle.id.close();
         // SAFETY: as above, and it is not used again.
         let handle = unsafe { IdHandle::take(id) };
         // SAFETY: nobody changes it any more.

@@ -59,6 +59,18 @@ fn named(state: &State, parameters: &ConnectParameters) -> Result<(Qpn, ServiceT
 }
 
 impl Id {
+    /// Says something to the peer. It has been said when this returns.
+    fn say(&self, call: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+        let (said, place) = {
+            let mut state = self.state();
+            (call(&mut state), state.place.clone())
+        };
+        if let Some(place) = place {
+            place.adapter().settle();
+        }
+        said
+    }
+
     /// Takes requests for its port: [`ConnectRequest`](super::What::ConnectRequest)s follow. When as many as the
     /// backlog are not answered, peers have to ask again; 0 stands for 1024. An id without address is bound to all of
     /// them, at any port.
@@ -106,7 +118,10 @@ impl Id {
     /// When the route is not resolved, there is no queue pair, or more private data than fits.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&self, wish: &ConnectParameters) -> Result<(), Error> {
-        let mut state = self.state();
+        self.say(|state| self.connect_now(state, wish))
+    }
+
+    fn connect_now(&self, state: &mut State, wish: &ConnectParameters) -> Result<(), Error> {
         state.expect(&[Stage::RouteResolved], "resolve a route first")?;
         let place = state.place()?;
         let (Some(local), Some(peer)) = (state.local, state.peer) else {
@@ -114,9 +129,9 @@ impl Id {
         };
         let header = ip_header(local, peer)?;
         if self.shared().is_datagram(&state) {
-            self.ask(&mut state, &place, peer, &header, wish)?;
+            self.ask(state, &place, peer, &header, wish)?;
         } else {
-            self.request(&mut state, &place, (local, peer), &header, wish)?;
+            self.request(state, &place, (local, peer), &header, wish)?;
         }
         state.stage = Stage::Connecting;
         Ok(())
@@ -209,10 +224,13 @@ impl Id {
     /// When there is no request, or none any more; when there is no queue pair, or more private data than fits.
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, answer: &ConnectParameters) -> Result<(), Error> {
-        let mut state = self.state();
+        self.say(|state| self.accept_now(state, answer))
+    }
+
+    fn accept_now(&self, state: &mut State, answer: &ConnectParameters) -> Result<(), Error> {
         state.expect(&[Stage::Requested], "there is no request to accept")?;
         let place = state.place()?;
-        let (number, service, shared_receive_queue) = named(&state, answer)?;
+        let (number, service, shared_receive_queue) = named(state, answer)?;
         match state.exchange {
             Exchange::Query(query) => {
                 let key = state.queue_pair.as_ref().map(attributes::queue_key);
@@ -279,7 +297,15 @@ impl Id {
     /// As [`Id::reject`].
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_for(&self, reason: RejectReason, data: &[u8]) -> Result<(), Error> {
-        let mut state = self.state();
+        self.say(|state| self.reject_for_now(state, reason, data))
+    }
+
+    fn reject_for_now(
+        &self,
+        state: &mut State,
+        reason: RejectReason,
+        data: &[u8],
+    ) -> Result<(), Error> {
         let stages = [Stage::Requested, Stage::Responded];
         state.expect(&stages, "there is no request to reject")?;
         let place = state.place()?;
@@ -308,7 +334,10 @@ impl Id {
     /// When there is no response, or the peer has given up.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self) -> Result<(), Error> {
-        let mut state = self.state();
+        self.say(|state| self.establish_now(state))
+    }
+
+    fn establish_now(&self, state: &mut State) -> Result<(), Error> {
         state.expect(&[Stage::Responded], "the peer has not accepted")?;
         let Exchange::Connection(connection) = state.exchange else {
             return Err(Error::Invalid("the peer has not accepted"));
@@ -357,7 +386,10 @@ impl Id {
         if self.state().stage == Stage::Accepting {
             let _ = self.notify_established();
         }
-        let mut state = self.state();
+        self.say(|state| Self::disconnect_now(state))
+    }
+
+    fn disconnect_now(state: &mut State) -> Result<(), Error> {
         if matches!(state.stage, Stage::Disconnecting | Stage::Over) {
             return Ok(());
         }

@@ -224,8 +224,14 @@ impl Id {
     }
 
     /// Ends it now, as if the last of its clones were dropped: the peer is told, and the port is free.
+    ///
+    /// An id that is dropped says the same, but who drops it does not wait until it has been said.
     pub fn close(&self) {
+        let place = self.state().place.clone();
         self.owner.end();
+        if let Some(place) = place {
+            place.adapter().settle();
+        }
     }
 
     /// Lets its events come out of another channel from now on, those that wait included.

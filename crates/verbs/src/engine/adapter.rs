@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
@@ -49,6 +49,11 @@ pub(crate) struct Adapter {
     pub(crate) ready: Mutex<VecDeque<Arc<Core>>>,
     /// Packets of no queue pair: management.
     pub(crate) outbox: Mutex<VecDeque<(Route, Box<[u8]>)>>,
+    /// How many of them were ever put there, and how many have left.
+    queued: AtomicU64,
+    pub(crate) departed: AtomicU64,
+    /// How often somebody has looked at all sockets.
+    pub(crate) looks: AtomicU64,
     pub(crate) detours: Detours,
     pub(crate) claim: Claim,
     progress: Mutex<Progress>,
@@ -138,6 +143,9 @@ impl Adapter {
             domains: AtomicU32::new(1),
             ready: Mutex::default(),
             outbox: Mutex::default(),
+            queued: AtomicU64::new(0),
+            departed: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             detours: Detours::default(),
             claim: Claim::new(),
             progress: Mutex::new(progress),
@@ -244,8 +252,32 @@ impl Adapter {
 
     /// Sends a packet of no queue pair.
     pub(crate) fn send_packet(&self, route: Route, packet: Box<[u8]>) {
-        lock(&self.outbox).push_back((route, packet));
+        {
+            let mut outbox = lock(&self.outbox);
+            outbox.push_back((route, packet));
+            self.queued.fetch_add(1, Ordering::Relaxed);
+        }
         self.drive();
+    }
+
+    /// Waits until the packets of no queue pair that there are have left: a process may end right after it said
+    /// something, and by then it must have been said. What was said to another process of this machine may have come
+    /// back to our own socket, and would end with it: so that is looked at, too, and passed on.
+    ///
+    /// Whoever drives the device is at it, so that this takes a moment only; a network that takes nothing is not waited
+    /// for. Nobody who calls this may hold a lock.
+    pub(crate) fn settle(&self) {
+        const LONGEST: u64 = 100_000_000;
+        let until = clock::now() + LONGEST;
+        let reached = |count: &AtomicU64, wanted: u64| {
+            while count.load(Ordering::Acquire) < wanted && clock::now() < until {
+                self.run(false);
+                std::thread::yield_now();
+            }
+        };
+        reached(&self.departed, self.queued.load(Ordering::Relaxed));
+        // One look may have begun before.
+        reached(&self.looks, self.looks.load(Ordering::Acquire) + 2);
     }
 
     /// Sends what there is to send, or has it sent.

@@ -44,6 +44,8 @@ pub(crate) struct Departures {
     owners: Vec<Owner>,
     /// The socket had no room for what is here.
     blocked: bool,
+    /// How many packets of management were ever here.
+    management: u64,
 }
 
 impl Departures {
@@ -57,6 +59,7 @@ impl Departures {
             closed: false,
             owners: Vec::new(),
             blocked: false,
+            management: 0,
         }
     }
 
@@ -97,6 +100,7 @@ impl Adapter {
             let room = progress.departures.room();
             room[..packet.len()].copy_from_slice(&packet);
             sent = true;
+            progress.departures.management += 1;
             let owner = Owner { queue_pair: sender(&packet), work: None };
             if !self.append(&mut progress.departures, packet.len(), route, owner) {
                 return true;
@@ -125,7 +129,9 @@ impl Adapter {
                 progress.ready.append(&mut lock(&self.ready));
             }
         }
-        self.flush(&mut progress.departures);
+        if self.flush(&mut progress.departures) {
+            self.departed.store(progress.departures.management, Ordering::Release);
+        }
         sent
     }
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ferroce_net::ReceiveBatch;
 use ferroce_proto::time::Instant;
@@ -72,6 +73,9 @@ impl Adapter {
     pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
         let received = self.receive_all(progress, thorough);
         self.run_detours();
+        if thorough {
+            self.looks.fetch_add(1, Ordering::Release);
+        }
         let now = now();
         // Also for who only polls: the thread would have to wait for a gap between two polls, and there may be none.
         self.run_timers(progress, now);
