@@ -1,0 +1,531 @@
+/* What goes wrong with connections, and what the man pages say then: one case for each name that may be given. Both ends
+ * are in this process, so that all happens in one order. */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <malloc.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+
+#define CHECK(what)                                                                                    \
+    do {                                                                                               \
+        if (!(what)) {                                                                                 \
+            fprintf(stderr, "line %d: %s does not hold; errno %d, %s\n", __LINE__, #what, errno,       \
+                    strerror(errno));                                                                  \
+            exit(1);                                                                                   \
+        }                                                                                              \
+    } while (0)
+
+#define FAILS(call, number)                                                                            \
+    do {                                                                                               \
+        errno = 0;                                                                                     \
+        CHECK((call) == -1 && errno == (number));                                                      \
+    } while (0)
+
+/* A peer that never answers must not keep the test for ever. */
+#define LIMIT 30000
+
+static struct sockaddr_in at(const char *address, unsigned short port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    CHECK(inet_pton(AF_INET, address, &to.sin_addr) == 1);
+    return to;
+}
+
+static struct rdma_event_channel *channel(void)
+{
+    struct rdma_event_channel *made = rdma_create_event_channel();
+    CHECK(made);
+    return made;
+}
+
+static struct rdma_cm_id *make(struct rdma_event_channel *events, enum rdma_port_space space)
+{
+    struct rdma_cm_id *id;
+    CHECK(rdma_create_id(events, &id, NULL, space) == 0);
+    return id;
+}
+
+static struct rdma_cm_event *wait_for(struct rdma_event_channel *events, enum rdma_cm_event_type type)
+{
+    struct rdma_cm_event *event;
+    struct pollfd one = {.fd = events->fd, .events = POLLIN};
+    CHECK(poll(&one, 1, LIMIT) == 1);
+    CHECK(rdma_get_cm_event(events, &event) == 0);
+    if (event->event != type)
+        fprintf(stderr, "got %s, status %d\n", rdma_event_str(event->event), event->status);
+    CHECK(event->event == type);
+    return event;
+}
+
+static void pass(struct rdma_event_channel *events, enum rdma_cm_event_type type)
+{
+    struct rdma_cm_event *event = wait_for(events, type);
+    CHECK(event->status == 0);
+    CHECK(rdma_ack_cm_event(event) == 0);
+}
+
+static struct rdma_cm_id *listener(struct rdma_event_channel *events, enum rdma_port_space space)
+{
+    struct rdma_cm_id *id = make(events, space);
+    struct sockaddr_in any_port = at("127.0.0.1", 0);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *) &any_port) == 0);
+    CHECK(rdma_get_src_port(id) != 0 && id->verbs && id->pd);
+    CHECK(rdma_listen(id, 0) == 0);
+    return id;
+}
+
+static struct rdma_cm_id *resolved(struct rdma_event_channel *events, enum rdma_port_space space,
+                                   unsigned short port)
+{
+    struct rdma_cm_id *id = make(events, space);
+    struct sockaddr_in to = at("127.0.0.1", port);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &to, 1000) == 0);
+    pass(events, RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(id->verbs && id->pd && id->port_num == 1 && ntohs(rdma_get_dst_port(id)) == port);
+    CHECK(rdma_resolve_route(id, 1000) == 0);
+    pass(events, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    CHECK(id->route.num_paths == 1 && id->route.path_rec->mtu >= IBV_MTU_1024);
+    return id;
+}
+
+static void give_pair(struct rdma_cm_id *id)
+{
+    struct ibv_qp_init_attr attr = {
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC,
+    };
+    CHECK(rdma_create_qp(id, NULL, &attr) == 0);
+    CHECK(id->qp && id->send_cq && id->recv_cq && id->send_cq_channel && id->recv_cq_channel);
+    FAILS(rdma_create_qp(id, NULL, &attr), EINVAL);
+}
+
+/* A request, with the id of this side. */
+static struct rdma_cm_id *request(struct rdma_event_channel *events, const void *data, size_t length)
+{
+    struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *id = event->id;
+    CHECK(event->listen_id && id != event->listen_id && id->verbs);
+    CHECK(event->param.conn.private_data_len >= length);
+    CHECK(memcmp(event->param.conn.private_data, data, length) == 0);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    return id;
+}
+
+static void end(struct rdma_cm_id *id)
+{
+    if (id->qp)
+        rdma_destroy_qp(id);
+    CHECK(rdma_destroy_id(id) == 0);
+}
+
+/* The reason for which nobody is there: invalid service ID. */
+static void no_listener(void)
+{
+    struct rdma_event_channel *events = channel();
+    struct rdma_cm_id *id = resolved(events, RDMA_PS_TCP, 1);
+    give_pair(id);
+    CHECK(rdma_connect(id, NULL) == 0);
+    struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_REJECTED);
+    CHECK(event->id == id && event->status == 8);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    CHECK(ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
+    end(id);
+    id = resolved(events, RDMA_PS_UDP, 1);
+    CHECK(rdma_connect(id, NULL) == 0);
+    event = wait_for(events, RDMA_CM_EVENT_UNREACHABLE);
+    CHECK(event->status == 1);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    end(id);
+    rdma_destroy_event_channel(events);
+}
+
+static void synchronous_refused(void)
+{
+    struct rdma_cm_id *id = make(NULL, RDMA_PS_TCP);
+    struct sockaddr_in to = at("127.0.0.1", 1);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &to, 1000) == 0);
+    CHECK(rdma_resolve_route(id, 1000) == 0);
+    give_pair(id);
+    FAILS(rdma_connect(id, NULL), ECONNREFUSED);
+    CHECK(id->event && id->event->event == RDMA_CM_EVENT_REJECTED);
+    end(id);
+}
+
+static void private_data(void)
+{
+    struct rdma_event_channel *active = channel(), *passive = channel();
+    struct rdma_cm_id *listening = listener(passive, RDMA_PS_TCP);
+    unsigned short port = ntohs(rdma_get_src_port(listening));
+    unsigned char data[256];
+    struct rdma_conn_param param = {.private_data = data, .private_data_len = 57, .qp_num = 77};
+    for (int byte = 0; byte < 256; byte++)
+        data[byte] = (unsigned char) (byte * 7 + 1);
+    struct rdma_cm_id *id = resolved(active, RDMA_PS_TCP, port);
+    FAILS(rdma_connect(id, &param), EINVAL);
+    param.private_data_len = 56;
+    CHECK(rdma_connect(id, &param) == 0);
+    struct rdma_cm_id *other = request(passive, data, 56);
+    param.qp_num = 78;
+    param.private_data_len = 197;
+    FAILS(rdma_accept(other, &param), EINVAL);
+    FAILS(rdma_reject(other, data, 149), EINVAL);
+    CHECK(rdma_reject(other, data, 148) == 0);
+    struct rdma_cm_event *event = wait_for(active, RDMA_CM_EVENT_REJECTED);
+    CHECK(event->status == 28 && event->param.conn.private_data_len == 148);
+    CHECK(memcmp(event->param.conn.private_data, data, 148) == 0);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    end(other);
+    end(id);
+
+    id = resolved(active, RDMA_PS_TCP, port);
+    param.private_data_len = 0;
+    param.qp_num = 79;
+    CHECK(rdma_connect(id, &param) == 0);
+    other = request(passive, NULL, 0);
+    param.private_data_len = 196;
+    param.qp_num = 80;
+    CHECK(rdma_accept(other, &param) == 0);
+    FAILS(rdma_accept(other, &param), EINVAL);
+    event = wait_for(active, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    CHECK(event->param.conn.private_data_len == 196 && event->param.conn.qp_num == 80);
+    CHECK(memcmp(event->param.conn.private_data, data, 196) == 0);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    CHECK(rdma_establish(id) == 0);
+    pass(passive, RDMA_CM_EVENT_ESTABLISHED);
+    FAILS(rdma_establish(id), EINVAL);
+    CHECK(rdma_disconnect(id) == 0);
+    pass(active, RDMA_CM_EVENT_DISCONNECTED);
+    pass(passive, RDMA_CM_EVENT_DISCONNECTED);
+    CHECK(rdma_disconnect(other) == 0);
+    FAILS(rdma_disconnect(other), EINVAL);
+    FAILS(rdma_disconnect(id), EINVAL);
+    end(other);
+    end(id);
+    end(listening);
+    rdma_destroy_event_channel(active);
+    rdma_destroy_event_channel(passive);
+}
+
+/* What a vendor's devices can do, by queue pairs that are none of the ids'. */
+static void enhancements(void)
+{
+    struct rdma_event_channel *active = channel(), *passive = channel();
+    struct rdma_cm_id *listening = listener(passive, RDMA_PS_TCP);
+    struct rdma_conn_param param = {.qp_num = 81};
+    struct ibv_ece offered = {.vendor_id = 0x15b3, .options = 0xabcdef01}, got = {0};
+    struct rdma_cm_id *id = resolved(active, RDMA_PS_TCP, ntohs(rdma_get_src_port(listening)));
+    struct ibv_ece none = {0};
+    FAILS(rdma_set_local_ece(id, &none), EINVAL);
+    CHECK(rdma_set_local_ece(id, &offered) == 0);
+    CHECK(rdma_connect(id, &param) == 0);
+    struct rdma_cm_id *other = request(passive, NULL, 0);
+    CHECK(rdma_get_remote_ece(other, &got) == 0);
+    CHECK(got.vendor_id == offered.vendor_id && got.options == offered.options);
+    offered.options = 0x10;
+    CHECK(rdma_set_local_ece(other, &offered) == 0);
+    param.qp_num = 82;
+    CHECK(rdma_accept(other, &param) == 0);
+    struct rdma_cm_event *event = wait_for(active, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    memset(&got, 0, sizeof got);
+    CHECK(rdma_get_remote_ece(id, &got) == 0);
+    CHECK(got.vendor_id == offered.vendor_id && got.options == 0x10);
+    end(id);
+    end(other);
+
+    id = resolved(active, RDMA_PS_TCP, ntohs(rdma_get_src_port(listening)));
+    param.qp_num = 83;
+    CHECK(rdma_connect(id, &param) == 0);
+    other = request(passive, NULL, 0);
+    CHECK(rdma_reject_ece(other, NULL, 0) == 0);
+    event = wait_for(active, RDMA_CM_EVENT_REJECTED);
+    CHECK(event->status == 35);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    end(id);
+    end(other);
+    end(listening);
+    rdma_destroy_event_channel(active);
+    rdma_destroy_event_channel(passive);
+}
+
+static void addresses(void)
+{
+    struct rdma_event_channel *events = channel();
+    struct rdma_cm_id *first = listener(events, RDMA_PS_TCP), *second = make(events, RDMA_PS_TCP);
+    struct sockaddr_in taken = at("127.0.0.1", ntohs(rdma_get_src_port(first)));
+    struct sockaddr_in foreign = at("192.0.2.1", 0);
+    struct sockaddr unknown = {.sa_family = AF_UNIX};
+    FAILS(rdma_bind_addr(second, (struct sockaddr *) &taken), EADDRINUSE);
+    FAILS(rdma_bind_addr(second, (struct sockaddr *) &foreign), EADDRNOTAVAIL);
+    FAILS(rdma_bind_addr(second, &unknown), EINVAL);
+    end(first);
+    CHECK(rdma_bind_addr(second, (struct sockaddr *) &taken) == 0);
+    FAILS(rdma_bind_addr(second, (struct sockaddr *) &taken), EINVAL);
+    end(second);
+
+    /* Shared by those who say so, until one of them listens. */
+    int yes = 1;
+    first = make(events, RDMA_PS_TCP);
+    second = make(events, RDMA_PS_TCP);
+    CHECK(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes) == 0);
+    CHECK(rdma_set_option(second, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes) == 0);
+    CHECK(rdma_bind_addr(first, (struct sockaddr *) &taken) == 0);
+    CHECK(rdma_bind_addr(second, (struct sockaddr *) &taken) == 0);
+    CHECK(rdma_listen(first, 1) == 0);
+    FAILS(rdma_listen(second, 1), EADDRINUSE);
+    end(second);
+    end(first);
+
+    /* "Any" address of IPv6 leaves IPv4 to others, if told to. */
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = taken.sin_port};
+    first = make(events, RDMA_PS_TCP);
+    second = make(events, RDMA_PS_TCP);
+    CHECK(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes) == 0);
+    CHECK(rdma_bind_addr(first, (struct sockaddr *) &any) == 0);
+    CHECK(rdma_bind_addr(second, (struct sockaddr *) &taken) == 0);
+    end(second);
+    end(first);
+    rdma_destroy_event_channel(events);
+}
+
+static void wrong_order(void)
+{
+    struct rdma_event_channel *events = channel();
+    struct rdma_cm_id *id = make(events, RDMA_PS_TCP), *none;
+    struct rdma_conn_param param = {.qp_num = 1};
+    struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC};
+    FAILS(rdma_create_id(events, &none, NULL, 0x7777), EINVAL);
+    FAILS(rdma_resolve_route(id, 1000), EINVAL);
+    FAILS(rdma_connect(id, &param), EINVAL);
+    FAILS(rdma_accept(id, &param), EINVAL);
+    FAILS(rdma_reject(id, NULL, 0), EINVAL);
+    FAILS(rdma_disconnect(id), EINVAL);
+    FAILS(rdma_establish(id), EINVAL);
+    FAILS(rdma_notify(id, IBV_EVENT_COMM_EST), EINVAL);
+    FAILS(rdma_create_qp(id, NULL, &attr), EINVAL);
+    FAILS(rdma_get_request(id, &none), EINVAL);
+    FAILS(rdma_ack_cm_event(NULL), EINVAL);
+    end(id);
+    id = resolved(events, RDMA_PS_TCP, 1);
+    FAILS(rdma_connect(id, NULL), EINVAL);
+    param.responder_resources = 200;
+    FAILS(rdma_connect(id, &param), EINVAL);
+    FAILS(rdma_listen(id, 1), EINVAL);
+    unsigned char type = 32, timeout = 14;
+    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &type, sizeof type) == 0);
+    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1) == 0);
+    timeout = 32;
+    FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1), EINVAL);
+    FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &type, 4), EINVAL);
+    FAILS(rdma_set_option(id, RDMA_OPTION_ID, 99, &type, 1), ENOSYS);
+    end(id);
+    rdma_destroy_event_channel(events);
+}
+
+static struct rdma_event_channel *moved_to;
+static struct rdma_cm_id *moving;
+static atomic_int begun, done;
+
+static void *destroys(void *id)
+{
+    begun = 1;
+    CHECK(rdma_destroy_id(id) == 0);
+    done = 1;
+    return NULL;
+}
+
+static void *migrates(void *channel_to)
+{
+    begun = 1;
+    CHECK(rdma_migrate_id(moving, channel_to) == 0);
+    done = 1;
+    return NULL;
+}
+
+/* Runs something that must not end before the event is acknowledged. */
+static void waits_for(struct rdma_cm_event *event, void *(*call)(void *), void *argument)
+{
+    pthread_t thread;
+    begun = done = 0;
+    CHECK(pthread_create(&thread, NULL, call, argument) == 0);
+    while (!begun)
+        sched_yield();
+    for (int turn = 0; turn < 2000; turn++) {
+        CHECK(!done);
+        sched_yield();
+    }
+    CHECK(rdma_ack_cm_event(event) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && done);
+}
+
+static void unacknowledged(void)
+{
+    struct rdma_event_channel *events = channel();
+    struct rdma_cm_id *id = make(events, RDMA_PS_TCP);
+    struct sockaddr_in to = at("127.0.0.1", 1);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &to, 1000) == 0);
+    waits_for(wait_for(events, RDMA_CM_EVENT_ADDR_RESOLVED), destroys, id);
+    rdma_destroy_event_channel(events);
+}
+
+static void migration(void)
+{
+    struct rdma_event_channel *first = channel(), *second = channel();
+    struct rdma_cm_id *id = make(first, RDMA_PS_TCP);
+    struct sockaddr_in to = at("127.0.0.1", 1);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &to, 1000) == 0);
+    /* An event that nobody has taken comes along. */
+    CHECK(rdma_migrate_id(id, second) == 0 && id->channel == second);
+    struct pollfd old = {.fd = first->fd, .events = POLLIN};
+    CHECK(poll(&old, 1, 0) == 0);
+    struct rdma_cm_event *event = wait_for(second, RDMA_CM_EVENT_ADDR_RESOLVED);
+    /* One that somebody has taken is waited for. */
+    moving = id;
+    moved_to = first;
+    waits_for(event, migrates, moved_to);
+    CHECK(rdma_resolve_route(id, 1000) == 0);
+    pass(first, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    /* To a channel of its own, and back. */
+    CHECK(rdma_migrate_id(id, NULL) == 0 && id->channel != first);
+    FAILS(rdma_migrate_id(id, NULL), EINVAL);
+    give_pair(id);
+    FAILS(rdma_connect(id, NULL), ECONNREFUSED);
+    CHECK(rdma_migrate_id(id, second) == 0 && !id->event);
+    end(id);
+    rdma_destroy_event_channel(first);
+    rdma_destroy_event_channel(second);
+}
+
+static void names(void)
+{
+    struct rdma_addrinfo hints = {0}, *found;
+    CHECK(rdma_getaddrinfo(NULL, NULL, NULL, &found) == -1 && errno == EINVAL);
+    hints.ai_flags = RAI_NUMERICHOST;
+    CHECK(rdma_getaddrinfo("no.number", "1", &hints, &found) == EAI_NONAME);
+    hints.ai_flags = RAI_PASSIVE;
+    hints.ai_port_space = RDMA_PS_TCP;
+    CHECK(rdma_getaddrinfo(NULL, "7471", &hints, &found) == 0);
+    CHECK(found->ai_flags == RAI_PASSIVE && found->ai_src_len && !found->ai_dst_len);
+    CHECK(found->ai_qp_type == IBV_QPT_RC && found->ai_port_space == RDMA_PS_TCP);
+    rdma_freeaddrinfo(found);
+    hints.ai_flags = RAI_NUMERICHOST;
+    hints.ai_port_space = RDMA_PS_UDP;
+    CHECK(rdma_getaddrinfo("::1", "7471", &hints, &found) == 0);
+    CHECK(found->ai_family == AF_INET6 && found->ai_qp_type == IBV_QPT_UD && found->ai_dst_len);
+    CHECK(((struct sockaddr_in6 *) found->ai_dst_addr)->sin6_port == htons(7471));
+    rdma_freeaddrinfo(found);
+    CHECK(strcmp(rdma_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED") == 0);
+    CHECK(strcmp(rdma_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT") == 0);
+    CHECK(strcmp(rdma_event_str(99), "UNKNOWN EVENT") == 0);
+    int count;
+    struct ibv_context **list = rdma_get_devices(&count), *first;
+    CHECK(list && count > 0 && !list[count]);
+    first = list[0];
+    rdma_free_devices(list);
+    list = rdma_get_devices(&count);
+    CHECK(list && list[0] == first);
+    struct ibv_device_attr attr;
+    CHECK(ibv_query_device(first, &attr) == 0);
+    rdma_free_devices(list);
+}
+
+static int descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+    CHECK(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* A connection that comes and goes. What of it has to rest ends before this, if it waits for that. */
+static void cycle(struct rdma_event_channel *active, struct rdma_event_channel *passive, unsigned short port,
+                  int rests)
+{
+    struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
+    struct rdma_cm_id *id = resolved(active, RDMA_PS_TCP, port);
+    unsigned char shortest = 1;
+    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &shortest, 1) == 0);
+    give_pair(id);
+    CHECK(rdma_connect(id, &param) == 0);
+    struct rdma_cm_id *other = request(passive, NULL, 0);
+    give_pair(other);
+    CHECK(rdma_accept(other, &param) == 0);
+    pass(active, RDMA_CM_EVENT_ESTABLISHED);
+    pass(passive, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(rdma_disconnect(id) == 0);
+    pass(active, RDMA_CM_EVENT_DISCONNECTED);
+    pass(passive, RDMA_CM_EVENT_DISCONNECTED);
+    CHECK(rdma_disconnect(other) == 0);
+    if (rests) {
+        pass(active, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+        pass(passive, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+    }
+    end(id);
+    end(other);
+}
+
+/* Many of them, and nothing stays. */
+static void cycles(void)
+{
+    struct rdma_event_channel *active = channel(), *passive = channel();
+    struct rdma_cm_id *listening = listener(passive, RDMA_PS_TCP);
+    unsigned short port = ntohs(rdma_get_src_port(listening));
+    int before = 0;
+    size_t used = 0;
+    for (int count = 0; count <= 1200; count++) {
+        /* They rest for equally long, so that with this one all those before it have. */
+        int measures = count == 200 || count == 1200;
+        cycle(active, passive, port, measures);
+        if (count == 200) {
+            before = descriptors();
+            used = mallinfo2().uordblks;
+        }
+    }
+    size_t now = mallinfo2().uordblks;
+    printf("%d descriptors before, %d after; %zu bytes before, %zu after\n", before, descriptors(), used, now);
+    CHECK(descriptors() == before);
+    /* Less than one of the smallest allocations in each cycle. */
+    CHECK(now < used + 1000 * 24);
+    end(listening);
+    rdma_destroy_event_channel(active);
+    rdma_destroy_event_channel(passive);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {
+        {"no_listener", no_listener},       {"synchronous_refused", synchronous_refused},
+        {"private_data", private_data},     {"enhancements", enhancements},
+        {"addresses", addresses},           {"wrong_order", wrong_order},
+        {"unacknowledged", unacknowledged}, {"migration", migration},
+        {"names", names},                   {"cycles", cycles},
+    };
+    for (size_t at = 0; count == 2 && at < sizeof cases / sizeof *cases; at++) {
+        if (strcmp(cases[at].name, arguments[1]) == 0) {
+            cases[at].run();
+            printf("%s: as it should be\n", arguments[1]);
+            return 0;
+        }
+    }
+    fprintf(stderr, "usage: %s CASE\n", arguments[0]);
+    return 2;
+}
