@@ -9,7 +9,7 @@ static bool event(struct end *e, enum ibv_event_type wanted)
 {
     struct pollfd descriptor = { .fd = e->context->async_fd, .events = POLLIN };
     struct ibv_async_event event;
-    while (poll(&descriptor, 1, 20000) == 1 && !ibv_get_async_event(e->context, &event)) {
+    while (poll(&descriptor, 1, 5000) == 1 && !ibv_get_async_event(e->context, &event)) {
         ibv_ack_async_event(&event);
         if (event.event_type == wanted)
             return true;

@@ -128,7 +128,7 @@ impl Id {
             return Err(Error::Invalid("resolve an address first"));
         };
         let header = ip_header(local, peer)?;
-        if self.shared().is_datagram(&state) {
+        if self.shared().is_datagram(state) {
             self.ask(state, &place, peer, &header, wish)?;
         } else {
             self.request(state, &place, (local, peer), &header, wish)?;
@@ -386,7 +386,7 @@ impl Id {
         if self.state().stage == Stage::Accepting {
             let _ = self.notify_established();
         }
-        self.say(|state| Self::disconnect_now(state))
+        self.say(Self::disconnect_now)
     }
 
     fn disconnect_now(state: &mut State) -> Result<(), Error> {
