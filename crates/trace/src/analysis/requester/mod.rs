@@ -59,6 +59,8 @@ pub(super) struct Requester {
     /// Packets being sent again: why, and which would be next.
     run: Option<(Cause, u64)>,
     finished: VecDeque<Finished>,
+    /// Everything before it was finished, also what is not remembered one by one.
+    finished_before: u64,
     identifications: Identifications,
     last_time: i64,
     /// RNR NAKs since the last packet that was accepted.
@@ -105,6 +107,7 @@ impl Requester {
             if self.finished.len() == REMEMBERED {
                 self.finished.pop_front();
             }
+            self.finished_before = self.finished_before.max(slot.end());
             let Slot { sequence, identification, last, .. } = slot;
             self.finished.push_back(Finished { sequence, identification, last_time: last.time });
         }

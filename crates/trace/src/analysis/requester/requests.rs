@@ -162,8 +162,11 @@ impl Requester {
                 return Sighting::Doubled;
             }
         }
-        let overtaken = (ids.overtaken(seen.identification))
-            .unwrap_or(earlier.is_none() && !asked_for && elapsed < REORDERED_WITHIN_NS);
+        // What was acknowledged had been sent: this is not its first time, though that may not be remembered.
+        let forgotten = earlier.is_none() && sequence < self.finished_before;
+        let overtaken = (ids.overtaken(seen.identification)).unwrap_or(
+            earlier.is_none() && !forgotten && !asked_for && elapsed < REORDERED_WITHIN_NS,
+        );
         if overtaken && earlier.is_none() {
             return Sighting::Overtaken;
         }
@@ -174,7 +177,8 @@ impl Requester {
             self.trigger = None;
         }
         match run.map(|(cause, _)| cause).or(trigger.map(|trigger| trigger.cause)) {
-            None if !overtaken => Sighting::TimedOut(elapsed),
+            // How long it went unanswered is not known where it is not remembered.
+            None if !overtaken && !forgotten => Sighting::TimedOut(elapsed),
             cause => Sighting::Again { cause, overtaken },
         }
     }
@@ -195,7 +199,7 @@ impl Requester {
             slot.response_missing = false;
             return slot.end();
         }
-        if self.finished.iter().any(|one| one.sequence == sequence) {
+        if sequence < self.finished_before {
             return sequence + 1;
         }
         // The capture shows it for the first time, the requester sent it before.

@@ -308,6 +308,29 @@ fn without_identifications_time_tells() {
 }
 
 #[test]
+fn sent_again_long_after_it_was_acknowledged() {
+    // An impatient requester sends a long message again while its acknowledgement is under way: without identifications,
+    // and with more packets than are remembered, it is still known that these were acknowledged before.
+    let mut wire = Wire::new();
+    let message = |wire: &mut Wire| {
+        wire.send(A, 2, Opcode::RC_SEND_FIRST, 0, 8);
+        for psn in 1..99 {
+            wire.send(A, 2, Opcode::RC_SEND_MIDDLE, psn, 8);
+        }
+        wire.send(A, 2, Opcode::RC_SEND_LAST, 99, 8);
+    };
+    message(&mut wire);
+    wire.ack(B, 1, 99);
+    message(&mut wire);
+    let report = wire.report();
+    let kinds: Vec<_> = report.anomaly_counts.keys().copied().collect();
+    assert!(!kinds.contains(&"reordered"), "{:?}", report.anomaly_counts);
+    assert!(!kinds.contains(&"missing_request"), "{:?}", report.anomaly_counts);
+    assert!(report.anomaly_counts["retransmission"] > 0, "{:?}", report.anomaly_counts);
+    assert_eq!(statuses(&report), [("SEND", 800, MessageStatus::Acknowledged)]);
+}
+
+#[test]
 fn a_busy_receiver_on_a_reused_connection() {
     let mut wire = Wire::new();
     let busy = |extensions: &mut ExtensionHeaders| {
