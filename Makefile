@@ -33,7 +33,7 @@ coverage: ## which lines of the protocol core its tests run
 	@scripts/coverage
 
 interop: ## everything that runs against the kernel's rdma_rxe, in virtual machines
-	FERROCE_PEER_REQUIRED=1 cargo nextest run --locked -p ferroce-tests --test interop_rxe --run-ignored all
+	FERROCE_PEER_REQUIRED=1 cargo nextest run --locked -p ferroce-tests --test interop_rxe
 
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 	@scripts/fuzz $(or $(FUZZ_SECONDS),300)

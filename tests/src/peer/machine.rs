@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use super::{Error, program};
 
+/// Where the agents listen: see `tests/peer/addresses`.
+const AGENT_PORT: u16 = 7001;
+
 /// How long a command may run, unless told.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
@@ -16,7 +19,10 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Machine {
     number: u8,
-    folder: PathBuf,
+    /// A process in the network namespace that the agents are reached from.
+    fabric: u32,
+    /// The program that calls them.
+    agent: PathBuf,
 }
 
 /// Which packets of a machine are meant.
@@ -65,8 +71,8 @@ impl Output {
 }
 
 impl Machine {
-    pub(super) fn new(number: u8, folder: &Path) -> Self {
-        Self { number, folder: folder.to_owned() }
+    pub(super) fn new(number: u8, fabric: u32, image: &Path) -> Self {
+        Self { number, fabric, agent: image.join("agent") }
     }
 
     /// Its address on the fabric.
@@ -88,10 +94,11 @@ impl Machine {
     /// A program that will run in the machine, with input, outputs and status as if it ran here. To kill it here ends it
     /// there.
     pub fn command(&self, words: &[&str], limit: Duration) -> Command {
-        let mut command = Command::new(program());
-        command.arg("run").arg(self.number.to_string()).args(words);
-        command.env("FERROCE_PEER", &self.folder);
-        command.env("PEER_LIMIT", limit.as_secs().max(1).to_string());
+        // As `peer run` does, which takes longer to start.
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.fabric)).arg("--").arg(&self.agent);
+        command.arg("run").arg(format!("{}:{AGENT_PORT}", self.control_v4()));
+        command.arg(limit.as_secs().max(1).to_string()).args(words);
         command
     }
 
@@ -125,7 +132,9 @@ impl Machine {
 
     /// Waits until something listens on a TCP port: the pingpongs and perftest take 18515.
     pub fn wait_for_tcp(&self, port: u16, limit: Duration) -> Result<(), Error> {
-        self.wait_until(&format!("netstat -ltn | grep -q ':{port} '"), limit)
+        // Local address, remote address, state: 0A is LISTEN. Each process that is started costs the machine a tick or more.
+        let line = format!("grep -qs ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6");
+        self.wait_until(&line, limit)
     }
 
     /// Waits until something listens with the connection manager on a port: rping takes 7174.

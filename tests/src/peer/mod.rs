@@ -5,6 +5,7 @@
 //! See `docs/interop.md`.
 
 mod capture;
+mod diagnosis;
 mod error;
 mod machine;
 mod supervisor;
@@ -15,7 +16,8 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub use capture::Capture;
 pub use error::Error;
@@ -91,7 +93,7 @@ impl Peer {
         };
         let state = State::read(supervisor.folder())?;
         let machines =
-            (1..=options.machines).map(|number| Machine::new(number, supervisor.folder()));
+            (1..=options.machines).map(|number| Machine::new(number, state.fabric, &state.image));
         Ok(Some(Self { machines: machines.collect(), supervisor, state }))
     }
 
@@ -128,11 +130,41 @@ impl Peer {
         command
     }
 
+    /// A program that will run where the bridge and the control network are.
+    pub fn command_at_bridge(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.state.fabric)).arg("--").arg(program);
+        command
+    }
+
     /// One of busybox's programs, `ping` for example, that will run on our side of the network.
     pub fn busybox_here(&self, applet: &str) -> Command {
         let mut command = self.command_here(self.state.image.join("busybox"));
         command.arg(applet);
         command
+    }
+
+    /// Waits until something listens on a TCP port on our side. To connect would be taken for the client.
+    pub fn wait_for_tcp_here(&self, port: u16, limit: Duration) -> Result<(), Error> {
+        // Local address, remote address, state: 0A is LISTEN.
+        let wanted = format!(":{port:04X} ");
+        let listens = |line: &str| {
+            let mut fields = line.split_whitespace().skip(1);
+            let local = fields.next().is_some_and(|local| format!("{local} ").ends_with(&wanted));
+            local && fields.nth(1) == Some("0A")
+        };
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            for table in ["tcp", "tcp6"] {
+                let path = format!("/proc/{}/net/{table}", self.state.ours);
+                let text = fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
+                if text.lines().any(listens) {
+                    return Ok(());
+                }
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Err(Error::Start(format!("nothing on our side listens on TCP port {port}")))
     }
 
     /// A test of this test program, by its name, that will run on our side of the network, in a process of its own.

@@ -172,13 +172,13 @@ impl Maker {
 /// All cells of a column: those on a good network, and those on a bad one.
 pub(crate) fn all(column: Column) -> (Vec<Cell>, Vec<Cell>) {
     let mut good = Maker { column, lossy: false, cells: Vec::new() };
-    good.pingpong("rc", 4096, 1000, false);
+    good.pingpong("rc", 4096, 300, false);
     good.pingpong("rc", 300_000, 20, true);
-    good.pingpong("uc", 4096, 1000, false);
+    good.pingpong("uc", 4096, 300, false);
     good.pingpong("uc", 50_000, 20, true);
-    good.pingpong("ud", 1024, 1000, false);
+    good.pingpong("ud", 1024, 300, false);
     good.pingpong("ud", 777, 50, true);
-    good.pingpong("srq", 4096, 1000, false);
+    good.pingpong("srq", 4096, 300, false);
     good.pingpong("srq", 20_000, 100, true);
     good.rping(100, 20);
     good.rping(65_000, 5);

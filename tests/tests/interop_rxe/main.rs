@@ -1,9 +1,13 @@
 //! Interoperability with Linux's `rdma_rxe`: first the peer by itself, in one machine and between two; then our programs
 //! with the machine's, in the matrix. See `docs/interop.md`.
 
+mod bench;
 mod cells;
+#[path = "../programs/libraries.rs"]
+mod libraries;
 mod matrix;
 mod ours;
+mod programs;
 mod scapy;
 mod table;
 
@@ -25,7 +29,8 @@ use cells::Column;
 const SOON: Duration = Duration::from_secs(30);
 
 /// What rdma_rxe does now and then on a busy computer though nothing was lost: it sends again, and what follows from that.
-const SENT_AGAIN: [&str; 4] = ["timeout", "retransmission", "repeated_acknowledge", "duplicate"];
+const SENT_AGAIN: [&str; 5] =
+    ["timeout", "retransmission", "repeated_acknowledge", "repeated_response", "duplicate"];
 
 /// A file of this test's own.
 fn file(name: &str) -> PathBuf {
@@ -228,25 +233,31 @@ fn our_half() {
 }
 
 #[test]
-#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv4_1024() {
     matrix::column(Column { ipv6: false, mtu: 1024 });
 }
 
 #[test]
-#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv6_1024() {
     matrix::column(Column { ipv6: true, mtu: 1024 });
 }
 
 #[test]
-#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv4_4096() {
     matrix::column(Column { ipv6: false, mtu: 4096 });
 }
 
 #[test]
-#[ignore = "a minute of a machine each: make interop"]
 fn matrix_ipv6_4096() {
     matrix::column(Column { ipv6: true, mtu: 4096 });
+}
+
+#[test]
+fn programs_matrix_ipv4_1024() {
+    programs::column(Column { ipv6: false, mtu: 1024 });
+}
+
+#[test]
+fn programs_matrix_ipv6_4096() {
+    programs::column(Column { ipv6: true, mtu: 4096 });
 }

@@ -1,25 +1,18 @@
-//! Runs the cells against one machine, and says what came of each.
+//! The cells of the first matrix: a program of the machine's with one of ours.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::IpAddr;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ferroce_tests::capture;
-use ferroce_tests::peer::{Direction, Options, Output, Peer, Remote};
-use ferroce_tests::tool;
+use ferroce_tests::peer::{Output, Peer, Remote};
 
+use crate::SOON;
+use crate::bench::{Bench, Case};
 use crate::cells::{self, Cell, Column, End, Role};
 use crate::ours::TASK;
-use crate::scapy::Sample;
-use crate::table::{self, Row};
-use crate::{SENT_AGAIN, analyze, file, start};
-
-/// For a program in the machine to listen.
-const SOON: Duration = Duration::from_secs(30);
+use crate::table::{MATRIX, Row};
 
 /// Our half: its process, and what it prints.
 struct Ours {
@@ -117,81 +110,26 @@ fn judge(cell: &Cell, output: &Output) -> Result<(), String> {
     if as_wanted && proven && !invalid { Ok(()) } else { Err(format!("their side: {output:?}")) }
 }
 
-/// Whether nothing in the capture is wrong that was not meant to be.
-fn inspect(cell: &Cell, path: &Path) -> Result<(), String> {
-    let report = analyze(path);
-    if report.icrc.bad + report.icrc.unverifiable > 0 || !report.problems.is_empty() {
-        return Err(format!("{:?} {:?}", report.icrc, report.problems));
+impl Case for Cell {
+    fn row(&self) -> Row {
+        Row::new(&self.program, self.role)
     }
-    if report.roce_packets == 0 {
-        return Err("nothing in the capture".into());
+
+    fn run(&self, peer: &Peer) -> Result<(), String> {
+        run(peer, self)
     }
-    let allowed = |kind: &&&str| SENT_AGAIN.contains(kind) || cell.expected.contains(kind);
-    let others: Vec<_> = report.anomaly_counts.iter().filter(|(kind, _)| !allowed(kind)).collect();
-    if others.is_empty() || cell.task.lossy {
-        return Ok(());
+
+    fn expects(&self, anomaly: &str) -> bool {
+        self.task.lossy || self.expected.contains(&anomaly)
     }
-    let of_them = |kind| others.iter().any(|(other, _)| **other == kind);
-    let first = report.anomalies.iter().find(|anomaly| of_them(anomaly.kind.name()));
-    Err(format!("in the capture: {others:?}, the first {first:?}"))
 }
 
-/// Runs a cell with a capture of its own.
-fn cell(peer: &Peer, cell: &Cell, sample: &mut Sample) -> Result<(), String> {
-    let column = Column { ipv6: cell.task.ipv6, mtu: cell.task.mtu };
-    let words = format!("{}-{:?}-{column:?}", cell.program, cell.role);
-    let name: String = words.chars().filter(|one| one.is_ascii_alphanumeric()).collect();
-    let recording =
-        peer.capture(file(&format!("{name}.pcap"))).map_err(|error| error.to_string())?;
-    let ran = run(peer, cell);
-    let path = recording.finish().map_err(|error| error.to_string())?;
-    ran?;
-    inspect(cell, &path)?;
-    sample.add(&capture::read(&path));
-    Ok(())
-}
-
-/// Runs all cells of a column, prints it, and compares it with the document, or writes it there.
+/// Runs all cells of a column.
 pub(crate) fn column(column: Column) {
-    let mtu = if column.mtu == 4096 { 4200 } else { 1500 };
-    let Some(peer) = start(Options { mtu, ..Options::default() }) else { return };
-    // Its kernel looks up our Ethernet address when a queue pair is connected, and gives up soon if nobody answers: after
-    // this it knows.
-    for address in [IpAddr::from(peer.address_v4()), IpAddr::from(peer.address_v6())] {
-        tool::run(peer.busybox_here("ping").args(["-c", "1", "-w", "20", &address.to_string()]));
-    }
+    let Some(mut bench) = Bench::start(column) else { return };
     let (good, bad) = cells::all(column);
-    let mut sample = Sample::default();
-    let mut rows: Vec<(Row, Result<(), String>)> = Vec::new();
-    let only = std::env::var("FERROCE_INTEROP_ONLY").unwrap_or_default();
-    let mut run = |cells: &[Cell]| {
-        for one in cells {
-            if !format!("{} {:?}", one.program, one.role).contains(&only) {
-                continue;
-            }
-            let started = Instant::now();
-            let result = cell(&peer, one, &mut sample);
-            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
-            let row = Row::of(one);
-            eprintln!("{:>6.2} s {row}: {verdict}", started.elapsed().as_secs_f32());
-            if let Err(reason) = &result {
-                eprintln!("{reason}");
-            }
-            rows.push((row, result));
-        }
-    };
-    run(&good);
-    for direction in [Direction::Leaving, Direction::Arriving] {
-        peer.machine(1).impair(direction, "loss 1%").expect("netem");
-    }
-    run(&bad);
-    drop(peer);
-    sample.check(&file(&format!("{column:?}.hex")));
-
-    println!("{}", table::draw(column, &rows));
-    let failed = rows.iter().filter(|(_, result)| result.is_err()).count();
-    assert_eq!(failed, 0, "cells failed: see above");
-    if only.is_empty() {
-        table::document(column, &rows);
-    }
+    bench.run(&good);
+    bench.spoil();
+    bench.run(&bad);
+    bench.finish(&MATRIX);
 }

@@ -1,24 +1,40 @@
-//! The matrix in `docs/interop.md`: a row for each program and role, a column for each address family and path MTU.
+//! The matrices in `docs/interop.md`: a row for each program and role, a column for each address family and path MTU.
 
 use std::env;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cells::{Cell, Column, Role};
+use crate::cells::{Column, Role};
 
-const BEGIN: &str = "<!-- matrix -->";
-const END: &str = "<!-- end of matrix -->";
 /// What a cell says that has run, and one that has not.
 const OK: &str = "ok";
 const NOT_RUN: &str = "—";
 
-const COLUMNS: [Column; 4] = [
-    Column { ipv6: false, mtu: 1024 },
-    Column { ipv6: true, mtu: 1024 },
-    Column { ipv6: false, mtu: 4096 },
-    Column { ipv6: true, mtu: 4096 },
-];
+/// A table of the document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    /// What marks its begin and end.
+    pub(crate) name: &'static str,
+    columns: &'static [Column],
+}
+
+/// What the program of ours has done with Debian's.
+pub(crate) const MATRIX: Table = Table {
+    name: "matrix",
+    columns: &[
+        Column { ipv6: false, mtu: 1024 },
+        Column { ipv6: true, mtu: 1024 },
+        Column { ipv6: false, mtu: 4096 },
+        Column { ipv6: true, mtu: 4096 },
+    ],
+};
+
+/// What Debian's programs have done with each other, on our library here.
+pub(crate) const PROGRAMS: Table = Table {
+    name: "programs",
+    columns: &[Column { ipv6: false, mtu: 1024 }, Column { ipv6: true, mtu: 4096 }],
+};
 
 impl fmt::Display for Column {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,12 +50,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn of(cell: &Cell) -> Self {
-        let asks = match cell.role {
+    pub(crate) fn new(program: &str, asks: Role) -> Self {
+        let asks = match asks {
             Role::Theirs => "rdma_rxe",
             Role::Ours => "Ferroce",
         };
-        Self { program: cell.program.clone(), asks }
+        Self { program: program.to_owned(), asks }
     }
 }
 
@@ -49,7 +65,8 @@ impl fmt::Display for Row {
     }
 }
 
-type Rows = Vec<(Row, Result<(), String>)>;
+/// What came of the rows.
+pub(crate) type Rows = Vec<(Row, Result<(), String>)>;
 
 /// A column alone, for who runs the test.
 pub(crate) fn draw(column: Column, rows: &Rows) -> String {
@@ -65,15 +82,6 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md")
 }
 
-/// The document before the table, the table's lines without its head, and what is behind it.
-fn read() -> (String, Vec<String>, String) {
-    let text = fs::read_to_string(path()).expect("docs/interop.md");
-    let (before, rest) = text.split_once(BEGIN).expect("the table's mark in docs/interop.md");
-    let (table, after) = rest.split_once(END).expect("the table's end in docs/interop.md");
-    let lines = table.lines().filter(|line| line.starts_with('|')).skip(2);
-    (before.to_owned(), lines.map(str::to_owned).collect(), after.to_owned())
-}
-
 /// The cells of a row in the document.
 fn cells_of(lines: &[String], row: &Row) -> Option<Vec<String>> {
     let start = format!("| {row} |");
@@ -82,26 +90,46 @@ fn cells_of(lines: &[String], row: &Row) -> Option<Vec<String>> {
     Some(cells.map(|cell| cell.trim().to_owned()).collect())
 }
 
-/// Compares a column that has passed with the document; with `FERROCE_UPDATE_DOCS` in the environment, writes it there.
-/// Columns are tests of their own: they must be written one after the other.
-pub(crate) fn document(column: Column, rows: &Rows) {
-    let (before, lines, after) = read();
-    let index = COLUMNS.iter().position(|one| *one == column).expect("a column of the table");
-    if env::var_os("FERROCE_UPDATE_DOCS").is_none() {
-        for (row, _) in rows {
-            let cell = cells_of(&lines, row).and_then(|cells| cells.get(index).cloned());
-            assert_eq!(cell.as_deref(), Some(OK), "{row}: docs/interop.md says otherwise");
+impl Table {
+    fn marks(&self) -> (String, String) {
+        (format!("<!-- {} -->", self.name), format!("<!-- end of {} -->", self.name))
+    }
+
+    /// The document before the table, the table's lines without its head, and what is behind it.
+    fn read(&self) -> (String, Vec<String>, String) {
+        let text = fs::read_to_string(path()).expect("docs/interop.md");
+        let (begin, end) = self.marks();
+        let (before, rest) = text.split_once(&begin).expect("the table's mark in docs/interop.md");
+        let (table, after) = rest.split_once(&end).expect("the table's end in docs/interop.md");
+        let lines = table.lines().filter(|line| line.starts_with('|')).skip(2);
+        (before.to_owned(), lines.map(str::to_owned).collect(), after.to_owned())
+    }
+
+    /// Compares a column that has passed with the document; with `FERROCE_UPDATE_DOCS` in the environment, writes it
+    /// there. Columns are tests of their own: they must be written one after the other.
+    pub(crate) fn document(&self, column: Column, rows: &Rows) {
+        let (before, lines, after) = self.read();
+        let columns = self.columns;
+        let index = columns.iter().position(|one| *one == column).expect("a column of the table");
+        if env::var_os("FERROCE_UPDATE_DOCS").is_none() {
+            for (row, _) in rows {
+                let cell = cells_of(&lines, row).and_then(|cells| cells.get(index).cloned());
+                assert_eq!(cell.as_deref(), Some(OK), "{row}: docs/interop.md says otherwise");
+            }
+            assert_eq!(lines.len(), rows.len(), "docs/interop.md has rows that do not exist");
+            return;
         }
-        assert_eq!(lines.len(), rows.len(), "docs/interop.md has rows that do not exist");
-        return;
+        let head: Vec<String> = columns.iter().map(Column::to_string).collect();
+        let mut table = format!("| program | who asks | {} |\n", head.join(" | "));
+        table += &format!("|---|---|{}\n", "---|".repeat(columns.len()));
+        for (row, _) in rows {
+            let mut cells = cells_of(&lines, row).unwrap_or_default();
+            cells.resize(columns.len(), NOT_RUN.to_owned());
+            cells[index] = OK.to_owned();
+            table += &format!("| {row} | {} |\n", cells.join(" | "));
+        }
+        let (begin, end) = self.marks();
+        let text = format!("{before}{begin}\n{table}{end}{after}");
+        fs::write(path(), text).expect("docs/interop.md");
     }
-    let head = COLUMNS.map(|column| column.to_string()).join(" | ");
-    let mut table = format!("| program | who asks | {head} |\n|---|---|---|---|---|---|\n");
-    for (row, _) in rows {
-        let mut cells = cells_of(&lines, row).unwrap_or_default();
-        cells.resize(COLUMNS.len(), NOT_RUN.to_owned());
-        cells[index] = OK.to_owned();
-        table += &format!("| {row} | {} |\n", cells.join(" | "));
-    }
-    fs::write(path(), format!("{before}{BEGIN}\n{table}{END}{after}")).expect("docs/interop.md");
 }
