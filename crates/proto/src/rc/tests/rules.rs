@@ -470,10 +470,8 @@ fn a_duplicate_write_writes_nothing() {
 /// requesters that take that for the answer (rdma_rxe of Linux 6.1 does) and complete with what was in memory before.
 #[test]
 fn a_duplicate_write_is_not_acknowledged_in_place_of_an_atomic() {
-    for behind in [
-        request(2, Operation::FetchAdd { remote: remote(FAR), add: 1 }, 8),
-        read(2, 300),
-    ] {
+    for behind in [request(2, Operation::FetchAdd { remote: remote(FAR), add: 1 }, 8), read(2, 300)]
+    {
         let mut pair = clean(256);
         let first = pair.hosts[0].qp.config().send_psn;
         pair.hosts[0].qp.post_send(write(1, 300)).unwrap();
