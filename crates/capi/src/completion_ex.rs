@@ -14,6 +14,7 @@ use crate::completion::{
 use crate::context::lock;
 use crate::entry::{self, Errno};
 use crate::handle::Handle;
+use crate::trace;
 
 type Cq = *mut ibv_cq_ex;
 
@@ -46,8 +47,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             capacity: attr.cqe as usize,
             vector: attr.comp_vector,
         };
+        let mut table = table();
+        trace::completion_queue(&mut table);
         // SAFETY: the program's context and channel.
-        unsafe { completion::create(&new, table()) }
+        unsafe { completion::create(&new, table) }
     })
 }
 

@@ -18,7 +18,7 @@ use crate::handle::Shown;
 use crate::import::{self, Objects};
 use crate::{
     completion, completion_ex, device_memory, domain, post, query, queue_pair, region,
-    shared_receive, window, xrc,
+    shared_receive, trace, window, xrc,
 };
 
 /// An open device. Programs know it by the `ibv_context` within its first field.
@@ -180,7 +180,9 @@ pub(crate) unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv
 /// Gives an open device to the program.
 fn give(open: Arc<Open>, commands: OwnedFd) -> Result<*mut ibv_context> {
     let device = ptr::with_exposed_provenance_mut(open.device);
-    let shown = Shown::new(table(device, &open.context, commands.as_raw_fd())?);
+    let mut table = table(device, &open.context, commands.as_raw_fd())?;
+    trace::context(&mut table);
+    let shown = Shown::new(table);
     let handle = Box::into_raw(Box::new(ContextHandle { shown, open, _commands: commands }));
     // SAFETY: the handle is new, and its first field is the table.
     Ok(unsafe { &raw mut (*handle.cast::<verbs_context>()).context })

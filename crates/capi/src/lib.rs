@@ -35,5 +35,6 @@ mod rdmacm;
 mod refuse;
 mod region;
 mod shared_receive;
+mod trace;
 mod window;
 mod xrc;

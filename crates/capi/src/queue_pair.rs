@@ -21,6 +21,7 @@ use crate::handle::{Handle, Shown, handle};
 use crate::post_ex::{self, Batch};
 use crate::query::gid_in;
 use crate::shared_receive::ReceiveHandle;
+use crate::trace;
 use crate::xrc::{self, XrcHandle};
 
 /// A queue pair. All have the room of extended ones, so that there is one kind only.
@@ -86,7 +87,8 @@ pub(crate) fn give(
 ) -> *mut ibv_qp {
     let number = queue_pair.number();
     let qp_base = ibv_qp { handle: number.0, qp_num: number.0, ..base };
-    let table = if operations.is_some() { post_ex::table() } else { Abi::zeroed() };
+    let mut table = if operations.is_some() { post_ex::table() } else { Abi::zeroed() };
+    trace::queue_pair(&mut table);
     let events = Arc::<Unacknowledged>::default();
     let handle = QueuePairHandle {
         shown: Shown::new(ibv_qp_ex { qp_base, ..table }),

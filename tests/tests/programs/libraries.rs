@@ -20,6 +20,8 @@ pub(crate) fn program(name: &str) -> Option<Command> {
     let mut command = Command::new(path);
     command.env("LD_LIBRARY_PATH", folder()).stdin(Stdio::null());
     // What the surroundings set for Ferroce is not for these.
-    command.env_remove("FERROCE_CAPTURE").env_remove("FERROCE_FAULTS");
+    for name in ["FERROCE_CAPTURE", "FERROCE_FAULTS", "FERROCE_TRACE", "FERROCE_RUN"] {
+        command.env_remove(name);
+    }
     Some(command)
 }

@@ -6,3 +6,4 @@ mod libraries;
 mod pair;
 mod symbols;
 mod table;
+mod trace;

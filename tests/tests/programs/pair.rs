@@ -100,14 +100,33 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// Runs both ends, and returns what the client printed.
 pub(crate) fn run(name: &str, arguments: &str) -> Option<String> {
+    changed(name, arguments, |_, _| {})
+}
+
+/// One of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Server,
+    Client,
+}
+
+/// As [`run`], after something was changed about each end's command.
+pub(crate) fn changed(
+    name: &str,
+    arguments: &str,
+    change: impl Fn(End, &mut Command),
+) -> Option<String> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (until, port) = (Instant::now() + LIMIT, free_port());
-    let server = Running::start(command(name, arguments, port)?);
+    let mut server = command(name, arguments, port)?;
+    change(End::Server, &mut server);
+    let server = Running::start(server);
     while !listens(port) && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
     }
     let mut client = command(name, arguments, port)?;
     client.arg("localhost");
+    change(End::Client, &mut client);
     let said = Running::start(client).finish(until);
     server.finish(until);
     Some(said)

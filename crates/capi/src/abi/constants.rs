@@ -1,17 +1,40 @@
 //! Numbers of the header.
 
-/// A family of numbers: a module with a constant for each.
+/// A family of numbers: a module with a constant for each, and the list of their names.
 macro_rules! numbers {
     ($( $(#[$meta:meta])+ $module:ident: $type:ty { $( $name:ident = $value:expr ),+ $(,)? } )+) => {$(
         $(#[$meta])+
         #[allow(dead_code, reason = "families are complete as far as they have a meaning here")]
         pub(crate) mod $module {
             $( pub(crate) const $name: $type = $value; )+
+            pub(crate) const NAMES: &[($type, &str)] = &[$( ($name, stringify!($name)) ),+];
         }
     )+};
 }
 
 numbers! {
+    /// `ibv_qp_state`.
+    qp_state: u32 { RESET = 0, INIT = 1, RTR = 2, RTS = 3, SQD = 4, SQE = 5, ERR = 6 }
+    /// `ibv_mtu`, which is no number of bytes.
+    mtu: u32 { MTU_256 = 1, MTU_512 = 2, MTU_1024 = 3, MTU_2048 = 4, MTU_4096 = 5 }
+    /// `ibv_mig_state`.
+    migration: u32 { MIGRATED = 0, REARM = 1, ARMED = 2 }
+    /// `ibv_port_state`.
+    port_state: u32 { NOP = 0, DOWN = 1, INIT = 2, ARMED = 3, ACTIVE = 4, ACTIVE_DEFER = 5 }
+    /// `ibv_access_flags`.
+    access: u32 {
+        LOCAL_WRITE = 1, REMOTE_WRITE = 1 << 1, REMOTE_READ = 1 << 2, REMOTE_ATOMIC = 1 << 3, MW_BIND = 1 << 4,
+        ZERO_BASED = 1 << 5, ON_DEMAND = 1 << 6, HUGETLB = 1 << 7, FLUSH_GLOBAL = 1 << 8, FLUSH_PERSISTENT = 1 << 9,
+        RELAXED_ORDERING = 1 << 20,
+    }
+    /// `ibv_srq_type`.
+    srq_type: u32 { BASIC = 0, XRC = 1, TM = 2 }
+    /// `ibv_mw_type`.
+    mw_type: u32 { TYPE_1 = 1, TYPE_2 = 2 }
+    /// `ibv_srq_attr_mask`.
+    srq_attr: u32 { MAX_WR = 1, LIMIT = 1 << 1 }
+    /// `ibv_rereg_mr_flags`.
+    rereg: u32 { CHANGE_TRANSLATION = 1, CHANGE_PD = 1 << 1, CHANGE_ACCESS = 1 << 2 }
     /// `ibv_qp_type`.
     qp_type: u32 { RC = 2, UC = 3, UD = 4, XRC_SEND = 9, XRC_RECV = 10 }
     /// `ibv_wr_opcode`.

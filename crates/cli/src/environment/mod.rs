@@ -31,9 +31,10 @@ pub(crate) struct EnvironmentArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// Say each call of the libraries on the standard error output
-    #[arg(long)]
-    pub(crate) trace: bool,
+    /// Say each call of the libraries, with arguments, result and duration, on the standard error output or in a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
+        value_hint = ValueHint::FilePath)]
+    pub(crate) trace: Option<PathBuf>,
 
     /// The views of /sys and /dev alone, without libibverbs and librdmacm
     #[arg(long, hide = true)]
@@ -73,8 +74,10 @@ impl Environment {
             variables.push(Variable::before("LD_LIBRARY_PATH", folder, b":"));
         }
         variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));
-        if args.trace {
-            variables.push(Variable::text("FERROCE_TRACE", "1".into()));
+        if let Some(path) = &args.trace {
+            variables.push(variables::trace(path)?);
+            // A program that we have not started ourselves may have others beside it: its lines say which it is.
+            variables.push(Variable::text("FERROCE_RUN", std::process::id().to_string()));
         }
         Ok(Self { variables, folder })
     }

@@ -68,6 +68,19 @@ pub(super) fn capture(path: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
+/// Where calls are said: in this file, which is emptied now and found from everywhere, or for `-` on the standard
+/// error output.
+pub(super) fn trace(path: &Path) -> Result<Variable, String> {
+    const NAME: &str = "FERROCE_TRACE";
+    if path.as_os_str() == "-" {
+        return Ok(Variable::text(NAME, "1".into()));
+    }
+    let refused = |error| format!("{}: cannot write the trace: {error}", path.display());
+    let path = std::path::absolute(path).map_err(refused)?;
+    std::fs::File::create(&path).map_err(refused)?;
+    Ok(Variable::path(NAME, path))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

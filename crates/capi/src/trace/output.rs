@@ -1,0 +1,91 @@
+//! Where lines go, and whose they are.
+
+use std::env;
+use std::ffi::CString;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// A file, or `1` for the standard error output.
+const WHERE: &str = "FERROCE_TRACE";
+/// The process that started the program: `ferroce run`.
+const RUN: &str = "FERROCE_RUN";
+
+/// A descriptor of our own, out of the way of programs that close or count theirs.
+const LEAST: i32 = 100;
+
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// The first thread that called.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+/// Whether there may be others beside it: lines say then whose they are.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Finds out where lines go. False when nowhere.
+pub(super) fn open() -> bool {
+    let Some(place) = env::var_os(WHERE).filter(|place| !place.is_empty() && place != "0") else {
+        return false;
+    };
+    let found = if place == "1" {
+        libc::STDERR_FILENO
+    } else {
+        // Behind what others write meanwhile: each line is one write.
+        let Ok(path) = CString::new(place.as_bytes()) else { return false };
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+        // SAFETY: a text that ends.
+        unsafe { libc::open(path.as_ptr(), flags, 0o666) }
+    };
+    // SAFETY: the calls take no pointers.
+    let own = unsafe { libc::fcntl(found, libc::F_DUPFD_CLOEXEC, LEAST) };
+    if found > libc::STDERR_FILENO {
+        // SAFETY: it was opened here.
+        unsafe { libc::close(found) };
+    }
+    if own < 0 {
+        let error = std::io::Error::last_os_error();
+        eprintln!("ferroce: {}: cannot write the trace: {error}", place.display());
+        return false;
+    }
+    DESCRIPTOR.store(own, Ordering::Relaxed);
+    // A program that a shell started may have others beside it that write to the same place.
+    let run = env::var(RUN).ok().and_then(|number| number.parse().ok());
+    // SAFETY: the call takes nothing.
+    SEVERAL.store(run != Some(unsafe { libc::getppid() }), Ordering::Relaxed);
+    true
+}
+
+/// Starts a line: whose it is, when there are several threads or processes.
+pub(super) fn begin(line: &mut String) {
+    line.clear();
+    // SAFETY: the call takes nothing. Asked each time, for a process that forks has another.
+    let thread = unsafe { libc::gettid() };
+    let first = FIRST.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_err_and(|first| first != thread) {
+        SEVERAL.store(true, Ordering::Relaxed);
+    }
+    if SEVERAL.load(Ordering::Relaxed) {
+        // SAFETY: the call takes nothing.
+        let process = unsafe { libc::getpid() };
+        let _ = match process == thread {
+            true => write!(line, "[{process}] "),
+            false => write!(line, "[{process}/{thread}] "),
+        };
+    }
+}
+
+/// Writes a line, at once: what a program did before it crashed is what one wants to see.
+pub(super) fn end(line: &mut String) {
+    line.push('\n');
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() {
+        // SAFETY: these bytes are ours.
+        let written = unsafe {
+            libc::write(DESCRIPTOR.load(Ordering::Relaxed), rest.as_ptr().cast(), rest.len())
+        };
+        match usize::try_from(written) {
+            Ok(count) if count > 0 => rest = &rest[count..],
+            Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+            // Nobody reads it, or the disk is full: the program goes on.
+            _ => return,
+        }
+    }
+}
