@@ -306,10 +306,11 @@ impl Adapter {
         });
     }
 
-    /// Rounds until there is nothing left to do, for the thread. True when there was something.
-    pub(crate) fn run(&self, mailboxes: bool) -> bool {
+    /// Rounds until there is nothing left to do, for the thread. True when there was something; `None` when somebody
+    /// else drives, and goes round once more.
+    pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
         let mut busy = false;
-        self.claim.run(|| {
+        let ours = self.claim.run(|| {
             let mut progress = lock(&self.progress);
             if mailboxes {
                 self.receive_forwarded(&mut progress);
@@ -323,7 +324,7 @@ impl Adapter {
             }
             self.tell_timer(&progress);
         });
-        busy
+        ours.then_some(busy)
     }
 
     /// Nobody polls from here on: the thread watches the sockets again.

@@ -8,13 +8,16 @@ use std::sync::atomic::Ordering;
 use ferroce_net::ReceiveBatch;
 use ferroce_proto::time::Instant;
 
-use super::adapter::{Adapter, now};
+use super::adapter::{self, Adapter};
 use super::arrivals::{Histories, Pace};
 use super::departures::Departures;
 use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::completion::lock;
 use crate::faults::{Failing, Faults};
+
+/// Looks at the sockets before a timer runs out, at most: as many as hold all that a socket does.
+const LATE: usize = 256;
 
 /// What only the one who drives needs.
 #[derive(Debug)]
@@ -71,12 +74,23 @@ impl Progress {
 impl Adapter {
     /// True when something was done, so that there may be more.
     pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
-        let received = self.receive_all(progress, thorough);
+        let mut received = self.receive_all(progress, thorough);
         self.run_detours();
         if thorough {
             self.looks.fetch_add(1, Ordering::Release);
         }
-        let now = now();
+        let mut now = adapter::now();
+        if progress.next_timer().is_some_and(|time| time <= now) {
+            // The answer may be here already, behind others: it was us who came late.
+            self.receive_forwarded(progress);
+            for _ in 0..LATE {
+                if !self.receive_all(progress, true) {
+                    break;
+                }
+                received = true;
+            }
+            now = adapter::now();
+        }
         // Also for who only polls: the thread would have to wait for a gap between two polls, and there may be none.
         self.run_timers(progress, now);
         let sent = self.transmit_all(progress, now);

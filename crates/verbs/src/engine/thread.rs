@@ -120,16 +120,19 @@ pub(crate) fn run(adapter: &Adapter) {
     // Behind those come the groups' sockets, which come and go.
     let mut seen = None;
     clock::precise();
+    clock::prompt();
     let mut look = LOOK_SOON;
     while !signals.stop.load(Ordering::Acquire) {
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
-        let busy = adapter.run(forwarded);
-        look = if busy { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
+        let done = adapter.run(forwarded);
+        look = if done == Some(true) { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
         adapter.management.run(adapter);
 
         let now = clock::now();
         signals.aloof.store(1, Ordering::SeqCst);
-        let aloof = signals.polled.swap(false, Ordering::SeqCst);
+        // Who drives is polling, too. It may have lost its processor in the middle: to look at the sockets then, again and
+        // again, would only keep it from getting one.
+        let aloof = signals.polled.swap(false, Ordering::SeqCst) || done.is_none();
         signals.aloof.store(u32::from(aloof), Ordering::SeqCst);
         let interest = if aloof { Interest::Nothing } else { Interest::Read };
         sockets.iter().for_each(|&index| poller.set(index, interest));
