@@ -1,0 +1,163 @@
+//! `make install`: what is installed runs from where it is, and `make uninstall` leaves nothing.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Builds what is installed, and says where it is.
+fn built() -> PathBuf {
+    let packages = ["-p", "ferroce-cli", "-p", "ferroce-capi", "-p", "ferroce-view"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--offline"]).args(packages).current_dir(root());
+    assert!(cargo.status().expect("cargo runs").success());
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root().join(target.unwrap_or("target".into())).join("debug")
+}
+
+fn make(target: &str, prefix: &Path, built: &Path) {
+    let mut make = Command::new("make");
+    make.arg("--no-print-directory").arg(target).current_dir(root());
+    make.arg(format!("PREFIX={}", prefix.display())).arg(format!("BUILT={}", built.display()));
+    // Another make around us has no say in this one.
+    make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("DESTDIR");
+    let output = make.output().expect("make runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The files under a folder, by their paths from there.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => found.push(
+                    entry.path().strip_prefix(folder).expect("it is there").display().to_string(),
+                ),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A command of the installed `ferroce`, which finds its libraries by itself.
+fn ferroce(prefix: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(prefix.join("bin/ferroce"));
+    command.args(arguments).stdin(Stdio::null());
+    for name in [
+        "FERROCE_LIB",
+        "FERROCE_DEVICES",
+        "FERROCE_CAPTURE",
+        "FERROCE_TRACE",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        eprintln!("SKIPPED: {program} is not installed: run `make setup`");
+    }
+    found
+}
+
+/// Ends with the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn listens(port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        fs::read_to_string(table).unwrap_or_default().lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields.len() > 3 && fields[1].ends_with(&wanted) && fields[3] == "0A"
+        })
+    })
+}
+
+/// A server and a client, as the README has them.
+fn write_bw(prefix: &Path) {
+    let port = TcpListener::bind("[::]:0")
+        .and_then(|one| one.local_addr())
+        .expect("there is a port")
+        .port();
+    let port_text = port.to_string();
+    let arguments = ["run", "--", "ib_write_bw", "-n", "200", "-F", "-p", &port_text];
+    let server =
+        ferroce(prefix, &arguments).stdout(Stdio::null()).spawn().expect("the server starts");
+    let mut server = Server(server);
+    while !listens(port) {
+        assert!(
+            server.0.try_wait().expect("it can be waited for").is_none(),
+            "the server has ended"
+        );
+        std::thread::yield_now();
+    }
+    let client = ferroce(prefix, &arguments).arg("localhost").output().expect("the client runs");
+    let said = String::from_utf8_lossy(&client.stdout);
+    assert!(
+        client.status.success() && said.contains("65536      200"),
+        "{said}{}",
+        String::from_utf8_lossy(&client.stderr)
+    );
+    assert!(server.0.wait().expect("it can be waited for").success());
+}
+
+#[test]
+fn what_is_installed_runs_and_goes() {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
+    let _ = fs::remove_dir_all(&prefix);
+    let built = built();
+    make("install", &prefix, &built);
+
+    let installed = files(&prefix);
+    for name in [
+        "bin/ferroce",
+        "lib/ferroce/libferroce_capi.so",
+        "lib/ferroce/libferroce_view.so",
+        "lib/ferroce/libibverbs.so.1",
+        "lib/ferroce/librdmacm.so.1",
+        "share/man/man1/ferroce.1",
+        "share/man/man1/ferroce-run.1",
+        "share/bash-completion/completions/ferroce",
+        "share/zsh/site-functions/_ferroce",
+        "share/fish/vendor_completions.d/ferroce.fish",
+    ] {
+        assert!(installed.iter().any(|file| file == name), "{name} is not in {installed:#?}");
+        assert!(fs::metadata(prefix.join(name)).expect("it is there").len() > 0, "{name} is empty");
+    }
+
+    if is_there("ibv_devinfo") {
+        let output =
+            ferroce(&prefix, &["run", "--trace", "--", "ibv_devinfo", "-d", "ferroce_lo"]).output();
+        let output = output.expect("it runs");
+        let (said, calls) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && said.contains("PORT_ACTIVE"), "{said}{calls}");
+        assert!(calls.contains("ibv_open_device(device=0x"), "{calls}");
+    }
+    if is_there("ib_write_bw") {
+        write_bw(&prefix);
+    }
+
+    make("uninstall", &prefix, &built);
+    assert_eq!(files(&prefix), [""; 0]);
+}

@@ -1,0 +1,90 @@
+//! `--capture` beside programs of the table: tshark finds nothing malformed in the file, and our own analysis every ICRC
+//! right.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ferroce_trace::analysis::{Options, analyze};
+
+use super::pair::{self, End};
+
+fn file(test: &str, end: End) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{end:?}.pcapng"));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+/// How many packets tshark takes for InfiniBand's, and that none is malformed.
+fn tshark(path: &Path) -> u64 {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-r"]).arg(path).args([
+        "-T",
+        "fields",
+        "-e",
+        "infiniband.bth.opcode",
+        "-e",
+        "_ws.malformed",
+    ]);
+    // What it guesses of payloads is no part of this: the programs' bytes are not any protocol's.
+    for protocol in ["rpcordma", "infiniband.eoib", "infiniband_sdp"] {
+        command.args(["--disable-protocol", protocol]);
+    }
+    command.env("XDG_CONFIG_HOME", "/nonexistent").env("HOME", "/nonexistent");
+    let output = ferroce_tests::tool::run(&mut command);
+    let mut packets = 0;
+    for (line, number) in String::from_utf8_lossy(&output).lines().zip(1..) {
+        let (opcode, malformed) = line.split_once('\t').unwrap_or((line, ""));
+        assert!(malformed.is_empty(), "{}: packet {number}: {malformed}", path.display());
+        packets += u64::from(!opcode.is_empty());
+    }
+    packets
+}
+
+fn captured(test: &str, name: &str, arguments: &str) {
+    let files = [file(test, End::Server), file(test, End::Client)];
+    let said = pair::changed(name, arguments, |end, command| {
+        command.env("FERROCE_CAPTURE", &files[usize::from(end == End::Client)]);
+    });
+    if said.is_none() {
+        return;
+    }
+    for path in &files {
+        let input = File::open(path).expect("the capture is there");
+        let report = analyze(&path.to_string_lossy(), input, &Options::default(), &mut |_| {});
+        assert!(
+            report.roce_packets > 0 && report.problems.is_empty(),
+            "{}: {:?}",
+            path.display(),
+            report.problems
+        );
+        assert_eq!(report.icrc.ok, report.roce_packets, "{}: {:?}", path.display(), report.icrc);
+        assert_eq!(tshark(path), report.roce_packets, "{}", path.display());
+        fs::remove_file(path).expect("it is there");
+    }
+}
+
+macro_rules! captures {
+    ($( $test:ident: $program:literal $arguments:literal; )+) => {$(
+        #[test]
+        fn $test() {
+            captured(stringify!($test), $program, $arguments);
+        }
+    )+};
+}
+
+captures! {
+    capture_rc_pingpong:  "ibv_rc_pingpong"   "-n 20 -s 5001";
+    capture_uc_pingpong:  "ibv_uc_pingpong"   "-n 20";
+    capture_ud_pingpong:  "ibv_ud_pingpong"   "-n 20";
+    capture_srq_pingpong: "ibv_srq_pingpong"  "-n 20 -q 4";
+    capture_xrc_pingpong: "ibv_xsrq_pingpong" "-n 20";
+    capture_write_bw:     "ib_write_bw"       "-n 20 -s 9001";
+    capture_write_bw_uc:  "ib_write_bw"       "-c UC -n 20 -s 9001";
+    capture_write_xrc:    "ib_write_bw"       "-c XRC -n 20 -s 9001";
+    capture_read_bw:      "ib_read_bw"        "-n 20 -s 9001";
+    capture_send_ud:      "ib_send_lat"       "-c UD -n 20";
+    capture_send_uc:      "ib_send_lat"       "-c UC -n 20";
+    capture_atomic_bw:    "ib_atomic_bw"      "-n 20";
+    capture_swap_lat:     "ib_atomic_lat"     "-A CMP_AND_SWAP -n 20";
+}
