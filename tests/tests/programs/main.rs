@@ -2,8 +2,10 @@
 //!
 //! `table` has a line for each program and its arguments; `symbols` checks what all of them bind.
 
+mod captures;
 mod libraries;
 mod pair;
 mod symbols;
 mod table;
 mod trace;
+mod valgrind;

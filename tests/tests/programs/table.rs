@@ -60,6 +60,15 @@ programs! {
     uc_pingpong_events: run   "ibv_uc_pingpong"   "-e"                          => Says("usec/iter");
     ud_pingpong:        run   "ibv_ud_pingpong"   ""                            => Says("usec/iter");
     ud_pingpong_events: run   "ibv_ud_pingpong"   "-e"                          => Says("usec/iter");
+    rc_pingpong_256:    run   "ibv_rc_pingpong"   "-m 256 -n 100 -c"            => Says("usec/iter");
+    rc_pingpong_512:    run   "ibv_rc_pingpong"   "-m 512 -n 100 -c"            => Says("usec/iter");
+    rc_pingpong_2048:   run   "ibv_rc_pingpong"   "-m 2048 -n 100 -s 5001 -c"   => Says("usec/iter");
+    rc_pingpong_4096:   run   "ibv_rc_pingpong"   "-m 4096 -n 100 -s 9001 -c"   => Says("usec/iter");
+    uc_pingpong_256:    run   "ibv_uc_pingpong"   "-m 256 -n 100"               => Says("usec/iter");
+    uc_pingpong_4096:   run   "ibv_uc_pingpong"   "-m 4096 -n 100 -s 9001"      => Says("usec/iter");
+    ud_pingpong_odd:    run   "ibv_ud_pingpong"   "-s 1001 -n 100"              => Says("usec/iter");
+    srq_pingpong_256:   run   "ibv_srq_pingpong"  "-m 256 -n 100"               => Says("usec/iter");
+    srq_pingpong_odd:   run   "ibv_srq_pingpong"  "-m 4096 -s 9001 -n 100"      => Says("usec/iter");
     srq_pingpong:       run   "ibv_srq_pingpong"  ""                            => Says("usec/iter");
     srq_events:         run   "ibv_srq_pingpong"  "-e"                          => Says("usec/iter");
     xrc_pingpong:       run   "ibv_xsrq_pingpong" ""                            => Says("success");
@@ -68,6 +77,8 @@ programs! {
     write_bw_all:       run   "ib_write_bw"       "-a -n 50"                    => BANDWIDTH;
     write_bw_both:      run   "ib_write_bw"       "-b -n 500"                   => BANDWIDTH;
     write_bw_many:      run   "ib_write_bw"       "-q 8 -n 200"                 => BANDWIDTH;
+    write_bw_64:        run   "ib_write_bw"       "-q 64 -n 50 -s 4096"         => BANDWIDTH;
+    write_bw_time:      run   "ib_write_bw"       "-D 1 -s 4096"                => BANDWIDTH;
     write_bw_inline:    run   "ib_write_bw"       "-I 64 -s 64 -n 1000"         => BANDWIDTH;
     write_bw_lists:     run   "ib_write_bw"       "-l 16 -n 512"                => BANDWIDTH;
     write_bw_uc:        run   "ib_write_bw"       "-c UC -n 500"                => BANDWIDTH;
@@ -76,6 +87,9 @@ programs! {
     write_lat:          run   "ib_write_lat"      "-n 200"                      => LATENCY;
     read_bw:            run   "ib_read_bw"        "-n 500"                      => BANDWIDTH;
     read_bw_all:        run   "ib_read_bw"        "-a -n 50"                    => BANDWIDTH;
+    read_bw_both:       run   "ib_read_bw"        "-b -n 200"                   => BANDWIDTH;
+    read_bw_events:     run   "ib_read_bw"        "-e -n 200"                   => BANDWIDTH;
+    read_bw_xrc:        run   "ib_read_bw"        "-c XRC -n 200"               => BANDWIDTH;
     read_bw_many:       run   "ib_read_bw"        "-o 16 -q 4 -n 100"           => BANDWIDTH;
     read_lat:           run   "ib_read_lat"       "-n 500"                      => LATENCY;
     send_bw:            run   "ib_send_bw"        "-n 500"                      => BANDWIDTH;
@@ -83,6 +97,11 @@ programs! {
     send_bw_both:       run   "ib_send_bw"        "-b -n 500"                   => BANDWIDTH;
     send_bw_events:     run   "ib_send_bw"        "-e -n 500"                   => BANDWIDTH;
     send_bw_shared:     run   "ib_send_bw"        "--use-srq -q 4 -n 200"       => BANDWIDTH;
+    // One receive request for all: the receiver is hardly ever ready.
+    send_bw_not_ready:  run   "ib_send_bw"        "-r 1 -n 200"                 => BANDWIDTH;
+    send_bw_lists:      run   "ib_send_bw"        "-l 16 -n 512"                => BANDWIDTH;
+    send_bw_inline:     run   "ib_send_bw"        "-I 64 -s 64 -n 500"          => BANDWIDTH;
+    send_bw_time:       run   "ib_send_bw"        "-D 1 -s 4096"                => BANDWIDTH;
     send_bw_xrc:        run   "ib_send_bw"        "-c XRC -n 200"               => BANDWIDTH;
     // No more than the receiver has posted, and its socket holds: nothing else holds the unreliable services back.
     send_bw_uc:         run   "ib_send_bw"        "-c UC -s 1024 -n 50"         => BANDWIDTH;
@@ -92,6 +111,10 @@ programs! {
     send_lat_events:    run   "ib_send_lat"       "-e -n 500"                   => LATENCY;
     send_lat_ud:        run   "ib_send_lat"       "-c UD -n 500"                => LATENCY;
     atomic_bw:          run   "ib_atomic_bw"      "-n 500"                      => BANDWIDTH;
+    atomic_bw_both:     run   "ib_atomic_bw"      "-b -n 200"                   => BANDWIDTH;
+    atomic_bw_many:     run   "ib_atomic_bw"      "-q 8 -n 100"                 => BANDWIDTH;
+    atomic_bw_xrc:      run   "ib_atomic_bw"      "-c XRC -n 200"               => BANDWIDTH;
+    atomic_bw_events:   run   "ib_atomic_bw"      "-e -n 200"                   => BANDWIDTH;
     atomic_bw_swap:     run   "ib_atomic_bw"      "-A CMP_AND_SWAP -n 500"      => BANDWIDTH;
     atomic_lat:         run   "ib_atomic_lat"     "-n 500"                      => LATENCY;
 }
