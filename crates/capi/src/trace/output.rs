@@ -42,7 +42,10 @@ pub(super) fn open() -> bool {
     }
     if own < 0 {
         let error = std::io::Error::last_os_error();
-        eprintln!("ferroce: {}: cannot write the trace: {error}", place.display());
+        eprintln!(
+            "ferroce: {}: cannot write the trace: {error}",
+            std::path::Path::new(&place).display()
+        );
         return false;
     }
     DESCRIPTOR.store(own, Ordering::Relaxed);

@@ -277,8 +277,8 @@ pub(crate) unsafe fn qp_mask(line: &mut String, call: &Finished<'_>) {
 pub(crate) unsafe fn text(line: &mut String, call: &Finished<'_>) {
     // SAFETY: as the caller says.
     match unsafe { call.target::<c_char>() } {
-        // SAFETY: as the caller says.
         Some(text) => {
+            // SAFETY: as the caller says.
             let _ = write!(line, "{:?}", unsafe { CStr::from_ptr(text) });
         }
         None => line.push_str("NULL"),
@@ -320,7 +320,7 @@ unsafe fn linked<T>(
 pub(crate) unsafe fn send_requests(line: &mut String, call: &Finished<'_>) {
     let first = std::ptr::with_exposed_provenance::<ibv_send_wr>(call.number(0) as usize);
     // SAFETY: as the caller says.
-    unsafe { linked(line, first, |one| one.next, |line, one| show_send(line, one)) };
+    unsafe { linked(line, first, |one| one.next, show_send) };
 }
 
 /// A list of `struct ibv_recv_wr`.
