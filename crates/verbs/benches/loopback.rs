@@ -4,11 +4,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ferroce::*;
+
+mod pair;
+
+use pair::{End, connect, introduce, write};
 
 const CHUNK: usize = 4 << 20;
 const TOTAL: usize = 1 << 30;
@@ -24,80 +27,12 @@ fn main() {
     }
 }
 
-struct End {
-    completions: CompletionQueue,
-    queue_pair: QueuePair,
-    region: MemoryRegion,
-    context: Context,
-}
-
-fn end() -> End {
-    let context = Context::open(&Device::named("lo").unwrap(), &Options::default()).unwrap();
-    let domain = context.protection_domain();
-    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-    let region = domain.allocate(16 * CHUNK, access).unwrap();
-    let channel = CompletionChannel::new().unwrap();
-    let completions = context.completion_queue(1024, Some(&channel)).unwrap();
-    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-    let queue_pair = domain.queue_pair(&options).unwrap();
-    End { completions, queue_pair, region, context }
-}
-
-/// What a peer has to know, as a line of text.
-fn introduce(end: &End) -> String {
-    let remote = end.region.remote(0);
-    format!("{} {} {}", end.queue_pair.number().0, remote.address.0, remote.key.0)
-}
-
-fn connect(end: &End, line: &str) -> RemoteAddress {
-    let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().unwrap());
-    let mut next = || numbers.next().unwrap();
-    let (number, address, key) = (next() as u32, next(), next() as u32);
-    let gid = end.context.device().gids()[0].gid;
-    let all = Modify {
-        access: Some(AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ),
-        partition: Some(0),
-        port: Some(1),
-        path: Some(AddressVector { port: 1, destination: gid, ..AddressVector::default() }),
-        path_mtu: PathMtu::from_bytes(4096),
-        destination: Some(Qpn(number)),
-        receive_psn: Some(Psn(0)),
-        send_psn: Some(Psn(0)),
-        max_reads: Some(16),
-        max_peer_reads: Some(16),
-        min_rnr_timer: RnrTimer::from_code(12),
-        timeout: Some(AckTimeout(14)),
-        retry_count: Some(7),
-        rnr_retry: Some(RnrRetry(7)),
-        ..Modify::default()
-    };
-    for (from, to) in [
-        (State::Reset, State::Init),
-        (State::Init, State::ReadyToReceive),
-        (State::ReadyToReceive, State::ReadyToSend),
-    ] {
-        let mut change = Modify { state: Some(to), ..all };
-        let rule = rule(ServiceType::ReliableConnection, from, to).unwrap();
-        change.clear(change.attributes() - rule.required - Attributes::STATE);
-        end.queue_pair.modify(&change).unwrap();
-    }
-    RemoteAddress { address: VirtualAddress(address), key: RKey(key) }
-}
-
 /// Waits until the last byte of a message is there, driving the device meanwhile.
 fn await_byte(end: &End, at: usize, value: u8) {
     let bytes = end.region.buffer().unwrap().bytes();
     while bytes[at].load(Ordering::Acquire) != value {
         end.completions.poll_one();
     }
-}
-
-fn write(end: &End, remote: RemoteAddress, offset: u64, length: usize, signaled: bool) {
-    let remote = RemoteAddress { address: VirtualAddress(remote.address.0 + offset), ..remote };
-    let operation = Operation::Write { remote, immediate: None };
-    let data = Data::Spans(end.region.span(offset, length as u32).into());
-    let request = SendRequest { signaled, ..SendRequest::new(WorkId(0), operation, data) };
-    end.queue_pair.post_send(request).unwrap();
 }
 
 /// A ping-pong by WRITE, both ends looking at memory, as ib_write_lat does.
@@ -126,7 +61,7 @@ fn ping_pong(end: &End, remote: RemoteAddress, first: bool) -> Duration {
 }
 
 fn server() {
-    let end = end();
+    let end = pair::end(16 * CHUNK);
     println!("{}", introduce(&end));
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let mut line = || lines.next().unwrap().unwrap();
@@ -165,16 +100,9 @@ fn processor_time() -> Duration {
 }
 
 fn client() {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .env("FERROCE_BENCH_ROLE", "server")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut child, mut input, mut lines) = pair::server();
     let mut line = || lines.next().unwrap().unwrap();
-    let end = end();
+    let end = pair::end(16 * CHUNK);
     let remote = connect(&end, &line());
     writeln!(input, "{}", introduce(&end)).unwrap();
     assert_eq!(line(), "ready");
