@@ -100,7 +100,7 @@ pairs! {
     udaddy_v6:          UDP Ends,        "udaddy -f ipv6 -b ::1"                | "udaddy -f ipv6 -s ::1"                       => DONE;
     udaddy_many:        UDP Ends,        "udaddy -c 5 -C 20 -S 1000"            | "udaddy -c 5 -C 20 -S 1000 -s 127.0.0.1"      => DONE;
     cmtime:             TCP Serves(2),   "cmtime"                               | "cmtime -s 127.0.0.1 -c 1000"                 => Times;
-    cmtime_v6:          TCP Serves(1),   "cmtime"                               | "cmtime -s ::1 -c 100"                        => Times;
+    cmtime_v6:          TCP Serves(1),   "cmtime -b ::1"                        | "cmtime -s ::1 -c 100"                        => Times;
     mckey:              GROUP Ends,      "mckey -m 239.9.8.7 -b 127.0.0.1"      | "mckey -m 239.9.8.7 -s -b 127.0.0.1"          => DONE;
     mckey_send_only:    GROUP Ends,      "mckey -m 239.9.8.7 -b 127.0.0.1"      | "mckey -m 239.9.8.7 -o -s -b 127.0.0.1"       => DONE;
     rdma_client:        TCP Ends,        "rdma_server"                          | "rdma_client -s 127.0.0.1"                    => END;
