@@ -68,9 +68,11 @@ impl Adapter {
         })
     }
 
-    /// The way to a GID from one of ours, as management takes it.
+    /// The way to a GID from one of ours, as management takes it. Its packets cannot slow down, so that they do not say
+    /// that they would: rdma_rxe's do not either.
     pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, Error> {
         let vector = AddressVector { source_index: link, destination, ..AddressVector::default() };
-        self.route(&vector)
+        let route = self.route(&vector)?;
+        Ok(Route { traffic_class: route.traffic_class & !3, ..route })
     }
 }

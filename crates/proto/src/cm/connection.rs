@@ -62,6 +62,8 @@ pub(super) struct Connection {
     pub(super) sent: Option<Sent>,
     /// How long the peer waits for our consumer's answer, as far as we know.
     pub(super) patience: Duration,
+    /// What its messages are sent with, as its packets are: that of the REQ's path.
+    pub(super) traffic_class: u8,
 }
 
 /// 2 × packet lifetime, from the acknowledge timeout in a REQ, which is the next power of two above 2 × packet
@@ -111,6 +113,7 @@ impl Connection {
             deadline: None,
             sent: None,
             patience,
+            traffic_class: req.primary_traffic_class.0,
         }
     }
 

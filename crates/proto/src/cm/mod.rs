@@ -190,6 +190,11 @@ impl ConnectionManager {
         self.table.get(connection.0).map_or(State::Idle, |connection| connection.state)
     }
 
+    /// With what traffic class the messages of a connection are sent: that of its path, and 0 when it is gone.
+    pub fn traffic_class(&self, connection: ConnectionId) -> u8 {
+        self.table.get(connection.0).map_or(0, |connection| connection.traffic_class)
+    }
+
     /// How many connections there are, those in time-wait included.
     pub fn connections(&self) -> usize {
         self.table.len()

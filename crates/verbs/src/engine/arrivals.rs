@@ -184,11 +184,17 @@ impl Adapter {
                     continue;
                 }
                 let one = One { packet, bytes, headers, arrival, identification, now };
+                // Whose a packet of management is turns out when it is read; what it leads to leaves after this.
+                if number.0 < 3 && core.is_none() {
+                    if self.management.handle(self, local, &one) {
+                        self.record(&one, None);
+                    }
+                    continue;
+                }
                 self.record(&one, locked.as_deref());
                 match (&core, &mut locked) {
                     (Some(core), Some(inner)) => self.deliver(core, inner, &one),
                     _ if number == Qpn::MULTICAST => self.deliver_group(&one, touched),
-                    _ if number.0 < 3 => self.management.handle(self, local, &one),
                     _ => count(&self.counters.no_queue_pair),
                 }
             }

@@ -122,32 +122,37 @@ impl Connections {
         Some(result)
     }
 
-    /// A message that reached this process: it is ours, or somebody else's.
-    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) {
+    /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
+    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) -> bool {
         let key = one.packet.extensions.deth.map(|header| header.queue_key);
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
-            return;
+            return true;
         }
         let Some(index) = adapter.links.iter().position(|link| link.address == local) else {
-            return;
+            return true;
         };
         let from = Gid::from_ip(one.arrival.source.ip());
-        self.act(adapter, index as u8, |manager, now| {
+        let ours = self.act(adapter, index as u8, |manager, now| {
             let slot = &adapter.links[index].slot;
             match self.owner(&manager.cm, local, from, one.packet.payload) {
                 Owner::Us => {}
                 Owner::Other(other) => {
                     // Where nobody has it, it falls to us to say so.
                     if adapter.forward(local, other, one.arrival, one.bytes) {
-                        return;
+                        return false;
                     }
                 }
-                Owner::Unnamed => return self.pass_to_all(slot, one),
+                Owner::Unnamed => {
+                    self.pass_to_all(slot, one);
+                    return false;
+                }
             }
             // What is ignored is answered, or not, by the manager itself.
             let _ = manager.cm.handle_mad(now, from, one.packet.payload);
+            true
         });
         self.tell(adapter);
+        ours.unwrap_or(true)
     }
 
     /// Whom a message is for.
@@ -226,7 +231,9 @@ impl Connections {
     fn transmit(&self, adapter: &Adapter, link: u8, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // A peer that there is no way to is one that does not answer.
-            let Ok(route) = adapter.route_to(link, transmit.destination) else { continue };
+            let Ok(mut route) = adapter.route_to(link, transmit.destination) else { continue };
+            let class = transmit.connection.map_or(0, |one| manager.traffic_class(one));
+            route.traffic_class = class & !3;
             let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
             adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &transmit.to_mad());
         }

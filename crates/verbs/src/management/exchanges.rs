@@ -212,18 +212,18 @@ impl Exchanges {
         self.set_timer(adapter, &machines);
     }
 
-    /// A message that reached this process: it is ours, or somebody else's.
-    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) {
-        let Some(deth) = one.packet.extensions.deth else { return };
+    /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
+    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) -> bool {
+        let Some(deth) = one.packet.extensions.deth else { return true };
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY
             || (deth.queue_key, deth.source) != (QUEUE_KEY, QUEUE_PAIR)
         {
-            return;
+            return true;
         }
         let payload = one.packet.payload;
-        let Some((prefix, _)) = Prefix::split(payload) else { return };
+        let Some((prefix, _)) = Prefix::split(payload) else { return true };
         if prefix.magic != Magic::SETUP {
-            return;
+            return true;
         }
         let from = Peer::service(Gid::from_ip(one.arrival.source.ip()));
         let mut machines = lock(&self.machines);
@@ -235,21 +235,24 @@ impl Exchanges {
         self.set_timer(adapter, &machines);
         drop(machines);
         if ours || local.ip().is_multicast() {
-            return;
+            return true;
         }
         let slot = (prefix.exchange.0 >> 24) as u8;
         let other = match is_answer(prefix.message_type) {
             // Of an exchange that is over, or nobody's.
-            true if slot == self.slot => return,
+            true if slot == self.slot => return true,
             true => Recipient::Slot(slot),
             false => Recipient::Service(SERVICE),
         };
-        let Some(link) = adapter.links.iter().find(|link| link.address == local) else { return };
+        let Some(link) = adapter.links.iter().find(|link| link.address == local) else {
+            return true;
+        };
         let counter = match link.slot.forward(other, one.arrival, one.bytes) {
             Ok(()) => &adapter.counters.forwarded_out,
             Err(_) => &adapter.counters.forward_failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+        false
     }
 
     fn answered(

@@ -33,12 +33,12 @@ impl Management {
     }
 
     /// A packet for one of the numbers that no process owns. The device is claimed, so nothing here may wait for it;
-    /// what is to be sent goes by [`Adapter::send_packet`].
-    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) {
+    /// what is to be sent goes by [`Adapter::send_packet`]. Says whether it was for this process.
+    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) -> bool {
         match one.packet.bth.destination {
             Qpn(1) => self.connections.handle(adapter, local, one),
             Qpn(2) => self.exchanges.handle(adapter, local, one),
-            _ => {}
+            _ => true,
         }
     }
 

@@ -4,6 +4,7 @@
 #[macro_use]
 mod ends;
 
+mod channels;
 mod connections;
 mod corners;
 mod datagrams;

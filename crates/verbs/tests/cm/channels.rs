@@ -1,0 +1,107 @@
+//! Ids that move to another channel, what vendors add, and what messages are sent with.
+
+use std::fs::File;
+
+use ferroce::cm::{
+    ConnectParameters, Enhancements, EventChannel, PortSpace, RejectReason, VendorId, What,
+};
+use ferroce::{Options, Qpn};
+use ferroce_trace::file::CaptureReader;
+
+use crate::ends::*;
+use crate::other::port;
+
+#[test]
+fn events_come_along_to_another_channel() {
+    let (first, second) = (channel(), channel());
+    let (listening, address) = listener(&first, PortSpace::Tcp, V4, 1);
+    let id = resolved(&first, PortSpace::Tcp, address);
+    let end = equip(&id);
+    id.connect(&ConnectParameters::default()).unwrap();
+    // The request waits, and moves with its listener; and so does the id in it.
+    let deadline = ferroce_net::clock::now() + 20_000_000_000;
+    let mut poller = ferroce_net::Poller::new();
+    poller.watch(&first, ferroce_net::Interest::Read);
+    assert_eq!(poller.wait(Some(deadline)).unwrap(), 1);
+    listening.migrate(&second);
+    assert!(first.try_event().unwrap().is_none());
+    let request = expect!(second, listening, What::ConnectRequest(request) => request);
+    let other = equip(&request.id);
+    request.id.accept(&ConnectParameters::default()).unwrap();
+    expect!(first, id, What::Established(_));
+    expect!(second, request.id, What::Established(_));
+    id.migrate(&second);
+    request.id.migrate(&first);
+    id.disconnect().unwrap();
+    expect!(second, id, What::Disconnected);
+    expect!(first, request.id, What::Disconnected);
+    drop((end, other));
+}
+
+#[test]
+fn enhancements_are_offered_and_accepted() {
+    let events = channel();
+    let (listening, address) = listener(&events, PortSpace::Tcp, V4, 1);
+    let vendor = VendorId(0x15b3);
+    let with = |options, number| ConnectParameters {
+        enhancements: Enhancements { vendor, options },
+        queue_pair: Some(Qpn(number)),
+        ..ConnectParameters::default()
+    };
+    let id = resolved(&events, PortSpace::Tcp, address);
+    id.connect(&with(0xdead_beef, 100)).unwrap();
+    let request = expect!(events, listening, What::ConnectRequest(request) => request);
+    assert_eq!(request.parameters.enhancements, Enhancements { vendor, options: 0xdead_beef });
+    request.id.accept(&with(7, 101)).unwrap();
+    let response = expect!(events, id, What::ConnectResponse(response) => response);
+    assert_eq!(response.parameters.enhancements, Enhancements { vendor, options: 7 });
+
+    let id = resolved(&events, PortSpace::Tcp, address);
+    id.connect(&with(1, 102)).unwrap();
+    // The first id's end is told between the two.
+    let request = loop {
+        match next(&events).what {
+            What::ConnectRequest(request) => break request,
+            other => drop(other),
+        }
+    };
+    request.id.reject_for(RejectReason::VENDOR_OPTION_NOT_SUPPORTED, &[]).unwrap();
+    let reason = expect!(events, id, What::Rejected { reason, .. } => reason);
+    assert_eq!(reason, RejectReason::VENDOR_OPTION_NOT_SUPPORTED);
+}
+
+/// As rdma_rxe's: with the traffic class of the connection, and without a promise to slow down.
+#[test]
+fn messages_have_the_traffic_class_of_their_connection() {
+    let name = format!("ferroce-cm-class-{}.pcapng", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let options = Options { port: port(), capture: Some(path.clone()), ..Options::default() };
+    let events = EventChannel::with_options(options).unwrap();
+    let (listening, address) = listener(&events, PortSpace::Tcp, V4, 1);
+    let id = resolved(&events, PortSpace::Tcp, address);
+    // The two low bits are not the program's.
+    id.set_type_of_service(0x63);
+    let end = equip(&id);
+    id.connect(&ConnectParameters::default()).unwrap();
+    let request = expect!(events, listening, What::ConnectRequest(request) => request);
+    let other = equip(&request.id);
+    request.id.accept(&ConnectParameters::default()).unwrap();
+    expect!(events, id, What::Established(_));
+    expect!(events, request.id, What::Established(_));
+    id.disconnect().unwrap();
+    let context = id.context().unwrap();
+    for _ in 0..2 {
+        assert!(matches!(next(&events).what, What::Disconnected));
+    }
+    context.flush_capture().unwrap();
+    let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
+    let mut classes = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        // Ethernet's header, then IPv4's: type of service.
+        classes.push(record.data[15]);
+    }
+    drop((end, other));
+    std::fs::remove_file(&path).unwrap();
+    // REQ, REP, RTU, DREQ, DREP.
+    assert_eq!(classes, [0x60; 5]);
+}
