@@ -156,3 +156,33 @@ fn the_listener_is_another_process() {
     child.say("bye");
     drop(early);
 }
+
+/// What a process says last is heard, though it ends at once: even where that comes to its own socket first, because it
+/// was there before us.
+#[test]
+fn last_words_are_heard() {
+    for _ in 0..10 {
+        let mut child = Other::beside("processes::last_words");
+        let port: u16 = child.hear("port").parse().unwrap();
+        let channel = channel();
+        let client = resolved(&channel, PortSpace::Tcp, SocketAddr::new(V4, port));
+        let _end = equip(&client);
+        client.connect(&ConnectParameters::default()).unwrap();
+        let heard = expect!(channel, client, What::Rejected { private_data, .. } => private_data);
+        assert_eq!(heard, padded(b"last words", 148));
+    }
+}
+
+/// The other process of the test above.
+#[test]
+fn last_words() {
+    if !Other::is_me("processes::last_words") {
+        return;
+    }
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    println!("\nport {}", address.port());
+    request(&channel, &listener).id.reject(b"last words").unwrap();
+    // Nothing is closed, and nobody is asked.
+    std::process::abort();
+}
