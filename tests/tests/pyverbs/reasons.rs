@@ -50,7 +50,7 @@ pub(crate) static REASONS: &[Reason] = &[
     Reason { kind: Device, module: "test_tag_matching", test: "", words: &["not supported"],
         why: "tag matching in the device: it has no `tm_caps`, and a completion queue for it is EOPNOTSUPP" },
     Reason { kind: Missing, module: "test_rdmacm", test: "", words: &["doesn't have net interface"],
-        why: "librdmacm says ENOSYS as yet" },
+        why: "the interface of the device is not shown: they run by `ferroce run`" },
 ];
 
 const ROOT: &str = "root on Ethernet link layer";

@@ -60,8 +60,11 @@ pub(super) struct Details {
     pub(super) groups: Vec<Membership>,
 }
 
-/// The program's objects by what the library calls them, with what is not acknowledged of them.
-static IDS: Mutex<Option<HashMap<IdName, (usize, Arc<Unacknowledged>)>>> = Mutex::new(None);
+/// Where the program's object is, and what of it is not acknowledged.
+type Known = (usize, Arc<Unacknowledged>);
+
+/// The program's objects by what the library calls them.
+static IDS: Mutex<Option<HashMap<IdName, Known>>> = Mutex::new(None);
 
 /// The object that an event is about, which is not gone before the event is acknowledged.
 pub(super) fn find(name: IdName) -> Option<(*mut rdma_cm_id, Arc<Unacknowledged>)> {
