@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::pair::{self, Ready, Server};
 
-use Server::{Ends, Serves};
+use Server::{Ends, EndsUnlessEarly, Serves};
 
 /// Where the programs listen unless told otherwise: port spaces TCP, UDP and IB.
 const RPING: Ready = Ready::Service(0x0106, 7174);
@@ -115,7 +115,7 @@ pairs! {
     send_bw:            PERFTEST Ends,   "ib_send_bw -R -F -n 500"              | "ib_send_bw -R -F -n 500 127.0.0.1"           => BANDWIDTH;
     send_bw_events:     PERFTEST Ends,   "ib_send_bw -R -F -e -n 200"           | "ib_send_bw -R -F -e -n 200 127.0.0.1"        => BANDWIDTH;
     send_lat:           PERFTEST Ends,   "ib_send_lat -R -F -n 200"             | "ib_send_lat -R -F -n 200 127.0.0.1"          => LATENCY;
-    send_bw_ud:         PERFTEST Ends,   "ib_send_bw -R -F -c UD -s 1024 -n 50" | "ib_send_bw -R -F -c UD -s 1024 -n 50 127.0.0.1" => BANDWIDTH;
-    send_lat_ud:        PERFTEST Ends,   "ib_send_lat -R -F -c UD -n 100"      | "ib_send_lat -R -F -c UD -n 100 127.0.0.1"    => LATENCY;
+    send_bw_ud:         PERFTEST EndsUnlessEarly, "ib_send_bw -R -F -c UD -s 1024 -n 50" | "ib_send_bw -R -F -c UD -s 1024 -n 50 127.0.0.1" => BANDWIDTH;
+    send_lat_ud:        PERFTEST EndsUnlessEarly, "ib_send_lat -R -F -c UD -n 100"      | "ib_send_lat -R -F -c UD -n 100 127.0.0.1"    => LATENCY;
     atomic_bw:          PERFTEST Ends,   "ib_atomic_bw -R -F -n 200"            | "ib_atomic_bw -R -F -n 200 127.0.0.1"         => BANDWIDTH;
 }
