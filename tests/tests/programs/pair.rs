@@ -1,7 +1,7 @@
 //! A server, a client, and a limit of time.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -137,4 +137,18 @@ pub(crate) fn alone(name: &str, arguments: &str) -> Option<String> {
     let mut command = program(name)?;
     command.args(arguments.split_whitespace());
     Some(Running::start(command).finish(Instant::now() + LIMIT))
+}
+
+/// Runs a program that has no end: until it has said a line, which is returned.
+pub(crate) fn watch(name: &str, arguments: &str) -> Option<String> {
+    // So that it says what it has to say while it runs.
+    let mut command = program("stdbuf")?;
+    command.arg("-oL").arg(program(name)?.get_program()).args(arguments.split_whitespace());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut line = String::new();
+    let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
+    let _ = child.kill();
+    let _ = child.wait();
+    read.expect("an output").expect("a line");
+    Some(line)
 }
