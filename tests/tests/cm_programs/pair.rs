@@ -36,6 +36,13 @@ impl Running {
         self.child.try_wait().expect("it can be waited for").is_some()
     }
 
+    /// Whether its first thread waits for something: proc(5).
+    fn sleeps(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        // Behind the name, which may have anything in it.
+        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
+    }
+
     /// Waits for a good end, and returns what was printed.
     pub(crate) fn finish(self, until: Instant) -> String {
         self.end(until).unwrap_or_else(|failure| panic!("{failure}"))
@@ -107,9 +114,10 @@ static ONE: Mutex<()> = Mutex::new(());
 pub(crate) enum Server {
     /// It ends well, like the client.
     Ends,
-    /// It ends well, unless the client has asked for its datagram queue pair before it listened: perftest's two ends do
-    /// not wait for each other there, and its client, which means to try again, uses memory then that it has freed. That
-    /// one answer of the connection manager, which is the right one, makes both start anew.
+    /// It ends well, unless the client has asked for its second connection before the server listened for it: perftest's
+    /// server destroys the first listener and makes another, its two ends do not wait for each other there, and its
+    /// client, which means to try again, uses memory then that it has freed. That one answer of the connection manager,
+    /// which is the right one, makes both start anew.
     EndsUnlessEarly,
     /// It goes on until it is killed, and serves this many clients, one after the other.
     Serves(usize),
@@ -129,14 +137,17 @@ pub(crate) fn run(server: &str, client: &str, ready: Ready, ends: Server) -> Opt
     loop {
         let both = once(server, client, ready, ends, until)?;
         match both {
-            Err(failure) if ends == Server::EndsUnlessEarly && failure.contains(EARLY) => {}
+            Err(failure)
+                if ends == Server::EndsUnlessEarly
+                    && EARLY.iter().any(|one| failure.contains(one)) => {}
             both => return Some(both.unwrap_or_else(|failure| panic!("{failure}"))),
         }
     }
 }
 
-/// What perftest's client says of a service that nobody listens for yet.
-const EARLY: &str = "RDMA_CM_EVENT_UNREACHABLE; error: 1.";
+/// What perftest's client says of a service that nobody listens for yet: for datagrams, and for connections.
+const EARLY: [&str; 2] =
+    ["RDMA_CM_EVENT_UNREACHABLE; error: 1.", "RDMA_CM_EVENT_REJECTED; error: 8."];
 
 fn once(
     server: &str,
@@ -147,7 +158,8 @@ fn once(
 ) -> Option<Result<[String; 2], String>> {
     let (first, second) = (command(server)?, command(client)?);
     let mut server = Running::start(first);
-    while !ready.holds() && !server.has_ended() && Instant::now() < until {
+    // A service is claimed by who binds it. To listen follows at once, and then there is nothing to do but to wait.
+    while !(ready.holds() && server.sleeps()) && !server.has_ended() && Instant::now() < until {
         thread::sleep(Duration::from_millis(2));
     }
     let mut said = match Running::start(second).end(until) {

@@ -108,14 +108,14 @@ pairs! {
     rdma_xclient:       TCP Ends,        "rdma_xserver"                         | "rdma_xclient -s 127.0.0.1"                   => END;
     rdma_xclient_xrc:   IB Ends,         "rdma_xserver -c x"                    | "rdma_xclient -c x -s 127.0.0.1"              => END;
     // perftest refuses UC and XRC by the connection manager itself.
-    write_bw:           PERFTEST Ends,   "ib_write_bw -R -F -n 500"             | "ib_write_bw -R -F -n 500 127.0.0.1"          => BANDWIDTH;
-    write_bw_many:      PERFTEST Ends,   "ib_write_bw -R -F -n 200 -q 4"        | "ib_write_bw -R -F -n 200 -q 4 127.0.0.1"     => BANDWIDTH;
-    write_lat:          PERFTEST Ends,   "ib_write_lat -R -F -n 200"            | "ib_write_lat -R -F -n 200 127.0.0.1"         => LATENCY;
-    read_bw:            PERFTEST Ends,   "ib_read_bw -R -F -n 500"              | "ib_read_bw -R -F -n 500 127.0.0.1"           => BANDWIDTH;
-    send_bw:            PERFTEST Ends,   "ib_send_bw -R -F -n 500"              | "ib_send_bw -R -F -n 500 127.0.0.1"           => BANDWIDTH;
-    send_bw_events:     PERFTEST Ends,   "ib_send_bw -R -F -e -n 200"           | "ib_send_bw -R -F -e -n 200 127.0.0.1"        => BANDWIDTH;
-    send_lat:           PERFTEST Ends,   "ib_send_lat -R -F -n 200"             | "ib_send_lat -R -F -n 200 127.0.0.1"          => LATENCY;
+    write_bw:           PERFTEST EndsUnlessEarly,   "ib_write_bw -R -F -n 500"             | "ib_write_bw -R -F -n 500 127.0.0.1"          => BANDWIDTH;
+    write_bw_many:      PERFTEST EndsUnlessEarly,   "ib_write_bw -R -F -n 200 -q 4"        | "ib_write_bw -R -F -n 200 -q 4 127.0.0.1"     => BANDWIDTH;
+    write_lat:          PERFTEST EndsUnlessEarly,   "ib_write_lat -R -F -n 200"            | "ib_write_lat -R -F -n 200 127.0.0.1"         => LATENCY;
+    read_bw:            PERFTEST EndsUnlessEarly,   "ib_read_bw -R -F -n 500"              | "ib_read_bw -R -F -n 500 127.0.0.1"           => BANDWIDTH;
+    send_bw:            PERFTEST EndsUnlessEarly,   "ib_send_bw -R -F -n 500"              | "ib_send_bw -R -F -n 500 127.0.0.1"           => BANDWIDTH;
+    send_bw_events:     PERFTEST EndsUnlessEarly,   "ib_send_bw -R -F -e -n 200"           | "ib_send_bw -R -F -e -n 200 127.0.0.1"        => BANDWIDTH;
+    send_lat:           PERFTEST EndsUnlessEarly,   "ib_send_lat -R -F -n 200"             | "ib_send_lat -R -F -n 200 127.0.0.1"          => LATENCY;
     send_bw_ud:         PERFTEST EndsUnlessEarly, "ib_send_bw -R -F -c UD -s 1024 -n 50" | "ib_send_bw -R -F -c UD -s 1024 -n 50 127.0.0.1" => BANDWIDTH;
     send_lat_ud:        PERFTEST EndsUnlessEarly, "ib_send_lat -R -F -c UD -n 100"      | "ib_send_lat -R -F -c UD -n 100 127.0.0.1"    => LATENCY;
-    atomic_bw:          PERFTEST Ends,   "ib_atomic_bw -R -F -n 200"            | "ib_atomic_bw -R -F -n 200 127.0.0.1"         => BANDWIDTH;
+    atomic_bw:          PERFTEST EndsUnlessEarly,   "ib_atomic_bw -R -F -n 200"            | "ib_atomic_bw -R -F -n 200 127.0.0.1"         => BANDWIDTH;
 }
