@@ -25,9 +25,12 @@ pub(crate) struct PathHandle {
 handle!(PathHandle, shown, ibv_ah);
 
 /// A way as the library knows it. Over Ethernet all are global (IBA A17).
-pub(crate) fn vector_in(attr: &ibv_ah_attr) -> Result<AddressVector> {
-    if attr.is_global == 0 || attr.port_num != 1 {
+pub(crate) fn vector_in(attr: &ibv_ah_attr, device: &Device) -> Result<AddressVector> {
+    if attr.port_num != 1 {
         return Err(Errno::INVALID);
+    }
+    if attr.is_global == 0 {
+        return itself(attr, device).ok_or(Errno::INVALID);
     }
     Ok(AddressVector {
         port: attr.port_num,
@@ -36,6 +39,25 @@ pub(crate) fn vector_in(attr: &ibv_ah_attr) -> Result<AddressVector> {
         flow_label: attr.grh.flow_label & 0xf_ffff,
         traffic_class: attr.grh.traffic_class,
         hop_limit: attr.grh.hop_limit,
+        service_level: attr.sl & 0xf,
+    })
+}
+
+/// The way of programs that know of LIDs alone, such as qperf. From the loopback there is one way, to where the port's own
+/// LID is, so these find each other there. On other devices LIDs say nothing, and it is an error as on all Ethernet.
+fn itself(attr: &ibv_ah_attr, device: &Device) -> Option<AddressVector> {
+    /// What `ibv_query_port` says that ours is.
+    const LID: u16 = 0;
+    let own =
+        device.gids().into_iter().enumerate().find(|(_, entry)| entry.address.ip().is_loopback());
+    let (index, entry) = own.filter(|_| device.interface().loopback && attr.dlid == LID)?;
+    Some(AddressVector {
+        port: attr.port_num,
+        source_index: u8::try_from(index).ok()?,
+        destination: entry.gid,
+        flow_label: 0,
+        traffic_class: 0,
+        hop_limit: 1,
         service_level: attr.sl & 0xf,
     })
 }
@@ -60,7 +82,7 @@ pub(crate) unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_att
     entry::pointer(|| {
         // SAFETY: the program's domain and structure.
         let (domain, attr) = unsafe { (&DomainHandle::of(pd)?.domain, entry::read(attr)?) };
-        let address = domain.address_handle(&vector_in(attr)?)?;
+        let address = domain.address_handle(&vector_in(attr, domain.context().device())?)?;
         // SAFETY: as above.
         let context = unsafe { (*pd).context };
         Ok(PathHandle { shown: Shown::new(ibv_ah { context, pd, handle: 0 }), address }.give())

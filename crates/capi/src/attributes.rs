@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 
 use ferroce::{
-    AccessFlags, AckTimeout, AlternatePath, Attributes, Migration, Modify, PathMtu, Psn, QKey, Qpn,
-    RnrRetry, RnrTimer, ServiceType, State,
+    AccessFlags, AckTimeout, AlternatePath, Attributes, Device, Migration, Modify, PathMtu, Psn,
+    QKey, Qpn, RnrRetry, RnrTimer, ServiceType, State,
 };
 
 use crate::abi::Abi;
@@ -18,7 +18,7 @@ use crate::queue_pair::{QueuePairHandle, capabilities_in, capabilities_out};
 const MIGRATIONS: [Migration; 3] = [Migration::Migrated, Migration::Rearm, Migration::Armed];
 
 /// The change that the mask says.
-fn change(attr: &ibv_qp_attr, mask: u32) -> Result<Modify> {
+fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<Modify> {
     let mask = Attributes::from_bits(mask).ok_or(Errno::INVALID)?.bits();
     let has = |one: Attributes| mask & one.bits() != 0;
     let state = |code: u32| State::from_code(code).ok_or(Errno::INVALID);
@@ -33,7 +33,7 @@ fn change(attr: &ibv_qp_attr, mask: u32) -> Result<Modify> {
         partition: given(Attributes::PARTITION).map(|()| attr.pkey_index),
         port: given(Attributes::PORT).map(|()| attr.port_num),
         queue_key: given(Attributes::QUEUE_KEY).map(|()| QKey(attr.qkey)),
-        path: given(Attributes::PATH).map(|()| vector_in(&attr.ah_attr)).transpose()?,
+        path: given(Attributes::PATH).map(|()| vector_in(&attr.ah_attr, device)).transpose()?,
         path_mtu: given(Attributes::PATH_MTU).map(|()| PathMtu(attr.path_mtu as u8)),
         timeout: given(Attributes::TIMEOUT).map(|()| AckTimeout(attr.timeout)),
         retry_count: given(Attributes::RETRY_COUNT).map(|()| attr.retry_cnt),
@@ -41,7 +41,7 @@ fn change(attr: &ibv_qp_attr, mask: u32) -> Result<Modify> {
         receive_psn: given(Attributes::RECEIVE_PSN).map(|()| Psn(attr.rq_psn & 0xff_ffff)),
         max_reads: given(Attributes::MAX_READS).map(|()| attr.max_rd_atomic),
         alternate_path: given(Attributes::ALTERNATE_PATH)
-            .map(|()| alternate_path(attr))
+            .map(|()| alternate_path(attr, device))
             .transpose()?,
         min_rnr_timer: given(Attributes::MIN_RNR_TIMER)
             .map(|()| RnrTimer::from_code(attr.min_rnr_timer).ok_or(Errno::INVALID))
@@ -57,9 +57,9 @@ fn change(attr: &ibv_qp_attr, mask: u32) -> Result<Modify> {
     })
 }
 
-fn alternate_path(attr: &ibv_qp_attr) -> Result<AlternatePath> {
+fn alternate_path(attr: &ibv_qp_attr, device: &Device) -> Result<AlternatePath> {
     let (partition, timeout) = (attr.alt_pkey_index, AckTimeout(attr.alt_timeout));
-    Ok(AlternatePath { path: vector_in(&attr.alt_ah_attr)?, partition, timeout })
+    Ok(AlternatePath { path: vector_in(&attr.alt_ah_attr, device)?, partition, timeout })
 }
 
 /// What programs give to both ends of XRC, and one of them has no use for: devices ignore it.
@@ -81,7 +81,8 @@ pub(crate) unsafe extern "C" fn modify_qp(
     entry::number(|| {
         // SAFETY: the program's queue pair and structure.
         let (handle, attr) = unsafe { (QueuePairHandle::of(qp.cast())?, entry::read(attr)?) };
-        let mut change = change(attr, mask as u32)?;
+        let device = handle.queue_pair.context().device();
+        let mut change = change(attr, mask as u32, device)?;
         change.clear(without_meaning(handle.service));
         let state = handle.queue_pair.modify(&change)?;
         handle.shown.change(|shown| shown.qp_base.state = state.code());

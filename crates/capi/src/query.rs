@@ -89,8 +89,9 @@ fn attributes(device: &Device) -> ibv_device_attr {
         max_qp_rd_atom: limits.reads.into(),
         max_res_rd_atom: c_int::from(limits.reads).saturating_mul(number(limits.queue_pairs)),
         max_qp_init_rd_atom: limits.reads.into(),
-        // Atomics are the processor's own, so they are atomic for its programs, too.
-        atomic_cap: 2,
+        // IBV_ATOMIC_HCA, as rdma_rxe has it. Atomics are the processor's own and so atomic for its programs, too, which
+        // would be IBV_ATOMIC_GLOB; but UCX before 1.14 takes that for a device without atomics.
+        atomic_cap: 1,
         max_mw: number(limits.regions),
         max_mcast_grp: number(limits.groups),
         max_mcast_qp_attach: number(limits.queue_pairs),
