@@ -242,6 +242,35 @@ fn variables_are_set_and_said() {
 }
 
 #[test]
+fn messaging_libraries_are_told_unless_the_user_did() {
+    let place = place("messaging");
+    let run = |arguments: &[&str]| {
+        let mut command =
+            ferroce(&place, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
+        for name in ["UCX_NET_DEVICES", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_RUN"] {
+            command.env_remove(name);
+        }
+        command.args(arguments).env("UCX_TLS", "self").output().unwrap()
+    };
+    let output = run(&["env"]);
+    let agent = format!("env -u FERROCE_DEVICES FERROCE_LIB={}", libraries().display());
+    let agent = format!("OMPI_MCA_orte_launch_agent={agent} {FERROCE} run -- orted");
+    for line in ["UCX_NET_DEVICES=ferroce_lo:1", "OMPI_MCA_pml=ucx", "OMPI_MCA_osc=ucx,sm", &agent]
+    {
+        for shown in [stdout(&output), text(&output.stderr)] {
+            assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+        }
+    }
+    let has = |shown: &str, start: &str| shown.lines().any(|line| line.starts_with(start));
+    assert!(has(&stdout(&output), "UCX_TLS=self") && !has(&text(&output.stderr), "UCX_TLS"));
+    // What the outer one has set, the inner one sets anew; what the command has, stays.
+    let inner = format!("OMPI_MCA_osc=rdma {FERROCE} run --no-libraries --verbose true");
+    let said = text(&run(&["sh", "-c", &inner]).stderr);
+    assert_eq!(said.lines().filter(|line| *line == "OMPI_MCA_pml=ucx").count(), 2, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("OMPI_MCA_osc=")).count(), 1, "{said}");
+}
+
+#[test]
 fn a_capture_that_cannot_be_written_is_said_before() {
     let place = place("capture");
     let arguments = ["run", "--no-libraries", "--capture", "/nowhere/x.pcapng", "echo", "ran"];

@@ -5,6 +5,7 @@
 mod devices;
 mod folder;
 mod libraries;
+mod messaging;
 mod variables;
 mod view;
 
@@ -79,6 +80,7 @@ impl Environment {
             // A program that we have not started ourselves may have others beside it: its lines say which it is.
             variables.push(Variable::text("FERROCE_RUN", std::process::id().to_string()));
         }
+        variables.extend(messaging::variables(args, &devices));
         Ok(Self { variables, folder })
     }
 
