@@ -1,0 +1,61 @@
+//! One end is killed with signal 9: the others end with an error, and do not wait for ever.
+
+use std::process::Command;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use super::hosts::{Hosts, has};
+use super::mpi;
+use super::pair::{Client, ONE, Program, Server};
+use super::process::{LIMIT, Running};
+
+/// The last rank kills itself, and mpirun ends the others: none hangs in our libraries.
+fn rank(command: Command) {
+    let (status, said) = Running::start(command).end(Instant::now() + LIMIT);
+    let failed = status.is_some_and(|status| !status.success());
+    assert!(failed, "{status:?} (none is too late) {said}");
+    assert!(said.contains("signal 9"), "{said}");
+}
+
+#[test]
+fn a_rank_on_one_host() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(hosts) = Some(()).filter(|()| mpi::is_there()).and_then(|()| Hosts::new()) else {
+        return;
+    };
+    rank(mpi::one_host(&hosts, 4, &["kill"]));
+}
+
+#[test]
+fn a_rank_on_two_hosts() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if mpi::is_there() && Hosts::new().is_some() {
+        rank(mpi::two_hosts(4, &["kill"]));
+    }
+}
+
+/// Nobody tells the client here: it finds out when its packets stay unanswered (IBA 9.9.2.4.1, transport retry).
+#[test]
+fn the_server_of_a_client() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(hosts) = Some(()).filter(|()| has("ucx_perftest")).and_then(|()| Hosts::new()) else {
+        return;
+    };
+    let program = Program {
+        name: "ucx_perftest",
+        server: "",
+        client: "-t tag_bw -n 1000000000 -w 20",
+        // Eight times, as UCX asks for: not eight seconds, as it would be by itself.
+        variables: "UCX_TLS=rc_v,self UCX_RC_TIMEOUT=100ms UCX_HANDLE_ERRORS=none",
+        port: 13_337,
+        end: Server::Waits,
+    };
+    let until = Instant::now() + LIMIT;
+    let [mut server, mut client] = program.start(&hosts, Client::Other, until);
+    // It says something every second, once it is under way.
+    client.wait_for(|line| line.starts_with("[thread"), until);
+    server.kill();
+    let (status, said) = client.end(until);
+    assert!(status.is_some_and(|status| !status.success()), "{status:?} (none is too late) {said}");
+    assert!(said.contains("transport retry counter exceeded"), "{said}");
+}

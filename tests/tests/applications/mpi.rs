@@ -1,0 +1,95 @@
+//! Open MPI's ranks over UCX, which compare what they send each other.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use super::hosts::{Hosts, ferroce, has, plain};
+use super::pair::ONE;
+use super::process::{LIMIT, Running};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+fn file(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.join(path).canonicalize().expect("it is in the repository").display().to_string()
+}
+
+/// Whether all of it is there, and a word about it when it is not.
+pub(crate) fn is_there() -> bool {
+    let mut python = Command::new(PYTHON);
+    let found = python.args(["-c", "import mpi4py.MPI"]).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("SKIPPED: python3-mpi4py is not installed: run `make setup`");
+    }
+    found && has("mpirun")
+}
+
+/// Ranks of one host. The program's options are those that root needs, and that there are fewer processors than ranks.
+pub(crate) fn one_host(hosts: &Hosts, ranks: usize, arguments: &[&str]) -> Command {
+    let mut command = hosts.program(0, "mpirun");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
+    command.args([PYTHON, &file("examples/mpi/ranks.py")]).args(arguments);
+    command
+}
+
+/// Ranks of two hosts, by the script that a newcomer starts with.
+pub(crate) fn two_hosts(ranks: usize, arguments: &[&str]) -> Command {
+    let mut command = Command::new(file("scripts/mpi-two-hosts"));
+    plain(&mut command);
+    command.arg((ranks / 2).to_string());
+    command.args([PYTHON, &file("examples/mpi/ranks.py")]).args(arguments);
+    command.env("FERROCE", ferroce().canonicalize().expect("it is built"));
+    command
+}
+
+fn check(mut command: Command, ranks: usize, faults: Option<&str>) {
+    command.env("UCX_LOG_LEVEL", "info");
+    command.env("MPI_OPTIONS", "--oversubscribe -x UCX_LOG_LEVEL -x FERROCE_FAULTS");
+    command.envs(faults.map(|faults| ("FERROCE_FAULTS", faults)));
+    let said = Running::start(command).finish(Instant::now() + LIMIT);
+    assert!(said.contains(&format!("{ranks} ranks: all as it must be")), "{said}");
+    // UCX tells the ways that it has found: to other ranks there is none but ours.
+    let ways = said.lines().filter(|line| line.contains("ep_cfg[") && line.contains("tag("));
+    let ours = ways.clone().filter(|line| line.contains("rc_verbs/ferroce_eth0:1")).count();
+    assert!(ours >= ranks && ours == ways.count(), "other ways: {said}");
+}
+
+fn on_one(ranks: usize, faults: Option<&str>) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(hosts) = Some(()).filter(|()| is_there()).and_then(|()| Hosts::new()) else { return };
+    check(one_host(&hosts, ranks, &[]), ranks, faults);
+}
+
+fn on_two(ranks: usize, faults: Option<&str>) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // The script makes hosts of its own: where these can be made, those can.
+    if is_there() && Hosts::new().is_some() {
+        check(two_hosts(ranks, &[]), ranks, faults);
+    }
+}
+
+macro_rules! ranks {
+    ($( $test:ident: $place:ident $ranks:literal $faults:expr; )+) => {$(
+        #[test]
+        fn $test() {
+            $place($ranks, $faults);
+        }
+    )+};
+}
+
+#[rustfmt::skip]
+ranks! {
+    two_ranks_on_one_host:          on_one 2 None;
+    four_ranks_on_one_host:         on_one 4 None;
+    eight_ranks_on_one_host:        on_one 8 None;
+    two_ranks_on_two_hosts:         on_two 2 None;
+    four_ranks_on_two_hosts:        on_two 4 None;
+    eight_ranks_on_two_hosts:       on_two 8 None;
+    two_ranks_on_one_host_loss:     on_one 2 Some("loss=1%,seed=1");
+    four_ranks_on_one_host_loss:    on_one 4 Some("loss=1%,seed=2");
+    two_ranks_on_two_hosts_loss:    on_two 2 Some("loss=1%,seed=3");
+    four_ranks_on_two_hosts_loss:   on_two 4 Some("loss=1%,seed=4");
+}

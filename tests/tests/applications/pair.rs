@@ -1,0 +1,103 @@
+//! A server and a client.
+
+use std::fs;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::hosts::{Hosts, has};
+use super::process::{LIMIT, Running};
+
+/// Where the client is: on the server's host, or on the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Client {
+    Same,
+    Other,
+}
+
+/// What becomes of a server whose client is served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// It ends well, too.
+    Ends,
+    /// It waits for the next.
+    Waits,
+}
+
+/// A program with its arguments for both ends; the client gets the server's address after them.
+#[derive(Clone, Copy)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) server: &'static str,
+    pub(crate) client: &'static str,
+    /// Variables of both, as `NAME=VALUE`.
+    pub(crate) variables: &'static str,
+    /// Where the server listens for its client, by TCP.
+    pub(crate) port: u16,
+    pub(crate) end: Server,
+}
+
+/// These poll without rest: two at once would wait for each other's processors.
+pub(crate) static ONE: Mutex<()> = Mutex::new(());
+
+/// Whether somebody in the process's namespace listens there. To connect would be taken for the client.
+fn listens(process: u32, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    let wanted = format!(":{port:04X}");
+    ["tcp", "tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
+        table.lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields.len() > 3 && fields[1].ends_with(&wanted) && fields[3] == LISTEN
+        })
+    })
+}
+
+impl Program {
+    fn command(&self, hosts: &Hosts, side: usize, arguments: &str) -> Command {
+        let mut command = hosts.program(side, self.name);
+        command.args(arguments.split_whitespace());
+        command.envs(self.variables.split_whitespace().filter_map(|one| one.split_once('=')));
+        command
+    }
+
+    /// Starts both ends.
+    pub(crate) fn start(&self, hosts: &Hosts, client: Client, until: Instant) -> [Running; 2] {
+        let mut server = Running::start(self.command(hosts, 0, self.server));
+        while !listens(server.id(), self.port) && !server.has_ended() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let side = usize::from(client == Client::Other);
+        let (before, after) = self.client.split_once('@').unwrap_or((self.client, ""));
+        let mut command = self.command(hosts, side, before);
+        command.arg(Hosts::address(0)).args(after.split_whitespace());
+        [server, Running::start(command)]
+    }
+
+    /// Runs both, and returns what the client printed. `None`, and a word about it, when something is missing.
+    pub(crate) fn run(&self, client: Client) -> Option<String> {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = Some(()).filter(|()| has(self.name)).and_then(|()| Hosts::new())?;
+        let until = Instant::now() + LIMIT;
+        let [server, client] = self.start(&hosts, client, until);
+        let (status, said) = client.end(until);
+        if !status.is_some_and(|status| status.success()) {
+            let (server_status, server_said) = server.end(Instant::now());
+            panic!("{status:?} (none is too late) {said}\n{server_status:?} {server_said}");
+        }
+        if self.end == Server::Ends {
+            server.finish(until);
+        }
+        Some(said)
+    }
+
+    /// Runs a program that has no other end.
+    pub(crate) fn alone(name: &str, arguments: &str) -> Option<String> {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = Some(()).filter(|()| has(name)).and_then(|()| Hosts::new())?;
+        let mut command = hosts.program(0, name);
+        command.args(arguments.split_whitespace());
+        Some(Running::start(command).finish(Instant::now() + LIMIT))
+    }
+}
