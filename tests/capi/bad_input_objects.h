@@ -372,11 +372,13 @@ static void datagrams_tell_their_header(void)
 	NO_POINTER(EINVAL, ibv_create_ah_from_wc(pd, &wc, (struct ibv_grh *)(memory + SIZE / 2), 2));
 	wc.wc_flags = 0;
 	NO_POINTER(EINVAL, ibv_create_ah_from_wc(pd, &wc, (struct ibv_grh *)(memory + SIZE / 2), 1));
-	/* RoCE has no other way than by a GID, but to the loopback's own LID, which is 0. */
+	/* RoCE has no other way than by a GID, but to the loopback's own LID, which is 1. */
 	attr.is_global = 0;
+	NO_POINTER(EINVAL, ibv_create_ah(pd, &attr));
+	attr.dlid = 1;
 	MUST(back = ibv_create_ah(pd, &attr));
 	RETURNS(0, ibv_destroy_ah(back));
-	attr.dlid = 1;
+	attr.dlid = 2;
 	NO_POINTER(EINVAL, ibv_create_ah(pd, &attr));
 	attr = to_ourselves();
 	attr.grh.sgid_index = 100;

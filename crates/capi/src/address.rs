@@ -46,11 +46,9 @@ pub(crate) fn vector_in(attr: &ibv_ah_attr, device: &Device) -> Result<AddressVe
 /// The way of programs that know of LIDs alone, such as qperf. From the loopback there is one way, to where the port's own
 /// LID is, so these find each other there. On other devices LIDs say nothing, and it is an error as on all Ethernet.
 fn itself(attr: &ibv_ah_attr, device: &Device) -> Option<AddressVector> {
-    /// What `ibv_query_port` says that ours is.
-    const LID: u16 = 0;
-    let own =
-        device.gids().into_iter().enumerate().find(|(_, entry)| entry.address.ip().is_loopback());
-    let (index, entry) = own.filter(|_| device.interface().loopback && attr.dlid == LID)?;
+    let own = device.gids().into_iter().enumerate();
+    let mut own = own.filter(|_| device.interface().loopback && attr.dlid == device.lid());
+    let (index, entry) = own.find(|(_, entry)| entry.address.ip().is_loopback())?;
     Some(AddressVector {
         port: attr.port_num,
         source_index: u8::try_from(index).ok()?,

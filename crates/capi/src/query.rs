@@ -143,6 +143,7 @@ fn port_attributes(context: &Context) -> ibv_port_attr {
         port_cap_flags: port::CM_SUP | port::IP_BASED_GIDS,
         max_msg_sz: MESSAGE,
         pkey_tbl_len: 1,
+        lid: context.device().lid(),
         max_vl_num: 1,
         // 4 lanes of 25 Gbit/s: how fast a software device is, nobody knows before.
         active_width: 2,

@@ -72,7 +72,7 @@ impl Info {
             max_mtu: MAX_MTU,
             active_mtu: path_mtu(device),
             sm_lid: 0,
-            port_lid: 0,
+            port_lid: device.lid(),
             port_lmc: 0,
             link_layer: "Ethernet",
             gids: gids(device),

@@ -42,7 +42,7 @@ fn devinfo_has_the_fields_of_ibv_devinfo() {
         "max_mtu: 4096 (5)",
         "active_mtu: 4096 (5)",
         "sm_lid: 0",
-        "port_lid: 0",
+        "port_lid: 1",
         "port_lmc: 0x00",
         "link_layer: Ethernet",
     ] {

@@ -111,6 +111,12 @@ impl Device {
             .collect()
     }
 
+    /// Its LID. Ethernet has none, which is 0. The loopback's is 1, for programs that address each other by LIDs alone: from
+    /// there they can mean one place only.
+    pub fn lid(&self) -> u16 {
+        self.interface.loopback.into()
+    }
+
     /// What it allows.
     #[doc(alias = "ibv_query_device")]
     pub fn limits(&self) -> Limits {

@@ -82,7 +82,7 @@ fn port(folder: &Folder, device: &Device) -> io::Result<()> {
     folder.file("phys_state", physical)?;
     folder.file("link_layer", "Ethernet")?;
     folder.file("rate", rate(speed.unwrap_or(0)))?;
-    folder.file("lid", "0x0")?;
+    folder.file("lid", format_args!("{:#x}", device.lid()))?;
     folder.file("sm_lid", "0x0")?;
     folder.file("lid_mask_count", 0)?;
     folder.file("sm_sl", 0)?;
