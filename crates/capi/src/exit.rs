@@ -2,6 +2,7 @@
 
 use crate::entry;
 use crate::rdmacm::id;
+use crate::rsocket;
 
 /// Runs when the process ends by `exit` or the return of `main`, after the program's own handlers; or when the library is
 /// unloaded.
@@ -11,6 +12,7 @@ static AT_EXIT: extern "C" fn() = at_exit;
 
 extern "C" fn at_exit() {
     entry::nothing(|| {
+        rsocket::leave();
         id::leave();
         ferroce::leave();
         Ok(())

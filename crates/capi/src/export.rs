@@ -11,6 +11,7 @@
 use std::arch::global_asm;
 use std::sync::atomic::AtomicPtr;
 
+use crate::rsocket as sockets;
 use crate::trace::{About, Argument, Call, optional};
 use crate::{
     address, async_event, attributes, completion, context, device, device_memory, domain, names,
@@ -277,10 +278,10 @@ exports! {
         verbs_uninit_context => refuse::nothing();
     }
     "RDMACM_1.0" {
-        raccept => refuse::minus_one();
-        rbind => refuse::minus_one();
-        rclose => refuse::minus_one();
-        rconnect => refuse::minus_one();
+        raccept => sockets::connect::raccept(socket, addr, addrlen);
+        rbind => sockets::connect::rbind(socket, addr, addrlen);
+        rclose => sockets::connect::rclose(socket);
+        rconnect => sockets::connect::rconnect(socket, addr, addrlen);
         rdma_accept => rdmacm::connect::accept(id, param);
         rdma_ack_cm_event => rdmacm::channel::ack_cm_event(event);
         rdma_bind_addr => rdmacm::resolve::bind_addr(id, address);
@@ -316,29 +317,29 @@ exports! {
         rdma_resolve_addr => rdmacm::resolve::resolve_addr(id, source, destination, timeout);
         rdma_resolve_route => rdmacm::resolve::resolve_route(id, timeout);
         rdma_set_option => rdmacm::option::set_option(id, level, name, data, length);
-        rfcntl => refuse::minus_one();
-        rgetpeername => refuse::minus_one();
-        rgetsockname => refuse::minus_one();
-        rgetsockopt => refuse::minus_one();
-        riomap => refuse::minus_one();
-        riounmap => refuse::minus_one();
-        riowrite => refuse::minus_one();
-        rlisten => refuse::minus_one();
-        rpoll => refuse::minus_one();
-        rread => refuse::minus_one();
-        rreadv => refuse::minus_one();
-        rrecv => refuse::minus_one();
-        rrecvfrom => refuse::minus_one();
-        rrecvmsg => refuse::minus_one();
-        rselect => refuse::minus_one();
-        rsend => refuse::minus_one();
-        rsendmsg => refuse::minus_one();
-        rsendto => refuse::minus_one();
-        rsetsockopt => refuse::minus_one();
-        rshutdown => refuse::minus_one();
-        rsocket => refuse::minus_one();
-        rwrite => refuse::minus_one();
-        rwritev => refuse::minus_one();
+        rfcntl => sockets::options::rfcntl(socket, cmd, arg);
+        rgetpeername => sockets::connect::rgetpeername(socket, addr, addrlen);
+        rgetsockname => sockets::connect::rgetsockname(socket, addr, addrlen);
+        rgetsockopt => sockets::options::rgetsockopt(socket, level, optname, optval, optlen);
+        riomap => sockets::iomap::riomap(socket, buf, len, prot, flags, offset);
+        riounmap => sockets::iomap::riounmap(socket, buf, len);
+        riowrite => sockets::iomap::riowrite(socket, buf, count, offset, flags);
+        rlisten => sockets::connect::rlisten(socket, backlog);
+        rpoll => sockets::poll::rpoll(fds, nfds, timeout);
+        rread => sockets::transfer::rread(socket, buf, count);
+        rreadv => sockets::transfer::rreadv(socket, iov, iovcnt);
+        rrecv => sockets::transfer::rrecv(socket, buf, len, flags);
+        rrecvfrom => sockets::transfer::rrecvfrom(socket, buf, len, flags, src_addr, addrlen);
+        rrecvmsg => sockets::transfer::rrecvmsg(socket, msg, flags);
+        rselect => sockets::poll::rselect(nfds, readfds, writefds, exceptfds, timeout);
+        rsend => sockets::transfer::rsend(socket, buf, len, flags);
+        rsendmsg => sockets::transfer::rsendmsg(socket, msg, flags);
+        rsendto => sockets::transfer::rsendto(socket, buf, len, flags, dest_addr, addrlen);
+        rsetsockopt => sockets::options::rsetsockopt(socket, level, optname, optval, optlen);
+        rshutdown => sockets::connect::rshutdown(socket, how);
+        rsocket => sockets::connect::rsocket(domain, type_, protocol);
+        rwrite => sockets::transfer::rwrite(socket, buf, count);
+        rwritev => sockets::transfer::rwritev(socket, iov, iovcnt);
     }
     "RDMACM_1.1" {
         rdma_join_multicast_ex => rdmacm::group::join_multicast_ex(id, attr, context);

@@ -34,6 +34,7 @@ mod rate;
 mod rdmacm;
 mod refuse;
 mod region;
+mod rsocket;
 mod shared_receive;
 mod trace;
 mod window;

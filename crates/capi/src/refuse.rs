@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn null() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// For functions that return −1 and `errno`: rsockets, which are to come.
+/// For functions that return −1 and `errno`: what drivers of vendors call.
 ///
 /// Matrix: -1, errno ENOSYS
 pub(crate) unsafe extern "C" fn minus_one() -> isize {

@@ -30,7 +30,7 @@ pub(crate) mod names;
 pub(crate) mod option;
 pub(crate) mod queue_pair;
 pub(crate) mod resolve;
-mod socket;
+pub(crate) mod socket;
 
 use crate::entry::{Errno, Result};
 

@@ -10,7 +10,7 @@ use crate::entry::{Errno, Result};
 ///
 /// # Safety
 /// The pointer is null, or leads to an address that is as long as its family says.
-pub(super) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
+pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     // SAFETY: as the caller says.
     let family = unsafe { address.as_ref() }.ok_or(Errno::INVALID)?.sa_family;
     match i32::from(family) {
@@ -44,7 +44,7 @@ pub(super) unsafe fn read_optional(address: *const sockaddr) -> Result<Option<So
 }
 
 /// An address for the program.
-pub(super) fn write(address: SocketAddr) -> sockaddr_storage {
+pub(crate) fn write(address: SocketAddr) -> sockaddr_storage {
     // SAFETY: all zeroes is a value of it.
     let mut out: sockaddr_storage = unsafe { std::mem::zeroed() };
     let place = &raw mut out;

@@ -1,0 +1,339 @@
+//! Sending and receiving.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use super::connect::{give, rgetpeername};
+use super::link::SHORTEST;
+use super::socket::{Phase, Socket, State};
+use crate::context::lock;
+use crate::entry::{self, Errno, Result};
+
+/// For calls that return how many bytes, or −1 with `errno`.
+fn size(body: impl FnOnce() -> Result<usize>) -> ssize_t {
+    match entry::run(body) {
+        Ok(bytes) => bytes as ssize_t,
+        Err(error) => {
+            error.set();
+            -1
+        }
+    }
+}
+
+/// Whether a call waits.
+fn waits(socket: &Socket, flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT == 0 && !socket.state().nonblocking
+}
+
+/// Why nothing can be received, or sent, where there is no connection; `Ok` where there is or was one.
+fn connection(state: &mut State) -> Option<Result<()>> {
+    match state.phase {
+        Phase::Opening => None,
+        Phase::Connected { .. } | Phase::Disconnected => Some(Ok(())),
+        Phase::Refused | Phase::Failed => Some(state.take_error().map_or(Ok(()), Err)),
+        Phase::New | Phase::Bound | Phase::Listening => Some(Err(Errno(libc::ENOTCONN))),
+    }
+}
+
+/// Receives what there is, and waits if there is nothing. 0 is the end of the stream.
+fn receive_some(socket: &Socket, out: &mut [u8], wait: bool, peek: bool) -> Result<usize> {
+    socket.wait(wait, None, |state| {
+        // What came before the end, or a failure, comes first.
+        if let Some(link) = state.link.as_mut().filter(|link| link.has_data()) {
+            let received = link.receive(out, peek);
+            let outcome = if state.phase.is_connected() { link.tell_room() } else { None };
+            state.settle(outcome);
+            return Some(Ok(received));
+        }
+        if state.phase.is_readable() {
+            return None;
+        }
+        Some(connection(state)?.map(|()| 0))
+    })?
+}
+
+fn receive(socket: &Socket, out: &mut [u8], flags: c_int) -> Result<usize> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::UNSUPPORTED);
+    }
+    if out.is_empty() {
+        return Ok(0);
+    }
+    let wait = waits(socket, flags);
+    let (peek, all) = (flags & libc::MSG_PEEK != 0, flags & libc::MSG_WAITALL != 0);
+    let _turn = lock(&socket.receiving);
+    let mut done = 0;
+    loop {
+        match receive_some(socket, &mut out[done..], wait, peek) {
+            Ok(0) => return Ok(done),
+            Ok(received) => done += received,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+        if !all || peek || done == out.len() {
+            return Ok(done);
+        }
+    }
+}
+
+/// Sends all of it, or as much as there is room for where that is not waited for.
+fn send(socket: &Socket, bytes: &[u8], flags: c_int) -> Result<usize> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::UNSUPPORTED);
+    }
+    let wait = waits(socket, flags);
+    let _turn = lock(&socket.sending);
+    let (mut done, mut longest) = (0, SHORTEST);
+    // Even of nothing it is told whether it could be sent.
+    while done < bytes.len() || done == 0 {
+        let sent = socket.wait(wait, None, |state| {
+            if state.phase.is_writable() {
+                return send_some(state, &bytes[done..], &mut longest);
+            }
+            Some(match connection(state)? {
+                // Shut by this side, or over.
+                Ok(()) if state.phase.is_connected() => Err(Errno(libc::EPIPE)),
+                Ok(()) => Err(Errno(libc::ECONNRESET)),
+                Err(error) => Err(error),
+            })
+        });
+        match sent.and_then(|sent| sent) {
+            Ok(0) => break,
+            Ok(sent) => done += sent,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn send_some(state: &mut State, bytes: &[u8], longest: &mut usize) -> Option<Result<usize>> {
+    let link = state.link.as_mut()?;
+    if let Some(done) = link.tell_maps() {
+        if let Err(error) = done {
+            return Some(Err(error));
+        }
+    } else {
+        return None;
+    }
+    if bytes.is_empty() {
+        return Some(Ok(0));
+    }
+    match link.send(bytes, longest) {
+        Ok(0) => None,
+        other => Some(other),
+    }
+}
+
+/// # Safety
+/// The program's memory.
+unsafe fn room<'a>(buffer: *mut c_void, length: size_t) -> Result<&'a mut [u8]> {
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    if buffer.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: as the caller says; no length is beyond what C allows.
+    Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), length.min(isize::MAX as usize)) })
+}
+
+/// # Safety
+/// The program's memory.
+unsafe fn bytes<'a>(buffer: *const c_void, length: size_t) -> Result<&'a [u8]> {
+    // SAFETY: as the caller says.
+    unsafe { entry::list(buffer.cast::<u8>(), length.min(isize::MAX as usize)) }
+        .map_err(|_| Errno(libc::EFAULT))
+}
+
+pub(crate) unsafe extern "C" fn rrecv(
+    number: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the program's memory.
+    size(|| receive(&*Socket::of(number)?, unsafe { room(buffer, length) }?, flags))
+}
+
+pub(crate) unsafe extern "C" fn rrecvfrom(
+    number: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_length: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: as the program says.
+    let received = unsafe { rrecv(number, buffer, length, flags) };
+    if received > 0 && !from.is_null() {
+        // SAFETY: as the program says.
+        unsafe { rgetpeername(number, from, from_length) };
+    }
+    received
+}
+
+pub(crate) unsafe extern "C" fn rread(
+    number: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+) -> ssize_t {
+    // SAFETY: as the program says.
+    unsafe { rrecv(number, buffer, length, 0) }
+}
+
+/// # Safety
+/// The program's list, with all that it points to.
+unsafe fn receive_list(number: c_int, list: &[iovec], flags: c_int) -> Result<usize> {
+    let socket = Socket::of(number)?;
+    let mut done = 0;
+    for one in list {
+        // SAFETY: as the caller says.
+        let out = unsafe { room(one.iov_base, one.iov_len) }?;
+        let wanted = out.len();
+        // Only for the first bytes is waited, unless all are wanted.
+        let later = done > 0 && flags & libc::MSG_WAITALL == 0;
+        let flags = if later { flags | libc::MSG_DONTWAIT } else { flags };
+        match receive(&socket, out, flags) {
+            Ok(received) => done += received,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        // A look at the same bytes again would be none at the next.
+        if done < wanted || flags & libc::MSG_PEEK != 0 && done > 0 {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+pub(crate) unsafe extern "C" fn rreadv(number: c_int, list: *const iovec, count: c_int) -> ssize_t {
+    size(|| {
+        let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
+        // SAFETY: the program's list.
+        unsafe { receive_list(number, entry::list(list, count)?, 0) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn rrecvmsg(
+    number: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
+    size(|| {
+        // SAFETY: the program's structure.
+        let message = unsafe { entry::write(message) }?;
+        // SAFETY: the program's list.
+        let list = unsafe { entry::list(message.msg_iov, message.msg_iovlen as usize) }?;
+        // SAFETY: as above.
+        let received = unsafe { receive_list(number, list, flags) }?;
+        message.msg_flags = 0;
+        // There is never any ancillary data.
+        message.msg_controllen = 0;
+        if !message.msg_name.is_null() {
+            let socket = Socket::of(number)?;
+            let mut length = message.msg_namelen;
+            let (_, peer) = socket.addresses();
+            // SAFETY: the program's room.
+            unsafe { give(socket.family, peer, message.msg_name.cast(), &raw mut length) }?;
+            message.msg_namelen = length;
+        }
+        Ok(received)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rsend(
+    number: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the program's memory.
+    size(|| send(&*Socket::of(number)?, unsafe { bytes(buffer, length) }?, flags))
+}
+
+pub(crate) unsafe extern "C" fn rsendto(
+    number: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_length: socklen_t,
+) -> ssize_t {
+    size(|| {
+        let socket = Socket::of(number)?;
+        if !to.is_null() || to_length != 0 {
+            return Err(Errno(libc::EISCONN));
+        }
+        // SAFETY: the program's memory.
+        send(&socket, unsafe { bytes(buffer, length) }?, flags)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rwrite(
+    number: c_int,
+    buffer: *const c_void,
+    length: size_t,
+) -> ssize_t {
+    // SAFETY: as the program says.
+    unsafe { rsend(number, buffer, length, 0) }
+}
+
+/// # Safety
+/// The program's list, with all that it points to.
+unsafe fn send_list(number: c_int, list: &[iovec], flags: c_int) -> Result<usize> {
+    /// As much is put together, to be few messages.
+    const TOGETHER: usize = 1 << 16;
+    let socket = Socket::of(number)?;
+    let total = list.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len));
+    if list.len() > 1 && total <= TOGETHER {
+        let mut all = Vec::with_capacity(total);
+        for one in list {
+            // SAFETY: as the caller says.
+            all.extend_from_slice(unsafe { bytes(one.iov_base, one.iov_len) }?);
+        }
+        return send(&socket, &all, flags);
+    }
+    let mut done = 0;
+    for one in list {
+        // SAFETY: as the caller says.
+        match send(&socket, unsafe { bytes(one.iov_base, one.iov_len) }?, flags) {
+            Ok(sent) if sent < one.iov_len => return Ok(done + sent),
+            Ok(sent) => done += sent,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+pub(crate) unsafe extern "C" fn rwritev(
+    number: c_int,
+    list: *const iovec,
+    count: c_int,
+) -> ssize_t {
+    size(|| {
+        let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
+        // SAFETY: the program's list.
+        unsafe { send_list(number, entry::list(list, count)?, 0) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn rsendmsg(
+    number: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    size(|| {
+        // SAFETY: the program's structure.
+        let message = unsafe { entry::read(message) }?;
+        if !message.msg_control.is_null() && message.msg_controllen > 0 {
+            return Err(Errno(libc::ENOTSUP));
+        }
+        // SAFETY: the program's list.
+        let list = unsafe { entry::list(message.msg_iov, message.msg_iovlen as usize) }?;
+        // SAFETY: as above.
+        unsafe { send_list(number, list, flags) }
+    })
+}
