@@ -159,7 +159,8 @@ fn once(
     let (first, second) = (command(server)?, command(client)?);
     let mut server = Running::start(first);
     // A service is claimed by who binds it. To listen follows at once, and then there is nothing to do but to wait.
-    while !(ready.holds() && server.sleeps()) && !server.has_ended() && Instant::now() < until {
+    let listens = |server: &Running| ready.holds() && server.sleeps();
+    while !listens(&server) && !server.has_ended() && Instant::now() < until {
         thread::sleep(Duration::from_millis(2));
     }
     let mut said = match Running::start(second).end(until) {

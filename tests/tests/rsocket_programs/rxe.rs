@@ -1,0 +1,89 @@
+//! rstream with Linux's `rdma_rxe` in a machine on the other side, which serves or asks.
+
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferroce_tests::peer::{self, OUR_V4, OUR_V6, Options, Peer};
+use ferroce_tests::tool;
+
+use super::libraries;
+use super::pair::Running;
+
+/// For a machine in software emulation.
+const LIMIT: Duration = Duration::from_secs(60);
+const PORT: u16 = 7471;
+
+/// What both are called with, sizes with which buffers are filled often and seldom, all of it verified; and how ours
+/// waits. rdma-core's own must not use poll: it takes an end that comes together with the last bytes for a failure.
+const WORK: [(&str, &str); 4] = [
+    ("-S 64 -I 100 -C 1 -T v", ""),
+    ("-S 2000 -I 3 -C 20 -T v", "-T b"),
+    ("-S 70000 -I 2 -C 10 -T v", "-T a"),
+    ("-S 5000 -I 1 -C 50 -T v", "-T n"),
+];
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv6() { "-f ipv6" } else { "-f ip" }
+}
+
+fn ours(peer: &Peer, line: &str) -> Command {
+    let mut command = peer.command_here("rstream");
+    command.args(line.split_whitespace()).env("LD_LIBRARY_PATH", libraries::folder());
+    command.env_remove("FERROCE_CAPTURE").env_remove("FERROCE_FAULTS").stdin(Stdio::null());
+    command
+}
+
+fn proves(said: &str, what: &str) {
+    assert!(said.lines().any(|line| line.starts_with("custom")), "{what} said:\n{said}");
+}
+
+fn we_ask(peer: &Peer, to: IpAddr, (work, waits): (&str, &str)) {
+    let line = format!("rstream {} -b {to} {work}", family(to));
+    let serving = peer.spawn(&line).expect("a server");
+    peer.machine(1).wait_for_cm(PORT, LIMIT).expect("a server that listens");
+    let asking = Running::start(ours(peer, &format!("{} -s {to} {work} {waits}", family(to))));
+    proves(&asking.finish(Instant::now() + LIMIT), work);
+    let served = serving.wait().and_then(peer::Output::success).expect("a server that succeeds");
+    proves(&served, work);
+}
+
+fn we_serve(peer: &Peer, at: IpAddr, (work, waits): (&str, &str)) {
+    let until = Instant::now() + LIMIT;
+    let serving = Running::start(ours(peer, &format!("{} -b {at} {work} {waits}", family(at))));
+    // Who listens has claimed the service: port space and port.
+    let claimed = format!("/svc/000000000106{PORT:04x}");
+    let listens = || {
+        let table = tool::run(peer.command_here("cat").arg("/proc/net/unix"));
+        String::from_utf8_lossy(&table).contains(&claimed)
+    };
+    while !listens() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let asking = format!("rstream {} -s {at} {work}", family(at));
+    let asked = peer.run(&asking).and_then(peer::Output::success).expect("a client that succeeds");
+    proves(&asked, work);
+    proves(&serving.finish(until), work);
+}
+
+#[test]
+fn rxe_v4() {
+    with_rxe(OUR_V4.into(), |peer| peer.address_v4().into());
+}
+
+#[test]
+fn rxe_v6() {
+    with_rxe(OUR_V6.into(), |peer| peer.address_v6().into());
+}
+
+fn with_rxe(here: IpAddr, there: fn(&Peer) -> IpAddr) {
+    if libraries::program("rstream").is_none() {
+        return;
+    }
+    let Some(peer) = Peer::start(Options::default()).expect("a peer") else { return };
+    for work in WORK {
+        we_ask(&peer, there(&peer), work);
+        we_serve(&peer, here, work);
+    }
+}

@@ -1,0 +1,121 @@
+//! The programs, one pair a line: name of the test, what the server is called by, and what the client is. All end by
+//! themselves; the client's last line that starts with its name has so many columns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::libraries::program;
+use super::pair::{self, Ready, Server};
+
+/// Where they listen: rstream and riostream, rcopy, iperf3.
+const STREAM: Ready = Ready::Service(0x0106, 7471);
+const COPY: Ready = Ready::Service(0x0106, 7427);
+const IPERF: Ready = Ready::Service(0x0106, 5201);
+
+/// Rows of rstream's table: name, bytes, transfers, iterations, bytes in all, time, speed, time of each.
+fn rows(said: &str) -> usize {
+    let is_row = |line: &&str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let speed = words.get(6).and_then(|word| word.parse::<f64>().ok());
+        words.len() == 8 && words[5].ends_with('s') && speed.is_some()
+    };
+    said.lines().filter(is_row).count()
+}
+
+macro_rules! streams {
+    ($( $test:ident: $server:literal | $client:literal => $rows:literal; )+) => {$(
+        #[test]
+        fn $test() {
+            let said = pair::run($server, $client, STREAM, Server::Ends);
+            for said in said.iter().flatten() {
+                assert_eq!(rows(said), $rows, "{}: {said}", $client);
+            }
+        }
+    )+};
+}
+
+#[rustfmt::skip]
+streams! {
+    rstream:              "rstream"                          | "rstream -s 127.0.0.1"                                   => 8;
+    rstream_verified:     "rstream -S 5000 -C 50 -I 5 -T v"  | "rstream -s 127.0.0.1 -S 5000 -C 50 -I 5 -T v"           => 1;
+    rstream_v6:           "rstream -f ipv6 -b ::1 -S 70000 -C 20 -T v" | "rstream -f ipv6 -s ::1 -S 70000 -C 20 -T v"   => 1;
+    rstream_blocking:     "rstream -S 9999 -C 50 -T b -T v"  | "rstream -s 127.0.0.1 -S 9999 -C 50 -T b -T v"           => 1;
+    rstream_nonblocking:  "rstream -S 9999 -C 50 -T n -T v"  | "rstream -s 127.0.0.1 -S 9999 -C 50 -T n -T v"           => 1;
+    rstream_async:        "rstream -S 9999 -C 50 -T a -T v"  | "rstream -s 127.0.0.1 -S 9999 -C 50 -T a -T v"           => 1;
+    rstream_async_many:   "rstream -S 64 -I 500 -T a"        | "rstream -s 127.0.0.1 -S 64 -I 500 -T a"                 => 1;
+    rstream_resolves:     "rstream -S 5000 -C 50 -T r"       | "rstream -s 127.0.0.1 -S 5000 -C 50 -T r"                => 1;
+    rstream_keepalive:    "rstream -S 5000 -C 50 -k 1"       | "rstream -s 127.0.0.1 -S 5000 -C 50 -k 1"                => 1;
+    rstream_small_buffer: "rstream -B 3000 -S 50000 -C 20 -T v" | "rstream -s 127.0.0.1 -B 3000 -S 50000 -C 20 -T v"    => 1;
+    rstream_no_inline:    "rstream -i 0 -S 64 -C 500 -T v"   | "rstream -s 127.0.0.1 -i 0 -S 64 -C 500 -T v"            => 1;
+    riostream:            "riostream -S 5000 -C 50 -T v"     | "riostream -s 127.0.0.1 -S 5000 -C 50 -T v"              => 1;
+    riostream_large:      "riostream -S 1000000 -C 5 -T v"   | "riostream -s 127.0.0.1 -S 1000000 -C 5 -T v"            => 1;
+    riostream_nonblocking: "riostream -S 5000 -C 50 -T n"    | "riostream -s 127.0.0.1 -S 5000 -C 50 -T n"              => 1;
+}
+
+/// A file of this test's own.
+fn file(name: &str) -> PathBuf {
+    let name = format!("{name}.{}", std::process::id());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+#[test]
+fn rcopy() {
+    let (source, copy) = (file("rcopy"), file("rcopy-copy"));
+    let data: Vec<u8> =
+        (0..3_000_000u32).flat_map(|one| one.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    fs::write(&source, &data).expect("the file is written");
+    let client = format!("rcopy {} 127.0.0.1:{}", source.display(), copy.display());
+    let ran = pair::run("rcopy", &client, COPY, Server::Serves(1));
+    if let Some([_, said]) = ran {
+        assert!(said.contains("12000000 bytes in"), "{said}");
+        assert!(fs::read(&copy).expect("the copy is there") == data, "the copy is another");
+        let _ = fs::remove_file(copy);
+    }
+    let _ = fs::remove_file(source);
+}
+
+/// Debian's library that turns the calls of TCP programs into those of rsockets.
+fn preload() -> Option<PathBuf> {
+    let found = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
+    let mut found = found.map(|folder| folder.path().join("rsocket/librspreload.so"));
+    let path = found.find(|path| path.is_file());
+    if path.is_none() || program("iperf3").is_none() {
+        eprintln!("SKIPPED: librdmacm1 or iperf3 is not installed: run `make setup`");
+        return None;
+    }
+    path
+}
+
+/// iperf3 knows nothing of us. That its data is ours shows in that its server listens with our connection manager, and
+/// that the speed of a plain socket's congestion control is not known to it.
+fn iperf(options: &str) {
+    let Some(preload) = preload() else { return };
+    let with = format!("env LD_PRELOAD={} iperf3", preload.display());
+    let (server, client) =
+        (format!("{with} -s -1"), format!("{with} -c 127.0.0.1 -n 20M {options}"));
+    let Some([server, client]) = pair::run(&server, &client, IPERF, Server::Ends) else { return };
+    let both = format!("the server said:\n{server}\nand the client:\n{client}");
+    assert!(client.contains("iperf Done."), "{both}");
+    // The server counts what has come when the client says that it is done, which is on its way beside the data.
+    let says = |amount: &str, who: &str| {
+        client.lines().any(|line| line.contains(amount) && line.trim_end().ends_with(who))
+    };
+    assert!(says("20.0 MBytes", "sender"), "{both}");
+    let received = says("MBytes", "receiver");
+    assert!(received, "{both}");
+}
+
+#[test]
+fn iperf3() {
+    iperf("");
+}
+
+#[test]
+fn iperf3_backwards() {
+    iperf("-R");
+}
+
+#[test]
+fn iperf3_streams() {
+    iperf("-P 3 -l 10000");
+}
