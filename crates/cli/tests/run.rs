@@ -247,7 +247,7 @@ fn messaging_libraries_are_told_unless_the_user_did() {
     let run = |arguments: &[&str]| {
         let mut command =
             ferroce(&place, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
-        for name in ["UCX_NET_DEVICES", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_RUN"] {
+        for name in ["UCX_NET_DEVICES", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"] {
             command.env_remove(name);
         }
         command.args(arguments).env("UCX_TLS", "self").output().unwrap()

@@ -1,7 +1,7 @@
 //! What the libraries that programs send messages with have to be told to use our devices: UCX, libfabric, Open MPI.
 //!
 //! What the user has set stays as it is. What an outer `ferroce run` has set is set anew, for there may be other devices
-//! here: its variables and their values are in `FERROCE_RUN`.
+//! here: its variables and their values are in `FERROCE_TOLD`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::variables::Variable;
 use crate::devices::is_active;
 
 /// The variables that an outer `ferroce run` has set, as `NAME=VALUE`.
-const OURS: &str = "FERROCE_RUN";
+const OURS: &str = "FERROCE_TOLD";
 const SEPARATOR: char = ';';
 
 /// Our transports alone: ranks of one host would use shared memory, and those of two TCP, and nobody would know.
