@@ -40,8 +40,8 @@ const UCX: Program = Program {
 fn ucx(program: Program, client: Client) {
     let Some(said) = program.run(client) else { return };
     // The last line is the result: how many, and seven figures.
-    let result = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let result = result.filter(|words| words.len() == 8 && words[0] == "200").next_back();
+    let mut results = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let result = results.rfind(|words| words.len() == 8 && words[0] == "200");
     let figures: Option<Vec<f64>> =
         result.and_then(|words| words.iter().map(|word| word.parse().ok()).collect());
     let overall = figures.and_then(|figures| figures.last().copied());
@@ -120,9 +120,6 @@ const PINGPONG: Program = Program {
     port: 47_592,
     end: Server::Ends,
 };
-const RDM: Program = Program { server: "-p verbs;ofi_rxm -e rdm -I 20 -c", ..PINGPONG };
-const TAGGED: Program =
-    Program { server: "-p verbs;ofi_rxm -e rdm -m tagged -I 20 -c", ..PINGPONG };
 const DATAGRAMS: Program = Program { server: "-p verbs -e dgram -I 20 -c", ..PINGPONG };
 
 /// Whether messages of these sizes were sent, and as many acknowledged; the program compares their contents (`-c`).
@@ -177,5 +174,5 @@ macro_rules! programs {
 programs! {
     ucx_devices:        "ucx_info" "-d"         => ["Memory domain: ferroce_lo", "Memory domain: ferroce_eth0",
                                                     "Transport: rc_verbs", "Transport: ud_verbs", "Device: ferroce_eth0:1"];
-    libfabric_devices:  "fi_info" "-p verbs"    => ["domain: ferroce_eth0-dgram", "FI_PROTO_IB_UD"];
+    libfabric_devices:  "fi_info" "-p verbs"    => ["domain: ferroce_eth0-dgram"];
 }
