@@ -120,6 +120,10 @@ const PINGPONG: Program = Program {
     port: 47_592,
     end: Server::Ends,
 };
+const MSG: Program = Program { server: "-p verbs -e msg -I 20 -c", ..PINGPONG };
+const RDM: Program = Program { server: "-p verbs;ofi_rxm -e rdm -I 20 -c", ..PINGPONG };
+const TAGGED: Program =
+    Program { server: "-p verbs;ofi_rxm -e rdm -m tagged -I 20 -c", ..PINGPONG };
 const DATAGRAMS: Program = Program { server: "-p verbs -e dgram -I 20 -c", ..PINGPONG };
 
 /// Whether messages of these sizes were sent, and as many acknowledged; the program compares their contents (`-c`).
@@ -130,6 +134,9 @@ fn all_sizes(said: &str, sizes: &[&str]) -> bool {
             words.len() > 3 && words[0] == *size && words[1] == "20" && words[2] == "=20"
         })
     })
+}
+fn up_to_a_mebibyte(said: &str) -> bool {
+    all_sizes(said, &["64", "256", "1k", "4k", "64k", "1m"])
 }
 /// What fits into a packet on Ethernet.
 fn up_to_a_kibibyte(said: &str) -> bool {
@@ -153,6 +160,12 @@ pairs! {
     qperf_read_bw_two:      Other QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;
     qperf_swap_mr:          Same  QPERF, "-t 1 -cm1 @ rc_compare_swap_mr"   => rate;
     qperf_swap_mr_two:      Other QPERF, "-t 1 -cm1 @ rc_compare_swap_mr"   => rate;
+    libfabric_msg:          Same  MSG, MSG.server                           => up_to_a_mebibyte;
+    libfabric_msg_two:      Other MSG, MSG.server                           => up_to_a_mebibyte;
+    libfabric_rdm:          Same  RDM, RDM.server                           => up_to_a_mebibyte;
+    libfabric_rdm_two:      Other RDM, RDM.server                           => up_to_a_mebibyte;
+    libfabric_tagged:       Same  TAGGED, TAGGED.server                     => up_to_a_mebibyte;
+    libfabric_tagged_two:   Other TAGGED, TAGGED.server                     => up_to_a_mebibyte;
     libfabric_dgram:        Same  DATAGRAMS, DATAGRAMS.server               => up_to_a_kibibyte;
     libfabric_dgram_two:    Other DATAGRAMS, DATAGRAMS.server               => up_to_a_kibibyte;
 }
@@ -174,5 +187,6 @@ macro_rules! programs {
 programs! {
     ucx_devices:        "ucx_info" "-d"         => ["Memory domain: ferroce_lo", "Memory domain: ferroce_eth0",
                                                     "Transport: rc_verbs", "Transport: ud_verbs", "Device: ferroce_eth0:1"];
-    libfabric_devices:  "fi_info" "-p verbs"    => ["domain: ferroce_eth0-dgram"];
+    libfabric_devices:  "fi_info" "-p verbs"    => ["domain: ferroce_eth0\n", "FI_PROTO_RDMA_CM_IB_RC", "FI_PROTO_IB_UD",
+                                                    "provider: verbs;ofi_rxm"];
 }

@@ -34,13 +34,19 @@ static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 
 /// The device, opened for ids.
 pub(super) fn open(device: &Device) -> Result<Opened> {
-    let device = device::pointer_of(device);
     let process = std::process::id();
     let mut opened = lock(&OPENED);
+    // By its name, for programs compare the contexts of ids: a device that has got an address since is the same one.
+    let is_it = |one: &Opened| {
+        // SAFETY: a device of the list, which stays.
+        let known = unsafe { device::device_of(one.device) };
+        known.is_ok_and(|known| known.name() == device.name())
+    };
     // What a parent had open is the parent's.
-    if let Some(found) = opened.iter().find(|one| (one.process, one.device) == (process, device)) {
+    if let Some(found) = opened.iter().find(|one| one.process == process && is_it(one)) {
         return Ok(*found);
     }
+    let device = device::pointer_of(device);
     // SAFETY: a device of the list, which stays.
     let verbs = made(unsafe { open_device(device) })?;
     // SAFETY: it was just opened.

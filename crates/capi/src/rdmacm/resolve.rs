@@ -6,6 +6,7 @@ use std::time::Duration;
 use libc::sockaddr;
 
 use crate::abi::rdmacm::rdma_cm_id;
+use crate::context::lock;
 use crate::entry;
 use crate::handle::Handle;
 use crate::rdmacm::channel::complete;
@@ -21,7 +22,15 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut rdma_cm_id, address: *mut soc
         // SAFETY: the program's id and address.
         let (handle, address) = unsafe { (IdHandle::of(id)?, socket::read(address)?) };
         handle.id.bind(address)?;
-        handle.refresh()?;
+        // In Linux, to be bound to a loopback address is to be bound to no device (cma.c, cma_any_addr). libfabric takes it
+        // so, and asks by such an id which devices there are; programs that mean to listen have a channel, or a port.
+        let asks = lock(&handle.details).synchronous && address.port() == 0;
+        if asks && address.ip().is_loopback() {
+            let local = handle.id.local_address().unwrap_or(address);
+            handle.shown.change(|shown| shown.route.addr.src = socket::write(local));
+        } else {
+            handle.refresh()?;
+        }
         Ok(0)
     })
 }
