@@ -15,7 +15,7 @@ pub struct Config {
     /// The top 8 bits of all names, where several managers share an address and a message has to find the right one.
     /// Otherwise names use all 32.
     pub slot: Option<u8>,
-    /// How long this device takes to acknowledge a packet, sent in REP (15 is what rdma_rxe says: 134 ms).
+    /// How long this device takes to acknowledge a packet, sent in REP.
     pub ack_delay: ResponseTimeout,
     /// Ask the peer for this much time when it repeats a REQ or REP that the consumer has not answered yet. `None`
     /// leaves that to the consumer.
@@ -35,13 +35,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// What rdma_rxe says: 134 ms.
+    pub const ACK_DELAY: ResponseTimeout = ResponseTimeout(15);
+
     /// The usual limits.
     pub const fn new(ca_guid: Guid, seed: u64) -> Self {
         Self {
             ca_guid,
             seed,
             slot: None,
-            ack_delay: ResponseTimeout(15),
+            ack_delay: Self::ACK_DELAY,
             // What Linux's RDMA-CM asks for.
             automatic_mra: Some(ResponseTimeout(24)),
             max_connections: 1 << 16,

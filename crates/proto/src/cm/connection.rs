@@ -138,6 +138,7 @@ impl Connection {
     pub(super) fn transmit(&self, message: impl Into<Message>) -> Transmit {
         Transmit {
             destination: self.peer,
+            traffic_class: self.traffic_class,
             connection: Some(self.handle()),
             transaction: self.transaction,
             modifier: 0,

@@ -74,7 +74,10 @@ pub enum Disconnection {
 pub struct Transmit {
     /// Where to.
     pub destination: Gid,
-    /// Which connection it belongs to, when there is one: its path says with what traffic class to send.
+    /// With what traffic class to send it: that of the connection's path or of the question; or of what it answers, when
+    /// that belongs to neither (IBA 13.5.4).
+    pub traffic_class: u8,
+    /// Which connection it belongs to, when there is one.
     pub connection: Option<ConnectionId>,
     /// The MAD's transaction.
     pub transaction: TransactionId,

@@ -89,6 +89,7 @@ pub struct ConnectionManager {
 #[derive(Clone, Copy, Debug)]
 struct Envelope {
     from: Gid,
+    traffic_class: u8,
     transaction: TransactionId,
     /// Options of enhancements.
     modifier: u32,
@@ -135,7 +136,7 @@ impl ConnectionManager {
             }
             Message::SidrReq(request) => self.resolutions.knows(from, transaction, request),
             Message::Rej(rej) => {
-                let envelope = Envelope { from, transaction, modifier: 0 };
+                let envelope = Envelope { from, traffic_class: 0, transaction, modifier: 0 };
                 self.rejected(&envelope, rej).is_ok_and(|id| table.contains(id))
             }
             other => other
@@ -144,11 +145,22 @@ impl ConnectionManager {
         }
     }
 
-    /// Takes in the payload of a datagram to queue pair 1 that came from `from`.
+    /// Takes in the payload of a datagram to queue pair 1 that came from `from`, with no traffic class.
     pub fn handle_mad(&mut self, now: Instant, from: Gid, mad: &[u8]) -> Result<(), Ignored> {
+        self.handle_datagram(now, from, 0, mad)
+    }
+
+    /// Takes in the payload of a datagram to queue pair 1 that came from `from` with this traffic class.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        from: Gid,
+        traffic_class: u8,
+        mad: &[u8],
+    ) -> Result<(), Ignored> {
         let mad = Mad::parse(mad).map_err(Ignored::NotMad)?;
         let (transaction, modifier) = (mad.header.transaction, mad.header.modifier.0);
-        let envelope = Envelope { from, transaction, modifier };
+        let envelope = Envelope { from, traffic_class, transaction, modifier };
         match Message::from_mad(&mad) {
             Ok(message) => self.handle(now, &envelope, &message),
             Err(error) => {
@@ -167,7 +179,7 @@ impl ConnectionManager {
         transaction: TransactionId,
         message: &Message,
     ) -> Result<(), Ignored> {
-        self.handle(now, &Envelope { from, transaction, modifier: 0 }, message)
+        self.handle(now, &Envelope { from, traffic_class: 0, transaction, modifier: 0 }, message)
     }
 
     /// The next message to send.
@@ -188,11 +200,6 @@ impl ConnectionManager {
     /// Where a connection stands; [`State::Idle`] when it is gone.
     pub fn state(&self, connection: ConnectionId) -> State {
         self.table.get(connection.0).map_or(State::Idle, |connection| connection.state)
-    }
-
-    /// With what traffic class the messages of a connection are sent: that of its path, and 0 when it is gone.
-    pub fn traffic_class(&self, connection: ConnectionId) -> u8 {
-        self.table.get(connection.0).map_or(0, |connection| connection.traffic_class)
     }
 
     /// How many connections there are, those in time-wait included.
@@ -258,6 +265,7 @@ impl ConnectionManager {
     fn reply(&mut self, envelope: &Envelope, message: impl Into<Message>) {
         self.transmits.push_back(Transmit {
             destination: envelope.from,
+            traffic_class: envelope.traffic_class,
             connection: None,
             transaction: envelope.transaction,
             modifier: 0,

@@ -208,6 +208,8 @@ pub struct ResolveParameters {
     pub service_id: ServiceId,
     /// The partition.
     pub partition: PKey,
+    /// What the question is sent with.
+    pub traffic_class: u8,
     /// How long to wait for an answer before asking again.
     pub response_timeout: ResponseTimeout,
     /// How often to ask again.
@@ -223,6 +225,7 @@ impl ResolveParameters {
             destination,
             service_id,
             partition: PKey(0xffff),
+            traffic_class: 0,
             response_timeout: ResponseTimeout(20),
             max_retries: 15,
             private_data: SidrReqData::default(),

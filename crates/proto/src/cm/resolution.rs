@@ -40,6 +40,7 @@ struct Asked {
 #[derive(Debug)]
 struct Received {
     from: Gid,
+    traffic_class: u8,
     request_id: CommId,
     transaction: TransactionId,
     service: ServiceId,
@@ -108,6 +109,7 @@ impl ConnectionManager {
         };
         let transmit = Transmit {
             destination: parameters.destination,
+            traffic_class: parameters.traffic_class,
             connection: None,
             transaction: self.names.transaction(id),
             modifier: 0,
@@ -144,6 +146,7 @@ impl ConnectionManager {
         .with_vendor_id(resolution.enhancements.vendor);
         let transmit = Transmit {
             destination: received.from,
+            traffic_class: received.traffic_class,
             connection: None,
             transaction: received.transaction,
             modifier: resolution.enhancements.options,
@@ -188,6 +191,7 @@ impl ConnectionManager {
         let id = self.new_name();
         let mut received = Received {
             from: envelope.from,
+            traffic_class: envelope.traffic_class,
             request_id: request.request_id,
             transaction: envelope.transaction,
             service: request.service_id,

@@ -44,8 +44,8 @@ pub(super) fn vector(link: u8, path: &Path) -> AddressVector {
 }
 
 /// How long to wait for an acknowledge, from the packet lifetime, one code above which stands in the path, and the
-/// delay of the peer: the larger, and one more where they are close (IBA 12.7, `cm_ack_timeout` of Linux).
-fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTimeout {
+/// delay of who acknowledges: the larger, and one more where they are close (IBA 12.7, `cm_ack_timeout` of Linux).
+pub(super) fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTimeout {
     let (path, delay) = (of_path.0, delay.0);
     if path == 0 {
         return of_path;

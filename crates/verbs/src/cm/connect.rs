@@ -148,6 +148,7 @@ impl Id {
     ) -> Result<(), Error> {
         let service = rdmacm::service_id(self.port_space(), peer.port());
         let parameters = ResolveParameters {
+            traffic_class: state.traffic_class,
             response_timeout: wish.response_timeout,
             max_retries: wish.max_retries,
             private_data: rdmacm_private_data(header, &wish.private_data)?,
@@ -182,7 +183,8 @@ impl Id {
         let [from, to] = [local, peer].map(|one| Gid::from_ip(one.ip()));
         let mut path = roce_path(from, to, flow_label(local.port(), peer.port()));
         path.traffic_class = Hex8(state.traffic_class);
-        path.ack_timeout = wish.ack_timeout;
+        // IBA 12.7.34: the way there and back, and what our side takes to acknowledge.
+        path.ack_timeout = attributes::ack_timeout(wish.ack_timeout, proto::Config::ACK_DELAY);
         let most = place.context.limits().reads;
         let mut facts = Facts::of_wish(attributes::vector(place.link, &path), state.path_mtu, wish);
         facts.receive_psn = random_psn();

@@ -148,7 +148,8 @@ impl Connections {
                 }
             }
             // What is ignored is answered, or not, by the manager itself.
-            let _ = manager.cm.handle_mad(now, from, one.packet.payload);
+            let class = one.arrival.tos & !3;
+            let _ = manager.cm.handle_datagram(now, from, class, one.packet.payload);
             true
         });
         self.tell(adapter);
@@ -232,8 +233,7 @@ impl Connections {
         while let Some(transmit) = manager.poll_transmit() {
             // A peer that there is no way to is one that does not answer.
             let Ok(mut route) = adapter.route_to(link, transmit.destination) else { continue };
-            let class = transmit.connection.map_or(0, |one| manager.traffic_class(one));
-            route.traffic_class = class & !3;
+            route.traffic_class = transmit.traffic_class & !3;
             let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
             adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &transmit.to_mad());
         }

@@ -5,8 +5,10 @@ use std::fs::File;
 use ferroce::cm::{
     ConnectParameters, Enhancements, EventChannel, PortSpace, RejectReason, VendorId, What,
 };
-use ferroce::{Options, Qpn};
+use ferroce::{AckTimeout, Options, Qpn};
 use ferroce_trace::file::CaptureReader;
+use ferroce_wire::cm::Message;
+use ferroce_wire::mad::{MAD_LEN, Mad};
 
 use crate::ends::*;
 use crate::other::port;
@@ -104,4 +106,43 @@ fn messages_have_the_traffic_class_of_their_connection() {
     std::fs::remove_file(&path).unwrap();
     // REQ, REP, RTU, DREQ, DREP.
     assert_eq!(classes, [0x60; 5]);
+}
+
+/// A question for datagrams too, and its answer. And a REQ says what Linux's says for a program's choice of
+/// the time that an acknowledge may take: no less than our side takes for one.
+#[test]
+fn requests_say_what_the_program_has_chosen() {
+    let name = format!("ferroce-cm-chosen-{}.pcapng", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let options = Options { port: port(), capture: Some(path.clone()), ..Options::default() };
+    let events = EventChannel::with_options(options).unwrap();
+    let nobody = "127.0.0.1:4".parse().unwrap();
+    let id = resolved(&events, PortSpace::Udp, nobody);
+    id.set_type_of_service(0x60);
+    id.connect(&ConnectParameters { queue_pair: Some(Qpn(100)), ..ConnectParameters::default() })
+        .unwrap();
+    expect!(events, id, What::Unreachable(Some(_)));
+    for chosen in [0, 13, 14, 15, 16, 17, 19] {
+        let id = resolved(&events, PortSpace::Tcp, nobody);
+        let ack_timeout = AckTimeout(chosen);
+        let queue_pair = Some(Qpn(100));
+        id.connect(&ConnectParameters { ack_timeout, queue_pair, ..ConnectParameters::default() })
+            .unwrap();
+        expect!(events, id, What::Rejected { .. });
+    }
+    id.context().unwrap().flush_capture().unwrap();
+    let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
+    let (mut classes, mut timeouts) = (Vec::new(), Vec::new());
+    while let Some(record) = reader.next_record().unwrap() {
+        // Behind the headers of Ethernet, IPv4 and UDP, BTH and DETH.
+        let mad = Mad::parse(&record.data[62..][..MAD_LEN]).unwrap();
+        match Message::from_mad(&mad).unwrap() {
+            Message::SidrReq(_) | Message::SidrRep(_) => classes.push(record.data[15]),
+            Message::Req(request) => timeouts.push(request.primary_ack_timeout.0),
+            _ => {}
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(classes, [0x60, 0x60]);
+    assert_eq!(timeouts, [0, 15, 16, 16, 17, 17, 19]);
 }
