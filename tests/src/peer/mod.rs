@@ -167,6 +167,26 @@ impl Peer {
         Err(Error::Start(format!("nothing on our side listens on TCP port {port}")))
     }
 
+    /// Waits until a table of our side's network, in `/proc/net`, has a text; or until it will never: `over`.
+    pub fn wait_for_text_here(
+        &self,
+        table: &str,
+        text: &str,
+        limit: Duration,
+        mut over: impl FnMut() -> bool,
+    ) -> Result<(), Error> {
+        let path = format!("/proc/{}/net/{table}", self.state.ours);
+        let until = Instant::now() + limit;
+        while Instant::now() < until && !over() {
+            let lines = fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
+            if lines.contains(text) {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Err(Error::Start(format!("no {text} in our side's /proc/net/{table}")))
+    }
+
     /// A test of this test program, by its name, that will run on our side of the network, in a process of its own.
     /// [`inside`] tells it so: that it is not the one to start a peer.
     pub fn test_here(&self, test: &str) -> Result<Command, Error> {

@@ -1,7 +1,7 @@
 //! Runs cases against one machine, each with a capture of its own that is judged, and says what came of them.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ferroce_tests::capture;
@@ -48,6 +48,8 @@ pub(crate) struct Bench {
     peer: Peer,
     sample: Sample,
     rows: Rows,
+    /// What was recorded of the rows that are ok.
+    captures: Vec<(Row, PathBuf)>,
     /// Part of the name of those to run.
     only: String,
 }
@@ -63,7 +65,14 @@ impl Bench {
             let address = address.to_string();
             tool::run(peer.busybox_here("ping").args(["-c", "1", "-w", "20", &address]));
         }
-        Some(Self { column, peer, sample: Sample::default(), rows: Vec::new(), only })
+        Some(Self {
+            column,
+            peer,
+            sample: Sample::default(),
+            rows: Vec::new(),
+            captures: Vec::new(),
+            only,
+        })
     }
 
     /// Runs cases one after the other.
@@ -95,7 +104,13 @@ impl Bench {
         ran?;
         inspect(case, &path)?;
         self.sample.add(&capture::read(&path));
+        self.captures.push((row.clone(), path));
         Ok(())
+    }
+
+    /// What was recorded of the rows that are ok, in their order.
+    pub(crate) fn captures(&self) -> &[(Row, PathBuf)] {
+        &self.captures
     }
 
     /// From here on the network loses packets.
@@ -107,7 +122,7 @@ impl Bench {
 
     /// Prints what came of all, and compares it with the document, or writes it there.
     pub(crate) fn finish(self, table: &Table) {
-        let Self { column, peer, sample, rows, only } = self;
+        let Self { column, peer, sample, rows, only, .. } = self;
         drop(peer);
         println!("{}", table::draw(column, &rows));
         sample.check(&file(&format!("{}-{column:?}.hex", table.name)));

@@ -3,13 +3,18 @@
 
 mod bench;
 mod cells;
+mod differences;
+mod halves;
 #[path = "../programs/libraries.rs"]
 mod libraries;
+mod managed;
 mod matrix;
+mod messages;
 mod ours;
 mod programs;
 mod scapy;
 mod table;
+mod wireshark;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -260,4 +265,14 @@ fn programs_matrix_ipv4_1024() {
 #[test]
 fn programs_matrix_ipv6_4096() {
     programs::column(Column { ipv6: true, mtu: 4096 });
+}
+
+#[test]
+fn managed_matrix_ipv4_1024() {
+    managed::column(Column { ipv6: false, mtu: 1024 });
+}
+
+#[test]
+fn managed_matrix_ipv6_4096() {
+    managed::column(Column { ipv6: true, mtu: 4096 });
 }

@@ -2,18 +2,12 @@
 //!
 //! What both halves are told is in [`ROWS`], one a line. Either half is the server once.
 
-use std::io::Read;
-use std::process::{Child, Stdio};
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
-use ferroce_tests::peer::{Output, Peer, Remote};
+use ferroce_tests::peer::{Peer, Remote};
 
 use crate::SOON;
 use crate::bench::{Bench, Case};
 use crate::cells::{Column, Role};
-use crate::libraries;
+use crate::halves::{self, GRACE, Ours};
 use crate::table::{PROGRAMS, Row};
 
 /// Program, arguments of both halves, and the anomalies that are the point of it.
@@ -64,9 +58,6 @@ const GONE: &[&str] = &["retry_exceeded"];
 /// Where all of them listen.
 const PORT: u16 = 18515;
 
-/// Whatever takes longer will never end.
-const LIMIT: Duration = Duration::from_secs(45);
-
 /// A row with a client, in a column.
 struct Pair {
     program: &'static str,
@@ -102,28 +93,12 @@ impl Pair {
 
     /// Our half.
     fn start_here(&self, peer: &Peer) -> Result<Ours, String> {
-        let Some(found) = libraries::program(self.program) else {
-            return Err(format!("{} is not installed: run `make setup`", self.program));
-        };
-        let mut command = peer.command_here(found.get_program());
-        for (name, value) in found.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.args(self.arguments(Role::Ours).split_whitespace());
+        let mut words: Vec<String> =
+            self.arguments(Role::Ours).split_whitespace().map(str::to_owned).collect();
         if self.client == Role::Ours {
-            command.arg(peer.address_v4().to_string());
+            words.push(peer.address_v4().to_string());
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let said = thread::spawn(move || {
-            let errors = thread::spawn(move || text(err));
-            text(out) + &errors.join().unwrap_or_default()
-        });
-        Ok(Ours { child, said: Some(said) })
+        Ours::start(peer, self.program, &words)
     }
 
     /// Whether the client's figures are there, and the server found what was sent.
@@ -151,83 +126,6 @@ fn figure(said: &str, column: usize) -> f64 {
     rows.next_back().and_then(|row| row.get(column).copied()).unwrap_or_default()
 }
 
-fn text(from: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut from) = from {
-        let _ = from.read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Our half: it ends with this.
-struct Ours {
-    child: Child,
-    said: Option<JoinHandle<String>>,
-}
-
-impl Ours {
-    /// Whether it ended well; `None` while it runs.
-    fn ended(&mut self) -> Option<bool> {
-        self.child.try_wait().ok().flatten().map(|status| status.success())
-    }
-
-    /// Ends it, if it has not, and returns what it said.
-    fn finish(&mut self) -> String {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.said.take().map(|said| said.join().unwrap_or_default()).unwrap_or_default()
-    }
-}
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
-
-/// Waits for both to end. One that fails leaves the other waiting for it: that is ended soon.
-fn both(peer: &Peer, pair: &Pair, mut ours: Ours, theirs: Remote) -> Result<(), String> {
-    const STEP: Duration = Duration::from_millis(20);
-    const GRACE: Duration = Duration::from_secs(3);
-    let (sender, theirs_ended) = mpsc::channel();
-    thread::spawn(move || sender.send(theirs.wait()));
-    let mut until = Instant::now() + LIMIT;
-    let mut theirs: Option<Output> = None;
-    loop {
-        if let Ok(output) = theirs_ended.recv_timeout(STEP) {
-            theirs = Some(output.map_err(|error| error.to_string())?);
-        }
-        let (our_end, their_end) = (ours.ended(), theirs.as_ref().map(|output| output.status == 0));
-        if our_end.is_some() && their_end.is_some() {
-            break;
-        }
-        if our_end == Some(false) || their_end == Some(false) {
-            until = until.min(Instant::now() + GRACE);
-        }
-        if Instant::now() > until {
-            let _ = peer.run(&format!("killall -KILL {}", pair.program));
-            break;
-        }
-        if theirs.is_some() {
-            // Nothing more comes from there.
-            thread::sleep(STEP);
-        }
-    }
-    let good = ours.ended();
-    let said = ours.finish();
-    let theirs = match theirs {
-        Some(output) => output,
-        None => {
-            let output = theirs_ended.recv().map_err(|error| error.to_string())?;
-            output.map_err(|error| error.to_string())?
-        }
-    };
-    if good != Some(true) || theirs.status != 0 {
-        return Err(format!("our side, success {good:?}: {said}\ntheir side: {theirs:?}"));
-    }
-    pair.judge(&said, &theirs.stdout)
-}
-
 impl Case for Pair {
     fn row(&self) -> Row {
         Row::new(&format!("`{} {}`", self.program, self.arguments), self.client)
@@ -248,7 +146,11 @@ impl Case for Pair {
                 theirs = self.start_there(peer)?;
             }
         }
-        both(peer, self, ours, theirs)
+        let ends = halves::both(peer, self.program, ours, theirs, GRACE)?;
+        if ends.our_success != Some(true) || ends.theirs.status != 0 {
+            return Err(ends.to_string());
+        }
+        self.judge(&ends.ours, &ends.theirs.stdout)
     }
 
     fn expects(&self, anomaly: &str) -> bool {

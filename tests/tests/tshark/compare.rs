@@ -6,9 +6,9 @@ use std::ops::Range;
 use ferroce_tests::capture::Recorded;
 use ferroce_wire::opcode::{Opcode, Operation, Transport};
 
-use crate::ours::Ours;
-use crate::pdml;
-use crate::table::{self, Part, Row};
+use super::ours::Ours;
+use super::pdml;
+use super::table::{self, Part, Row};
 
 /// tshark's name for every byte that a header reserves.
 const RESERVED: &str = "infiniband.reserved";

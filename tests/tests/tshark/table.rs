@@ -11,9 +11,9 @@ use ferroce_wire::packet::ICRC_LEN;
 use ferroce_wire::syndrome::SyndromeKind;
 use ferroce_wire::transport::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ieth, ImmDt, Rdeth, Reth};
 
-use crate::ours::{Located, Ours, field_place};
-use crate::table_cm;
-use crate::value::{FieldValue, Value};
+use super::ours::{Located, Ours, field_place};
+use super::table_cm;
+use super::value::{FieldValue, Value};
 
 /// A name of tshark's, and our value for it in a packet: none, one, or as many as tshark prints.
 pub struct Row {
@@ -70,20 +70,20 @@ impl Found {
 macro_rules! header_rows {
     ($part:ident $header:ident, $locate:expr; $(= $whole:literal;)? $($name:literal: $field:ident,)*) => {
         vec![
-            $($crate::table::Row {
+            $(super::table::Row {
                 name: $whole,
-                part: $crate::table::Part::$part,
+                part: super::table::Part::$part,
                 ours: |ours| match $locate(ours) {
-                    Some((header, at)) => $crate::table::Found::bytes(at, &header.to_bytes()),
+                    Some((header, at)) => super::table::Found::bytes(at, &header.to_bytes()),
                     None => Vec::new(),
                 },
             },)?
-            $($crate::table::Row {
+            $(super::table::Row {
                 name: $name,
-                part: $crate::table::Part::$part,
+                part: super::table::Part::$part,
                 ours: |ours| match $locate(ours) {
                     Some((header, at)) => {
-                        $crate::table::Found::in_field::<$header>(at, stringify!($field), &header.$field)
+                        super::table::Found::in_field::<$header>(at, stringify!($field), &header.$field)
                     }
                     None => Vec::new(),
                 },
@@ -96,11 +96,11 @@ pub(crate) use header_rows;
 /// Rows that take more than one field: tshark's name, and a function to our values or to none.
 macro_rules! rows {
     ($part:ident; $($name:literal: $ours:expr,)+) => {
-        vec![$($crate::table::Row {
+        vec![$(super::table::Row {
             name: $name,
-            part: $crate::table::Part::$part,
+            part: super::table::Part::$part,
             ours: |ours| {
-                let ours_or_none: fn(&Ours<'_>) -> Option<Vec<$crate::table::Found>> = $ours;
+                let ours_or_none: fn(&Ours<'_>) -> Option<Vec<super::table::Found>> = $ours;
                 ours_or_none(ours).unwrap_or_default()
             },
         }),+]

@@ -5,8 +5,8 @@ use ferroce_wire::address::Ip4;
 use ferroce_wire::cm::{Drep, Dreq, Message, Rej, Rep, Req, Rtu};
 use ferroce_wire::rdmacm::{self, IpHeader};
 
-use crate::ours::{Located, Ours, field_place};
-use crate::table::{Found, Row, header_rows, rows};
+use super::ours::{Located, Ours, field_place};
+use super::table::{Found, Row, header_rows, rows};
 
 /// Functions from a packet to the message of one kind in it.
 macro_rules! messages {

@@ -1,0 +1,136 @@
+//! Both halves of a pair of Debian's programs: one here, on our libraries, and one in the machine.
+
+use std::fmt;
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ferroce_tests::peer::{Output, Peer, Remote};
+
+use crate::libraries;
+
+/// Whatever takes longer will never end.
+const LIMIT: Duration = Duration::from_secs(45);
+
+/// Our half: it ends with this.
+pub(crate) struct Ours {
+    child: Child,
+    said: Option<JoinHandle<String>>,
+}
+
+fn text(from: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        let _ = from.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Ours {
+    /// A program of the system's on our side of the network, with our libraries.
+    pub(crate) fn start(peer: &Peer, program: &str, words: &[String]) -> Result<Self, String> {
+        let Some(found) = libraries::program(program) else {
+            return Err(format!("{program} is not installed: run `make setup`"));
+        };
+        let mut command = peer.command_here(found.get_program());
+        for (name, value) in found.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let said = thread::spawn(move || {
+            let errors = thread::spawn(move || text(err));
+            text(out) + &errors.join().unwrap_or_default()
+        });
+        Ok(Self { child, said: Some(said) })
+    }
+
+    /// Whether it ended well; `None` while it runs.
+    pub(crate) fn ended(&mut self) -> Option<bool> {
+        self.child.try_wait().ok().flatten().map(|status| status.success())
+    }
+
+    /// Ends it, if it has not, and returns what it said.
+    pub(crate) fn finish(&mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.said.take().map(|said| said.join().unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// How both ended, and what they said.
+pub(crate) struct Ends {
+    /// Whether ours ended well; `None` when it was ended.
+    pub(crate) our_success: Option<bool>,
+    pub(crate) ours: String,
+    pub(crate) theirs: Output,
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { our_success, ours, theirs } = self;
+        write!(f, "our side, success {our_success:?}: {ours}\ntheir side: {theirs:?}")
+    }
+}
+
+/// How long a half may go on when the other has failed: to say why.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+/// Waits for both to end. One that fails leaves the other waiting for it: that is ended after some `grace`. `there` is the
+/// name of the machine's program.
+pub(crate) fn both(
+    peer: &Peer,
+    there: &str,
+    mut ours: Ours,
+    theirs: Remote,
+    grace: Duration,
+) -> Result<Ends, String> {
+    const STEP: Duration = Duration::from_millis(20);
+    let (sender, theirs_ended) = mpsc::channel();
+    thread::spawn(move || sender.send(theirs.wait()));
+    let mut until = Instant::now() + LIMIT;
+    let mut theirs: Option<Output> = None;
+    loop {
+        if let Ok(output) = theirs_ended.recv_timeout(STEP) {
+            theirs = Some(output.map_err(|error| error.to_string())?);
+        }
+        let (our_end, their_end) = (ours.ended(), theirs.as_ref().map(|output| output.status == 0));
+        if our_end.is_some() && their_end.is_some() {
+            break;
+        }
+        if our_end == Some(false) || their_end == Some(false) {
+            until = until.min(Instant::now() + grace);
+        }
+        if Instant::now() > until {
+            let _ = peer.run(&format!("killall -KILL {there}"));
+            break;
+        }
+        if theirs.is_some() {
+            // Nothing more comes from there.
+            thread::sleep(STEP);
+        }
+    }
+    let our_success = ours.ended();
+    let ours = ours.finish();
+    let theirs = match theirs {
+        Some(output) => output,
+        None => {
+            let output = theirs_ended.recv().map_err(|error| error.to_string())?;
+            output.map_err(|error| error.to_string())?
+        }
+    };
+    Ok(Ends { our_success, ours, theirs })
+}
