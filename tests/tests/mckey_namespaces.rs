@@ -1,0 +1,128 @@
+//! mckey on our librdmacm between two hosts, which are network namespaces with a link: groups of IPv4 and IPv6. Linux's own
+//! connection manager refuses the latter on RoCEv2, so no other peer shows that they work.
+//!
+//! Needs root, and `ip` from iproute2: skipped loudly without them.
+
+#[path = "programs/libraries.rs"]
+mod libraries;
+
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// mckey sends after three seconds; whatever takes this long will never end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Two namespaces and their link; gone with this.
+struct Hosts([String; 2]);
+
+fn ip(arguments: &str) -> bool {
+    let ran = Command::new("ip").args(arguments.split_whitespace()).stderr(Stdio::null()).status();
+    ran.is_ok_and(|status| status.success())
+}
+
+impl Hosts {
+    fn new(tag: &str) -> Option<Self> {
+        let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
+        let [a, b] = names.clone();
+        if !ip(&format!("netns add {a}")) {
+            eprintln!("SKIPPED: network namespaces need root and iproute2");
+            return None;
+        }
+        let hosts = Self(names);
+        assert!(ip(&format!("netns add {b}")));
+        assert!(ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}")));
+        for (name, number) in [(a, 1), (b, 2)] {
+            assert!(ip(&format!("-n {name} address add 10.9.0.{number}/24 dev eth0")));
+            assert!(ip(&format!("-n {name} address add fd09::{number}/64 dev eth0 nodad")));
+            assert!(ip(&format!("-n {name} link set eth0 up")));
+        }
+        Some(hosts)
+    }
+
+    /// A program in one of them.
+    fn command(&self, side: usize, program: &Command) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[side]]).arg(program.get_program());
+        command.args(program.get_args()).stdin(Stdio::null());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    /// Whether the first is in the group, as the kernel's table has it.
+    fn joined(&self, table: &str, group: &str) -> bool {
+        let mut look = Command::new("cat");
+        look.arg(table);
+        let output = self.command(0, &look).output().expect("a table");
+        String::from_utf8_lossy(&output.stdout).to_lowercase().contains(group)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|name| _ = ip(&format!("netns delete {name}")));
+    }
+}
+
+/// Waits for a good end, and ends what takes too long. It prints less than a pipe holds.
+fn finish(mut child: Child, until: Instant) -> Result<(), Output> {
+    while child.try_wait().expect("a child").is_none() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let output = child.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && said.contains("return status 0") { Ok(()) } else { Err(output) }
+}
+
+/// Ten messages from the second host to the first.
+fn ten(tag: &str, group: &str, addresses: [&str; 2], (table, entry): (&str, &str), more: &[&str]) {
+    let Some(hosts) = Hosts::new(tag) else { return };
+    let start = |side: usize, role: &[&str]| {
+        let mut program = libraries::program("mckey")?;
+        program.args(["-m", group, "-b", addresses[side], "-C", "10"]).args(role);
+        let mut command = hosts.command(side, &program);
+        Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mckey"))
+    };
+    let until = Instant::now() + LIMIT;
+    let Some(mut receiver) = start(0, &[]) else { return };
+    let running = |child: &mut Child| child.try_wait().expect("a child").is_none();
+    while running(&mut receiver) && !hosts.joined(table, entry) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let sender = start(1, &[&["-s"], more].concat()).expect("it was there before");
+    let sent = finish(sender, until);
+    // Without a sender it would wait for ever.
+    let received = finish(receiver, if sent.is_ok() { until } else { Instant::now() });
+    assert_eq!((sent, received), (Ok(()), Ok(())));
+}
+
+const IPV4: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
+const IPV6: [&str; 2] = ["fd09::1", "fd09::2"];
+const IGMP: (&str, &str) = ("/proc/net/igmp", "070809ef");
+const MLD: (&str, &str) = ("/proc/net/igmp6", "ff0e0000000000000000000900080007");
+
+#[test]
+fn ipv4() {
+    ten("4", "239.9.8.7", IPV4, IGMP, &[]);
+}
+
+#[test]
+fn ipv4_without_joining() {
+    ten("4o", "239.9.8.7", IPV4, IGMP, &["-o"]);
+}
+
+#[test]
+fn ipv6() {
+    ten("6", "ff0e::9:8:7", IPV6, MLD, &[]);
+}
+
+#[test]
+fn ipv6_without_joining() {
+    ten("6o", "ff0e::9:8:7", IPV6, MLD, &["-o"]);
+}
