@@ -7,5 +7,6 @@
 mod faults;
 #[path = "../programs/libraries.rs"]
 mod libraries;
+#[allow(dead_code, reason = "none of these programs is restless")]
 mod pair;
 mod table;

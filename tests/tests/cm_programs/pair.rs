@@ -86,6 +86,8 @@ fn text(from: Option<impl Read>) -> String {
 pub(crate) enum Ready {
     /// It has claimed this service: port space and port.
     Service(u16, u16),
+    /// The same, of one that accepts without rest, and is never seen to wait: rstream.
+    Restless(u16, u16),
     /// It is in this group.
     Group(Ipv4Addr),
 }
@@ -96,7 +98,7 @@ impl Ready {
             fs::read_to_string(table).unwrap_or_default().lines().any(|line| line.contains(wanted))
         };
         match self {
-            Self::Service(space, port) => {
+            Self::Service(space, port) | Self::Restless(space, port) => {
                 lists("/proc/net/unix", &format!("/svc/00000000{space:04x}{port:04x}"))
             }
             Self::Group(group) => {
@@ -159,7 +161,8 @@ fn once(
     let (first, second) = (command(server)?, command(client)?);
     let mut server = Running::start(first);
     // A service is claimed by who binds it. To listen follows at once, and then there is nothing to do but to wait.
-    let listens = |server: &Running| ready.holds() && server.sleeps();
+    let restless = matches!(ready, Ready::Restless(..));
+    let listens = |server: &Running| ready.holds() && (restless || server.sleeps());
     while !listens(&server) && !server.has_ended() && Instant::now() < until {
         thread::sleep(Duration::from_millis(2));
     }

@@ -8,7 +8,7 @@ use super::libraries::program;
 use super::pair::{self, Ready, Server};
 
 /// Where they listen: rstream and riostream, rcopy, iperf3.
-const STREAM: Ready = Ready::Service(0x0106, 7471);
+const STREAM: Ready = Ready::Restless(0x0106, 7471);
 const COPY: Ready = Ready::Service(0x0106, 7427);
 const IPERF: Ready = Ready::Service(0x0106, 5201);
 
