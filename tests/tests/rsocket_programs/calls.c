@@ -193,6 +193,9 @@ static void partial(void)
         some = rrecv(ends[1], got + received, 7777, 0);
         CHECK(some > 0);
         received += some;
+        /* That there is room again is told a moment later: who has read all must wait for it, not for more to read. */
+        if (received == sent && sent < LENGTH)
+            CHECK(poll_for(ends[0], POLLOUT, LIMIT) == POLLOUT);
         some = rsend(ends[0], data + sent, LENGTH - sent, 0);
         CHECK(some >= 0 || errno == EAGAIN);
         sent += some > 0 ? some : 0;
