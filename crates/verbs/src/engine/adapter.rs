@@ -293,7 +293,7 @@ impl Adapter {
     pub(crate) fn poll(&self) {
         self.thread.polled();
         let mut asked = false;
-        self.claim.try_run(|| {
+        let noted = self.claim.try_run(2, || {
             let mut progress = lock(&self.progress);
             // A second round is one that somebody left a note for: the thread, which would leave another and another
             // while what it woke for is not seen to, and neither of us would ever let go.
@@ -304,6 +304,10 @@ impl Adapter {
             asked = true;
             self.tell_timer(&progress);
         });
+        if noted {
+            // On a slow computer the thread comes again before a round is over. Then it is its turn: the program waits for us.
+            self.thread.wake();
+        }
     }
 
     /// Rounds until there is nothing left to do, for the thread. True when there was something; `None` when somebody

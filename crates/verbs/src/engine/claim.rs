@@ -30,7 +30,7 @@ impl Claim {
             // Release: the owner sees what we did before. Acquire: we see what the last owner did.
             match self.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    self.finish(work);
+                    self.finish(u32::MAX, work);
                     return true;
                 }
                 Err(state) => {
@@ -46,23 +46,25 @@ impl Claim {
     }
 
     /// Drives if nobody does. Somebody who does looks at everything anyway, so nothing is left undone otherwise.
-    pub(crate) fn try_run(&self, work: impl FnMut()) -> bool {
+    ///
+    /// Goes round at most `rounds` times: who leaves a note whenever we are at it would keep us for ever. True when a note
+    /// is left over, and somebody else has to be told to go round.
+    pub(crate) fn try_run(&self, rounds: u32, work: impl FnMut()) -> bool {
         let free = self.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if free {
-            self.finish(work);
-        }
-        free
+        free && self.finish(rounds, work)
     }
 
-    fn finish(&self, mut work: impl FnMut()) {
-        loop {
+    fn finish(&self, rounds: u32, mut work: impl FnMut()) -> bool {
+        for _ in 1..rounds {
             work();
             if self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                return;
+                return false;
             }
             // There is a note: take it down, and go round.
             self.0.swap(BUSY, Ordering::AcqRel);
         }
+        work();
+        self.0.swap(IDLE, Ordering::AcqRel) == ARMED
     }
 }
 
@@ -72,6 +74,18 @@ mod tests {
     use std::thread;
 
     use super::Claim;
+
+    #[test]
+    fn notes_without_end_keep_nobody() {
+        let (claim, mut rounds) = (Claim::new(), 0);
+        let noted = claim.try_run(2, || {
+            rounds += 1;
+            assert!(!claim.run(|| unreachable!("somebody drives")));
+        });
+        assert_eq!((noted, rounds), (true, 2));
+        assert!(!claim.try_run(2, || rounds += 1));
+        assert_eq!(rounds, 3);
+    }
 
     #[test]
     fn what_was_done_before_is_seen_to() {
