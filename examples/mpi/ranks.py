@@ -59,8 +59,10 @@ def one_sided():
     mine = bytearray(8 * 100_000)
     window = MPI.Win.Create(mine, 8, comm=world)
     window.Fence()
-    window.Put(array("q", [rank] * 8), right, target=(8, 8))
-    window.Put(array("q", range(rank, rank + 90_000)), right, target=(100, 90_000))
+    # What is put is read until the fence: these must live as long.
+    few, many = array("q", [rank] * 8), array("q", range(rank, rank + 90_000))
+    window.Put(few, right, target=(8, 8))
+    window.Put(many, right, target=(100, 90_000))
     window.Fence()
     check("put", list(numbers(mine)[8:16]) == [left] * 8)
     check("put much", list(numbers(mine)[100:90_100]) == list(range(left, left + 90_000)))
@@ -69,15 +71,16 @@ def one_sided():
     window.Get(much, right, target=(100, 90_000))
     window.Fence()
     check("get", list(got) == [rank] * 8 and list(much) == list(range(rank, rank + 90_000)))
+    more = array("q", [rank + 1])
     for target in range(size):
-        window.Accumulate(array("q", [rank + 1]), target, target=(0, 1), op=MPI.SUM)
+        window.Accumulate(more, target, target=(0, 1), op=MPI.SUM)
     window.Fence()
     check("accumulate", numbers(mine)[0] == size * (size + 1) // 2)
     window.Lock_all()
-    seen = []
+    seen, one = [], array("q", [1])
     for _ in range(10):
         before = array("q", [0])
-        window.Fetch_and_op(array("q", [1]), before, 0, 20, MPI.SUM)
+        window.Fetch_and_op(one, before, 0, 20, MPI.SUM)
         window.Flush(0)
         seen.append(before[0])
     window.Unlock_all()
