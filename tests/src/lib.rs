@@ -4,11 +4,14 @@
 //! Nothing here judges. A test that fails says so itself; what cannot be set up panics with what to do about it.
 #![forbid(unsafe_code)]
 
+pub mod c;
 pub mod capture;
 pub mod document;
 pub mod exchange;
 pub mod libraries;
+pub mod managed;
 pub mod peer;
 pub mod random;
+pub mod running;
 pub mod sample;
 pub mod tool;

@@ -3,12 +3,11 @@
 //!
 //! Needs root, and `ip` from iproute2: skipped loudly without them.
 
-#[path = "programs/libraries.rs"]
-mod libraries;
-
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use ferroce_tests::libraries;
+use ferroce_tests::running::Running;
 
 /// mckey sends after three seconds; whatever takes this long will never end.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -69,37 +68,25 @@ impl Drop for Hosts {
     }
 }
 
-/// Waits for a good end, and ends what takes too long. It prints less than a pipe holds.
-fn finish(mut child: Child, until: Instant) -> Result<(), Output> {
-    while child.try_wait().expect("a child").is_none() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(5));
-    }
-    let _ = child.kill();
-    let output = child.wait_with_output().expect("an end");
-    let said = String::from_utf8_lossy(&output.stdout);
-    if output.status.success() && said.contains("return status 0") { Ok(()) } else { Err(output) }
-}
-
 /// Ten messages from the second host to the first.
 fn ten(tag: &str, group: &str, addresses: [&str; 2], (table, entry): (&str, &str), more: &[&str]) {
     let Some(hosts) = Hosts::new(tag) else { return };
     let start = |side: usize, role: &[&str]| {
         let mut program = libraries::program("mckey")?;
         program.args(["-m", group, "-b", addresses[side], "-C", "10"]).args(role);
-        let mut command = hosts.command(side, &program);
-        Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mckey"))
+        let command = hosts.command(side, &program);
+        Some(Running::start(command))
     };
     let until = Instant::now() + LIMIT;
     let Some(mut receiver) = start(0, &[]) else { return };
-    let running = |child: &mut Child| child.try_wait().expect("a child").is_none();
-    while running(&mut receiver) && !hosts.joined(table, entry) && Instant::now() < until {
-        thread::sleep(Duration::from_millis(5));
-    }
+    receiver.wait_until(|_| hosts.joined(table, entry), until);
     let sender = start(1, &[&["-s"], more].concat()).expect("it was there before");
-    let sent = finish(sender, until);
+    let sent = sender.good_end(until);
     // Without a sender it would wait for ever.
-    let received = finish(receiver, if sent.is_ok() { until } else { Instant::now() });
-    assert_eq!((sent, received), (Ok(()), Ok(())));
+    let received = receiver.good_end(if sent.is_ok() { until } else { Instant::now() });
+    for end in [sent, received] {
+        assert!(end.as_ref().is_ok_and(|said| said.contains("return status 0")), "{end:?}");
+    }
 }
 
 const IPV4: [&str; 2] = ["10.9.0.1", "10.9.0.2"];

@@ -7,11 +7,13 @@ use std::time::Instant;
 use super::hosts::{Hosts, has};
 use super::mpi;
 use super::pair::{Client, ONE, Program, Server};
-use super::process::{LIMIT, Running};
+use ferroce_tests::running::Running;
+
+use super::pair::LIMIT;
 
 /// The last rank kills itself, and mpirun ends the others: none hangs in our libraries.
 fn rank(command: Command) {
-    let (status, said) = Running::start(command).end(Instant::now() + LIMIT);
+    let (status, said) = Running::start_group(command).end(Instant::now() + LIMIT);
     let failed = status.is_some_and(|status| !status.success());
     assert!(failed, "{status:?} (none is too late) {said}");
     assert!(said.contains("signal 9"), "{said}");

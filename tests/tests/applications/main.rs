@@ -7,5 +7,4 @@ mod hosts;
 mod killed;
 mod mpi;
 mod pair;
-mod process;
 mod table;

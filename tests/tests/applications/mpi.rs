@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use super::hosts::{Hosts, ferroce, has, plain};
-use super::pair::ONE;
-use super::process::{LIMIT, Running};
+use super::pair::{LIMIT, ONE};
+use ferroce_tests::running::Running;
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -47,9 +47,13 @@ pub(crate) fn two_hosts(ranks: usize, arguments: &[&str]) -> Command {
 
 fn check(mut command: Command, ranks: usize, faults: Option<&str>) {
     command.env("UCX_LOG_LEVEL", "info");
-    command.env("MPI_OPTIONS", "--oversubscribe -x UCX_LOG_LEVEL -x FERROCE_FAULTS");
+    // Freed memory is overwritten at once, so that nothing goes well by luck that reads it later.
+    command.env("MALLOC_PERTURB_", "165").env("MALLOC_MMAP_THRESHOLD_", "33554432");
+    let passed_on =
+        ["UCX_LOG_LEVEL", "FERROCE_FAULTS", "MALLOC_PERTURB_", "MALLOC_MMAP_THRESHOLD_"];
+    command.env("MPI_OPTIONS", format!("--oversubscribe -x {}", passed_on.join(" -x ")));
     command.envs(faults.map(|faults| ("FERROCE_FAULTS", faults)));
-    let said = Running::start(command).finish(Instant::now() + LIMIT);
+    let said = Running::start_group(command).finish(Instant::now() + LIMIT);
     assert!(said.contains(&format!("{ranks} ranks: all as it must be")), "{said}");
     // UCX tells the ways that it has found: to other ranks there is none but ours.
     let ways = said.lines().filter(|line| line.contains("ep_cfg[") && line.contains("tag("));
@@ -92,4 +96,6 @@ ranks! {
     four_ranks_on_one_host_loss:    on_one 4 Some("loss=1%,seed=2");
     two_ranks_on_two_hosts_loss:    on_two 2 Some("loss=1%,seed=3");
     four_ranks_on_two_hosts_loss:   on_two 4 Some("loss=1%,seed=4");
+    eight_ranks_on_one_host_loss:   on_one 8 Some("loss=1%,seed=5");
+    eight_ranks_on_two_hosts_loss:  on_two 8 Some("loss=1%,seed=6");
 }

@@ -1,13 +1,14 @@
 //! A server and a client.
 
-use std::fs;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::hosts::{Hosts, has};
-use super::process::{LIMIT, Running};
+use ferroce_tests::running::{Running, listens};
+
+/// Beyond what anything here takes on a busy machine, and within what a test may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(150);
 
 /// Where the client is: on the server's host, or on the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,19 +46,6 @@ const EARLY: &str = "unexpected event from RDMA CM: Event rejected";
 /// These poll without rest: two at once would wait for each other's processors.
 pub(crate) static ONE: Mutex<()> = Mutex::new(());
 
-/// Whether somebody in the process's namespace listens there. To connect would be taken for the client.
-fn listens(process: u32, port: u16) -> bool {
-    const LISTEN: &str = "0A";
-    let wanted = format!(":{port:04X}");
-    ["tcp", "tcp6"].iter().any(|table| {
-        let table = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
-        table.lines().any(|line| {
-            let fields: Vec<_> = line.split_whitespace().collect();
-            fields.len() > 3 && fields[1].ends_with(&wanted) && fields[3] == LISTEN
-        })
-    })
-}
-
 impl Program {
     fn command(&self, hosts: &Hosts, side: usize, arguments: &str) -> Command {
         let mut command = hosts.program(side, self.name);
@@ -68,10 +56,8 @@ impl Program {
 
     /// Starts both ends.
     pub(crate) fn start(&self, hosts: &Hosts, client: Client, until: Instant) -> [Running; 2] {
-        let mut server = Running::start(self.command(hosts, 0, self.server));
-        while !listens(server.id(), self.port) && !server.has_ended() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let mut server = Running::start_group(self.command(hosts, 0, self.server));
+        server.wait_until(|server| listens(server.id(), self.port), until);
         [server, self.start_client(hosts, client)]
     }
 
@@ -80,7 +66,7 @@ impl Program {
         let (before, after) = self.client.split_once('@').unwrap_or((self.client, ""));
         let mut command = self.command(hosts, side, before);
         command.arg(Hosts::address(0)).args(after.split_whitespace());
-        Running::start(command)
+        Running::start_group(command)
     }
 
     /// Runs both, and returns what the client printed. `None`, and a word about it, when something is missing.
@@ -109,6 +95,6 @@ impl Program {
         let hosts = Some(()).filter(|()| has(name)).and_then(|()| Hosts::new())?;
         let mut command = hosts.program(0, name);
         command.args(arguments.split_whitespace());
-        Some(Running::start(command).finish(Instant::now() + LIMIT))
+        Some(Running::start_group(command).finish(Instant::now() + LIMIT))
     }
 }

@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
-use super::c;
+use ferroce_tests::c;
 
 #[test]
 fn bad_input_is_refused_and_nothing_is_lost() {
-    let Some(program) = c::compile("bad_input") else { return };
+    let Some(program) = c::compile("bad_input", &["capi/bad_input.c"], "infiniband/verbs.h") else {
+        return;
+    };
     let list = c::command(&program).arg("--list").output().expect("the program starts");
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
     let mut failed = String::new();

@@ -1,8 +1,5 @@
 //! Our libraries as a C program sees them: what they export, what they refuse, and what they say of bad input.
 
 mod bad_input;
-mod c;
-#[path = "../programs/libraries.rs"]
-mod libraries;
 mod matrix;
 mod source;

@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use ferroce_tests::{document, tool};
+use ferroce_tests::{c, document, libraries, tool};
 
 use super::source::{self, Symbol};
-use super::{c, libraries};
 
 const COMMAND: &str = "cargo nextest run -j 1 -p ferroce-tests --test capi";
 /// A variable, which the list of functions does not have.
@@ -115,7 +114,9 @@ fn as_said(words: &str, (pointer, number, errno): Returned) -> Option<bool> {
 
 #[test]
 fn what_is_refused_is_refused_as_the_document_says() {
-    let Some(program) = c::compile("refused") else { return };
+    let Some(program) = c::compile("refused", &["capi/refused.c"], "infiniband/verbs.h") else {
+        return;
+    };
     let refusals = source::refusals();
     let refused: Vec<_> = source::symbols()
         .into_iter()

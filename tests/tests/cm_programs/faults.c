@@ -17,20 +17,7 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
-#define CHECK(what)                                                                                    \
-    do {                                                                                               \
-        if (!(what)) {                                                                                 \
-            fprintf(stderr, "line %d: %s does not hold; errno %d, %s\n", __LINE__, #what, errno,       \
-                    strerror(errno));                                                                  \
-            exit(1);                                                                                   \
-        }                                                                                              \
-    } while (0)
-
-#define FAILS(call, number)                                                                            \
-    do {                                                                                               \
-        errno = 0;                                                                                     \
-        CHECK((call) == -1 && errno == (number));                                                      \
-    } while (0)
+#include "check.h"
 
 /* A peer that never answers must not keep the test for ever. */
 #define LIMIT 30000

@@ -5,8 +5,4 @@
 //! shows that our structures are theirs.
 
 mod faults;
-#[path = "../programs/libraries.rs"]
-mod libraries;
-#[allow(dead_code, reason = "none of these programs is restless")]
-mod pair;
 mod table;

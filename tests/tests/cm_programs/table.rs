@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::pair::{self, Ready, Server};
+use ferroce_tests::managed::{self, Ready, Server};
 
 use Server::{Ends, EndsUnlessEarly, Serves};
 
@@ -63,7 +63,7 @@ macro_rules! pairs {
     ($( $test:ident: $ready:ident $ends:expr, $server:literal | $client:literal => $check:expr; )+) => {$(
         #[test]
         fn $test() {
-            let Some([server, client]) = pair::run($server, $client, $ready, $ends) else { return };
+            let Some([server, client]) = managed::run($server, $client, $ready, $ends) else { return };
             let both = format!("the server said:\n{server}\nand the client:\n{client}");
             assert!($check.holds(&server, &client), "{}: {both}", $client);
         }

@@ -6,19 +6,24 @@ mod program;
 mod sides;
 
 use std::fmt::Write;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Command;
 
 use ferroce_tests::peer::{Direction, OUR_V4, OUR_V6, Options, Peer};
+use ferroce_tests::running;
 
 use differences::{DIFFERENCES, Role};
 use sides::{Findings, Run};
 
 /// On one host, with our library.
 fn on_loopback(address: IpAddr, mtu: u16, faults: Option<&str>, arguments: &str) {
-    let port = program::free_port();
+    let Some(program) = program::file() else { return };
+    let port = running::free_port();
     let arguments = format!("-m {mtu} -p {port} {arguments}");
     let side = |to: &[&str]| {
-        let mut command = program::ours(address, &arguments);
+        let mut command = Command::new(program);
+        program::ours(&mut command, address, &arguments);
         if let Some(faults) = faults {
             command.env("FERROCE_FAULTS", faults);
         }
@@ -49,14 +54,14 @@ fn ours_on_a_bad_network() {
 /// Everybody with everybody. What `rdma_rxe` does otherwise than the specification wants is in a list.
 #[test]
 fn with_rxe() {
+    let Some(program) = program::file() else { return };
     let Some(peer) = Peer::start(Options { machines: 2, ..Options::default() }).expect("a peer")
     else {
         return;
     };
+    let bytes = fs::read(program).expect("the program");
     for number in [1, 2] {
-        peer.machine(number)
-            .write("/tmp/conformance", &program::bytes())
-            .expect("the program there");
+        peer.machine(number).write("/tmp/conformance", &bytes).expect("the program there");
     }
     let mut table = String::new();
     let mut failures = Vec::new();
@@ -66,7 +71,7 @@ fn with_rxe() {
             true => IpAddr::from(peer.machine(number).address_v6()),
             false => peer.machine(number).address_v4().into(),
         };
-        let run = Run { peer: &peer, ours, theirs: [theirs(1), theirs(2)], mtu };
+        let run = Run { peer: &peer, program, ours, theirs: [theirs(1), theirs(2)], mtu };
         for (name, rxe, findings) in [
             ("rdma_rxe asks rdma_rxe", &[Role::Asks, Role::Answers][..], run.rxe_asks_rxe()),
             ("Ferroce asks rdma_rxe", &[Role::Answers], run.we_ask("")),
@@ -80,8 +85,13 @@ fn with_rxe() {
     for direction in [Direction::Arriving, Direction::Leaving] {
         peer.machine(1).impair(direction, "loss 2%").expect("netem");
     }
-    let run =
-        Run { peer: &peer, ours: OUR_V4.into(), theirs: [peer.address_v4().into(); 2], mtu: 1024 };
+    let run = Run {
+        peer: &peer,
+        program,
+        ours: OUR_V4.into(),
+        theirs: [peer.address_v4().into(); 2],
+        mtu: 1024,
+    };
     for (name, findings) in [
         ("2 % lost: Ferroce asks rdma_rxe", run.we_ask("-c rc_mix -n 60")),
         ("2 % lost: rdma_rxe asks Ferroce", run.we_answer("-c rc_mix -n 60")),

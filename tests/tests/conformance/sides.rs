@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use ferroce_tests::peer::Peer;
+use ferroce_tests::running::Running;
 
 use crate::program;
 
@@ -24,51 +26,28 @@ impl fmt::Display for Findings {
     }
 }
 
-/// A side that runs. Dropped, it is ended.
-struct Side(Option<Child>);
-
-impl Side {
-    fn start(mut command: Command) -> Self {
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(Some(command.spawn().expect("the program starts")))
-    }
-
-    /// The program limits itself: it waits for nothing longer than a minute.
-    fn finish(mut self) -> Output {
-        let child = self.0.take().expect("it is finished once");
-        child.wait_with_output().expect("the program ends")
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
+/// For a machine in software emulation.
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// Runs both, and gathers.
 pub(crate) fn run(passive: Command, active: Command) -> Findings {
-    let passive = Side::start(passive);
-    let active = Side::start(active).finish();
-    gather(&[("the side that asks", active), ("the side that answers", passive.finish())])
+    let until = Instant::now() + LIMIT;
+    let passive = Running::start(passive);
+    let active = Running::start(active).end(until);
+    gather(&[("the side that asks", active), ("the side that answers", passive.end(until))])
 }
 
-fn gather(outputs: &[(&str, Output)]) -> Findings {
+fn gather(ends: &[(&str, (Option<ExitStatus>, String))]) -> Findings {
     let mut wrong = BTreeSet::new();
     let mut good: Option<BTreeSet<String>> = None;
-    for (side, output) in outputs {
-        let said = String::from_utf8_lossy(&output.stdout);
+    for (side, (status, said)) in ends {
         let after = |word: &str| -> BTreeSet<String> {
             said.lines().filter_map(|line| line.strip_prefix(word)).map(str::to_owned).collect()
         };
         let theirs = after("WRONG ");
         // A side that was ended, or could not start, says nothing.
-        if theirs.is_empty() && !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr);
-            wrong.insert(format!("{side} ended with {}: {said}{error}", output.status));
+        if theirs.is_empty() && !status.is_some_and(|status| status.success()) {
+            wrong.insert(format!("{side} ended with {status:?}: {said}"));
         }
         wrong.extend(theirs);
         let fine = after("ok ");
@@ -82,13 +61,11 @@ fn gather(outputs: &[(&str, Output)]) -> Findings {
 /// Runs between our side of a peer's network and its machines, which have the program.
 pub(crate) struct Run<'a> {
     pub(crate) peer: &'a Peer,
+    pub(crate) program: &'a Path,
     pub(crate) ours: IpAddr,
     pub(crate) theirs: [IpAddr; 2],
     pub(crate) mtu: u16,
 }
-
-/// For a machine in software emulation.
-const LIMIT: Duration = Duration::from_secs(150);
 
 /// A queue pair of `rdma_rxe`'s in SQD hangs at times, for longer than any program waits.
 pub(crate) const WITHOUT: &str = "-x drain";
@@ -105,8 +82,8 @@ impl Run<'_> {
     }
 
     fn here(&self, arguments: &str, to: Option<IpAddr>) -> Command {
-        let mut command = self.peer.command_here(program::file());
-        program::with_ours(&mut command, self.ours, &format!("-m {} {arguments}", self.mtu));
+        let mut command = self.peer.command_here(self.program);
+        program::ours(&mut command, self.ours, &format!("-m {} {arguments}", self.mtu));
         command.args(to.map(|to| to.to_string()));
         command
     }

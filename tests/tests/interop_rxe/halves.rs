@@ -1,32 +1,20 @@
 //! Both halves of a pair of Debian's programs: one here, on our libraries, and one in the machine.
 
 use std::fmt;
-use std::io::Read;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use ferroce_tests::libraries;
 use ferroce_tests::peer::{Output, Peer, Remote};
-
-use crate::libraries;
+use ferroce_tests::running::Running;
 
 /// Whatever takes longer will never end.
 const LIMIT: Duration = Duration::from_secs(45);
 
 /// Our half: it ends with this.
-pub(crate) struct Ours {
-    child: Child,
-    said: Option<JoinHandle<String>>,
-}
-
-fn text(from: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut from) = from {
-        let _ = from.read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
+pub(crate) struct Ours(Option<Running>);
 
 impl Ours {
     /// A program of the system's on our side of the network, with our libraries.
@@ -42,32 +30,18 @@ impl Ours {
             };
         }
         command.args(words);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let said = thread::spawn(move || {
-            let errors = thread::spawn(move || text(err));
-            text(out) + &errors.join().unwrap_or_default()
-        });
-        Ok(Self { child, said: Some(said) })
+        command.stdin(Stdio::null());
+        Ok(Self(Some(Running::start(command))))
     }
 
     /// Whether it ended well; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<bool> {
-        self.child.try_wait().ok().flatten().map(|status| status.success())
+        self.0.as_mut()?.status().map(|status| status.success())
     }
 
     /// Ends it, if it has not, and returns what it said.
     pub(crate) fn finish(&mut self) -> String {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.said.take().map(|said| said.join().unwrap_or_default()).unwrap_or_default()
-    }
-}
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        self.finish();
+        self.0.take().map(|running| running.end(Instant::now()).1).unwrap_or_default()
     }
 }
 

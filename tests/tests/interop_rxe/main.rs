@@ -5,8 +5,6 @@ mod bench;
 mod cells;
 mod differences;
 mod halves;
-#[path = "../programs/libraries.rs"]
-mod libraries;
 mod managed;
 mod matrix;
 mod messages;

@@ -3,7 +3,6 @@
 //! `table` has a line for each program and its arguments; `symbols` checks what all of them bind.
 
 mod captures;
-mod libraries;
 mod pair;
 mod symbols;
 mod table;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use super::libraries::folder;
+use ferroce_tests::libraries::folder;
 
 const EXPECTED: &str = include_str!("symbols.txt");
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::libraries::program;
 use super::pair::{self, End};
+use ferroce_tests::libraries::program;
 
 /// A file for one end's calls.
 fn file(name: &str) -> PathBuf {

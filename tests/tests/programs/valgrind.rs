@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::libraries::program;
 use super::pair;
+use ferroce_tests::libraries::program;
 
 /// The exit status for errors, which no program here uses itself.
 const ERRORS: &str = "--error-exitcode=9";

@@ -4,8 +4,6 @@
 //! test is counted, printed, and kept in `docs/compatibility.md`; a test that fails or hangs fails here, and so does
 //! one that is skipped without a reason that we know.
 
-#[path = "../programs/libraries.rs"]
-mod libraries;
 mod reasons;
 mod suite;
 mod table;

@@ -7,7 +7,7 @@ use std::process::Command;
 use ferroce_tests::tool;
 use serde_json::Value;
 
-use super::libraries;
+use ferroce_tests::libraries;
 
 /// Where Debian's package rdma-core has them, some of them compressed.
 const PACKAGE: &str = "/usr/share/doc/rdma-core/tests";

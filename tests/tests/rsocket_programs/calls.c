@@ -19,20 +19,7 @@
 
 #include <rdma/rsocket.h>
 
-#define CHECK(what)                                                                                    \
-    do {                                                                                               \
-        if (!(what)) {                                                                                 \
-            fprintf(stderr, "line %d: %s does not hold; errno %d, %s\n", __LINE__, #what, errno,       \
-                    strerror(errno));                                                                  \
-            exit(1);                                                                                   \
-        }                                                                                              \
-    } while (0)
-
-#define FAILS(call, number)                                                                            \
-    do {                                                                                               \
-        errno = 0;                                                                                     \
-        CHECK((call) == -1 && errno == (number));                                                      \
-    } while (0)
+#include "check.h"
 
 /* Nothing here may take longer, in milliseconds. */
 #define LIMIT 60000

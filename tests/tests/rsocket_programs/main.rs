@@ -3,10 +3,5 @@
 
 mod calls;
 mod capture;
-#[path = "../programs/libraries.rs"]
-mod libraries;
-#[allow(dead_code, reason = "none of these programs joins a group")]
-#[path = "../cm_programs/pair.rs"]
-mod pair;
 mod rxe;
 mod table;

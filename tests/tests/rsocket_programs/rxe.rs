@@ -1,15 +1,13 @@
 //! rstream with Linux's `rdma_rxe` in a machine on the other side, which serves or asks.
 
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_tests::peer::{self, OUR_V4, OUR_V6, Options, Peer};
-use ferroce_tests::tool;
-
-use super::libraries;
-use super::pair::Running;
+use ferroce_tests::running::Running;
+use ferroce_tests::{libraries, tool};
 
 /// For a machine in software emulation.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,8 +28,7 @@ fn family(address: IpAddr) -> &'static str {
 
 fn ours(peer: &Peer, line: &str) -> Command {
     let mut command = peer.command_here("rstream");
-    command.args(line.split_whitespace()).env("LD_LIBRARY_PATH", libraries::folder());
-    command.env_remove("FERROCE_CAPTURE").env_remove("FERROCE_FAULTS").stdin(Stdio::null());
+    libraries::give(&mut command).args(line.split_whitespace());
     command
 }
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::libraries::program;
-use super::pair::{self, Ready, Server};
+use ferroce_tests::libraries::program;
+use ferroce_tests::managed::{self, Ready, Server};
 
 /// Where they listen: rstream and riostream, rcopy, iperf3.
 const STREAM: Ready = Ready::Restless(0x0106, 7471);
@@ -26,7 +26,7 @@ macro_rules! streams {
     ($( $test:ident: $server:literal | $client:literal => $rows:literal; )+) => {$(
         #[test]
         fn $test() {
-            let said = pair::run($server, $client, STREAM, Server::Ends);
+            let said = managed::run($server, $client, STREAM, Server::Ends);
             for said in said.iter().flatten() {
                 assert_eq!(rows(said), $rows, "{}: {said}", $client);
             }
@@ -65,7 +65,7 @@ fn rcopy() {
         (0..3_000_000u32).flat_map(|one| one.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     fs::write(&source, &data).expect("the file is written");
     let client = format!("rcopy {} 127.0.0.1:{}", source.display(), copy.display());
-    let ran = pair::run("rcopy", &client, COPY, Server::Serves(1));
+    let ran = managed::run("rcopy", &client, COPY, Server::Serves(1));
     if let Some([_, said]) = ran {
         assert!(said.contains("12000000 bytes in"), "{said}");
         assert!(fs::read(&copy).expect("the copy is there") == data, "the copy is another");
@@ -93,7 +93,9 @@ fn iperf(options: &str) {
     let with = format!("env LD_PRELOAD={} iperf3", preload.display());
     let (server, client) =
         (format!("{with} -s -1"), format!("{with} -c 127.0.0.1 -n 20M {options}"));
-    let Some([server, client]) = pair::run(&server, &client, IPERF, Server::Ends) else { return };
+    let Some([server, client]) = managed::run(&server, &client, IPERF, Server::Ends) else {
+        return;
+    };
     let both = format!("the server said:\n{server}\nand the client:\n{client}");
     assert!(client.contains("iperf Done."), "{both}");
     // The server counts what has come when the client says that it is done, which is on its way beside the data.

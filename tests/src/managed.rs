@@ -1,89 +1,19 @@
-//! A server, its clients, and a limit of time.
+//! A server of the connection manager's, its clients, and a limit of time.
 
 use std::fs;
-use std::io::Read;
 use std::net::Ipv4Addr;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::libraries::program;
+use crate::libraries::program;
+use crate::running::Running;
 
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// A process whose output is read while it runs. It ends with this.
-pub(crate) struct Running {
-    name: String,
-    child: Child,
-    output: Option<JoinHandle<String>>,
-}
-
-impl Running {
-    pub(crate) fn start(mut command: Command) -> Self {
-        let name = format!("{command:?}");
-        let (out, err) = (Stdio::piped(), Stdio::piped());
-        let mut child = command.stdout(out).stderr(err).spawn().expect("the program starts");
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let output = thread::spawn(move || {
-            let errors = thread::spawn(move || text(err));
-            text(out) + &errors.join().unwrap_or_default()
-        });
-        Self { name, child, output: Some(output) }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("it can be waited for").is_some()
-    }
-
-    /// Whether its first thread waits for something: proc(5).
-    fn sleeps(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        // Behind the name, which may have anything in it.
-        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
-    }
-
-    /// Waits for a good end, and returns what was printed.
-    pub(crate) fn finish(self, until: Instant) -> String {
-        self.end(until).unwrap_or_else(|failure| panic!("{failure}"))
-    }
-
-    /// Waits for the end, and returns what was printed; or all about it when it was no good one.
-    fn end(mut self, until: Instant) -> Result<String, String> {
-        while !self.has_ended() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(2));
-        }
-        let status = self.child.try_wait().expect("it can be waited for");
-        let _ = self.child.kill();
-        let output = self.output.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-        match status.is_some_and(|status| status.success()) {
-            true => Ok(output),
-            false => {
-                let name = &self.name;
-                Err(format!("{name}: {status:?} (none is too late), and it said:\n{output}"))
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn text(from: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut from) = from {
-        let _ = from.read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// When a server is ready for its clients.
-#[derive(Clone, Copy)]
-pub(crate) enum Ready {
+#[derive(Clone, Copy, Debug)]
+pub enum Ready {
     /// It has claimed this service: port space and port.
     Service(u16, u16),
     /// The same, of one that accepts without rest, and is never seen to wait: rstream.
@@ -112,8 +42,8 @@ impl Ready {
 static ONE: Mutex<()> = Mutex::new(());
 
 /// What becomes of the server.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Server {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
     /// It ends well, like the client.
     Ends,
     /// It ends well, unless the client has asked for its second connection before the server listened for it: perftest's
@@ -133,7 +63,7 @@ fn command(line: &str) -> Option<Command> {
 }
 
 /// Runs both ends, and returns what server and client printed. `None`, and a word about it, when they are not installed.
-pub(crate) fn run(server: &str, client: &str, ready: Ready, ends: Server) -> Option<[String; 2]> {
+pub fn run(server: &str, client: &str, ready: Ready, ends: Server) -> Option<[String; 2]> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let until = Instant::now() + LIMIT;
     loop {
@@ -163,10 +93,8 @@ fn once(
     // A service is claimed by who binds it. To listen follows at once, and then there is nothing to do but to wait.
     let restless = matches!(ready, Ready::Restless(..));
     let listens = |server: &Running| ready.holds() && (restless || server.sleeps());
-    while !listens(&server) && !server.has_ended() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(2));
-    }
-    let mut said = match Running::start(second).end(until) {
+    server.wait_until(listens, until);
+    let mut said = match Running::start(second).good_end(until) {
         Ok(said) => said,
         Err(failure) => return Some(Err(failure)),
     };
@@ -176,14 +104,14 @@ fn once(
             for _ in 1..clients {
                 said = Running::start(command(client)?).finish(until);
             }
-            assert!(!server.has_ended(), "{} has ended", server.name);
+            assert!(server.status().is_none(), "the server has ended: {}", server.finish(until));
             [String::new(), said]
         }
     }))
 }
 
 /// Runs a program that has no other end.
-pub(crate) fn alone(command: Command) -> String {
+pub fn alone(command: Command) -> String {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     Running::start(command).finish(Instant::now() + LIMIT)
 }

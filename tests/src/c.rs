@@ -1,0 +1,43 @@
+//! Programs in C, compiled with Debian's headers and linked with our libraries, which also shows that our structures are
+//! those of the headers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+
+use crate::{libraries, tool};
+
+/// Compiles the sources, whose paths begin at this package, to a program of that name. `None`, and a word about it, where
+/// a header that they include is not installed.
+pub fn compile(name: &str, sources: &[impl AsRef<Path>], header: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include").join(header).is_file() {
+        let package = if header.starts_with("rdma/") { "librdmacm-dev" } else { "libibverbs-dev" };
+        eprintln!("SKIPPED: {package} is not installed: run `make setup`");
+        return None;
+    }
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = libraries::temporary().join(name);
+    // Tests are processes, which may compile at the same time: each puts a whole program in place.
+    let new = path.with_extension(process::id().to_string());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
+    // What a table does not say is zero, and meant to be.
+    compiler
+        .arg("-Wno-missing-field-initializers")
+        .arg("-I")
+        .arg(package.join("c"))
+        .arg("-o")
+        .arg(&new);
+    compiler.args(sources.iter().map(|source| package.join(source)));
+    compiler.arg("-Wl,--as-needed").arg("-L").arg(libraries::folder());
+    tool::run(compiler.args(["-lrdmacm", "-libverbs", "-ldl", "-pthread"]));
+    fs::rename(&new, &path).expect("the program in its place");
+    Some(path)
+}
+
+/// Such a program, with our libraries.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    libraries::give(&mut command);
+    command
+}
