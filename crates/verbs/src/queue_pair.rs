@@ -220,7 +220,8 @@ impl QueuePair {
             Owner::Xrc(xrc) => Settings { xrc: xrc.domain(), ..settings },
             Owner::Domain(_) => settings,
         };
-        let inner = Inner { endpoint: Endpoint::new(settings), route: None, timer: None };
+        let inner =
+            Inner { endpoint: Endpoint::new(settings), route: None, timer: None, held: None };
         let core = Arc::new(Core {
             number,
             inner: Mutex::new(inner),

@@ -127,9 +127,11 @@ programs! {
     send_bw_64:         run   "ib_send_bw"        "-q 64 -s 4096 -n 50"         => BANDWIDTH;
     send_bw_time:       run   "ib_send_bw"        "-D 1 -s 4096"                => BANDWIDTH;
     send_bw_xrc:        run   "ib_send_bw"        "-c XRC -n 200"               => BANDWIDTH;
-    // No more than the receiver has posted, and its socket holds: nothing else holds the unreliable services back.
-    send_bw_uc:         run   "ib_send_bw"        "-c UC -s 1024 -n 50"         => BANDWIDTH;
-    send_bw_ud:         run   "ib_send_bw"        "-c UD -s 1024 -n 50"         => BANDWIDTH;
+    // Far more than a socket holds: on one machine, nothing is lost for that.
+    send_bw_uc:         run   "ib_send_bw"        "-c UC"                       => BANDWIDTH;
+    send_bw_uc_both:    run   "ib_send_bw"        "-c UC -b"                    => BANDWIDTH;
+    send_bw_uc_many:    run   "ib_send_bw"        "-c UC -q 8 -n 200"           => BANDWIDTH;
+    send_bw_ud:         run   "ib_send_bw"        "-c UD -n 5000"               => BANDWIDTH;
     send_lat:           run   "ib_send_lat"       "-n 500"                      => LATENCY;
     send_lat_all:       run   "ib_send_lat"       "-a -n 20"                    => LATENCY;
     send_lat_shared:    run   "ib_send_lat"       "--use-srq -n 200"            => LATENCY;

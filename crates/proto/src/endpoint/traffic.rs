@@ -1,6 +1,6 @@
 //! Posts, packets and completions, as far as the state lets them through.
 
-use ferroce_wire::number::Psn;
+use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::NakCode;
 use ferroce_wire::transport::Bth;
@@ -206,6 +206,21 @@ impl<R: Copy> Endpoint<R> {
                 Some(Outgoing { route: Some(datagram.route), transmit: datagram.transmit })
             }
             Transport::Datagram(_) | Transport::None => None,
+        }
+    }
+
+    /// Where the next packet of a service without acknowledgements goes, if there is one, and the way that its request
+    /// names: for who holds packets back that nobody else does.
+    pub fn next_unacknowledged(&self) -> Option<(Qpn, Option<R>)> {
+        match &self.transport {
+            Transport::Unreliable(queue_pair) if queue_pair.send_queue_len() > 0 => {
+                Some((queue_pair.config().destination, None))
+            }
+            Transport::Datagram(queue_pair) => {
+                let address = queue_pair.next_address()?;
+                Some((address.destination, Some(address.route)))
+            }
+            _ => None,
         }
     }
 

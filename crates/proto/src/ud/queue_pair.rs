@@ -7,7 +7,7 @@ use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use super::groups::AttachError;
-use super::request::{Datagram, PostError, SendRequest};
+use super::request::{AddressHandle, Datagram, PostError, SendRequest};
 use super::requester::{Requester, completion};
 use super::responder::{Drops, Envelope, Responder, ended};
 use crate::memory::{Domain, Memory};
@@ -130,6 +130,11 @@ impl<R: Copy> QueuePair<R> {
     /// The request whose packet was handed out last.
     pub fn last_sent(&self) -> Option<WorkId> {
         self.requester.last_sent()
+    }
+
+    /// Whom the next packet goes to, if there is one.
+    pub fn next_address(&self) -> Option<&AddressHandle<R>> {
+        self.requester.next_address()
     }
 
     /// Requests that are not finished.

@@ -9,7 +9,7 @@ use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::{Bth, Deth, ImmDt};
 
 use super::queue_pair::Config;
-use super::request::{Datagram, PostError, SendRequest};
+use super::request::{AddressHandle, Datagram, PostError, SendRequest};
 use crate::memory::Accessor;
 use crate::transmit::{Payload, Transmit, pad};
 use crate::work::{Completion, CompletionKind, Status, WorkId};
@@ -54,6 +54,11 @@ impl<R: Copy> Requester<R> {
     /// The request whose packet was handed out last.
     pub(super) fn last_sent(&self) -> Option<WorkId> {
         self.queue.front().filter(|_| self.sent).map(|request| request.id)
+    }
+
+    /// Whom the next packet goes to.
+    pub(super) fn next_address(&self) -> Option<&AddressHandle<R>> {
+        self.queue.get(usize::from(self.sent)).map(|request| &request.address)
     }
 
     /// Completes the request whose packet was handed out.

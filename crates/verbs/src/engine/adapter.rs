@@ -129,7 +129,7 @@ impl Adapter {
         let sources = links.iter().map(|link| link.sender.local());
         let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, sources));
         let tap = tap.transpose()?;
-        let progress = Progress::new(&links, options.faults);
+        let progress = Progress::new(&links, slot as u8, options.faults);
         Ok(Self {
             management: Management::new(slot as u8, &device),
             links,
@@ -252,12 +252,15 @@ impl Adapter {
 
     /// Sends a packet of no queue pair.
     pub(crate) fn send_packet(&self, route: Route, packet: Box<[u8]>) {
-        {
-            let mut outbox = lock(&self.outbox);
-            outbox.push_back((route, packet));
-            self.queued.fetch_add(1, Ordering::Relaxed);
-        }
+        self.queue_packet(route, packet);
         self.drive();
+    }
+
+    /// The same for who drives already, and sends when it is done.
+    pub(crate) fn queue_packet(&self, route: Route, packet: Box<[u8]>) {
+        let mut outbox = lock(&self.outbox);
+        outbox.push_back((route, packet));
+        self.queued.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until the packets of no queue pair that there are have left: a process may end right after it said

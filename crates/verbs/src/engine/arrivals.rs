@@ -17,6 +17,7 @@ use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
 use super::counters::count;
+use super::echoes::{self, Echoes};
 use super::link::Headers;
 use super::progress::Progress;
 use super::queue_pair::{Core, Inner};
@@ -122,7 +123,7 @@ impl Adapter {
 
     fn dispatch(&self, progress: &mut Progress, local: SocketAddr) {
         let now = now();
-        let Progress { arrivals, ready, histories, failing, .. } = progress;
+        let Progress { arrivals, ready, histories, failing, echoes, .. } = progress;
         let mut touched = |core: &Arc<Core>| {
             if core.enqueue() {
                 ready.push_back(Arc::clone(core));
@@ -130,9 +131,9 @@ impl Adapter {
         };
         for message in arrivals.messages() {
             match failing {
-                None => self.message(&message, local, now, histories, &mut touched),
+                None => self.message(&message, local, now, (histories, echoes), &mut touched),
                 Some(failing) => failing.pass(&message, |message| {
-                    self.message(message, local, now, histories, &mut touched);
+                    self.message(message, local, now, (histories, echoes), &mut touched);
                 }),
             }
         }
@@ -144,7 +145,7 @@ impl Adapter {
         message: &Message<'_>,
         local: SocketAddr,
         now: Instant,
-        histories: &mut Histories,
+        (histories, echoes): (&mut Histories, &mut Echoes),
         touched: &mut impl FnMut(&Arc<Core>),
     ) {
         let arrival = message.arrival;
@@ -195,6 +196,9 @@ impl Adapter {
                 match (&core, &mut locked) {
                     (Some(core), Some(inner)) => self.deliver(core, inner, &one),
                     _ if number == Qpn::MULTICAST => self.deliver_group(&one, touched),
+                    _ if echoes::is_for(number) => {
+                        self.handle_echo(echoes, &one, local, touched);
+                    }
                     _ => count(&self.counters.no_queue_pair),
                 }
             }

@@ -14,6 +14,7 @@ use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
+use super::echoes::Place;
 use super::link::{Headers, ICRC, Route};
 use super::progress::Progress;
 use super::queue_pair::Core;
@@ -146,6 +147,11 @@ impl Adapter {
                 turn = Turn::Over;
                 break;
             }
+            let place = self.place_of_next(inner);
+            let holds = |place| progress.echoes.holds(place, core, &mut inner.held, count > 0);
+            if place.is_some_and(holds) {
+                break;
+            }
             let Some(outgoing) = inner.endpoint.poll_transmit(now, &mut memory) else { break };
             let bth = outgoing.transmit.bth;
             let route = outgoing.route.or(inner.route);
@@ -162,6 +168,10 @@ impl Adapter {
                         turn = Turn::Blocked;
                         break;
                     }
+                    if place.is_some_and(|place| !self.ask(place, route, length, progress, now)) {
+                        turn = Turn::Blocked;
+                        break;
+                    }
                 }
                 (Err(error), _) => {
                     let local = matches!(error, EncodeError::Local(_));
@@ -173,6 +183,23 @@ impl Adapter {
         core.settle(inner, self, now);
         progress.set_timer(core, inner);
         turn
+    }
+
+    /// A packet that nobody acknowledges goes to a socket of this machine: asks behind it whether it was taken, if it is
+    /// time. False when the socket has no room.
+    fn ask(
+        &self,
+        place: Place,
+        route: Route,
+        length: usize,
+        progress: &mut Progress,
+        now: Instant,
+    ) -> bool {
+        let asked = progress.echoes.sent(place, route, length, now);
+        let Some((route, packet)) = asked else { return true };
+        progress.departures.room()[..packet.len()].copy_from_slice(&packet);
+        let owner = Owner { queue_pair: sender(&packet), work: None };
+        self.append(&mut progress.departures, packet.len(), route, owner)
     }
 
     /// Takes the packet that stands behind the batch into it, with its ICRC; a batch that cannot take it goes out

@@ -10,6 +10,7 @@
 //! | `progress` | a round: receive, timers, transmit |
 //! | `arrivals` | packets in: ICRC, whose they are, what they do |
 //! | `departures` | packets out: batches |
+//! | `echoes` | no more under way to a socket of this machine than it holds, where nobody acknowledges |
 //! | `detours` | packets that are another process's |
 //! | `thread` | progress while the application does something else |
 //! | `counters` | what was counted |
@@ -20,6 +21,7 @@ mod claim;
 mod counters;
 mod departures;
 mod detours;
+mod echoes;
 mod groups;
 mod link;
 mod progress;

@@ -11,6 +11,7 @@ use ferroce_proto::time::Instant;
 use super::adapter::{self, Adapter};
 use super::arrivals::{Histories, Pace};
 use super::departures::Departures;
+use super::echoes::Echoes;
 use super::link::Link;
 use super::queue_pair::{Core, Inner};
 use crate::completion::lock;
@@ -33,12 +34,13 @@ pub(crate) struct Progress {
     pub(crate) failing: Option<Failing>,
     /// Queue pairs that may have something to send.
     pub(crate) ready: VecDeque<Arc<Core>>,
+    pub(crate) echoes: Echoes,
     /// Timers of queue pairs, by number. One that was since put off is found out when it runs out.
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
 impl Progress {
-    pub(crate) fn new(links: &[Link], faults: Option<Faults>) -> Self {
+    pub(crate) fn new(links: &[Link], slot: u8, faults: Option<Faults>) -> Self {
         Self {
             arrivals: ReceiveBatch::for_socket(&links[0].receiver),
             departures: Departures::new(),
@@ -48,12 +50,14 @@ impl Progress {
             histories: Histories::default(),
             failing: faults.map(Failing::new),
             ready: VecDeque::new(),
+            echoes: Echoes::new(links, slot),
             timers: BinaryHeap::new(),
         }
     }
 
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((time, _))| *time)
+        let timer = self.timers.peek().map(|Reverse((time, _))| *time);
+        timer.into_iter().chain(self.echoes.next_timer()).min()
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -98,6 +102,13 @@ impl Adapter {
     }
 
     fn run_timers(&self, progress: &mut Progress, now: Instant) {
+        let Progress { echoes, ready, .. } = progress;
+        let go_on = |core: &Arc<Core>| {
+            if core.enqueue() {
+                ready.push_back(Arc::clone(core));
+            }
+        };
+        echoes.expire(now, go_on, |(route, packet)| self.queue_packet(route, packet.into()));
         while let Some(&Reverse((time, number))) = progress.timers.peek() {
             if time > now {
                 return;

@@ -12,6 +12,7 @@ use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
+use super::echoes::Held;
 use super::link::Route;
 use crate::completion::{self, WorkCompletion, lock};
 use crate::event::{AsyncEvent, Events, Source};
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) route: Option<Route>,
     /// The timer that stands in the engine's list.
     pub(crate) timer: Option<Instant>,
+    /// It may send no more for now.
+    pub(crate) held: Option<Held>,
 }
 
 #[derive(Debug)]

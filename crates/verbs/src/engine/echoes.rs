@@ -1,0 +1,405 @@
+//! Packets that nobody acknowledges, to sockets of this machine: no more of them under way than a socket holds
+//! (ADR 0010).
+//!
+//! A socket drops what does not fit into its buffer, and its sender does not hear of it. A reliable connection has its
+//! acknowledgements; who sends over an unreliable one, or datagrams, asks instead, every half a window: the question goes
+//! behind the packets through the same socket, to a number that is reserved in each process's slot, and is answered when
+//! its turn comes. So packets wait at the sender, where there is room, as long as the receiver has no time.
+//!
+//! Other machines are never asked: there the network loses packets anyway, and not everybody is one of us.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferroce_proto::congestion::{Window, cost};
+use ferroce_proto::time::Instant;
+use ferroce_wire::number::{PKey, Qpn};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::Packet;
+use ferroce_wire::setup::QUEUE_KEY;
+use ferroce_wire::transport::{Bth, Deth};
+
+use super::adapter::Adapter;
+use super::arrivals::One;
+use super::link::{Link, Route};
+use super::queue_pair::{Core, Inner};
+
+/// The number in each slot that questions go to and come from. No queue pair gets it.
+const NUMBER: u32 = 3;
+
+const QUESTION: [u8; 4] = *b"FeE?";
+const ANSWER: [u8; 4] = *b"FeE!";
+
+/// A question or an answer: its headers, what it is, and its number.
+const LENGTH: usize = 12 + 8 + 8;
+
+/// A question is asked again after so long, for it may be lost like any packet.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// So often, before it is given up.
+const TRIES: u32 = 20;
+
+/// After so many that were given up nobody is there to be overrun.
+const DEAF: u32 = 3;
+
+/// The most that is under way to one socket, bytes as [`cost`] counts them.
+const LARGEST: usize = 4 << 20;
+
+/// A process of this machine: one of its addresses, and the slot there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    host: IpAddr,
+    slot: u8,
+}
+
+/// A packet to send.
+pub(crate) type Ask = (Route, [u8; LENGTH]);
+
+/// What is under way to each process of this machine.
+#[derive(Debug)]
+pub(crate) struct Echoes {
+    window: u64,
+    slot: u8,
+    flows: HashMap<Place, Flow>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    route: Route,
+    /// What was ever sent, and how much of it is known to have been taken.
+    sent: u64,
+    taken: u64,
+    question: Option<Question>,
+    /// The number of the next question.
+    next: u32,
+    /// Questions that were given up, since the last answer.
+    unanswered: u32,
+    /// Queue pairs with more to send, first those that could send nothing when it was open last.
+    waiting: VecDeque<Arc<Core>>,
+    /// How many of those these are.
+    hungry: usize,
+    /// How often it was opened.
+    opened: u64,
+}
+
+/// A queue pair that stands in the list of those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    place: Place,
+    /// How often the way there had been opened by then. When it has been once more, nobody stands in the list.
+    opened: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    number: u32,
+    /// What had been sent before it.
+    sent: u64,
+    /// When it is asked again, or given up.
+    due: Instant,
+    tries: u32,
+}
+
+impl Echoes {
+    pub(crate) fn new(links: &[Link], slot: u8) -> Self {
+        // As for a reliable connection: Linux charges a datagram with up to twice its length, and there are others.
+        let buffer = links.iter().map(|link| link.receiver.features().receive_buffer).min();
+        let window = (buffer.unwrap_or(0) / 3).clamp(2 * Window::MIN_SIZE, LARGEST) as u64;
+        Self { window, slot, flows: HashMap::new() }
+    }
+
+    /// A packet of this length was sent there. Returns a question to send behind it, if it is time for one.
+    pub(crate) fn sent(
+        &mut self,
+        place: Place,
+        route: Route,
+        length: usize,
+        now: Instant,
+    ) -> Option<Ask> {
+        let flow = self.flows.entry(place).or_insert_with(|| Flow::new(route));
+        flow.sent += cost(length, 1) as u64;
+        flow.ask(place, self.window, self.slot, now)
+    }
+
+    /// Whether no more may be sent there now.
+    fn is_closed(&self, place: Place) -> bool {
+        self.flows
+            .get(&place)
+            .is_some_and(|flow| flow.unanswered < DEAF && flow.sent - flow.taken >= self.window)
+    }
+
+    /// Whether a queue pair that has a packet to send there must wait. It will be told when it may go on: first those
+    /// that have not `sent` anything since the way was opened last.
+    pub(crate) fn holds(
+        &mut self,
+        place: Place,
+        core: &Arc<Core>,
+        held: &mut Option<Held>,
+        sent: bool,
+    ) -> bool {
+        let closed = self.is_closed(place);
+        let Some(flow) = self.flows.get_mut(&place).filter(|_| closed) else { return false };
+        let here = Some(Held { place, opened: flow.opened });
+        if *held != here {
+            *held = here;
+            let index = if sent { flow.waiting.len() } else { flow.hungry };
+            flow.waiting.insert(index, Arc::clone(core));
+            flow.hungry += usize::from(!sent);
+        }
+        true
+    }
+
+    /// An answer came. Hands out who may go on, and returns the next question.
+    fn answered(
+        &mut self,
+        place: Place,
+        number: u32,
+        now: Instant,
+        go_on: &mut impl FnMut(&Arc<Core>),
+    ) -> Option<Ask> {
+        let flow = self.flows.get_mut(&place)?;
+        let question = flow.question.take_if(|question| question.number == number)?;
+        flow.unanswered = 0;
+        flow.open(question.sent, go_on);
+        flow.ask(place, self.window, self.slot, now)
+    }
+
+    /// When [`Echoes::expire`] is due.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.flows.values().filter_map(|flow| flow.question).map(|question| question.due).min()
+    }
+
+    /// Asks again what found no answer, or gives it up: what was before it is gone, taken or not.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        mut go_on: impl FnMut(&Arc<Core>),
+        mut send: impl FnMut(Ask),
+    ) {
+        for (&place, flow) in &mut self.flows {
+            let Some(question) = flow.question.as_mut().filter(|question| question.due <= now)
+            else {
+                continue;
+            };
+            question.due = now + AGAIN;
+            question.tries += 1;
+            // Who does not hear is not asked twice.
+            if question.tries < TRIES && flow.unanswered < DEAF {
+                send((flow.route, packet(QUESTION, question.number, place.number(), self.slot)));
+                continue;
+            }
+            let sent = question.sent;
+            flow.question = None;
+            flow.unanswered = flow.unanswered.saturating_add(1);
+            flow.open(sent, &mut go_on);
+            flow.ask(place, self.window, self.slot, now).into_iter().for_each(&mut send);
+        }
+    }
+}
+
+impl Flow {
+    fn new(route: Route) -> Self {
+        Self {
+            route,
+            sent: 0,
+            taken: 0,
+            question: None,
+            next: 0,
+            unanswered: 0,
+            waiting: VecDeque::new(),
+            hungry: 0,
+            opened: 0,
+        }
+    }
+
+    /// So much is under way no more.
+    fn open(&mut self, taken: u64, go_on: &mut impl FnMut(&Arc<Core>)) {
+        self.taken = taken;
+        self.opened += 1;
+        self.hungry = 0;
+        self.waiting.drain(..).for_each(|core| go_on(&core));
+    }
+
+    /// A question, if half a window is under way and none is yet.
+    fn ask(&mut self, place: Place, window: u64, slot: u8, now: Instant) -> Option<Ask> {
+        if self.question.is_some() || self.sent - self.taken < window / 2 {
+            return None;
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.question = Some(Question { number, sent: self.sent, due: now + AGAIN, tries: 0 });
+        Some((self.route, packet(QUESTION, number, place.number(), slot)))
+    }
+}
+
+impl Place {
+    fn number(self) -> Qpn {
+        Qpn(u32::from(self.slot) << 16 | NUMBER)
+    }
+}
+
+/// A question or an answer to this number, from a slot.
+fn packet(what: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH] {
+    let bth = Bth {
+        opcode: Opcode::UD_SEND_ONLY,
+        partition: PKey(0xffff),
+        destination,
+        ..Bth::default()
+    };
+    let source = Qpn(u32::from(slot) << 16 | NUMBER);
+    let deth = Deth { queue_key: QUEUE_KEY, source, ..Deth::default() };
+    let mut bytes = [0; LENGTH];
+    bytes[..12].copy_from_slice(&bth.to_bytes());
+    bytes[12..20].copy_from_slice(&deth.to_bytes());
+    bytes[20..24].copy_from_slice(&what);
+    bytes[24..].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// What a packet to the reserved number is, its number, and who sent it.
+fn parse(packet: &Packet<'_>) -> Option<([u8; 4], u32, Qpn)> {
+    let deth = packet.extensions.deth.filter(|deth| deth.queue_key == QUEUE_KEY)?;
+    let (what, number) = packet.payload.split_first_chunk::<4>()?;
+    Some((*what, u32::from_be_bytes(number.try_into().ok()?), deth.source))
+}
+
+/// Whether packets to this number are questions and answers.
+pub(crate) fn is_for(number: Qpn) -> bool {
+    number.0 & 0xffff == NUMBER
+}
+
+impl Adapter {
+    /// The process of this machine that the next packet of a queue pair goes to, if nobody acknowledges it.
+    pub(crate) fn place_of_next(&self, inner: &Inner) -> Option<Place> {
+        let (destination, route) = inner.endpoint.next_unacknowledged()?;
+        let host = route.or(inner.route)?.destination.ip();
+        let place = Place { host, slot: (destination.0 >> 16) as u8 };
+        (destination != Qpn::MULTICAST && self.is_here(host)).then_some(place)
+    }
+
+    /// Whether an address is of this machine, as far as the device knows.
+    fn is_here(&self, host: IpAddr) -> bool {
+        host.is_loopback() || self.links.iter().any(|link| link.address.ip() == host)
+    }
+
+    /// A question to this process, or an answer.
+    pub(crate) fn handle_echo(
+        &self,
+        echoes: &mut Echoes,
+        one: &One<'_>,
+        local: SocketAddr,
+        go_on: &mut impl FnMut(&Arc<Core>),
+    ) {
+        let source = one.arrival.source.ip();
+        let Some((what, number, sender)) = parse(&one.packet).filter(|_| self.is_here(source))
+        else {
+            return;
+        };
+        if what == QUESTION {
+            let index = self.links.iter().position(|link| link.address == local).unwrap_or(0);
+            let route = Route {
+                link: index as u8,
+                destination: SocketAddr::new(source, local.port()),
+                traffic_class: 0,
+                hop_limit: None,
+            };
+            self.queue_packet(route, packet(ANSWER, number, sender, self.slot()).into());
+        } else if what == ANSWER {
+            let place = Place { host: source, slot: (sender.0 >> 16) as u8 };
+            if let Some((route, packet)) = echoes.answered(place, number, one.now, go_on) {
+                self.queue_packet(route, packet.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const PLACE: Place = Place { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
+    const ROUTE: Route = Route {
+        link: 0,
+        destination: SocketAddr::new(PLACE.host, 4791),
+        traffic_class: 0,
+        hop_limit: None,
+    };
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::from_nanos(milliseconds * 1_000_000)
+    }
+
+    fn echoes() -> Echoes {
+        Echoes { window: 10_000, slot: 1, flows: HashMap::new() }
+    }
+
+    /// Sends until no more may be, and returns how many packets that were and the questions among them.
+    fn fill(echoes: &mut Echoes, now: Instant) -> (usize, Vec<u32>) {
+        let (mut packets, mut questions) = (0, Vec::new());
+        while !echoes.is_closed(PLACE) && packets < 100 {
+            packets += 1;
+            let asked = echoes.sent(PLACE, ROUTE, 1_232, now);
+            questions.extend(asked.map(|ask| number(&ask)));
+        }
+        (packets, questions)
+    }
+
+    fn number((_, packet): &Ask) -> u32 {
+        // Parsed as it comes from the wire: with an ICRC behind it.
+        let bytes = [&packet[..], &[0; 4]].concat();
+        let packet = Packet::parse(&bytes).unwrap();
+        assert_eq!(packet.bth.destination, Qpn(0x02_0003));
+        let (what, number, sender) = parse(&packet).unwrap();
+        assert_eq!((what, sender), (QUESTION, Qpn(0x01_0003)));
+        number
+    }
+
+    #[test]
+    fn an_answer_opens_what_was_before_its_question() {
+        let mut echoes = echoes();
+        // Each packet counts for 2,000 bytes: the question comes at half of the window.
+        assert_eq!(fill(&mut echoes, at(0)), (5, vec![0]));
+        assert!(echoes.answered(PLACE, 7, at(1), &mut |_| ()).is_none(), "no such question");
+        assert!(echoes.is_closed(PLACE));
+        assert!(
+            echoes.answered(PLACE, 0, at(1), &mut |_| ()).is_none(),
+            "half is not yet under way"
+        );
+        assert_eq!(fill(&mut echoes, at(1)), (3, vec![1]));
+    }
+
+    #[test]
+    fn a_question_is_asked_again_and_then_given_up() {
+        let mut echoes = echoes();
+        let mut now = 0;
+        for round in 0..DEAF {
+            assert!(!fill(&mut echoes, at(now)).1.is_empty());
+            let mut asked = Vec::new();
+            while echoes.is_closed(PLACE) {
+                assert_eq!(echoes.next_timer(), Some(at(now + 5)));
+                now += 5;
+                echoes.expire(at(now), |_| (), |ask| asked.push(number(&ask)));
+            }
+            assert_eq!(asked.len(), TRIES as usize - 1, "round {round}");
+        }
+        // Nobody hears: nothing is held back, and who answers after all is heard.
+        assert_eq!(fill(&mut echoes, at(now)).0, 100);
+        let last = echoes.flows[&PLACE].question.unwrap().number;
+        let asked = echoes.answered(PLACE, last, at(now), &mut |_| ());
+        assert!(asked.is_some() && echoes.is_closed(PLACE));
+    }
+
+    #[test]
+    fn strangers_words_are_no_questions() {
+        let mut bytes = [&packet(QUESTION, 1, PLACE.number(), 1)[..], &[0; 4]].concat();
+        assert!(parse(&Packet::parse(&bytes).unwrap()).is_some());
+        bytes[15] ^= 1;
+        assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "another queue key");
+        let bytes = [&packet(QUESTION, 1, PLACE.number(), 1)[..24], &[0; 4]].concat();
+        assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "too short");
+    }
+}
