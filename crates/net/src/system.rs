@@ -22,11 +22,14 @@ pub(crate) fn errno(error: &io::Error) -> c_int {
 }
 
 /// Opens a non-blocking socket that programs started from this one do not inherit.
+///
+/// By the system's own call: a library that puts itself before the C library's `socket`, to have it made of our devices, must
+/// not have theirs.
 pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the call takes no pointers.
-    let fd = check(unsafe {
-        libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, protocol)
-    })?;
+    let fd = unsafe { libc::syscall(libc::SYS_socket, family, kind, protocol) };
+    let fd = check(fd as c_int)?;
     // SAFETY: the descriptor is new, so nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
