@@ -20,6 +20,8 @@ pub enum Ready {
     Restless(u16, u16),
     /// It is in this group.
     Group(Ipv4Addr),
+    /// It has this port of UDP: what comes there waits for it, whatever it does.
+    Udp(u16),
 }
 
 impl Ready {
@@ -33,6 +35,10 @@ impl Ready {
             }
             Self::Group(group) => {
                 lists("/proc/net/igmp", &format!("{:08X}", u32::from_le_bytes(group.octets())))
+            }
+            Self::Udp(port) => {
+                let local = format!(":{port:04X} ");
+                ["/proc/net/udp", "/proc/net/udp6"].iter().any(|table| lists(table, &local))
             }
         }
     }
@@ -91,7 +97,7 @@ fn once(
     let (first, second) = (command(server)?, command(client)?);
     let mut server = Running::start(first);
     // A service is claimed by who binds it. To listen follows at once, and then there is nothing to do but to wait.
-    let restless = matches!(ready, Ready::Restless(..));
+    let restless = matches!(ready, Ready::Restless(..) | Ready::Udp(_));
     let listens = |server: &Running| ready.holds() && (restless || server.sleeps());
     server.wait_until(listens, until);
     let mut said = match Running::start(second).good_end(until) {

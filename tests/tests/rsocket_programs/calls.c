@@ -1,11 +1,9 @@
-/* The calls of rsocket(7), one case for each name that may be given. Both ends are in this process unless they must not
- * be. */
+/* The calls of rsocket(7) for streams, one case for each name that may be given. Both ends are in this process unless they
+ * must not be. */
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,43 +17,7 @@
 
 #include <rdma/rsocket.h>
 
-#include "check.h"
-
-/* Nothing here may take longer, in milliseconds. */
-#define LIMIT 60000
-
-static struct sockaddr_in at(unsigned short port)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return to;
-}
-
-static void set(int socket, int level, int name, int value)
-{
-    CHECK(rsetsockopt(socket, level, name, &value, sizeof value) == 0);
-}
-
-static int get(int socket, int level, int name)
-{
-    int value = -1;
-    socklen_t length = sizeof value;
-    CHECK(rgetsockopt(socket, level, name, &value, &length) == 0 && length == sizeof value);
-    return value;
-}
-
-static void nonblocking_on(int socket)
-{
-    CHECK(rfcntl(socket, F_SETFL, rfcntl(socket, F_GETFL) | O_NONBLOCK) == 0);
-}
-
-static int poll_for(int socket, int events, int timeout)
-{
-    struct pollfd one = {.fd = socket, .events = events};
-    int ready = rpoll(&one, 1, timeout);
-    CHECK(ready >= 0 && ready == !!one.revents);
-    return one.revents;
-}
+#include "common.h"
 
 /* A listener at any port, and where it is. */
 static int listener(struct sockaddr_in *where)
@@ -153,11 +115,6 @@ static void nonblocking(void)
     CHECK(poll_for(client, POLLIN, LIMIT) == POLLIN);
     CHECK(rrecv(client, &byte, 1, 0) == 1 && byte == 'x');
     CHECK(rclose(client) == 0 && rclose(server) == 0 && rclose(listening) == 0);
-}
-
-static unsigned char pattern(size_t place)
-{
-    return place * 31 + (place >> 8);
 }
 
 /* What nobody reads fills up, and what was taken of it arrives. */
@@ -451,16 +408,6 @@ static void killed(void)
     CHECK(rclose(server) == 0 && rclose(listening) == 0);
 }
 
-static int descriptors(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
-}
-
 static void cycles(void)
 {
     int ends[2], before = 0;
@@ -475,24 +422,12 @@ static void cycles(void)
     CHECK(descriptors() <= before);
 }
 
-#define CASE(name) {#name, name}
-
 int main(int count, char **words)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {
+    static const struct test_case cases[] = {
         CASE(refused), CASE(nonblocking), CASE(partial), CASE(shut_down), CASE(closed),
         CASE(vectors), CASE(selected), CASE(options), CASE(mapped), CASE(threads),
         CASE(bad_calls), CASE(killed), CASE(cycles),
     };
-    for (size_t place = 0; place < sizeof cases / sizeof *cases; place++) {
-        if (count == 2 && strcmp(words[1], cases[place].name) == 0) {
-            cases[place].run();
-            printf("%s is as it should be\n", words[1]);
-            return 0;
-        }
-    }
-    return 2;
+    return run_case(cases, sizeof cases / sizeof *cases, count, words);
 }

@@ -1,11 +1,11 @@
-//! The calls, one case of `calls.c` a line.
+//! The calls, one case of `calls.c` or `datagrams.c` a line.
 
 use ferroce_tests::{c, managed};
 
-fn run(case: &str) {
-    let built =
-        c::compile("rsocket_programs_calls", &["tests/rsocket_programs/calls.c"], "rdma/rsocket.h");
-    let Some(program) = built else { return };
+fn run(source: &str, case: &str) {
+    let (name, path) =
+        (format!("rsocket_programs_{source}"), format!("tests/rsocket_programs/{source}.c"));
+    let Some(program) = c::compile(&name, &[path], "rdma/rsocket.h") else { return };
     let mut command = c::command(&program);
     command.arg(case);
     let said = managed::alone(command);
@@ -13,26 +13,48 @@ fn run(case: &str) {
 }
 
 macro_rules! cases {
-    ($( $case:ident ),+ $(,)?) => {$(
+    ($source:ident: $( $case:ident ),+ $(,)?) => {$(
         #[test]
         fn $case() {
-            run(stringify!($case));
+            super::run(stringify!($source), stringify!($case));
         }
     )+};
 }
 
-cases! {
-    refused,
-    nonblocking,
-    partial,
-    shut_down,
-    closed,
-    vectors,
-    selected,
-    options,
-    mapped,
-    threads,
-    bad_calls,
-    killed,
-    cycles,
+mod streams {
+    cases! {
+        calls:
+        refused,
+        nonblocking,
+        partial,
+        shut_down,
+        closed,
+        vectors,
+        selected,
+        options,
+        mapped,
+        threads,
+        bad_calls,
+        killed,
+        cycles,
+    }
+}
+
+mod datagrams {
+    cases! {
+        datagrams:
+        peers,
+        connected,
+        cut,
+        too_long,
+        does_not_wait,
+        vectors,
+        families,
+        nobody,
+        restarted,
+        foreign,
+        options,
+        threads,
+        cycles,
+    }
 }

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use ferroce_tests::libraries::program;
 use ferroce_tests::managed::{self, Ready, Server};
 
-/// Where they listen: rstream and riostream, rcopy, iperf3.
+use super::direct;
+
+/// Where they listen: rstream and riostream, udpong, rcopy, iperf3.
 const STREAM: Ready = Ready::Restless(0x0106, 7471);
+const PONG: Ready = Ready::Udp(7174);
 const COPY: Ready = Ready::Service(0x0106, 7427);
 const IPERF: Ready = Ready::Service(0x0106, 5201);
 
@@ -50,6 +53,48 @@ streams! {
     riostream:            "riostream -S 5000 -C 50 -T v"     | "riostream -s 127.0.0.1 -S 5000 -C 50 -T v"              => 1;
     riostream_large:      "riostream -S 1000000 -C 5 -T v"   | "riostream -s 127.0.0.1 -S 1000000 -C 5 -T v"            => 1;
     riostream_nonblocking: "riostream -S 5000 -C 50 -T n"    | "riostream -s 127.0.0.1 -S 5000 -C 50 -T n"              => 1;
+}
+
+/// Transfers in the row of udpong's table: name, bytes, transfers, bytes in all, time, speed, time of each.
+pub(crate) fn transfers(said: &str) -> Option<u32> {
+    let row = said.lines().find(|line| line.starts_with("custom"))?;
+    let words: Vec<_> = row.split_whitespace().collect();
+    let count = words.get(2).filter(|_| words.len() == 7)?;
+    match count.strip_suffix('k') {
+        Some(thousands) => thousands.parse::<u32>().ok().map(|count| count * 1000),
+        None => count.parse().ok(),
+    }
+}
+
+macro_rules! datagrams {
+    ($( $test:ident: $server:literal | $client:literal => $transfers:expr; )+) => {$(
+        #[test]
+        fn $test() {
+            // A server goes on, and has the second client for another.
+            if let Some([_, said]) = managed::run($server, $client, PONG, Server::Serves(2)) {
+                let told = transfers(&said).is_some_and(|count| $transfers.contains(&count));
+                assert!(told, "{}: {said}", $client);
+            }
+        }
+    )+};
+}
+
+// Of what the server does not echo it counts what has come. What is echoed is little at a time: udpong takes an answer that
+// is a millisecond late for lost, never gets rid of the second that it asks for, and with one of them about it waits for
+// ever for one that is lost indeed.
+#[rustfmt::skip]
+datagrams! {
+    udpong_size:         "udpong -b 127.0.0.1"         | "udpong -s 127.0.0.1 -S 64"                => (1..=1000);
+    udpong_count:        "udpong -b 127.0.0.1"         | "udpong -s 127.0.0.1 -C 200"               => (1..=200);
+    udpong_blocking:     "udpong -b 127.0.0.1 -T b"    | "udpong -s 127.0.0.1 -S 1500 -C 500 -T b"  => (1..=500);
+    udpong_async:        "udpong -b 127.0.0.1 -T a"    | "udpong -s 127.0.0.1 -S 500 -C 500 -T a"   => (1..=500);
+    udpong_nonblocking:  "udpong -b 127.0.0.1 -T n"    | "udpong -s 127.0.0.1 -S 500 -C 500 -T n"   => (1..=500);
+    udpong_longest:      "udpong -b 127.0.0.1 -T b"    | "udpong -s 127.0.0.1 -S 2032 -C 100"       => (1..=100);
+    udpong_small_buffer: "udpong -b 127.0.0.1 -B 4096" | "udpong -s 127.0.0.1 -B 4096 -C 200"       => (1..=200);
+    udpong_echo:         "udpong -b 127.0.0.1 -T b"    | "udpong -s 127.0.0.1 -S 1000 -C 20 -T e"   => [40];
+    udpong_echo_async:   "udpong -b 127.0.0.1 -T a"    | "udpong -s 127.0.0.1 -C 20 -T e -T a"      => [40];
+    udpong_v6:           "udpong -b ::1"               | "udpong -s ::1 -S 1500 -C 500"             => (1..=500);
+    udpong_v6_echo:      "udpong -b ::1 -T b"          | "udpong -s ::1 -S 100 -C 20 -T e -T b"     => [40];
 }
 
 /// A file of this test's own.
@@ -120,4 +165,30 @@ fn iperf3_backwards() {
 #[test]
 fn iperf3_streams() {
     iperf("-P 3 -l 10000");
+}
+
+/// The same program with UDP. Its datagrams are between queue pairs, but for the first.
+#[test]
+fn iperf3_datagrams() {
+    let Some(preload) = preload() else { return };
+    let file = file("iperf3-datagrams.pcapng");
+    let with = format!("LD_PRELOAD={} iperf3", preload.display());
+    let server = format!("env {with} -s -1");
+    let captured = format!("env FERROCE_CAPTURE={}", file.display());
+    let client = format!("{captured} {with} -c 127.0.0.1 -u -b 50M -l 1000 -n 1M");
+    let Some([server, client]) = managed::run(&server, &client, IPERF, Server::Ends) else {
+        return;
+    };
+    let both = format!("the server said:\n{server}\nand the client:\n{client}");
+    assert!(client.contains("iperf Done."), "{both}");
+    // Lost and all of them, as far as the server has counted.
+    let counts = |line: &str| {
+        let mut words = line.split_whitespace().filter_map(|word| word.split_once('/'));
+        words.find_map(|(lost, all)| Some((lost.parse::<u32>().ok()?, all.parse::<u32>().ok()?)))
+    };
+    let received = client.lines().find(|line| line.trim_end().ends_with("receiver"));
+    assert!(received.and_then(counts).is_some_and(|(lost, all)| lost < all), "{both}");
+    let sent = direct::datagrams(&file).len();
+    assert!(sent > 1000, "{sent} datagrams between queue pairs; {both}");
+    let _ = fs::remove_file(file);
 }

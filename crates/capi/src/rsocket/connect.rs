@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use libc::{sockaddr, socklen_t};
 
+use super::datagram::Datagram;
 use super::service;
 use super::socket::{Phase, Socket};
+use super::table::{self, Any};
 use super::wire::Message;
 use crate::entry::{self, Errno, Result};
 use crate::rdmacm::socket as address;
@@ -19,14 +21,18 @@ const PARTING: Duration = Duration::from_secs(2);
 pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     entry::count(|| {
         let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
-        let is_stream = kind & !flags == libc::SOCK_STREAM
-            && matches!(protocol, 0 | libc::IPPROTO_TCP)
-            && matches!(domain, libc::AF_INET | libc::AF_INET6);
-        // librspreload then makes a socket of the system's: our own among them.
-        if !is_stream {
+        let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+        if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
             return Err(Errno(libc::ENOTSUP));
         }
-        Socket::new(domain, flags & libc::SOCK_NONBLOCK != 0)?.give()
+        match (kind & !flags, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Socket::new(domain, nonblocking)?.give(),
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                Ok(Datagram::new(domain, nonblocking)?.give())
+            }
+            // librspreload then makes a socket of the system's.
+            _ => Err(Errno(libc::ENOTSUP)),
+        }
     })
 }
 
@@ -34,7 +40,7 @@ pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_
 ///
 /// # Safety
 /// There are so many bytes, or it is null.
-unsafe fn read(from: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
+pub(super) unsafe fn read(from: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
     if (length as usize) < size_of::<libc::sockaddr_in>() {
         return Err(Errno::INVALID);
     }
@@ -87,10 +93,15 @@ pub(crate) unsafe extern "C" fn rbind(
     length: socklen_t,
 ) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
-        // SAFETY: the program's address.
-        socket.id.bind(unsafe { read(to, length) }?)?;
-        socket.change(|state| state.phase = Phase::Bound);
+        match table::of(number)? {
+            Any::Stream(socket) => {
+                // SAFETY: the program's address.
+                socket.id.bind(unsafe { read(to, length) }?)?;
+                socket.change(|state| state.phase = Phase::Bound);
+            }
+            // SAFETY: the program's address.
+            Any::Datagram(socket) => unsafe { socket.bind(to, length) }?,
+        }
         Ok(0)
     })
 }
@@ -158,7 +169,7 @@ fn start(socket: &Arc<Socket>, to: SocketAddr) -> Result<()> {
     let asked =
         service::add(socket).and_then(|()| Ok(socket.id.resolve_address(None, to, wait)?));
     if asked.is_err() {
-        service::remove(socket);
+        service::remove(&**socket);
         socket.change(|state| state.phase = before);
     }
     asked
@@ -170,7 +181,14 @@ pub(crate) unsafe extern "C" fn rconnect(
     length: socklen_t,
 ) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
+        let socket = match table::of(number)? {
+            Any::Stream(socket) => socket,
+            Any::Datagram(socket) => {
+                // SAFETY: the program's address.
+                unsafe { socket.connect(to, length) }?;
+                return Ok(0);
+            }
+        };
         // SAFETY: the program's address.
         let to = unsafe { read(to, length) }?;
         if let Err(error) = start(&socket, to) {
@@ -243,13 +261,21 @@ fn shut(socket: &Socket, how: c_int, deadline: Option<Instant>) -> Result<()> {
 }
 
 pub(crate) unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
-    entry::count(|| shut(&*Socket::of(number)?, how, None).map(|()| 0))
+    entry::count(|| {
+        match table::of(number)? {
+            Any::Stream(socket) => shut(&socket, how, None)?,
+            Any::Datagram(socket) => socket.shut_down(how)?,
+        }
+        Ok(0)
+    })
 }
 
 pub(crate) unsafe extern "C" fn rclose(number: c_int) -> c_int {
     entry::count(|| {
-        let socket = Socket::take(number)?;
-        close(&socket, None);
+        match table::take(number)? {
+            Any::Stream(socket) => close(&socket, None),
+            Any::Datagram(socket) => socket.close(None),
+        }
         Ok(0)
     })
 }
@@ -257,7 +283,7 @@ pub(crate) unsafe extern "C" fn rclose(number: c_int) -> c_int {
 fn close(socket: &Arc<Socket>, deadline: Option<Instant>) {
     // A connection that is over, or never was, has nothing to shut.
     let _ = shut(socket, libc::SHUT_RDWR, deadline);
-    service::remove(socket);
+    service::remove(&**socket);
     let waiting = socket.change(|state| {
         state.phase = Phase::Disconnected;
         std::mem::take(&mut state.queue)
@@ -271,9 +297,11 @@ fn close(socket: &Arc<Socket>, deadline: Option<Instant>) {
 /// The process ends: what it has sent shall arrive, and peers hear of the end.
 pub(crate) fn leave() {
     let deadline = Instant::now() + PARTING;
-    for socket in Socket::all() {
-        if socket.is_ours() {
-            close(&socket, Some(deadline));
+    for socket in table::all() {
+        match socket {
+            Any::Stream(socket) if socket.is_ours() => close(&socket, Some(deadline)),
+            Any::Datagram(socket) if socket.is_ours() => socket.close(Some(deadline)),
+            Any::Stream(_) | Any::Datagram(_) => {}
         }
     }
 }
@@ -284,7 +312,14 @@ pub(crate) unsafe extern "C" fn rgetpeername(
     length: *mut socklen_t,
 ) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
+        let socket = match table::of(number)? {
+            Any::Stream(socket) => socket,
+            Any::Datagram(socket) => {
+                // SAFETY: the program's room.
+                unsafe { socket.name(true, to, length) }?;
+                return Ok(0);
+            }
+        };
         let (_, peer) = socket.addresses();
         if peer.is_none() {
             return Err(Errno(libc::ENOTCONN));
@@ -301,7 +336,14 @@ pub(crate) unsafe extern "C" fn rgetsockname(
     length: *mut socklen_t,
 ) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
+        let socket = match table::of(number)? {
+            Any::Stream(socket) => socket,
+            Any::Datagram(socket) => {
+                // SAFETY: the program's room.
+                unsafe { socket.name(false, to, length) }?;
+                return Ok(0);
+            }
+        };
         let (local, _) = socket.addresses();
         // SAFETY: the program's room.
         unsafe { give(socket.family, local, to, length) }?;

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, RawFd};
 
 use ferroce::cm::Id;
 use ferroce::{
-    AccessFlags, Capabilities, CompletionChannel, CompletionQueue, Context, Data, Immediate,
-    MemoryRegion, Operation, ProtectionDomain, QueuePair, QueuePairOptions, RKey, ReceiveRequest,
-    RemoteAddress, SendRequest, ServiceType, Spans, Status, VirtualAddress, WorkCompletion, WorkId,
+    AccessFlags, Capabilities, Context, Data, Immediate, MemoryRegion, Operation, ProtectionDomain,
+    QueuePair, QueuePairOptions, RKey, ReceiveRequest, RemoteAddress, SendRequest, ServiceType,
+    Spans, Status, VirtualAddress, WorkCompletion, WorkId,
 };
 
+use super::completions::Completions;
 use super::flow::{CONTROLS, Flow, News, TARGETS};
 use super::iomap::Maps;
 use super::settings::Settings;
@@ -45,25 +45,10 @@ pub(super) enum Outcome {
     Failed(c_int),
 }
 
-/// Where requests complete. Dropped after the queue pair, which is the last to raise events.
-struct Completions {
-    queue: CompletionQueue,
-    channel: CompletionChannel,
-}
-
-impl Drop for Completions {
-    fn drop(&mut self) {
-        // An event that nobody took would keep both.
-        self.queue.forget_events();
-    }
-}
-
 pub(super) struct Link {
     queue_pair: QueuePair,
-    completions: Completions,
+    pub(super) completions: Completions,
     pub(super) domain: ProtectionDomain,
-    /// The completion queue raises an event for the next completion.
-    armed: bool,
     /// What we send from, a ring; what the peer writes to; and the lists of targets, of its buffers and of those that its
     /// program has mapped.
     outgoing: MemoryRegion,
@@ -100,8 +85,7 @@ impl Link {
     pub(super) fn new(id: &Id, context: &Context, settings: Settings) -> Result<Self> {
         let settings = settings.within(context);
         let (sends, receives) = (u32::from(settings.sends), u32::from(settings.receives));
-        let channel = CompletionChannel::new()?;
-        let queue = context.completion_queue((sends + receives) as usize, Some(&channel))?;
+        let completions = Completions::new(context, (sends + receives) as usize)?;
         let domain = context.protection_domain();
         let options = QueuePairOptions {
             capabilities: Capabilities {
@@ -112,15 +96,14 @@ impl Link {
                 inline_bytes: u32::from(settings.inline).max(MAP_BYTES as u32),
             },
             signal_all: true,
-            ..QueuePairOptions::new(ServiceType::ReliableConnection, &queue)
+            ..QueuePairOptions::new(ServiceType::ReliableConnection, &completions.queue)
         };
         let queue_pair = id.create_queue_pair(&domain, &options)?;
         let remote = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
         let lists = TARGETS as usize * TARGET_BYTES + usize::from(settings.maps) * MAP_BYTES;
         let link = Self {
             queue_pair,
-            completions: Completions { queue, channel },
-            armed: false,
+            completions,
             outgoing: domain.allocate(settings.send_bytes as usize, AccessFlags::LOCAL_WRITE)?,
             incoming: domain.allocate(2 * settings.half() as usize, remote)?,
             lists: domain.allocate(lists, remote)?,
@@ -238,13 +221,8 @@ impl Link {
     pub(super) fn progress(&mut self) -> (bool, Option<Outcome>) {
         let (mut any, mut outcome) = (false, None);
         loop {
-            let mut found = [const { None }; 16];
-            let mut count = 0;
-            self.completions.queue.poll_with(found.len(), |one| {
-                found[count] = Some(one);
-                count += 1;
-            });
-            if count == 0 {
+            let found = self.completions.poll();
+            if found[0].is_none() {
                 break;
             }
             any = true;
@@ -432,36 +410,5 @@ impl Link {
     /// Tells the peer of room that reading has made.
     pub(super) fn tell_room(&mut self) -> Option<Outcome> {
         self.grant().err().map(|error| Outcome::Failed(error.0))
-    }
-
-    /// Asks for an event on the next completion. False if that was asked for already; else look once more before going to
-    /// sleep.
-    pub(super) fn arm(&mut self) -> bool {
-        if self.armed {
-            return false;
-        }
-        self.armed = true;
-        self.completions.queue.arm(false);
-        true
-    }
-
-    /// Takes the event that was asked for, if it is there.
-    pub(super) fn take_event(&mut self) -> bool {
-        let mut any = false;
-        while let Ok(Some(_)) = self.completions.channel.take() {
-            any = true;
-            self.armed = false;
-        }
-        any
-    }
-
-    /// What becomes readable with the event.
-    pub(super) fn event_fd(&self) -> RawFd {
-        self.completions.channel.as_raw_fd()
-    }
-
-    /// This thread goes to sleep: packets are left to the device's own.
-    pub(super) fn context(&self) -> &Context {
-        self.completions.queue.context()
     }
 }

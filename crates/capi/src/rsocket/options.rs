@@ -6,13 +6,15 @@ use std::time::Duration;
 use libc::socklen_t;
 
 use super::socket::{Phase, Socket, State};
+use super::table::{self, Any};
+use super::wait::Progress;
 use crate::entry::{self, Errno, Result};
 
 /// `SOL_RDMA`, and the options of this level.
-const RDMA: c_int = 0x10000;
-const SEND_QUEUE: c_int = 0;
-const RECEIVE_QUEUE: c_int = 1;
-const INLINE: c_int = 2;
+pub(super) const RDMA: c_int = 0x10000;
+pub(super) const SEND_QUEUE: c_int = 0;
+pub(super) const RECEIVE_QUEUE: c_int = 1;
+pub(super) const INLINE: c_int = 2;
 const MAPS: c_int = 3;
 
 /// What is noted of options, most of them to be told again.
@@ -48,7 +50,7 @@ impl Options {
 
 /// # Safety
 /// There are so many bytes.
-unsafe fn value(data: *const c_void, length: socklen_t) -> Result<c_int> {
+pub(super) unsafe fn value(data: *const c_void, length: socklen_t) -> Result<c_int> {
     if data.is_null() {
         return Err(Errno(libc::EFAULT));
     }
@@ -131,7 +133,14 @@ pub(crate) unsafe extern "C" fn rsetsockopt(
     length: socklen_t,
 ) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
+        let socket = match table::of(number)? {
+            Any::Stream(socket) => socket,
+            Any::Datagram(socket) => {
+                // SAFETY: the program's value.
+                unsafe { socket.set(level, name, data, length) }?;
+                return Ok(0);
+            }
+        };
         // SAFETY: the program's value.
         let value = unsafe { value(data, length) }?;
         let state = &mut *socket.state();
@@ -191,7 +200,7 @@ fn get(socket: &Socket, state: &mut State, level: c_int, name: c_int) -> Result<
 ///
 /// # Safety
 /// The program's room, of this length.
-unsafe fn give(bytes: &[u8], to: *mut c_void, length: &mut socklen_t) -> Result<()> {
+pub(super) unsafe fn give(bytes: &[u8], to: *mut c_void, length: &mut socklen_t) -> Result<()> {
     let room = bytes.len().min(*length as usize);
     if room > 0 && to.is_null() {
         return Err(Errno(libc::EFAULT));
@@ -210,9 +219,16 @@ pub(crate) unsafe extern "C" fn rgetsockopt(
     length: *mut socklen_t,
 ) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
         // SAFETY: the program's length.
         let length = unsafe { entry::write(length) }?;
+        let socket = match table::of(number)? {
+            Any::Stream(socket) => socket,
+            Any::Datagram(socket) => {
+                // SAFETY: the program's room.
+                unsafe { socket.get(level, name, data, length) }?;
+                return Ok(0);
+            }
+        };
         let state = &mut *socket.state();
         state.progress();
         let mut bytes = [0; size_of::<libc::tcp_info>()];
@@ -246,28 +262,45 @@ pub(crate) unsafe extern "C" fn rgetsockopt(
     })
 }
 
+/// Does what fcntl(2) does with the flags of either kind of socket.
+fn control(
+    nonblocking: &mut bool,
+    options: &mut Options,
+    command: c_int,
+    argument: c_int,
+) -> Result<c_int> {
+    Ok(match command {
+        libc::F_GETFL => {
+            let nonblocking = if *nonblocking { libc::O_NONBLOCK } else { 0 };
+            options.flags | nonblocking | libc::O_RDWR
+        }
+        libc::F_SETFL => {
+            *nonblocking = argument & libc::O_NONBLOCK != 0;
+            options.flags = argument & !(libc::O_NONBLOCK | libc::O_ACCMODE);
+            0
+        }
+        libc::F_GETFD => options.fd_flags,
+        libc::F_SETFD => {
+            options.fd_flags = argument;
+            0
+        }
+        _ => return Err(Errno(libc::ENOTSUP)),
+    })
+}
+
 /// With a third argument of C's variable ones: it is where a declared one would be.
 pub(crate) unsafe extern "C" fn rfcntl(number: c_int, command: c_int, argument: c_long) -> c_int {
     entry::count(|| {
-        let socket = Socket::of(number)?;
-        let mut state = socket.state();
         let argument = argument as c_int;
-        Ok(match command {
-            libc::F_GETFL => {
-                let nonblocking = if state.nonblocking { libc::O_NONBLOCK } else { 0 };
-                state.options.flags | nonblocking | libc::O_RDWR
+        match table::of(number)? {
+            Any::Stream(socket) => {
+                let state = &mut *socket.state();
+                control(&mut state.nonblocking, &mut state.options, command, argument)
             }
-            libc::F_SETFL => {
-                state.nonblocking = argument & libc::O_NONBLOCK != 0;
-                state.options.flags = argument & !(libc::O_NONBLOCK | libc::O_ACCMODE);
-                0
+            Any::Datagram(socket) => {
+                let state = &mut *socket.state();
+                control(&mut state.nonblocking, &mut state.options, command, argument)
             }
-            libc::F_GETFD => state.options.fd_flags,
-            libc::F_SETFD => {
-                state.options.fd_flags = argument;
-                0
-            }
-            _ => return Err(Errno(libc::ENOTSUP)),
-        })
+        }
     })
 }

@@ -2,36 +2,13 @@
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
-use super::socket::{Phase, Socket, State};
-use super::wait::{LOOK, Waker, interest, sleep};
+use super::table::{self, Any};
+use super::wait::{LOOK, Sources, Waker, interest};
 use crate::entry::{self, Errno, Result};
-
-impl State {
-    /// What poll(2) says of a socket in this state.
-    fn readiness(&mut self) -> i16 {
-        let has_data = self.link.as_ref().is_some_and(|link| link.has_data());
-        match self.phase {
-            Phase::Connected { readable, writable } => {
-                let input = has_data || !readable;
-                let output = !writable || self.link.as_mut().is_some_and(|link| link.can_send());
-                (if input { libc::POLLIN } else { 0 }) | (if output { libc::POLLOUT } else { 0 })
-            }
-            // Programs take an end for the end of what there is to read: rstream does.
-            Phase::Disconnected | Phase::Failed if has_data => libc::POLLIN | libc::POLLOUT,
-            Phase::Disconnected => libc::POLLIN | libc::POLLOUT | libc::POLLHUP,
-            Phase::Refused | Phase::Failed => {
-                libc::POLLIN | libc::POLLOUT | libc::POLLERR | libc::POLLHUP
-            }
-            Phase::Listening if !self.queue.is_empty() => libc::POLLIN,
-            Phase::New | Phase::Bound | Phase::Listening | Phase::Opening => 0,
-        }
-    }
-}
 
 /// These words mean the same.
 fn plain(events: i16) -> i16 {
@@ -48,13 +25,13 @@ fn plain(events: i16) -> i16 {
 /// What the program asked for, with its sockets. Closing one of them in another thread does not end them here.
 struct List<'a> {
     asked: &'a mut [pollfd],
-    sockets: Vec<Option<Arc<Socket>>>,
+    sockets: Vec<Option<Any>>,
     others: bool,
 }
 
 impl<'a> List<'a> {
     fn new(asked: &'a mut [pollfd]) -> Self {
-        let sockets: Vec<_> = asked.iter().map(|one| Socket::find(one.fd)).collect();
+        let sockets: Vec<_> = asked.iter().map(|one| table::find(one.fd)).collect();
         let others = sockets.iter().any(Option::is_none);
         Self { asked, sockets, others }
     }
@@ -67,10 +44,12 @@ impl<'a> List<'a> {
         }
         for (one, socket) in self.asked.iter_mut().zip(&self.sockets) {
             if let Some(socket) = socket {
-                let mut state = socket.state();
-                state.progress();
+                let ready = socket.with(|state| {
+                    state.progress();
+                    state.readiness()
+                });
                 let always = libc::POLLERR | libc::POLLHUP;
-                one.revents = state.readiness() & (plain(one.events) | always);
+                one.revents = ready & (plain(one.events) | always);
             }
             ready += c_int::from(one.revents != 0);
         }
@@ -104,7 +83,7 @@ impl<'a> List<'a> {
     fn arm(&self) -> bool {
         let mut new = false;
         for socket in self.sockets.iter().flatten() {
-            new |= socket.state().arm();
+            new |= socket.with(|state| state.arm());
         }
         new
     }
@@ -114,26 +93,18 @@ impl<'a> List<'a> {
         let waker = Waker::mine()?;
         let mut list = self.others();
         list.push(interest(waker.fd(), libc::POLLIN));
-        let mut contexts = Vec::new();
+        let mut sources = Sources::new(list);
         for socket in self.sockets.iter().flatten() {
-            let mut state = socket.state();
-            state.enter(&waker);
-            if let Some(link) = &state.link {
-                list.push(interest(link.event_fd(), libc::POLLIN));
-                contexts.push(link.context().clone());
-            }
+            socket.with(|state| state.enter(&waker, &mut sources));
         }
         // What has changed since the last look wakes nobody: so look once more now that we would be woken.
         let looked = self.look();
         let slept = match looked {
-            Ok(0) => {
-                contexts.iter().for_each(ferroce::Context::rest);
-                sleep(&mut list, deadline)
-            }
+            Ok(0) => sources.sleep(deadline),
             other => other.map(|_| ()),
         };
         for socket in self.sockets.iter().flatten() {
-            socket.state().leave(&waker);
+            socket.with(|state| state.leave(&waker));
         }
         waker.clear();
         slept

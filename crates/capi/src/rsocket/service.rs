@@ -1,5 +1,6 @@
-//! The thread that sees to connections: it takes the events of all sockets, so that they come up, are accepted and end
-//! whether or not the program calls just then; and it asks now and then whether peers are still there.
+//! The thread that sees to sockets: it takes the events of all streams, so that connections come up, are accepted and end
+//! whether or not the program calls just then; it asks now and then whether peers are still there; and it takes what comes
+//! by the sockets of the system's that datagrams have.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -12,18 +13,47 @@ use ferroce::cm::{ConnectParameters, Event, Request, What};
 
 use super::link::Link;
 use super::socket::{Phase, Socket, State};
+use super::wait::Progress;
 use super::wire::ConnectData;
 use crate::context::lock;
 use crate::entry::{self, Errno, Result};
 
 /// How long a connection may be silent before its peer is asked whether it is there. A peer that was killed cannot say
 /// so, and who only reads would wait for it for ever; the answer, or that there is none, is the device's business.
-const SILENCE: Duration = Duration::from_secs(3);
+pub(super) const SILENCE: Duration = Duration::from_secs(3);
+
+/// What it sees to.
+pub(super) trait Served: Send + Sync {
+    /// What is readable when there is something to see to.
+    fn descriptor(&self) -> RawFd;
+
+    /// There is.
+    fn ready(self: Arc<Self>);
+
+    /// Called now and then.
+    fn tick(&self) {}
+}
+
+impl Served for Socket {
+    fn descriptor(&self) -> RawFd {
+        self.events
+    }
+
+    fn ready(self: Arc<Self>) {
+        take_events(&self);
+    }
+
+    fn tick(&self) {
+        probe(self);
+    }
+}
 
 struct Service {
     process: u32,
     epoll: OwnedFd,
-    sockets: Mutex<HashMap<RawFd, Arc<Socket>>>,
+    sockets: Mutex<HashMap<RawFd, Arc<dyn Served>>>,
+    /// Held by the thread while it sees to any.
+    busy: Mutex<()>,
 }
 
 static SERVICE: Mutex<Option<Arc<Service>>> = Mutex::new(None);
@@ -42,7 +72,8 @@ fn service() -> Result<Arc<Service>> {
     }
     // SAFETY: just made, and nobody else's.
     let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
-    let made = Arc::new(Service { process, epoll, sockets: Mutex::default() });
+    let made =
+        Arc::new(Service { process, epoll, sockets: Mutex::default(), busy: Mutex::default() });
     let its = Arc::clone(&made);
     let thread = std::thread::Builder::new().name("rsocket".into());
     // Signals are for the program's own threads.
@@ -66,31 +97,41 @@ fn without_signals<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Sees to a socket's events from now on.
-pub(super) fn add(socket: &Arc<Socket>) -> Result<()> {
+/// Sees to a socket from now on.
+pub(super) fn add<S: Served + 'static>(socket: &Arc<S>) -> Result<()> {
     let service = service()?;
-    lock(&service.sockets).insert(socket.events, Arc::clone(socket));
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: socket.events as u64 };
-    let (epoll, number) = (service.epoll.as_raw_fd(), socket.events);
+    let number = socket.descriptor();
+    lock(&service.sockets).insert(number, Arc::clone(socket) as Arc<dyn Served>);
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number as u64 };
+    let epoll = service.epoll.as_raw_fd();
     // SAFETY: a structure of ours.
     let added = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, number, &raw mut event) };
     let error = Errno::last();
     // One that it sees to already, it goes on seeing to.
     if added < 0 && error.0 != libc::EEXIST {
-        lock(&service.sockets).remove(&socket.events);
+        lock(&service.sockets).remove(&number);
         return Err(error);
     }
     Ok(())
 }
 
-/// Sees to it no longer.
-pub(super) fn remove(socket: &Socket) {
+/// Waits until the thread is through with what it sees to just now: from then on, it has nothing of a socket that was removed.
+/// Not for the thread itself.
+pub(super) fn settle() {
     let known = lock(&SERVICE).as_ref().map(Arc::clone);
     if let Some(service) = known.filter(|known| known.process == std::process::id()) {
-        let (epoll, number) = (service.epoll.as_raw_fd(), socket.events);
+        drop(lock(&service.busy));
+    }
+}
+
+/// Sees to it no longer.
+pub(super) fn remove(socket: &impl Served) {
+    let known = lock(&SERVICE).as_ref().map(Arc::clone);
+    if let Some(service) = known.filter(|known| known.process == std::process::id()) {
+        let (epoll, number) = (service.epoll.as_raw_fd(), socket.descriptor());
         // SAFETY: no structure is needed. It may not have been there.
         unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, number, std::ptr::null_mut()) };
-        let gone = lock(&service.sockets).remove(&socket.events);
+        let gone = lock(&service.sockets).remove(&number);
         drop(gone);
     }
 }
@@ -104,13 +145,14 @@ impl Service {
             let (epoll, most) = (self.epoll.as_raw_fd(), events.len() as c_int);
             // SAFETY: a list of ours.
             let found = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), most, timeout) };
+            let _busy = lock(&self.busy);
             for event in events.iter().take(usize::try_from(found).unwrap_or(0)) {
                 let number = event.u64 as RawFd;
                 let socket = lock(&self.sockets).get(&number).cloned();
                 if let Some(socket) = socket {
                     // A fault of ours in one connection is not one of all.
                     entry::nothing(|| {
-                        take_events(&socket);
+                        socket.ready();
                         Ok(())
                     });
                 }
@@ -118,7 +160,7 @@ impl Service {
             let all: Vec<_> = lock(&self.sockets).values().cloned().collect();
             for socket in all {
                 entry::nothing(|| {
-                    probe(&socket);
+                    socket.tick();
                     Ok(())
                 });
             }
@@ -239,7 +281,7 @@ fn accept(listener: &Arc<Socket>, request: Request) -> Result<()> {
     };
     add(&socket)?;
     if let Err(error) = socket.id.accept(&answer) {
-        remove(&socket);
+        remove(&*socket);
         return Err(error.into());
     }
     Ok(())
@@ -294,6 +336,6 @@ fn over(socket: &Arc<Socket>, error: c_int) {
     });
     // The program does not know of a connection that never came up.
     if nobodys {
-        remove(socket);
+        remove(&**socket);
     }
 }

@@ -76,6 +76,13 @@ impl Settings {
         self.maps = scaled(u16::try_from(value).unwrap_or(u16::MAX));
     }
 
+    /// Sends and receives of a queue pair of datagrams, each of which has a place of so many bytes in the buffers.
+    pub(super) fn datagrams(&self, place: u32) -> (u16, u16) {
+        let places = |bytes: u32| u16::try_from(bytes / place).unwrap_or(u16::MAX).max(1);
+        let (sends, receives) = (places(self.send_bytes), places(self.receive_bytes));
+        (self.sends.clamp(1, sends), self.receives.clamp(1, receives))
+    }
+
     /// Bytes of half the receive buffer.
     pub(super) fn half(&self) -> u32 {
         self.receive_bytes / 2

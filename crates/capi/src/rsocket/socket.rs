@@ -1,10 +1,10 @@
 //! A stream socket: how far it has come, and who waits for it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use ferroce::cm::{EventChannel, Id, PortSpace};
@@ -12,7 +12,8 @@ use ferroce::cm::{EventChannel, Id, PortSpace};
 use super::link::{Link, Outcome};
 use super::options::Options;
 use super::settings::Settings;
-use super::wait::{LOOK, Waker, interest, sleep};
+use super::table::{self, Any};
+use super::wait::{self, Progress, Sources, Waiters, Waker};
 use crate::context::{lock, make_blocking};
 use crate::entry::{Errno, Result};
 
@@ -67,7 +68,7 @@ pub(super) struct State {
     pub(super) listener: Weak<Socket>,
     /// When it was last known that the peer is there.
     pub(super) heard: Instant,
-    waiters: Vec<Arc<Waker>>,
+    waiters: Waiters,
 }
 
 pub(super) struct Socket {
@@ -85,9 +86,6 @@ pub(super) struct Socket {
     pub(super) sending: Mutex<()>,
     pub(super) receiving: Mutex<()>,
 }
-
-/// Sockets that the program has, by their numbers.
-static TABLE: RwLock<BTreeMap<RawFd, Arc<Socket>>> = RwLock::new(BTreeMap::new());
 
 impl Socket {
     pub(super) fn new(family: c_int, nonblocking: bool) -> Result<Arc<Self>> {
@@ -116,7 +114,7 @@ impl Socket {
             backlog: 0,
             listener: Weak::new(),
             heard: Instant::now(),
-            waiters: Vec::new(),
+            waiters: Waiters::default(),
         };
         let (sending, receiving) = (Mutex::new(()), Mutex::new(()));
         let state = Mutex::new(state);
@@ -139,31 +137,16 @@ impl Socket {
         let copy = self.channel.as_fd().try_clone_to_owned();
         let copy = copy.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
         let number = self.number.get_or_init(|| copy).as_raw_fd();
-        let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-        table.insert(number, Arc::clone(self));
+        table::insert(number, Any::Stream(Arc::clone(self)));
         Ok(number)
     }
 
-    /// The program's socket.
+    /// The program's socket, for calls that only streams have.
     pub(super) fn of(number: c_int) -> Result<Arc<Self>> {
-        Self::find(number).ok_or(Errno(libc::EBADF))
-    }
-
-    pub(super) fn find(number: c_int) -> Option<Arc<Self>> {
-        let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(&number).cloned()
-    }
-
-    /// Takes it back from the program.
-    pub(super) fn take(number: c_int) -> Result<Arc<Self>> {
-        let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-        table.remove(&number).ok_or(Errno(libc::EBADF))
-    }
-
-    /// All that the program has, for who cannot wait: none when somebody is at the table just now.
-    pub(super) fn all() -> Vec<Arc<Self>> {
-        let table = TABLE.try_read();
-        table.map_or_else(|_| Vec::new(), |table| table.values().cloned().collect())
+        match table::of(number)? {
+            Any::Stream(socket) => Ok(socket),
+            Any::Datagram(_) => Err(Errno::UNSUPPORTED),
+        }
     }
 
     pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -183,46 +166,9 @@ impl Socket {
         &self,
         wait: bool,
         deadline: Option<Instant>,
-        mut test: impl FnMut(&mut State) -> Option<T>,
+        test: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T> {
-        let start = Instant::now();
-        loop {
-            let mut state = self.state();
-            state.progress();
-            if let Some(result) = test(&mut state) {
-                return Ok(result);
-            }
-            if !wait {
-                return Err(Errno(libc::EAGAIN));
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                return Err(Errno(libc::ETIMEDOUT));
-            }
-            if state.phase.is_connected() && now < start + LOOK {
-                drop(state);
-                std::thread::yield_now();
-                continue;
-            }
-            if state.arm() {
-                continue;
-            }
-            let waker = Waker::mine()?;
-            state.enter(&waker);
-            let mut list = vec![interest(waker.fd(), libc::POLLIN)];
-            let context = state.link.as_ref().map(|link| {
-                list.push(interest(link.event_fd(), libc::POLLIN));
-                link.context().clone()
-            });
-            drop(state);
-            if let Some(context) = context {
-                context.rest();
-            }
-            // A signal's handler has run then: programs whose calls are to end by it use `rpoll`.
-            let _ = sleep(&mut list, deadline);
-            self.state().leave(&waker);
-            waker.clear();
-        }
+        wait::until(&self.state, wait, deadline, test)
     }
 
     /// Whether this process made it: a child has copies of its parent's.
@@ -237,19 +183,6 @@ impl Socket {
 }
 
 impl State {
-    /// Looks at what has completed.
-    pub(super) fn progress(&mut self) {
-        let (true, Some(link)) = (self.phase.is_connected(), &mut self.link) else { return };
-        let (any, outcome) = link.progress();
-        if any {
-            self.heard = Instant::now();
-        }
-        self.settle(outcome);
-        if any || outcome.is_some() {
-            self.wake();
-        }
-    }
-
     /// Takes note of how the connection stands.
     pub(super) fn settle(&mut self, outcome: Option<Outcome>) {
         match (outcome, self.phase) {
@@ -271,31 +204,66 @@ impl State {
         (error != 0).then_some(Errno(error))
     }
 
-    /// Asks for an event on the next completion: true if that is new, and one has to look once more.
-    pub(super) fn arm(&mut self) -> bool {
-        match &mut self.link {
-            Some(link) if self.phase.is_connected() => link.arm(),
-            _ => false,
-        }
+    /// Wakes all who wait for it.
+    pub(super) fn wake(&self) {
+        self.waiters.wake();
     }
+}
 
-    /// A thread waits for it from now on.
-    pub(super) fn enter(&mut self, waker: &Arc<Waker>) {
-        self.waiters.push(Arc::clone(waker));
-    }
-
-    /// It does no longer.
-    pub(super) fn leave(&mut self, waker: &Arc<Waker>) {
-        if let Some(place) = self.waiters.iter().position(|one| Arc::ptr_eq(one, waker)) {
-            self.waiters.swap_remove(place);
+impl Progress for State {
+    fn progress(&mut self) {
+        let (true, Some(link)) = (self.phase.is_connected(), &mut self.link) else { return };
+        let (any, outcome) = link.progress();
+        if any {
+            self.heard = Instant::now();
         }
-        if self.link.as_mut().is_some_and(Link::take_event) {
+        self.settle(outcome);
+        if any || outcome.is_some() {
             self.wake();
         }
     }
 
-    /// Wakes all who wait for it.
-    pub(super) fn wake(&self) {
-        self.waiters.iter().for_each(|waiter| waiter.wake());
+    fn readiness(&mut self) -> i16 {
+        let has_data = self.link.as_ref().is_some_and(|link| link.has_data());
+        match self.phase {
+            Phase::Connected { readable, writable } => {
+                let input = has_data || !readable;
+                let output = !writable || self.link.as_mut().is_some_and(|link| link.can_send());
+                (if input { libc::POLLIN } else { 0 }) | (if output { libc::POLLOUT } else { 0 })
+            }
+            // Programs take an end for the end of what there is to read: rstream does.
+            Phase::Disconnected | Phase::Failed if has_data => libc::POLLIN | libc::POLLOUT,
+            Phase::Disconnected => libc::POLLIN | libc::POLLOUT | libc::POLLHUP,
+            Phase::Refused | Phase::Failed => {
+                libc::POLLIN | libc::POLLOUT | libc::POLLERR | libc::POLLHUP
+            }
+            Phase::Listening if !self.queue.is_empty() => libc::POLLIN,
+            Phase::New | Phase::Bound | Phase::Listening | Phase::Opening => 0,
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        self.phase.is_connected()
+    }
+
+    fn arm(&mut self) -> bool {
+        match &mut self.link {
+            Some(link) if self.phase.is_connected() => link.completions.arm(),
+            _ => false,
+        }
+    }
+
+    fn enter(&mut self, waker: &Arc<Waker>, sources: &mut Sources) {
+        self.waiters.enter(waker);
+        if let Some(link) = &self.link {
+            sources.add(link.completions.event_fd(), link.completions.context());
+        }
+    }
+
+    fn leave(&mut self, waker: &Arc<Waker>) {
+        self.waiters.leave(waker);
+        if self.link.as_mut().is_some_and(|link| link.completions.take_event()) {
+            self.wake();
+        }
     }
 }

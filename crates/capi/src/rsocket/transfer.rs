@@ -1,12 +1,16 @@
 //! Sending and receiving.
 
 use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use super::connect::{give, rgetpeername};
+use super::connect::{give, read, rgetpeername};
+use super::datagram::{Datagram, Received, mapped};
 use super::link::SHORTEST;
 use super::socket::{Phase, Socket, State};
+use super::table::{self, Any};
 use crate::context::lock;
 use crate::entry::{self, Errno, Result};
 
@@ -153,8 +157,36 @@ pub(crate) unsafe extern "C" fn rrecv(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the program's memory.
-    size(|| receive(&*Socket::of(number)?, unsafe { room(buffer, length) }?, flags))
+    size(|| {
+        let socket = table::of(number)?;
+        // SAFETY: the program's memory.
+        let out = unsafe { room(buffer, length) }?;
+        match socket {
+            Any::Stream(socket) => receive(&socket, out, flags),
+            Any::Datagram(socket) => Ok(receive_datagram(&socket, &mut [out], flags)?.bytes),
+        }
+    })
+}
+
+/// A datagram that the program has received.
+struct Taken {
+    /// What the call returns.
+    bytes: usize,
+    cut: bool,
+    from: Option<SocketAddr>,
+}
+
+/// Receives a datagram, as much of it as there is room for: the rest is lost, as recv(2) has it.
+fn receive_datagram(socket: &Datagram, out: &mut [&mut [u8]], flags: c_int) -> Result<Taken> {
+    let Some(Received { length, from }) = socket.receive(out, flags)? else {
+        return Ok(Taken { bytes: 0, cut: false, from: None });
+    };
+    let room = out.iter().fold(0usize, |sum, part| sum.saturating_add(part.len()));
+    let whole = flags & libc::MSG_TRUNC != 0;
+    let bytes = if whole { length } else { length.min(room) };
+    // As a socket of its family has it.
+    let from = if socket.family() == libc::AF_INET6 { mapped(from) } else { from };
+    Ok(Taken { bytes, cut: length > room, from: Some(from) })
 }
 
 pub(crate) unsafe extern "C" fn rrecvfrom(
@@ -165,6 +197,18 @@ pub(crate) unsafe extern "C" fn rrecvfrom(
     from: *mut sockaddr,
     from_length: *mut socklen_t,
 ) -> ssize_t {
+    if let Some(Any::Datagram(socket)) = table::find(number) {
+        return size(|| {
+            // SAFETY: the program's memory.
+            let out = unsafe { room(buffer, length) }?;
+            let taken = receive_datagram(&socket, &mut [out], flags)?;
+            if !from.is_null() {
+                // SAFETY: the program's room.
+                unsafe { give(socket.family(), taken.from, from, from_length) }?;
+            }
+            Ok(taken.bytes)
+        });
+    }
     // SAFETY: as the program says.
     let received = unsafe { rrecv(number, buffer, length, flags) };
     if received > 0 && !from.is_null() {
@@ -185,8 +229,7 @@ pub(crate) unsafe extern "C" fn rread(
 
 /// # Safety
 /// The program's list, with all that it points to.
-unsafe fn receive_list(number: c_int, list: &[iovec], flags: c_int) -> Result<usize> {
-    let socket = Socket::of(number)?;
+unsafe fn receive_list(socket: &Socket, list: &[iovec], flags: c_int) -> Result<usize> {
     let mut done = 0;
     for one in list {
         // SAFETY: as the caller says.
@@ -195,7 +238,7 @@ unsafe fn receive_list(number: c_int, list: &[iovec], flags: c_int) -> Result<us
         // Only for the first bytes is waited, unless all are wanted.
         let later = done > 0 && flags & libc::MSG_WAITALL == 0;
         let flags = if later { flags | libc::MSG_DONTWAIT } else { flags };
-        match receive(&socket, out, flags) {
+        match receive(socket, out, flags) {
             Ok(received) => done += received,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
@@ -208,11 +251,27 @@ unsafe fn receive_list(number: c_int, list: &[iovec], flags: c_int) -> Result<us
     Ok(done)
 }
 
+/// # Safety
+/// The program's list, with all that it points to.
+unsafe fn rooms<'a>(list: &[iovec]) -> Result<Vec<&'a mut [u8]>> {
+    // SAFETY: as the caller says.
+    list.iter().map(|one| unsafe { room(one.iov_base, one.iov_len) }).collect()
+}
+
 pub(crate) unsafe extern "C" fn rreadv(number: c_int, list: *const iovec, count: c_int) -> ssize_t {
     size(|| {
         let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
         // SAFETY: the program's list.
-        unsafe { receive_list(number, entry::list(list, count)?, 0) }
+        let list = unsafe { entry::list(list, count) }?;
+        match table::of(number)? {
+            // SAFETY: as above.
+            Any::Stream(socket) => unsafe { receive_list(&socket, list, 0) },
+            Any::Datagram(socket) => {
+                // SAFETY: as above.
+                let mut rooms = unsafe { rooms(list) }?;
+                Ok(receive_datagram(&socket, &mut rooms, 0)?.bytes)
+            }
+        }
     })
 }
 
@@ -226,17 +285,26 @@ pub(crate) unsafe extern "C" fn rrecvmsg(
         let message = unsafe { entry::write(message) }?;
         // SAFETY: the program's list.
         let list = unsafe { entry::list(message.msg_iov, message.msg_iovlen as usize) }?;
-        // SAFETY: as above.
-        let received = unsafe { receive_list(number, list, flags) }?;
-        message.msg_flags = 0;
+        let (received, family, from, cut) = match table::of(number)? {
+            Any::Stream(socket) => {
+                // SAFETY: as above.
+                let received = unsafe { receive_list(&socket, list, flags) }?;
+                (received, socket.family, socket.addresses().1, false)
+            }
+            Any::Datagram(socket) => {
+                // SAFETY: as above.
+                let mut rooms = unsafe { rooms(list) }?;
+                let taken = receive_datagram(&socket, &mut rooms, flags)?;
+                (taken.bytes, socket.family(), taken.from, taken.cut)
+            }
+        };
+        message.msg_flags = if cut { libc::MSG_TRUNC } else { 0 };
         // There is never any ancillary data.
         message.msg_controllen = 0;
         if !message.msg_name.is_null() {
-            let socket = Socket::of(number)?;
             let mut length = message.msg_namelen;
-            let (_, peer) = socket.addresses();
             // SAFETY: the program's room.
-            unsafe { give(socket.family, peer, message.msg_name.cast(), &raw mut length) }?;
+            unsafe { give(family, from, message.msg_name.cast(), &raw mut length) }?;
             message.msg_namelen = length;
         }
         Ok(received)
@@ -249,8 +317,15 @@ pub(crate) unsafe extern "C" fn rsend(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the program's memory.
-    size(|| send(&*Socket::of(number)?, unsafe { bytes(buffer, length) }?, flags))
+    size(|| {
+        let socket = table::of(number)?;
+        // SAFETY: the program's memory.
+        let bytes = unsafe { bytes(buffer, length) }?;
+        match socket {
+            Any::Stream(socket) => send(&socket, bytes, flags),
+            Any::Datagram(socket) => socket.send(&[bytes], None, flags),
+        }
+    })
 }
 
 pub(crate) unsafe extern "C" fn rsendto(
@@ -262,12 +337,18 @@ pub(crate) unsafe extern "C" fn rsendto(
     to_length: socklen_t,
 ) -> ssize_t {
     size(|| {
-        let socket = Socket::of(number)?;
-        if !to.is_null() || to_length != 0 {
-            return Err(Errno(libc::EISCONN));
-        }
+        let socket = table::of(number)?;
         // SAFETY: the program's memory.
-        send(&socket, unsafe { bytes(buffer, length) }?, flags)
+        let bytes = unsafe { bytes(buffer, length) }?;
+        match socket {
+            Any::Stream(_) if !to.is_null() || to_length != 0 => Err(Errno(libc::EISCONN)),
+            Any::Stream(socket) => send(&socket, bytes, flags),
+            Any::Datagram(socket) => {
+                // SAFETY: the program's address.
+                let to = unsafe { receiver(to, to_length) }?;
+                socket.send(&[bytes], to, flags)
+            }
+        }
     })
 }
 
@@ -280,12 +361,36 @@ pub(crate) unsafe extern "C" fn rwrite(
     unsafe { rsend(number, buffer, length, 0) }
 }
 
+/// Whom a datagram is for, where the program says so.
+///
+/// # Safety
+/// The program's address, of this length, or null.
+unsafe fn receiver(to: *const sockaddr, length: socklen_t) -> Result<Option<SocketAddr>> {
+    if to.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller says.
+    unsafe { read(to, length) }.map(Some)
+}
+
 /// # Safety
 /// The program's list, with all that it points to.
-unsafe fn send_list(number: c_int, list: &[iovec], flags: c_int) -> Result<usize> {
+unsafe fn send_datagram(
+    socket: &Arc<Datagram>,
+    list: &[iovec],
+    to: Option<SocketAddr>,
+    flags: c_int,
+) -> Result<usize> {
+    // SAFETY: as the caller says.
+    let parts = list.iter().map(|one| unsafe { bytes(one.iov_base, one.iov_len) });
+    socket.send(&parts.collect::<Result<Vec<_>>>()?, to, flags)
+}
+
+/// # Safety
+/// The program's list, with all that it points to.
+unsafe fn send_list(socket: &Socket, list: &[iovec], flags: c_int) -> Result<usize> {
     /// As much is put together, to be few messages.
     const TOGETHER: usize = 1 << 16;
-    let socket = Socket::of(number)?;
     let total = list.iter().fold(0usize, |sum, one| sum.saturating_add(one.iov_len));
     if list.len() > 1 && total <= TOGETHER {
         let mut all = Vec::with_capacity(total);
@@ -293,12 +398,12 @@ unsafe fn send_list(number: c_int, list: &[iovec], flags: c_int) -> Result<usize
             // SAFETY: as the caller says.
             all.extend_from_slice(unsafe { bytes(one.iov_base, one.iov_len) }?);
         }
-        return send(&socket, &all, flags);
+        return send(socket, &all, flags);
     }
     let mut done = 0;
     for one in list {
         // SAFETY: as the caller says.
-        match send(&socket, unsafe { bytes(one.iov_base, one.iov_len) }?, flags) {
+        match send(socket, unsafe { bytes(one.iov_base, one.iov_len) }?, flags) {
             Ok(sent) if sent < one.iov_len => return Ok(done + sent),
             Ok(sent) => done += sent,
             Err(error) if done == 0 => return Err(error),
@@ -316,7 +421,13 @@ pub(crate) unsafe extern "C" fn rwritev(
     size(|| {
         let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
         // SAFETY: the program's list.
-        unsafe { send_list(number, entry::list(list, count)?, 0) }
+        let list = unsafe { entry::list(list, count) }?;
+        match table::of(number)? {
+            // SAFETY: as above.
+            Any::Stream(socket) => unsafe { send_list(&socket, list, 0) },
+            // SAFETY: as above.
+            Any::Datagram(socket) => unsafe { send_datagram(&socket, list, None, 0) },
+        }
     })
 }
 
@@ -333,7 +444,15 @@ pub(crate) unsafe extern "C" fn rsendmsg(
         }
         // SAFETY: the program's list.
         let list = unsafe { entry::list(message.msg_iov, message.msg_iovlen as usize) }?;
-        // SAFETY: as above.
-        unsafe { send_list(number, list, flags) }
+        match table::of(number)? {
+            // SAFETY: as above.
+            Any::Stream(socket) => unsafe { send_list(&socket, list, flags) },
+            Any::Datagram(socket) => {
+                // SAFETY: the program's address.
+                let to = unsafe { receiver(message.msg_name.cast(), message.msg_namelen) }?;
+                // SAFETY: as above.
+                unsafe { send_datagram(&socket, list, to, flags) }
+            }
+        }
     })
 }
