@@ -35,6 +35,18 @@ pub fn compile(name: &str, sources: &[impl AsRef<Path>], header: &str) -> Option
     Some(path)
 }
 
+/// Compiles a source to a library that stands before others (`LD_PRELOAD`).
+pub fn preload(name: &str, source: &str) -> PathBuf {
+    let path = libraries::temporary().join(name).with_extension("so");
+    let new = path.with_extension(process::id().to_string());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    tool::run(compiler.arg(&new).arg(source).arg("-ldl"));
+    fs::rename(&new, &path).expect("the library in its place");
+    path
+}
+
 /// Such a program, with our libraries.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
