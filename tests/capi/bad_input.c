@@ -2,6 +2,10 @@
  * should be. The numbers are those of rdma-core's man pages where they name one, else what its providers return. */
 #include "bad_input.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 /* All of a list is done, and the queue pair is as it was. */
 static void taken(struct ibv_qp *qp, struct ibv_send_wr *wr)
 {
@@ -310,6 +314,62 @@ static void keys_that_are_none(void)
 	}
 }
 
+/* A queue with a channel, and an event that waits in it. */
+static struct ibv_comp_channel *raised(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge one = sge(16);
+	struct ibv_qp *qp;
+
+	MUST(channel);
+	MUST(cq = ibv_create_cq(context, CQES, NULL, channel, 0));
+	qp = connected(IBV_QPT_RC);
+	RETURNS(0, ibv_req_notify_cq(cq, 0));
+	chain_sends(&wr, 1, &one);
+	RETURNS(0, ibv_post_send(qp, &wr, &bad));
+	next_wc();
+	RETURNS(1, poll(&(struct pollfd){ .fd = channel->fd, .events = POLLIN }, 1, -1));
+	RETURNS(0, ibv_destroy_qp(qp));
+	return channel;
+}
+
+static atomic_int begun, ended;
+
+static void *destroys(void *queue)
+{
+	begun = 1;
+	RETURNS(0, ibv_destroy_cq(queue));
+	ended = 1;
+	return NULL;
+}
+
+/* ibv_get_cq_event(3): a queue's destruction waits for the events that were taken, and takes back those that were not. */
+static void events_of_queues_that_end(void)
+{
+	struct ibv_comp_channel *channel = raised();
+	struct ibv_cq *which;
+	void *about;
+	pthread_t thread;
+
+	RETURNS(0, ibv_destroy_cq(cq));
+	RETURNS(0, poll(&(struct pollfd){ .fd = channel->fd, .events = POLLIN }, 1, 0));
+	RETURNS(0, ibv_destroy_comp_channel(channel));
+	channel = raised();
+	RETURNS(0, ibv_get_cq_event(channel, &which, &about));
+	RETURNS(cq, which);
+	MUST(!pthread_create(&thread, NULL, destroys, cq));
+	while (!begun)
+		sched_yield();
+	for (int turn = 0; turn < 2000; turn++) {
+		MUST(!ended);
+		sched_yield();
+	}
+	ibv_ack_cq_events(which, 1);
+	MUST(!pthread_join(thread, NULL) && ended);
+	RETURNS(0, ibv_destroy_comp_channel(channel));
+}
+
 #include "bad_input_objects.h"
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
@@ -335,6 +395,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(verbs_that_are_absent),
 	CASE(importing),
 	CASE(waiting_without_blocking),
+	CASE(events_of_queues_that_end),
 };
 
 int main(int argc, char **argv)

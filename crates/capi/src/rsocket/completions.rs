@@ -6,7 +6,6 @@ use ferroce::{CompletionChannel, CompletionQueue, Context, WorkCompletion};
 
 use crate::entry::Result;
 
-/// Dropped after the queue pair, which is the last to raise events.
 pub(super) struct Completions {
     pub(super) queue: CompletionQueue,
     channel: CompletionChannel,
@@ -61,12 +60,5 @@ impl Completions {
     /// A thread that goes to sleep leaves packets to the device's own.
     pub(super) fn context(&self) -> &Context {
         self.queue.context()
-    }
-}
-
-impl Drop for Completions {
-    fn drop(&mut self) {
-        // An event that nobody took would keep both.
-        self.queue.forget_events();
     }
 }

@@ -6,27 +6,28 @@ use std::sync::{Arc, Mutex};
 
 use ferroce_net::{Event, Interest, Poller};
 
-use super::{CompletionQueue, Queue, lock};
+use super::{CompletionQueue, lock};
 use crate::error::Error;
 
 /// Events of completion queues, behind one file descriptor.
 #[derive(Debug)]
 pub(crate) struct Channel {
     event: Event,
-    raised: Mutex<VecDeque<Arc<Queue>>>,
+    /// Queues by their ids: an event that is never taken must not keep its queue, which keeps this channel.
+    raised: Mutex<VecDeque<u64>>,
 }
 
 impl Channel {
-    pub(super) fn raise(&self, queue: &Arc<Queue>) {
+    pub(super) fn raise(&self, queue: u64) {
         let mut raised = lock(&self.raised);
-        raised.push_back(Arc::clone(queue));
+        raised.push_back(queue);
         // Its counter holds more than memory does: it cannot fail for being full. Under the lock, as all that touches
         // the descriptor: it counts what was raised, so no read of it ever blocks, even where a program has made it a
         // blocking one.
         let _ = self.event.signal();
     }
 
-    fn take(&self) -> Result<Option<Arc<Queue>>, Error> {
+    fn take(&self) -> Result<Option<u64>, Error> {
         let mut raised = lock(&self.raised);
         if raised.is_empty() {
             return Ok(None);
@@ -38,13 +39,13 @@ impl Channel {
     pub(super) fn forget(&self, id: u64) {
         let mut raised = lock(&self.raised);
         let before = raised.len();
-        raised.retain(|queue| queue.id != id);
+        raised.retain(|queue| *queue != id);
         for _ in raised.len()..before {
             let _ = self.event.take();
         }
     }
 
-    pub(super) fn wait(&self, deadline: Option<u64>) -> Result<Option<Arc<Queue>>, Error> {
+    pub(super) fn wait(&self, deadline: Option<u64>) -> Result<Option<u64>, Error> {
         let mut poller = Poller::new();
         poller.watch(&self.event, Interest::Read);
         loop {
@@ -83,7 +84,7 @@ impl CompletionChannel {
     /// When the descriptor cannot be read.
     pub fn try_event(&self, of: &[CompletionQueue]) -> Result<Option<usize>, Error> {
         let raised = self.channel.take()?;
-        Ok(raised.and_then(|queue| of.iter().position(|one| Arc::ptr_eq(&one.queue, &queue))))
+        Ok(raised.and_then(|queue| of.iter().position(|one| one.id() == queue)))
     }
 
     /// Takes an event without waiting, and gives the [`CompletionQueue::id`] of its queue.
@@ -92,7 +93,7 @@ impl CompletionChannel {
     ///
     /// When the descriptor cannot be read.
     pub fn take(&self) -> Result<Option<u64>, Error> {
-        Ok(self.channel.take()?.map(|queue| queue.id))
+        self.channel.take()
     }
 
     /// Waits for an event, at most until the deadline in nanoseconds of the monotonic clock.
@@ -108,7 +109,7 @@ impl CompletionChannel {
     ) -> Result<Option<usize>, Error> {
         of.iter().for_each(|queue| queue.context.adapter().stop_polling());
         let raised = self.channel.wait(deadline)?;
-        Ok(raised.and_then(|queue| of.iter().position(|one| Arc::ptr_eq(&one.queue, &queue))))
+        Ok(raised.and_then(|queue| of.iter().position(|one| one.id() == queue)))
     }
 }
 

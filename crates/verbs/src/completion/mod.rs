@@ -2,6 +2,8 @@
 
 mod channel;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::ops::Deref;
@@ -74,7 +76,7 @@ impl Queue {
     }
 
     /// Adds a completion, and tells who waits for it.
-    pub(crate) fn push(self: &Arc<Self>, entry: WorkCompletion) -> Result<(), Overrun> {
+    pub(crate) fn push(&self, entry: WorkCompletion) -> Result<(), Overrun> {
         // IBA 11.4.2.2: a failure is as good as solicited.
         let solicited = entry.solicited || entry.status != Status::Success;
         let Ok(wanted) = self.ring.push(entry, solicited) else {
@@ -84,7 +86,7 @@ impl Queue {
             return Err(Overrun);
         };
         if let (true, Some(channel)) = (wanted, &self.channel) {
-            channel.raise(self);
+            channel.raise(self.id);
         }
         Ok(())
     }
@@ -98,6 +100,9 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.events.forget(Source::CompletionQueue(self.id));
+        if let Some(channel) = &self.channel {
+            channel.forget(self.id);
+        }
     }
 }
 
