@@ -121,3 +121,11 @@ pub fn alone(command: Command) -> String {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     Running::start(command).finish(Instant::now() + LIMIT)
 }
+
+/// Runs a program that must fail by itself, and returns what it printed. `None` when it is not installed.
+pub fn refused(line: &str) -> Option<String> {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (status, said) = Running::start(command(line)?).end(Instant::now() + LIMIT);
+    assert!(status.is_some_and(|status| !status.success()), "{status:?} {said}");
+    Some(said)
+}

@@ -3,7 +3,9 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <malloc.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -322,6 +324,39 @@ static void wrong_order(void)
     rdma_destroy_event_channel(events);
 }
 
+/* IP over InfiniBand: Linux makes the id, and refuses it where it meets a device that is RoCE's. */
+static void ipoib(void)
+{
+    struct rdma_event_channel *events = channel();
+    struct rdma_cm_id *id = make(events, RDMA_PS_IPOIB);
+    struct sockaddr_in any = at("0.0.0.0", 0), to = at("127.0.0.1", 1), group = at("239.9.8.7", 0);
+    CHECK(id->qp_type == IBV_QPT_UD);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *) &any) == 0 && rdma_listen(id, 0) == 0);
+    end(id);
+    struct sockaddr_in *destinations[] = {&to, &group};
+    for (int which = 0; which < 2; which++) {
+        id = make(events, RDMA_PS_IPOIB);
+        CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) destinations[which], 1000) == 0);
+        struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_ADDR_ERROR);
+        CHECK(event->status == -EINVAL);
+        CHECK(rdma_ack_cm_event(event) == 0);
+        end(id);
+    }
+    /* The address of a device, if there is one besides the loopback. */
+    struct ifaddrs *list;
+    CHECK(getifaddrs(&list) == 0);
+    for (struct ifaddrs *one = list; one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_LOOPBACK))
+            continue;
+        id = make(events, RDMA_PS_IPOIB);
+        FAILS(rdma_bind_addr(id, one->ifa_addr), EINVAL);
+        FAILS(rdma_resolve_addr(id, one->ifa_addr, (struct sockaddr *) &to, 1000), EINVAL);
+        end(id);
+    }
+    freeifaddrs(list);
+    rdma_destroy_event_channel(events);
+}
+
 static struct rdma_event_channel *moved_to;
 static struct rdma_cm_id *moving;
 static atomic_int begun, done;
@@ -505,6 +540,7 @@ int main(int count, char **arguments)
         {"addresses", addresses},           {"wrong_order", wrong_order},
         {"unacknowledged", unacknowledged}, {"migration", migration},
         {"names", names},                   {"cycles", cycles},
+        {"ipoib", ipoib},
     };
     for (size_t at = 0; count == 2 && at < sizeof cases / sizeof *cases; at++) {
         if (strcmp(cases[at].name, arguments[1]) == 0) {

@@ -32,4 +32,5 @@ cases! {
     migration,
     names,
     cycles,
+    ipoib,
 }

@@ -119,3 +119,20 @@ pairs! {
     send_lat_ud:        PERFTEST EndsUnlessEarly, "ib_send_lat -R -F -c UD -n 100"      | "ib_send_lat -R -F -c UD -n 100 127.0.0.1"    => LATENCY;
     atomic_bw:          PERFTEST EndsUnlessEarly,   "ib_atomic_bw -R -F -n 200"            | "ib_atomic_bw -R -F -n 200 127.0.0.1"         => BANDWIDTH;
 }
+
+macro_rules! refusals {
+    ($( $test:ident: $program:literal => $said:literal; )+) => {$(
+        #[test]
+        fn $test() {
+            let Some(said) = managed::refused($program) else { return };
+            assert!(said.contains($said), "{said}");
+        }
+    )+};
+}
+
+// There is no IP over InfiniBand on RoCE: what rdma_rxe's answers make these programs say.
+#[rustfmt::skip]
+refusals! {
+    mckey_ipoib:        "mckey -p 0x0002 -m 239.9.8.7 -b 127.0.0.1" => "event: RDMA_CM_EVENT_ADDR_ERROR, error: -22";
+    udaddy_ipoib:       "udaddy -p 0x0002 -s 127.0.0.1"             => "event: RDMA_CM_EVENT_ADDR_ERROR, error: -22";
+}

@@ -7,7 +7,7 @@ use ferroce_net::route;
 use ferroce_proto::qp::PathMtu;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::ServiceId;
-use ferroce_wire::rdmacm;
+use ferroce_wire::rdmacm::{self, PortSpace};
 
 use super::event::What;
 use super::id::{Id, Place, Stage, State};
@@ -80,6 +80,13 @@ pub(super) fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether an address stands for no device of its own: Linux's connection manager takes the loopback's for "any".
+fn names_no_device(address: SocketAddr) -> bool {
+    address.ip().is_unspecified() || address.ip().is_loopback()
+}
+
+const NO_IPOIB: Error = Error::Invalid("there is no IP over InfiniBand on RoCE");
+
 impl Id {
     /// Takes an address and a port for itself. Port 0 stands for any that is free, an unspecified address for all of
     /// this machine's.
@@ -95,6 +102,9 @@ impl Id {
     }
 
     pub(super) fn bind_state(&self, state: &mut State, address: SocketAddr) -> Result<(), Error> {
+        if self.port_space() == PortSpace::Ipoib && !names_no_device(address) {
+            return Err(NO_IPOIB);
+        }
         let places = places(address, state.one_family, &self.shared().channel().options)?;
         let service = |port| rdmacm::service_id(self.port_space(), port);
         let mut port = address.port();
@@ -158,6 +168,9 @@ impl Id {
             if source.is_ipv4() != destination.is_ipv4() {
                 return Err(Error::Invalid("source and destination are of different families"));
             }
+            if self.port_space() == PortSpace::Ipoib && !names_no_device(source) {
+                return Err(NO_IPOIB);
+            }
             if source.port() != 0 {
                 self.bind_state(&mut state, source)?;
             } else {
@@ -176,6 +189,9 @@ impl Id {
     }
 
     fn find_way(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
+        if self.port_space() == PortSpace::Ipoib {
+            return Err(NO_IPOIB);
+        }
         let place = match state.place.clone() {
             Some(place) => place,
             None => {

@@ -188,14 +188,14 @@ struct Owner {
 impl Id {
     /// An id that is nowhere yet, whose events come out of this channel.
     ///
+    /// One in the port space of IP over InfiniBand, which RoCE does not have, gets no further than that, as with Linux: it
+    /// is refused with the address of a device, or when an address is resolved.
+    ///
     /// # Errors
     ///
-    /// For the port space of IP over InfiniBand, which RoCE does not have.
+    /// None at present.
     #[doc(alias = "rdma_create_id")]
     pub fn new(channel: &EventChannel, space: PortSpace) -> Result<Self, Error> {
-        if space == PortSpace::Ipoib {
-            return Err(Error::Invalid("there is no IP over InfiniBand on RoCE"));
-        }
         Ok(Self::with_state(Arc::clone(&channel.channel), space, State::default()))
     }
 
