@@ -1,122 +1,13 @@
-/* What goes wrong with connections, and what the man pages say then: one case for each name that may be given. Both ends
- * are in this process, so that all happens in one order. */
-#include <arpa/inet.h>
+/* What goes wrong with connections, and what the man pages say then: one case for each name that may be given. */
 #include <dirent.h>
-#include <errno.h>
-#include <ifaddrs.h>
 #include <malloc.h>
-#include <net/if.h>
 #include <netdb.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <rdma/rdma_cma.h>
-#include <rdma/rdma_verbs.h>
-
-#include "check.h"
-
-/* A peer that never answers must not keep the test for ever. */
-#define LIMIT 30000
-
-static struct sockaddr_in at(const char *address, unsigned short port)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-    CHECK(inet_pton(AF_INET, address, &to.sin_addr) == 1);
-    return to;
-}
-
-static struct rdma_event_channel *channel(void)
-{
-    struct rdma_event_channel *made = rdma_create_event_channel();
-    CHECK(made);
-    return made;
-}
-
-static struct rdma_cm_id *make(struct rdma_event_channel *events, enum rdma_port_space space)
-{
-    struct rdma_cm_id *id;
-    CHECK(rdma_create_id(events, &id, NULL, space) == 0);
-    return id;
-}
-
-static struct rdma_cm_event *wait_for(struct rdma_event_channel *events, enum rdma_cm_event_type type)
-{
-    struct rdma_cm_event *event;
-    struct pollfd one = {.fd = events->fd, .events = POLLIN};
-    CHECK(poll(&one, 1, LIMIT) == 1);
-    CHECK(rdma_get_cm_event(events, &event) == 0);
-    if (event->event != type)
-        fprintf(stderr, "got %s, status %d\n", rdma_event_str(event->event), event->status);
-    CHECK(event->event == type);
-    return event;
-}
-
-static void pass(struct rdma_event_channel *events, enum rdma_cm_event_type type)
-{
-    struct rdma_cm_event *event = wait_for(events, type);
-    CHECK(event->status == 0);
-    CHECK(rdma_ack_cm_event(event) == 0);
-}
-
-static struct rdma_cm_id *listener(struct rdma_event_channel *events, enum rdma_port_space space)
-{
-    struct rdma_cm_id *id = make(events, space);
-    struct sockaddr_in any_port = at("127.0.0.1", 0);
-    CHECK(rdma_bind_addr(id, (struct sockaddr *) &any_port) == 0);
-    CHECK(rdma_get_src_port(id) != 0 && id->verbs && id->pd);
-    CHECK(rdma_listen(id, 0) == 0);
-    return id;
-}
-
-static struct rdma_cm_id *resolved(struct rdma_event_channel *events, enum rdma_port_space space,
-                                   unsigned short port)
-{
-    struct rdma_cm_id *id = make(events, space);
-    struct sockaddr_in to = at("127.0.0.1", port);
-    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &to, 1000) == 0);
-    pass(events, RDMA_CM_EVENT_ADDR_RESOLVED);
-    CHECK(id->verbs && id->pd && id->port_num == 1 && ntohs(rdma_get_dst_port(id)) == port);
-    CHECK(rdma_resolve_route(id, 1000) == 0);
-    pass(events, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    CHECK(id->route.num_paths == 1 && id->route.path_rec->mtu >= IBV_MTU_1024);
-    return id;
-}
-
-static void give_pair(struct rdma_cm_id *id)
-{
-    struct ibv_qp_init_attr attr = {
-        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
-        .qp_type = IBV_QPT_RC,
-    };
-    CHECK(rdma_create_qp(id, NULL, &attr) == 0);
-    CHECK(id->qp && id->send_cq && id->recv_cq && id->send_cq_channel && id->recv_cq_channel);
-    FAILS(rdma_create_qp(id, NULL, &attr), EINVAL);
-}
-
-/* A request, with the id of this side. */
-static struct rdma_cm_id *request(struct rdma_event_channel *events, const void *data, size_t length)
-{
-    struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_CONNECT_REQUEST);
-    struct rdma_cm_id *id = event->id;
-    CHECK(event->listen_id && id != event->listen_id && id->verbs);
-    CHECK(event->param.conn.private_data_len >= length);
-    CHECK(memcmp(event->param.conn.private_data, data, length) == 0);
-    CHECK(rdma_ack_cm_event(event) == 0);
-    return id;
-}
-
-static void end(struct rdma_cm_id *id)
-{
-    if (id->qp)
-        rdma_destroy_qp(id);
-    CHECK(rdma_destroy_id(id) == 0);
-}
+#include "faults.h"
 
 /* The reason for which nobody is there: invalid service ID. */
 static void no_listener(void)
@@ -324,39 +215,6 @@ static void wrong_order(void)
     rdma_destroy_event_channel(events);
 }
 
-/* IP over InfiniBand: Linux makes the id, and refuses it where it meets a device that is RoCE's. */
-static void ipoib(void)
-{
-    struct rdma_event_channel *events = channel();
-    struct rdma_cm_id *id = make(events, RDMA_PS_IPOIB);
-    struct sockaddr_in any = at("0.0.0.0", 0), to = at("127.0.0.1", 1), group = at("239.9.8.7", 0);
-    CHECK(id->qp_type == IBV_QPT_UD);
-    CHECK(rdma_bind_addr(id, (struct sockaddr *) &any) == 0 && rdma_listen(id, 0) == 0);
-    end(id);
-    struct sockaddr_in *destinations[] = {&to, &group};
-    for (int which = 0; which < 2; which++) {
-        id = make(events, RDMA_PS_IPOIB);
-        CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) destinations[which], 1000) == 0);
-        struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_ADDR_ERROR);
-        CHECK(event->status == -EINVAL);
-        CHECK(rdma_ack_cm_event(event) == 0);
-        end(id);
-    }
-    /* The address of a device, if there is one besides the loopback. */
-    struct ifaddrs *list;
-    CHECK(getifaddrs(&list) == 0);
-    for (struct ifaddrs *one = list; one; one = one->ifa_next) {
-        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_LOOPBACK))
-            continue;
-        id = make(events, RDMA_PS_IPOIB);
-        FAILS(rdma_bind_addr(id, one->ifa_addr), EINVAL);
-        FAILS(rdma_resolve_addr(id, one->ifa_addr, (struct sockaddr *) &to, 1000), EINVAL);
-        end(id);
-    }
-    freeifaddrs(list);
-    rdma_destroy_event_channel(events);
-}
-
 static struct rdma_event_channel *moved_to;
 static struct rdma_cm_id *moving;
 static atomic_int begun, done;
@@ -531,24 +389,17 @@ static void cycles(void)
 
 int main(int count, char **arguments)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {
-        {"no_listener", no_listener},       {"synchronous_refused", synchronous_refused},
-        {"private_data", private_data},     {"enhancements", enhancements},
-        {"addresses", addresses},           {"wrong_order", wrong_order},
-        {"unacknowledged", unacknowledged}, {"migration", migration},
-        {"names", names},                   {"cycles", cycles},
-        {"ipoib", ipoib},
+    static const struct one_case cases[] = {
+        CASE(no_listener),
+        CASE(synchronous_refused),
+        CASE(private_data),
+        CASE(enhancements),
+        CASE(addresses),
+        CASE(wrong_order),
+        CASE(unacknowledged),
+        CASE(migration),
+        CASE(names),
+        CASE(cycles),
     };
-    for (size_t at = 0; count == 2 && at < sizeof cases / sizeof *cases; at++) {
-        if (strcmp(cases[at].name, arguments[1]) == 0) {
-            cases[at].run();
-            printf("%s: as it should be\n", arguments[1]);
-            return 0;
-        }
-    }
-    fprintf(stderr, "usage: %s CASE\n", arguments[0]);
-    return 2;
+    return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }

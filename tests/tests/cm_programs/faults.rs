@@ -1,10 +1,10 @@
-//! What goes wrong with connections, one case of `faults.c` a line.
+//! What goes wrong with connections, one case of `faults.c` or `routes.c` a line.
 
 use ferroce_tests::{c, managed};
 
-fn run(case: &str) {
-    let built =
-        c::compile("cm_programs_faults", &["tests/cm_programs/faults.c"], "rdma/rdma_verbs.h");
+fn run(program: &str, case: &str) {
+    let source = format!("tests/cm_programs/{program}.c");
+    let built = c::compile(&format!("cm_programs_{program}"), &[source], "rdma/rdma_verbs.h");
     let Some(program) = built else { return };
     let mut command = c::command(&program);
     command.arg(case);
@@ -13,15 +13,16 @@ fn run(case: &str) {
 }
 
 macro_rules! cases {
-    ($( $case:ident ),+ $(,)?) => {$(
+    ($program:literal: $( $case:ident ),+ $(,)?) => {$(
         #[test]
         fn $case() {
-            run(stringify!($case));
+            run($program, stringify!($case));
         }
     )+};
 }
 
 cases! {
+    "faults":
     no_listener,
     synchronous_refused,
     private_data,
@@ -32,5 +33,10 @@ cases! {
     migration,
     names,
     cycles,
+}
+
+cases! {
+    "routes":
     ipoib,
+    paths,
 }

@@ -50,6 +50,27 @@ structures! {
         packet_life_time: u8,
         preference: u8,
     }
+    /// `ibv_path_data`, with the `ibv_path_record` in it: as a subnet manager sends it, in network byte order.
+    ibv_path_data = 72 {
+        /// In the machine's order.
+        flags: u32,
+        reserved: u32,
+        service_id: u64 = 8,
+        dgid: [u64; 2] = 16,
+        sgid: [u64; 2] = 32,
+        dlid: u16,
+        slid: u16,
+        flowlabel_hoplimit: u32 = 52,
+        tclass: u8,
+        reversible_numpath: u8,
+        pkey: u16 = 58,
+        qosclass_sl: u16,
+        mtu: u8 = 62,
+        rate: u8,
+        packetlifetime: u8,
+        preference: u8,
+        more_reserved: [u8; 6] = 66,
+    }
     rdma_cm_id = 416 {
         verbs: *mut ibv_context = 0,
         channel: *mut rdma_event_channel = 8,

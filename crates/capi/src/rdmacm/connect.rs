@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use ferroce::cm::{ConnectParameters, RejectReason};
-use ferroce::{AckTimeout, Qpn, RnrRetry};
+use ferroce::{Qpn, RnrRetry};
 
 use crate::abi::constants::event as async_event;
 use crate::abi::rdmacm::{MOST, cm_event, port_space, rdma_cm_id, rdma_conn_param};
@@ -77,7 +77,7 @@ unsafe fn parameters(
         flow_control: param.is_some_and(|param| param.flow_control != 0),
         retry_count: param.map_or(7, |param| param.retry_count.min(7)),
         rnr_retry: RnrRetry(param.map_or(7, |param| param.rnr_retry_count.min(7))),
-        ack_timeout: details.ack_timeout.map_or(plain.ack_timeout, AckTimeout),
+        ack_timeout: details.round_trip().unwrap_or(plain.ack_timeout),
         service: handle.service(),
         queue_pair: Some(Qpn(number)),
         shared_receives: shared,
@@ -96,6 +96,7 @@ pub(crate) unsafe extern "C" fn connect(id: *mut rdma_cm_id, param: *mut rdma_co
         check(handle, param)?;
         let wish = {
             let mut details = lock(&handle.details);
+            details.check_partition()?;
             let most = most(handle);
             details.responder_resources =
                 chosen(param, |param| param.responder_resources).unwrap_or(most);

@@ -10,7 +10,7 @@ use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::rdmacm::id::{self, IdHandle};
 use crate::rdmacm::resolve::{bind_addr, resolve_addr, resolve_route};
-use crate::rdmacm::{id::destroy_id, queue_pair};
+use crate::rdmacm::{channel::complete, id::destroy_id, path, queue_pair};
 
 /// How long resolving may take, in milliseconds.
 const TIMEOUT: c_int = 2000;
@@ -46,7 +46,12 @@ unsafe fn fill(
     // SAFETY: as the caller says.
     unsafe {
         done(resolve_addr(id, about.ai_src_addr, about.ai_dst_addr, TIMEOUT))?;
-        done(resolve_route(id, TIMEOUT))?;
+        if about.ai_route_len > 0 {
+            path::set(handle, about.ai_route, about.ai_route_len)?;
+            complete(id)?;
+        } else {
+            done(resolve_route(id, TIMEOUT))?;
+        }
     }
     if let Some(attr) = attr {
         attr.qp_type = about.ai_qp_type as u32;

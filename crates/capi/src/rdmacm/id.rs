@@ -12,7 +12,7 @@ use ferroce::{Gid, ServiceType};
 use crate::abi::Abi;
 use crate::abi::attributes::ibv_qp_init_attr;
 use crate::abi::constants::qp_type;
-use crate::abi::rdmacm::{ibv_sa_path_rec, port_space, rdma_cm_id, rdma_event_channel};
+use crate::abi::rdmacm::{ibv_path_data, port_space, rdma_cm_id, rdma_event_channel};
 use crate::acknowledge::Unacknowledged;
 use crate::context::lock;
 use crate::entry::{self, Errno, Result};
@@ -25,7 +25,7 @@ use crate::rdmacm::group::Membership;
 use crate::rdmacm::socket;
 
 /// The partition that all of RoCE is in, in network byte order.
-const PARTITION: u16 = 0xffff;
+pub(super) const PARTITION: u16 = 0xffff;
 
 #[repr(C)]
 pub(crate) struct IdHandle {
@@ -49,6 +49,8 @@ pub(super) struct Details {
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
     pub(super) ack_timeout: Option<u8>,
+    /// The way, where the program has said it.
+    pub(super) path: Option<ibv_path_data>,
     pub(super) local: Enhancements,
     pub(super) remote: Enhancements,
     /// The program was told that the connection failed here: what follows of it is no news.
@@ -281,44 +283,6 @@ impl IdHandle {
                 address.ibaddr.dgid = gid(peer).unwrap_or_default();
                 address.ibaddr.pkey = PARTITION;
             }
-        });
-        Ok(())
-    }
-
-    /// Shows the program the way to the peer.
-    pub(super) fn show_path(&self) -> Result<()> {
-        /// "Exactly", of the values beside it.
-        const EXACTLY: u8 = 2;
-        /// 10 Gb/s, and 4.3 s / 4: what Linux says of every RoCE path.
-        const RATE: u8 = 3;
-        const LIFETIME: u8 = 18;
-        let now = self.look();
-        if now.route.num_paths > 0 {
-            return Ok(());
-        }
-        // SAFETY: the call takes no pointers.
-        let path = unsafe { libc::calloc(1, size_of::<ibv_sa_path_rec>()) };
-        let path = path.cast::<ibv_sa_path_rec>();
-        // SAFETY: null, or of this size and all zeroes.
-        let record = unsafe { path.as_mut() }.ok_or(Errno::NO_MEMORY)?;
-        *record = ibv_sa_path_rec {
-            dgid: now.route.addr.ibaddr.dgid,
-            sgid: now.route.addr.ibaddr.sgid,
-            hop_limit: 64,
-            reversible: 1,
-            numb_path: 1,
-            pkey: PARTITION,
-            mtu_selector: EXACTLY,
-            mtu: self.id.path_mtu().0,
-            rate_selector: EXACTLY,
-            rate: RATE,
-            packet_life_time_selector: EXACTLY,
-            packet_life_time: LIFETIME,
-            ..Abi::zeroed()
-        };
-        self.shown.change(|shown| {
-            shown.route.path_rec = path;
-            shown.route.num_paths = 1;
         });
         Ok(())
     }

@@ -15,6 +15,7 @@
 //! | `group` | multicast |
 //! | `endpoint`, `information` | `rdma_create_ep`, `rdma_getaddrinfo` |
 //! | `option` | options, enhancements of vendors |
+//! | `path` | paths that programs know, and how the way is shown to them |
 //! | `devices` | the one context of each device that all ids share |
 //! | `socket` | addresses as C has them |
 
@@ -28,6 +29,7 @@ pub(crate) mod id;
 pub(crate) mod information;
 pub(crate) mod names;
 pub(crate) mod option;
+mod path;
 pub(crate) mod queue_pair;
 pub(crate) mod resolve;
 pub(crate) mod socket;

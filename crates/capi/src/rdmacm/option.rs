@@ -11,6 +11,7 @@ use crate::context::lock;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::rdmacm::id::IdHandle;
+use crate::rdmacm::path;
 
 /// `RDMA_OPTION_ID`, and what there is of it.
 const ID: c_int = 0;
@@ -18,6 +19,10 @@ const TYPE_OF_SERVICE: c_int = 0;
 const REUSE_ADDRESS: c_int = 1;
 const ONE_FAMILY: c_int = 2;
 const ACK_TIMEOUT: c_int = 3;
+
+/// `RDMA_OPTION_IB`, and what there is of it.
+const IB: c_int = 1;
+const PATH: c_int = 1;
 
 /// The value of an option.
 ///
@@ -41,6 +46,11 @@ pub(crate) unsafe extern "C" fn set_option(
     entry::count(|| {
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
+        if (level, name) == (IB, PATH) {
+            // SAFETY: the program's value.
+            unsafe { path::set(handle, data, length) }?;
+            return Ok(0);
+        }
         // SAFETY: the program's value.
         let (byte, number) = unsafe { (value::<u8>(data, length), value::<c_int>(data, length)) };
         match (level, name) {
@@ -60,7 +70,6 @@ pub(crate) unsafe extern "C" fn set_option(
                 }
                 lock(&handle.details).ack_timeout = Some(code);
             }
-            // Paths are the system's to choose: there is no subnet manager's to set.
             _ => return Err(Errno(libc::ENOSYS)),
         }
         Ok(0)

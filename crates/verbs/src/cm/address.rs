@@ -11,6 +11,7 @@ use ferroce_wire::rdmacm::{self, PortSpace};
 
 use super::event::What;
 use super::id::{Id, Place, Stage, State};
+use super::parameters::Route;
 use crate::context::Context;
 use crate::device::{Device, devices};
 use crate::engine::Adapter;
@@ -230,6 +231,27 @@ impl Id {
             }
             Err(error) => self.shared().raise(What::RouteError(error)),
         }
+        Ok(())
+    }
+
+    /// Sets what packets the way takes, in place of [`Id::resolve_route`]. [`What::RouteResolved`] follows.
+    ///
+    /// # Errors
+    ///
+    /// When the address is not resolved, or the route is already; when the device has no packets of that size.
+    #[doc(alias = "RDMA_OPTION_IB_PATH")]
+    pub fn set_route(&self, route: &Route) -> Result<(), Error> {
+        let mut state = self.state();
+        state.expect(&[Stage::AddressResolved], "resolve an address first")?;
+        let most = state.place()?.context.mtu();
+        if route.mtu.bytes().is_none() || route.mtu.bytes() > most.bytes() {
+            return Err(Error::Invalid("the device has no packets of that size"));
+        }
+        state.path_mtu = route.mtu;
+        state.traffic_class = route.traffic_class;
+        state.route = Some(Route { flow_label: route.flow_label & 0x000f_ffff, ..*route });
+        state.stage = Stage::RouteResolved;
+        self.shared().raise(What::RouteResolved);
         Ok(())
     }
 }

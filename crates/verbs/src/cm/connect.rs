@@ -183,6 +183,9 @@ impl Id {
         let [from, to] = [local, peer].map(|one| Gid::from_ip(one.ip()));
         let mut path = roce_path(from, to, flow_label(local.port(), peer.port()));
         path.traffic_class = Hex8(state.traffic_class);
+        if let Some(route) = state.route {
+            (path.flow_label, path.hop_limit) = (route.flow_label, route.hop_limit);
+        }
         // IBA 12.7.34: the way there and back, and what our side takes to acknowledge.
         path.ack_timeout = attributes::ack_timeout(wish.ack_timeout, proto::Config::ACK_DELAY);
         let most = place.context.limits().reads;

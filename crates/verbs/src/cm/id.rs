@@ -13,6 +13,7 @@ use ferroce_wire::rdmacm::PortSpace;
 use super::attributes::{self, Facts};
 use super::channel::{Channel, EventChannel};
 use super::event::{Event, IdName, What};
+use super::parameters::Route;
 use crate::completion::lock;
 use crate::context::Context;
 use crate::domain::ProtectionDomain;
@@ -102,6 +103,8 @@ pub(super) struct State {
     pub(super) peer: Option<SocketAddr>,
     pub(super) traffic_class: u8,
     pub(super) path_mtu: PathMtu,
+    /// What the program has said of the way.
+    pub(super) route: Option<Route>,
     pub(super) queue_pair: Option<QueuePair>,
     /// The queue pair's service, once it is known or asked for.
     pub(super) service: Option<ServiceType>,

@@ -28,7 +28,7 @@ mod parameters;
 pub use channel::EventChannel;
 pub use event::{DatagramPeer, Established, Event, Group, IdName, PeerParameters, Request, What};
 pub use id::Id;
-pub use parameters::ConnectParameters;
+pub use parameters::{ConnectParameters, Route};
 
 pub use ferroce_proto::cm::Enhancements;
 pub use ferroce_wire::cm::{RejectReason, ResponseTimeout, SidrStatus, VendorId};

@@ -258,7 +258,8 @@ impl Here<'_> {
             source_index: self.link,
             destination: Gid::from_ip(peer.ip()),
             traffic_class: state.traffic_class,
-            hop_limit: 64,
+            flow_label: state.route.map_or(0, |route| route.flow_label),
+            hop_limit: state.route.map_or(64, |route| route.hop_limit),
             ..AddressVector::default()
         };
         (state.stage, state.exchange) = (Stage::Connected, Exchange::Nothing);

@@ -1,9 +1,22 @@
 //! What the two sides of a connection ask for and agree to.
 
 use ferroce_proto::cm::Enhancements;
-use ferroce_proto::qp::{AckTimeout, RnrRetry, RnrTimer, ServiceType};
+use ferroce_proto::qp::{AckTimeout, PathMtu, RnrRetry, RnrTimer, ServiceType};
 use ferroce_wire::cm::ResponseTimeout;
 use ferroce_wire::number::{QKey, Qpn};
+
+/// A way to the peer that a program knows better than the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The largest payload of a packet.
+    pub mtu: PathMtu,
+    /// Type of service, or traffic class.
+    pub traffic_class: u8,
+    /// From which switches choose among equal paths: 20 bits.
+    pub flow_label: u32,
+    /// How many routers on the way, at most; 0 leaves that to the system.
+    pub hop_limit: u8,
+}
 
 /// What a side asks for when it connects, or agrees to when it accepts. The default is what Linux chooses where a
 /// program says nothing.

@@ -1,0 +1,127 @@
+//! Paths: what a program says of the way to its peer, and what it is shown.
+
+use std::ffi::c_void;
+
+use ferroce::cm::Route;
+use ferroce::{AckTimeout, PathMtu};
+
+use crate::abi::Abi;
+use crate::abi::rdmacm::{ibv_path_data, ibv_sa_path_rec};
+use crate::context::lock;
+use crate::entry::{Errno, Result};
+use crate::query::gid_in;
+use crate::rdmacm::id::{Details, IdHandle, PARTITION};
+
+/// `IBV_PATH_FLAG_GMP`, `_PRIMARY` and `_BIDIRECTIONAL`: the one kind of path that Linux takes.
+const COMPLETE: u32 = 0x2b;
+/// The low bits of a number that has a selector in front of it.
+const NUMBER: u8 = 0x1f;
+/// "Exactly", of the values beside it.
+const EXACTLY: u8 = 2;
+
+impl ibv_path_data {
+    fn flow_label(&self) -> u32 {
+        (u32::from_be(self.flowlabel_hoplimit) >> 8) & 0x000f_ffff
+    }
+
+    fn hop_limit(&self) -> u8 {
+        u32::from_be(self.flowlabel_hoplimit) as u8
+    }
+}
+
+/// `RDMA_OPTION_IB_PATH`: the first complete path of a list takes the place of `rdma_resolve_route`.
+///
+/// # Safety
+/// There are so many bytes.
+pub(super) unsafe fn set(handle: &IdHandle, data: *const c_void, length: usize) -> Result<()> {
+    const SIZE: usize = size_of::<ibv_path_data>();
+    if data.is_null() || length % SIZE != 0 {
+        return Err(Errno::INVALID);
+    }
+    let list = data.cast::<ibv_path_data>();
+    // SAFETY: as the caller says; programs need not align it.
+    let mut paths = (0..length / SIZE).map(|index| unsafe { list.add(index).read_unaligned() });
+    let path = paths.find(|path| path.flags == COMPLETE).ok_or(Errno::INVALID)?;
+    // Linux takes any destination, and sends to it what is meant for the peer. We are at the address that was resolved.
+    let peer = gid_in(handle.look().route.addr.ibaddr.dgid);
+    let to = gid_in(path.dgid);
+    if to.0 != [0; 16] && to != peer {
+        return Err(Errno::INVALID);
+    }
+    let before = lock(&handle.details).path.replace(path);
+    let set = handle.id.set_route(&Route {
+        mtu: PathMtu(path.mtu & NUMBER),
+        traffic_class: path.tclass,
+        flow_label: path.flow_label(),
+        hop_limit: path.hop_limit(),
+    });
+    if let Err(error) = set {
+        lock(&handle.details).path = before;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+impl Details {
+    /// Whether the program's path is in a partition that the device has. Linux looks for it no sooner than it connects.
+    pub(super) fn check_partition(&self) -> Result<()> {
+        const FULL_MEMBER: u16 = 0x8000;
+        let foreign =
+            |path: &ibv_path_data| u16::from_be(path.pkey) | FULL_MEMBER != u16::from_be(PARTITION);
+        if self.path.as_ref().is_some_and(foreign) { Err(Errno(libc::ENOENT)) } else { Ok(()) }
+    }
+
+    /// How long the way there and back takes, as the program has said it.
+    pub(super) fn round_trip(&self) -> Option<AckTimeout> {
+        let of_path =
+            self.path.map(|path| (path.packetlifetime & NUMBER).saturating_add(1).min(31));
+        self.ack_timeout.or(of_path).map(AckTimeout)
+    }
+}
+
+impl IdHandle {
+    /// Shows the program the way to the peer.
+    pub(super) fn show_path(&self) -> Result<()> {
+        /// 10 Gb/s, and 4.3 s / 4: what Linux says of every RoCE path.
+        const RATE: u8 = 3;
+        const LIFETIME: u8 = 18;
+        let now = self.look();
+        if now.route.num_paths > 0 {
+            return Ok(());
+        }
+        // SAFETY: the call takes no pointers.
+        let path = unsafe { libc::calloc(1, size_of::<ibv_sa_path_rec>()) };
+        let path = path.cast::<ibv_sa_path_rec>();
+        // SAFETY: null, or of this size and all zeroes.
+        let record = unsafe { path.as_mut() }.ok_or(Errno::NO_MEMORY)?;
+        let mut shown = ibv_sa_path_rec {
+            dgid: now.route.addr.ibaddr.dgid,
+            sgid: now.route.addr.ibaddr.sgid,
+            hop_limit: 64,
+            reversible: 1,
+            numb_path: 1,
+            pkey: PARTITION,
+            mtu_selector: EXACTLY,
+            mtu: self.id.path_mtu().0,
+            rate_selector: EXACTLY,
+            rate: RATE,
+            packet_life_time_selector: EXACTLY,
+            packet_life_time: LIFETIME,
+            ..Abi::zeroed()
+        };
+        if let Some(said) = &lock(&self.details).path {
+            shown.hop_limit = said.hop_limit();
+            shown.flow_label = said.flow_label().to_be();
+            shown.traffic_class = said.tclass;
+            shown.pkey = said.pkey;
+            shown.rate = said.rate & NUMBER;
+            shown.packet_life_time = said.packetlifetime & NUMBER;
+        }
+        *record = shown;
+        self.shown.change(|shown| {
+            shown.route.path_rec = path;
+            shown.route.num_paths = 1;
+        });
+        Ok(())
+    }
+}
