@@ -189,7 +189,14 @@ impl ConnectionManager {
 
     /// The next news.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        /// So many wait in ordinary times.
+        const USUAL: usize = 16;
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            // Many connections may have rested at once, on a busy machine: what that took is not kept for ever.
+            self.events.shrink_to(USUAL);
+        }
+        event
     }
 
     /// When [`ConnectionManager::handle_timeout`] must be called, if nothing happens before.
