@@ -8,6 +8,7 @@ pub mod c;
 pub mod capture;
 pub mod document;
 pub mod exchange;
+pub mod hosts;
 pub mod libraries;
 pub mod managed;
 pub mod peer;

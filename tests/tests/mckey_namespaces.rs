@@ -3,69 +3,22 @@
 //!
 //! Needs root, and `ip` from iproute2: skipped loudly without them.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ferroce_tests::hosts::Hosts;
 use ferroce_tests::libraries;
 use ferroce_tests::running::Running;
 
 /// mckey sends after three seconds; whatever takes this long will never end.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Two namespaces and their link; gone with this.
-struct Hosts([String; 2]);
-
-fn ip(arguments: &str) -> bool {
-    let ran = Command::new("ip").args(arguments.split_whitespace()).stderr(Stdio::null()).status();
-    ran.is_ok_and(|status| status.success())
-}
-
-impl Hosts {
-    fn new(tag: &str) -> Option<Self> {
-        let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
-        let [a, b] = names.clone();
-        if !ip(&format!("netns add {a}")) {
-            eprintln!("SKIPPED: network namespaces need root and iproute2");
-            return None;
-        }
-        let hosts = Self(names);
-        assert!(ip(&format!("netns add {b}")));
-        assert!(ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}")));
-        for (name, number) in [(a, 1), (b, 2)] {
-            assert!(ip(&format!("-n {name} address add 10.9.0.{number}/24 dev eth0")));
-            assert!(ip(&format!("-n {name} address add fd09::{number}/64 dev eth0 nodad")));
-            assert!(ip(&format!("-n {name} link set eth0 up")));
-        }
-        Some(hosts)
-    }
-
-    /// A program in one of them.
-    fn command(&self, side: usize, program: &Command) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0[side]]).arg(program.get_program());
-        command.args(program.get_args()).stdin(Stdio::null());
-        for (name, value) in program.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command
-    }
-
-    /// Whether the first is in the group, as the kernel's table has it.
-    fn joined(&self, table: &str, group: &str) -> bool {
-        let mut look = Command::new("cat");
-        look.arg(table);
-        let output = self.command(0, &look).output().expect("a table");
-        String::from_utf8_lossy(&output.stdout).to_lowercase().contains(group)
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|name| _ = ip(&format!("netns delete {name}")));
-    }
+/// Whether the first is in the group, as the kernel's table has it.
+fn joined(hosts: &Hosts, table: &str, group: &str) -> bool {
+    let mut look = Command::new("cat");
+    look.arg(table);
+    let output = hosts.command(0, &look).output().expect("a table");
+    String::from_utf8_lossy(&output.stdout).to_lowercase().contains(group)
 }
 
 /// Ten messages from the second host to the first.
@@ -79,7 +32,7 @@ fn ten(tag: &str, group: &str, addresses: [&str; 2], (table, entry): (&str, &str
     };
     let until = Instant::now() + LIMIT;
     let Some(mut receiver) = start(0, &[]) else { return };
-    receiver.wait_until(|_| hosts.joined(table, entry), until);
+    receiver.wait_until(|_| joined(&hosts, table, entry), until);
     let sender = start(1, &[&["-s"], more].concat()).expect("it was there before");
     let sent = sender.good_end(until);
     // Without a sender it would wait for ever.

@@ -27,6 +27,8 @@ pub struct Interface {
     pub running: bool,
     /// It is the loopback.
     pub loopback: bool,
+    /// Its hosts have addresses of the link's, which are found out: Ethernet, and not a tunnel.
+    pub neighbours: bool,
     /// It can multicast.
     pub multicast: bool,
     /// Its Ethernet address, if it has one: the loopback's is all zeroes.
@@ -126,6 +128,9 @@ fn describe(name: &str, entry: &ifaddrs, probe: &OwnedFd) -> Interface {
         up: is(libc::IFF_UP),
         running: is(libc::IFF_RUNNING),
         loopback: is(libc::IFF_LOOPBACK),
+        neighbours: ![libc::IFF_LOOPBACK, libc::IFF_POINTOPOINT, libc::IFF_NOARP]
+            .into_iter()
+            .any(is),
         multicast: is(libc::IFF_MULTICAST),
         mac: None,
         addresses: Vec::new(),

@@ -9,7 +9,8 @@
 //! - [`Slot`] is a process's share of the queue pair numbers of an address, and the mailbox through which other
 //!   processes hand it the packets that reached them by mistake. [`Service`] is the same for a connection manager's
 //!   listener.
-//! - [`interface`] and [`route`] say which addresses there are, and what fits on the way to another.
+//! - [`interface`], [`route`] and [`neighbour`] say which addresses there are, what fits on the way to another, and whether
+//!   the next host on it has been found.
 //! - [`Poller`], [`Event`] and [`clock`] are how a thread waits.
 //!
 //! # What the ICRC needs to know
@@ -34,6 +35,8 @@ mod forward;
 pub mod interface;
 mod mailbox;
 mod multicast;
+pub mod neighbour;
+mod netlink;
 mod options;
 mod peek;
 mod poll;

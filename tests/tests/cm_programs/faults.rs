@@ -1,16 +1,31 @@
 //! What goes wrong with connections, one case of `faults.c` or `routes.c` a line.
 
+use std::process::Command;
+
+use ferroce_tests::hosts::Hosts;
 use ferroce_tests::{c, managed};
 
-fn run(program: &str, case: &str) {
+/// Compiles and runs a case, the command as `place` makes it.
+fn run_in(program: &str, case: &str, place: impl FnOnce(Command) -> Command) {
     let source = format!("tests/cm_programs/{program}.c");
     let built = c::compile(&format!("cm_programs_{program}"), &[source], "rdma/rdma_verbs.h");
     let Some(program) = built else { return };
-    let mut command = c::command(&program);
+    let mut command = place(c::command(&program));
     // What threads keep for their next allocation would count as used.
     command.arg(case).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     let said = managed::alone(command);
     assert!(said.contains("as it should be"), "{case} said:\n{said}");
+}
+
+fn run(program: &str, case: &str) {
+    run_in(program, case, |command| command);
+}
+
+/// Between two hosts.
+#[test]
+fn gone() {
+    let Some(hosts) = Hosts::new("gone") else { return };
+    run_in("routes", "gone", |command| hosts.command(0, &command));
 }
 
 macro_rules! cases {

@@ -1,6 +1,7 @@
 /* Addresses and routes, and what becomes of ids that have none: one case for each name that may be given. */
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <time.h>
 
 #include "faults.h"
 
@@ -160,11 +161,74 @@ static void paths(void)
     rdma_destroy_event_channel(passive);
 }
 
+static struct sockaddr *address_of(const char *text, struct sockaddr_storage *room)
+{
+    struct sockaddr_in *short_one = (struct sockaddr_in *) room;
+    struct sockaddr_in6 *long_one = (struct sockaddr_in6 *) room;
+    memset(room, 0, sizeof *room);
+    if (strchr(text, ':')) {
+        *long_one = (struct sockaddr_in6) {.sin6_family = AF_INET6, .sin6_port = htons(7471)};
+        CHECK(inet_pton(AF_INET6, text, &long_one->sin6_addr) == 1);
+    } else {
+        *short_one = at(text, 7471);
+    }
+    return (struct sockaddr *) room;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* A host that is gone is noticed in the time asked for, and one that is there is found: rdma_resolve_addr(3). */
+static void gone_to(const char *nobody, const char *somebody)
+{
+    struct rdma_event_channel *events = channel();
+    struct sockaddr_storage absent, present;
+    struct rdma_cm_id *id = make(events, RDMA_PS_TCP);
+    address_of(nobody, &absent);
+    address_of(somebody, &present);
+    double before = seconds();
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &absent, 300) == 0);
+    FAILS(rdma_resolve_addr(id, NULL, (struct sockaddr *) &absent, 300), EINVAL);
+    FAILS(rdma_resolve_route(id, 300), EINVAL);
+    struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_ADDR_ERROR);
+    CHECK(event->status == -ETIMEDOUT && seconds() - before >= 0.3);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    /* The id is as it was, and another address may be tried. */
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &present, LIMIT) == 0);
+    pass(events, RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(rdma_resolve_route(id, 1000) == 0);
+    pass(events, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    end(id);
+    /* Nobody waits for an id that is gone itself. */
+    id = make(events, RDMA_PS_UDP);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &absent, LIMIT) == 0);
+    end(id);
+    struct pollfd one = {.fd = events->fd, .events = POLLIN};
+    CHECK(poll(&one, 1, 0) == 0);
+    rdma_destroy_event_channel(events);
+    id = make(NULL, RDMA_PS_TCP);
+    FAILS(rdma_resolve_addr(id, NULL, (struct sockaddr *) &absent, 100), ETIMEDOUT);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &present, LIMIT) == 0);
+    end(id);
+}
+
+/* On a link to one other host: 10.9.0.2 and fd09::2. */
+static void gone(void)
+{
+    gone_to("10.9.0.99", "10.9.0.2");
+    gone_to("fd09::99", "fd09::2");
+}
+
 int main(int count, char **arguments)
 {
     static const struct one_case cases[] = {
         CASE(ipoib),
         CASE(paths),
+        CASE(gone),
     };
     return run_case(cases, sizeof cases / sizeof *cases, count, arguments);
 }

@@ -5,6 +5,7 @@ mod frames;
 mod interfaces;
 mod marks;
 mod namespace;
+mod neighbours;
 mod segments;
 mod slots;
 mod steering;

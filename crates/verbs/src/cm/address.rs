@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use ferroce_net::route;
+use ferroce_net::neighbour::Neighbour;
+use ferroce_net::{clock, route};
 use ferroce_proto::qp::PathMtu;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::ServiceId;
@@ -142,8 +143,8 @@ impl Id {
 
     /// Finds the device that leads to a destination. [`What::AddressResolved`] or [`What::AddressError`] follows.
     ///
-    /// A source that is given is bound first; its port may be 0. Neighbours are the system's business and are looked
-    /// for when the first packet leaves, so the timeout has no use here: a peer that is not there does not answer.
+    /// A source that is given is bound first; its port may be 0. Where the next host on the way, the peer or a router, is
+    /// not known to the system, it is looked for until the timeout is over.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Id {
         &self,
         source: Option<SocketAddr>,
         destination: SocketAddr,
-        _timeout: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
         let mut state = self.state();
         state.expect(&[Stage::Idle, Stage::Bound], "the id has an address already")?;
@@ -180,6 +181,9 @@ impl Id {
             }
         }
         match self.find_way(&mut state, destination) {
+            Ok(()) if self.waits(&state, destination, timeout) => {
+                (state.before, state.stage) = (state.stage, Stage::Resolving);
+            }
             Ok(()) => {
                 state.stage = Stage::AddressResolved;
                 self.shared().raise(What::AddressResolved);
@@ -187,6 +191,20 @@ impl Id {
             Err(error) => self.shared().raise(What::AddressError(error)),
         }
         Ok(())
+    }
+
+    /// Lets the id wait for the next host on the way, where that is not known.
+    fn waits(&self, state: &State, destination: SocketAddr, timeout: Duration) -> bool {
+        let Some(place) = &state.place else { return false };
+        let at_home = state.local.is_some_and(|local| local.ip() == destination.ip());
+        if at_home || !place.context.device().interface().neighbours {
+            return false;
+        }
+        // Who cannot find out who is next has the first packet show it.
+        let Ok(Some(next)) = Neighbour::toward(destination) else { return false };
+        let until = clock::now().saturating_add(timeout.as_nanos() as u64);
+        let neighbours = &place.adapter().management.neighbours;
+        neighbours.wait(place.adapter(), self.shared(), next, until)
     }
 
     fn find_way(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {

@@ -29,6 +29,8 @@ pub(super) enum Stage {
     Idle,
     Bound,
     Listening,
+    /// The next host on the way to the peer is looked for.
+    Resolving,
     AddressResolved,
     RouteResolved,
     /// REQ or SIDR_REQ is out.
@@ -103,6 +105,8 @@ pub(super) struct State {
     pub(super) peer: Option<SocketAddr>,
     pub(super) traffic_class: u8,
     pub(super) path_mtu: PathMtu,
+    /// What it was before its address was looked for.
+    pub(super) before: Stage,
     /// What the program has said of the way.
     pub(super) route: Option<Route>,
     pub(super) queue_pair: Option<QueuePair>,
@@ -162,6 +166,24 @@ impl Shared {
             to.raise(event);
         }
         *channel = Arc::clone(to);
+    }
+
+    /// The next host on the way to the peer is found, or is not.
+    pub(crate) fn neighbour_sought(&self, late: Option<Error>) {
+        let mut state = lock(&self.state);
+        if state.closed || state.stage != Stage::Resolving {
+            return;
+        }
+        match late {
+            None => {
+                state.stage = Stage::AddressResolved;
+                self.raise(What::AddressResolved);
+            }
+            Some(error) => {
+                state.stage = state.before;
+                self.raise(What::AddressError(error));
+            }
+        }
     }
 
     /// Whether it asks for a datagram queue pair, and not for a connection.

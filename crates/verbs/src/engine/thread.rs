@@ -112,11 +112,13 @@ pub(crate) fn run(adapter: &Adapter) {
     if let Some(services) = adapter.management.connections.services.watch() {
         mailboxes.push(poller.watch(services, Interest::Read));
     }
+    let neighbours = adapter.management.neighbours.watch();
+    let neighbours = neighbours.map(|news| poller.watch(news, Interest::Read));
     let sockets: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.receiver, Interest::Read)).collect();
     let senders: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.sender, Interest::Nothing)).collect();
-    let fixed = 1 + mailboxes.len() + sockets.len() + senders.len();
+    let fixed = 1 + mailboxes.len() + neighbours.iter().len() + sockets.len() + senders.len();
     // Behind those come the groups' sockets, which come and go.
     let mut seen = None;
     clock::precise();
@@ -127,6 +129,8 @@ pub(crate) fn run(adapter: &Adapter) {
         let done = adapter.run(forwarded);
         look = if done == Some(true) { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
         adapter.management.run(adapter);
+        let news = neighbours.is_some_and(|index| poller.readiness(index).readable);
+        adapter.management.neighbours.run(news);
 
         let now = clock::now();
         signals.aloof.store(1, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 
 mod connections;
 mod exchanges;
+mod neighbours;
 mod services;
 
 use std::net::SocketAddr;
@@ -17,11 +18,13 @@ use crate::engine::{Adapter, One, Route};
 
 pub(crate) use connections::{Connections, Manager, random};
 pub(crate) use exchanges::Exchanges;
+use neighbours::Neighbours;
 
 #[derive(Debug)]
 pub(crate) struct Management {
     pub(crate) connections: Connections,
     pub(crate) exchanges: Exchanges,
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Management {
@@ -29,6 +32,7 @@ impl Management {
         Self {
             connections: Connections::new(slot, device),
             exchanges: Exchanges::new(slot, device),
+            neighbours: Neighbours::new(),
         }
     }
 
@@ -51,7 +55,8 @@ impl Management {
     /// When [`Management::run`] is due next: nanoseconds of the monotonic clock. Who makes it earlier from another
     /// thread wakes the device's (`adapter.thread.wake()`).
     pub(crate) fn next_timer(&self) -> u64 {
-        self.connections.next_timer().min(self.exchanges.next_timer())
+        let timers = self.connections.next_timer().min(self.exchanges.next_timer());
+        timers.min(self.neighbours.next_timer())
     }
 }
 
