@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 #[derive(Debug)]
 pub struct Hosts([String; 2]);
 
-fn ip(arguments: &str) -> bool {
+/// Runs the command `ip`, and says whether it did what it was told.
+pub fn ip(arguments: &str) -> bool {
     let ran = Command::new("ip").args(arguments.split_whitespace()).stderr(Stdio::null()).status();
     ran.is_ok_and(|status| status.success())
 }
@@ -30,6 +31,11 @@ impl Hosts {
             assert!(ip(&format!("-n {name} link set eth0 up")));
         }
         Some(hosts)
+    }
+
+    /// The namespace's name.
+    pub fn name(&self, side: usize) -> &str {
+        &self.0[side]
     }
 
     /// A program in one of them.

@@ -24,6 +24,8 @@ fn code(what: What) -> u32 {
         What::AccessRefused => event::QP_ACCESS_ERR,
         What::LimitReached => event::SRQ_LIMIT_REACHED,
         What::CompletionLost => event::CQ_ERR,
+        What::PortActive => event::PORT_ACTIVE,
+        What::PortError => event::PORT_ERR,
         // Whatever comes to be known later ends a queue pair, as far as a program of today can tell.
         _ => event::QP_FATAL,
     }
@@ -78,7 +80,7 @@ unsafe fn acknowledge(what: &ibv_async_event) -> Result<()> {
             // SAFETY: as the caller says.
             &unsafe { QueueHandle::of(object.cast()) }?.errors
         }
-        event::DEVICE_FATAL => return Ok(()),
+        event::DEVICE_FATAL | event::PORT_ACTIVE | event::PORT_ERR => return Ok(()),
         _ => {
             let object = ptr::with_exposed_provenance::<ibv_qp>(what.element);
             // SAFETY: as the caller says.

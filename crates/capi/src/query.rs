@@ -132,11 +132,11 @@ fn attributes_ex(device: &Device) -> ibv_device_attr_ex {
 }
 
 fn port_attributes(context: &Context) -> ibv_port_attr {
-    let interface = context.device().interface();
+    let active = context.is_active();
     let mtu = |mtu: PathMtu| u32::from(mtu.0);
     ibv_port_attr {
         // Active, or down.
-        state: if interface.up { 4 } else { 1 },
+        state: if active { 4 } else { 1 },
         max_mtu: mtu(PathMtu::MTU_4096),
         active_mtu: mtu(context.mtu()),
         gid_tbl_len: context.limits().gids.into(),
@@ -149,7 +149,7 @@ fn port_attributes(context: &Context) -> ibv_port_attr {
         active_width: 2,
         active_speed: 32,
         // Link up, or disabled.
-        phys_state: if interface.up { 5 } else { 3 },
+        phys_state: if active { 5 } else { 3 },
         // Ethernet, whose packets all have a global route.
         link_layer: 2,
         flags: 1,

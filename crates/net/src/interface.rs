@@ -119,6 +119,17 @@ pub fn interface_of(address: SocketAddr) -> Result<Interface, Error> {
         .ok_or(Error::AddressNotOurs { address: address.ip() })
 }
 
+/// Whether the interface of this name is there, switched on, and has a carrier, now.
+pub fn is_active(name: &str) -> bool {
+    let active = libc::IFF_UP | libc::IFF_RUNNING;
+    let Ok(list) = List::read() else { return false };
+    list.iter().any(|entry| {
+        // SAFETY: every entry of the list has a name, ended by a zero.
+        let own = unsafe { CStr::from_ptr(entry.ifa_name) };
+        own.to_bytes() == name.as_bytes() && entry.ifa_flags as c_int & active == active
+    })
+}
+
 fn describe(name: &str, entry: &ifaddrs, probe: &OwnedFd) -> Interface {
     let is = |flag: c_int| entry.ifa_flags & flag.unsigned_abs() != 0;
     Interface {

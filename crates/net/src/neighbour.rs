@@ -2,11 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::error::Error;
 use crate::netlink::{self, ask};
-use crate::system::{check_length, errno, set_option};
+use crate::system::errno;
 
 /// `RTA_DST`, `RTA_OIF` and `RTA_GATEWAY` of a route; `NDA_DST` of a neighbour.
 const ROUTE_TO: u16 = 1;
@@ -16,8 +15,6 @@ const NEIGHBOUR: u16 = 1;
 /// `NUD_VALID`: all states in which packets are sent. `NUD_INCOMPLETE`: it is being looked for.
 const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 const INCOMPLETE: u16 = 0x01;
-/// `RTNLGRP_NEIGH`.
-const CHANGES: libc::c_int = 3;
 /// The port for what nobody needs (RFC 863).
 const DISCARD: u16 = 9;
 
@@ -109,51 +106,5 @@ impl Neighbour {
     pub fn late(&self) -> Error {
         let source = io::Error::from_raw_os_error(libc::ETIMEDOUT);
         Error::Unreachable { destination: self.destination, source }
-    }
-}
-
-/// News of neighbours, behind a descriptor that is readable when there are some.
-#[derive(Debug)]
-pub struct Neighbourhood {
-    fd: OwnedFd,
-}
-
-impl Neighbourhood {
-    /// Hears of nothing until it is told to listen.
-    pub fn new() -> Result<Self, Error> {
-        let fd =
-            netlink::open_bound().map_err(|error| Error::system("listen for neighbours", error))?;
-        Ok(Self { fd })
-    }
-
-    /// Listens, or stops to.
-    pub fn listen(&self, listens: bool) -> Result<(), Error> {
-        let name =
-            if listens { libc::NETLINK_ADD_MEMBERSHIP } else { libc::NETLINK_DROP_MEMBERSHIP };
-        set_option(self.fd.as_fd(), libc::SOL_NETLINK, name, CHANGES)
-            .map_err(|error| Error::system("listen for neighbours", error))
-    }
-
-    /// Forgets the news so far: who is concerned asks.
-    pub fn clear(&self) {
-        let mut bytes = [0_u8; 4096];
-        loop {
-            // SAFETY: the buffer is a local, as long as said.
-            let length = check_length(unsafe {
-                libc::recv(self.fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0)
-            });
-            match length {
-                Ok(_) => {}
-                // More news than it holds: they are all to be forgotten.
-                Err(error) if matches!(errno(&error), libc::ENOBUFS | libc::EINTR) => {}
-                Err(_) => return,
-            }
-        }
-    }
-}
-
-impl AsFd for Neighbourhood {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }

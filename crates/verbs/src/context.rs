@@ -32,7 +32,9 @@ impl Context {
     /// When its port cannot be had, or its MTU is too small: the message says what to do.
     #[doc(alias = "ibv_open_device")]
     pub fn open(device: &Device, options: &Options) -> Result<Self, Error> {
-        Ok(Self { handle: Adapter::open(device, options)?, events: Arc::new(Events::new()?) })
+        let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
+        handle.adapter.port.tell(&events);
+        Ok(Self { handle, events })
     }
 
     /// The device as it is open already.
@@ -53,6 +55,12 @@ impl Context {
     /// What it allows.
     pub fn limits(&self) -> Limits {
         Limits::of(self.device())
+    }
+
+    /// Whether its interface is switched on and has a carrier, now. [`crate::What::PortActive`] and
+    /// [`crate::What::PortError`] tell when that changes.
+    pub fn is_active(&self) -> bool {
+        self.adapter().port.is_active()
     }
 
     /// The largest path MTU.

@@ -50,6 +50,12 @@ pub enum What {
     /// A completion found no room in its queue, and is lost. Told once of a queue.
     #[doc(alias = "IBV_EVENT_CQ_ERR")]
     CompletionLost,
+    /// The device's interface has been switched on, or has a carrier again.
+    #[doc(alias = "IBV_EVENT_PORT_ACTIVE")]
+    PortActive,
+    /// The device's interface has been switched off, has lost its carrier, or is gone.
+    #[doc(alias = "IBV_EVENT_PORT_ERR")]
+    PortError,
 }
 
 /// An event.

@@ -60,6 +60,7 @@ numbers! {
     /// `ibv_event_type`.
     event: u32 {
         CQ_ERR = 0, QP_FATAL = 1, QP_REQ_ERR = 2, QP_ACCESS_ERR = 3, COMM_EST = 4, SQ_DRAINED = 5, DEVICE_FATAL = 8,
+        PORT_ACTIVE = 9, PORT_ERR = 10,
         SRQ_ERR = 14, SRQ_LIMIT_REACHED = 15, QP_LAST_WQE_REACHED = 16,
     }
     /// `ibv_qp_init_attr_mask`.

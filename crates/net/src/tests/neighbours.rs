@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use super::namespace::{ip, run};
 use super::{PATIENCE, is_readable};
-use crate::clock;
-use crate::neighbour::{Knowledge, Neighbour, Neighbourhood};
+use crate::neighbour::{Knowledge, Neighbour};
+use crate::{News, Subject, clock, interface};
 
 fn toward(ip: &str) -> Option<Neighbour> {
     Neighbour::toward(SocketAddr::new(ip.parse().unwrap(), 4791)).unwrap()
@@ -24,7 +24,7 @@ fn neighbours_are_found_when_they_are_there() {
             assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Nothing);
             neighbour.seek();
             assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Sought);
-            let news = Neighbourhood::new().unwrap();
+            let news = News::of(Subject::Neighbours).unwrap();
             news.listen(true).unwrap();
             assert!(ip(&format!(
                 "neighbour replace {absent} lladdr {link} dev near nud permanent"
@@ -57,5 +57,32 @@ fn at_home_there_is_nobody_to_find() {
         for ip in ["127.0.0.1", "::1", "10.9.0.1", "fd09::1", "239.9.8.7", "ff0e::9"] {
             assert_eq!(toward(ip), None, "{ip}");
         }
+    });
+}
+
+#[test]
+fn an_interface_is_seen_to_go_down_and_up() {
+    run("an_interface_is_seen_to_go_down_and_up", || {
+        let news = News::of(Subject::Interfaces).unwrap();
+        news.listen(true).unwrap();
+        assert!(interface::is_active("near") && interface::is_active("lo"));
+        assert!(ip("link set near down"));
+        assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
+        assert!(!interface::is_active("near"));
+        news.clear();
+        assert!(ip("link set near up"));
+        // It is on before it has a carrier, and both are told.
+        while !interface::is_active("near") {
+            assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
+            news.clear();
+        }
+        // Without the other end there is none.
+        assert!(ip("link set far down"));
+        while interface::is_active("near") {
+            assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
+            news.clear();
+        }
+        assert!(ip("link delete near"));
+        assert!(!interface::is_active("near"));
     });
 }

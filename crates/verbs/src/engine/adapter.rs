@@ -17,6 +17,7 @@ use super::claim::Claim;
 use super::counters::Counters;
 use super::detours::Detours;
 use super::link::{Link, Route};
+use super::port::Port;
 use super::progress::Progress;
 use super::queue_pair::{Core, Receives};
 use super::{groups::Groups, thread};
@@ -63,6 +64,7 @@ pub(crate) struct Adapter {
     pub(crate) counters: Counters,
     pub(crate) tap: Option<Tap>,
     pub(crate) management: Management,
+    pub(crate) port: Port,
 }
 
 /// A device, the addresses of it that can be used, and what was opened for each.
@@ -132,6 +134,7 @@ impl Adapter {
         let progress = Progress::new(&links, slot as u8, options.faults);
         Ok(Self {
             management: Management::new(slot as u8, &device),
+            port: Port::new(&device),
             links,
             slot,
             memory: Registry::new(entropy),

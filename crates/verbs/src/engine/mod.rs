@@ -24,6 +24,7 @@ mod detours;
 mod echoes;
 mod groups;
 mod link;
+mod port;
 mod progress;
 mod queue_pair;
 mod thread;

@@ -114,11 +114,17 @@ pub(crate) fn run(adapter: &Adapter) {
     }
     let neighbours = adapter.management.neighbours.watch();
     let neighbours = neighbours.map(|news| poller.watch(news, Interest::Read));
+    let port = adapter.port.watch().map(|news| poller.watch(news, Interest::Read));
     let sockets: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.receiver, Interest::Read)).collect();
     let senders: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.sender, Interest::Nothing)).collect();
-    let fixed = 1 + mailboxes.len() + neighbours.iter().len() + sockets.len() + senders.len();
+    let fixed = 1
+        + mailboxes.len()
+        + neighbours.iter().len()
+        + port.iter().len()
+        + sockets.len()
+        + senders.len();
     // Behind those come the groups' sockets, which come and go.
     let mut seen = None;
     clock::precise();
@@ -131,6 +137,9 @@ pub(crate) fn run(adapter: &Adapter) {
         adapter.management.run(adapter);
         let news = neighbours.is_some_and(|index| poller.readiness(index).readable);
         adapter.management.neighbours.run(news);
+        if port.is_some_and(|index| poller.readiness(index).readable) {
+            adapter.port.look(&adapter.device);
+        }
 
         let now = clock::now();
         signals.aloof.store(1, Ordering::SeqCst);

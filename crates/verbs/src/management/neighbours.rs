@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_net::clock;
-use ferroce_net::neighbour::{Knowledge, Neighbour, Neighbourhood};
+use ferroce_net::neighbour::{Knowledge, Neighbour};
+use ferroce_net::{News, Subject, clock};
 
 use crate::cm::Shared;
 use crate::completion::lock;
@@ -22,19 +22,19 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     /// `None` where the system has no such news: then nobody waits.
-    news: Option<Neighbourhood>,
+    news: Option<News>,
     waiting: Mutex<Vec<Waiting>>,
     next: AtomicU64,
 }
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
-        let news = Neighbourhood::new().ok();
+        let news = News::of(Subject::Neighbours).ok();
         Self { news, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
     }
 
     /// What the device's thread watches.
-    pub(crate) fn watch(&self) -> Option<&Neighbourhood> {
+    pub(crate) fn watch(&self) -> Option<&News> {
         self.news.as_ref()
     }
 

@@ -1,0 +1,60 @@
+//! The port of a device: whether its interface is on, and who is told when that changes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use ferroce_net::interface::is_active;
+use ferroce_net::{News, Subject};
+
+use crate::completion::lock;
+use crate::device::Device;
+use crate::event::{AsyncEvent, Events, Source, What};
+
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// `None` where the system has no such news: then the port stays as it is.
+    news: Option<News>,
+    active: AtomicBool,
+    /// Who has opened the device.
+    told: Mutex<Vec<Weak<Events>>>,
+}
+
+impl Port {
+    pub(crate) fn new(device: &Device) -> Self {
+        let news = News::of(Subject::Interfaces).ok().filter(|news| news.listen(true).is_ok());
+        // After it listens, so that no change is missed.
+        let active = is_active(&device.interface().name);
+        Self { news, active: AtomicBool::new(active), told: Mutex::default() }
+    }
+
+    /// What the device's thread watches.
+    pub(crate) fn watch(&self) -> Option<&News> {
+        self.news.as_ref()
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Tells this one of changes from now on.
+    pub(crate) fn tell(&self, events: &Arc<Events>) {
+        let mut told = lock(&self.told);
+        told.retain(|one| one.strong_count() > 0);
+        told.push(Arc::downgrade(events));
+    }
+
+    /// There are news of interfaces: maybe of ours.
+    pub(crate) fn look(&self, device: &Device) {
+        if let Some(news) = &self.news {
+            news.clear();
+        }
+        let active = is_active(&device.interface().name);
+        if self.active.swap(active, Ordering::Relaxed) == active {
+            return;
+        }
+        let what = if active { What::PortActive } else { What::PortError };
+        for events in lock(&self.told).iter().filter_map(Weak::upgrade) {
+            events.raise(AsyncEvent { source: Source::Device, what });
+        }
+    }
+}
