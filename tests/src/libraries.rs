@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// What the surroundings set for Ferroce is not for the programs of tests.
-const NOT_FOR_THEM: [&str; 4] =
-    ["FERROCE_CAPTURE", "FERROCE_FAULTS", "FERROCE_TRACE", "FERROCE_RUN"];
+const NOT_FOR_THEM: [&str; 5] =
+    ["FERROCE_CAPTURE", "FERROCE_DEVICES", "FERROCE_FAULTS", "FERROCE_TRACE", "FERROCE_RUN"];
 
 /// A folder for files of tests, which stays: cargo's `CARGO_TARGET_TMPDIR`, which only the tests themselves are told of.
 pub(crate) fn temporary() -> PathBuf {

@@ -25,7 +25,11 @@ pub struct GidEntry {
     pub address: SocketAddr,
 }
 
-/// All devices, the loopback first: it is there on every machine.
+/// The variable with the names of the devices that a process shall see, with commas between. `ferroce run` sets it, so
+/// that the libraries list what its view of `/sys` has.
+const WANTED: &str = "FERROCE_DEVICES";
+
+/// All devices, the loopback first: it is there on every machine. If `FERROCE_DEVICES` names some, these alone.
 ///
 /// # Errors
 ///
@@ -36,7 +40,8 @@ pub fn devices() -> Result<Vec<Device>, Error> {
         .filter(|interface| interface.up && !interface.addresses.is_empty())
         .collect();
     found.sort_by_key(|interface| (!interface.loopback, interface.index));
-    Ok(found.into_iter().map(Device::of).collect())
+    let wanted = std::env::var(WANTED).unwrap_or_default();
+    Ok(found.into_iter().map(Device::of).filter(|device| device.is_among(&wanted)).collect())
 }
 
 impl Device {
@@ -44,7 +49,13 @@ impl Device {
         Self { name: format!("ferroce_{}", interface.name), interface }
     }
 
-    /// The device of this name. The interface's own name does as well.
+    /// Whether it is in a list of names, which is for all devices when it is empty.
+    fn is_among(&self, names: &str) -> bool {
+        let mut names = names.split(',').filter(|name| !name.is_empty()).peekable();
+        names.peek().is_none() || names.any(|name| name == self.name || name == self.interface.name)
+    }
+
+    /// The device of this name. The interface's own name does as well, and so do those that `FERROCE_DEVICES` leaves out.
     ///
     /// # Errors
     ///

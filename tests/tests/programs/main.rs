@@ -4,6 +4,7 @@
 
 mod captures;
 mod pair;
+mod shown;
 mod symbols;
 mod table;
 mod trace;

@@ -11,18 +11,23 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Device>, String> {
         wanted = inherited.split(',').collect();
     }
     wanted.retain(|name| !name.is_empty());
-    let mut found = devices().map_err(|error| error.to_string())?;
     if wanted.is_empty() {
-        return Ok(found);
+        return devices().map_err(|error| error.to_string());
     }
     let mut chosen = Vec::new();
     for name in wanted {
         let device = Device::named(name).map_err(|error| error.to_string())?;
-        if !found.contains(&device) {
-            return Err(format!("{}: its interface is down", device.name()));
+        if !device.interface().up {
+            return Err(format!(
+                "{}: its interface is down; `ip link set {} up` changes that",
+                device.name(),
+                device.interface().name
+            ));
         }
-        chosen.push(device);
+        if !chosen.contains(&device) {
+            chosen.push(device);
+        }
     }
-    found.retain(|device| chosen.contains(device));
-    Ok(found)
+    chosen.sort_by_key(|device| (!device.interface().loopback, device.interface().index));
+    Ok(chosen)
 }
