@@ -15,6 +15,12 @@ extern "C" fn at_exit() {
         rsocket::leave();
         id::leave();
         ferroce::leave();
+        // The program knows nothing of its capture.
+        for (path, status) in ferroce::captures() {
+            if let Some(complaint) = status.complaint() {
+                eprintln!("ferroce: {}: {complaint}", path.display());
+            }
+        }
         Ok(())
     });
 }

@@ -54,7 +54,7 @@ pub use options::Options;
 pub use queue_pair::{Datagram, QueuePair, QueuePairOptions};
 pub use region::{MemoryRegion, MemoryWindow};
 pub use shared_receive::SharedReceiveQueue;
-pub use tap::CaptureStatus;
+pub use tap::{CaptureStatus, captures};
 pub use xrc::XrcDomain;
 
 pub use ferroce_memory::{AddressRange, Buffer, Change, OutOfBounds, RegionInfo, WindowKind};

@@ -15,7 +15,7 @@ mod file;
 mod frame;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ferroce_proto::work::WorkId;
@@ -36,6 +36,43 @@ pub struct CaptureStatus {
     pub dropped: u64,
     /// Why nothing more is written, if so.
     pub failure: Option<String>,
+}
+
+impl CaptureStatus {
+    /// What is missing in the file and why, in words; `None` when nothing is.
+    pub fn complaint(&self) -> Option<String> {
+        match (&self.failure, self.dropped) {
+            (Some(failure), _) => Some(format!(
+                "the capture ends after {} packets, {} are missing: {failure}",
+                self.written, self.dropped
+            )),
+            (None, 0) => None,
+            (None, dropped) => Some(format!(
+                "the disk was too slow: {dropped} packets are missing in the capture, of {}",
+                dropped + self.written
+            )),
+        }
+    }
+
+    /// That of two parts of a file together.
+    fn and(self, later: Self) -> Self {
+        Self {
+            written: self.written + later.written,
+            dropped: self.dropped + later.dropped,
+            failure: self.failure.or(later.failure),
+        }
+    }
+}
+
+/// How the captures of this process went: each file with what is in it. For who is about to end, and for libraries whose
+/// program does not know of them; others ask the device.
+pub fn captures() -> Vec<(PathBuf, CaptureStatus)> {
+    file::all()
+}
+
+/// The process is about to end: what was taken is written, if that can be done until then.
+pub(crate) fn leave(until: u64) {
+    file::end_all(until);
 }
 
 /// Which way a packet goes.
@@ -108,5 +145,22 @@ impl Tap {
 impl Drop for Tap {
     fn drop(&mut self) {
         file::release(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_said() {
+        let mut status = CaptureStatus { written: 7, ..CaptureStatus::default() };
+        assert_eq!(status.complaint(), None);
+        status.dropped = 3;
+        let slow = "the disk was too slow: 3 packets are missing in the capture, of 10";
+        assert_eq!(status.complaint().as_deref(), Some(slow));
+        status.failure = Some("cannot write: no space".into());
+        let failed = "the capture ends after 7 packets, 3 are missing: cannot write: no space";
+        assert_eq!(status.complaint().as_deref(), Some(failed));
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use ferroce_trace::analysis::{Options, analyze};
 
 use super::pair::{self, End};
+use ferroce_tests::managed::{self, Ready, Server};
 
 fn file(test: &str, end: End) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{end:?}.pcapng"));
@@ -46,21 +47,63 @@ fn captured(test: &str, name: &str, arguments: &str) {
     let said = pair::changed(name, arguments, |end, command| {
         command.env("FERROCE_CAPTURE", &files[usize::from(end == End::Client)]);
     });
-    if said.is_none() {
-        return;
+    if said.is_some() {
+        files.iter().for_each(|path| checked(path));
     }
-    for path in &files {
-        let input = File::open(path).expect("the capture is there");
-        let report = analyze(&path.to_string_lossy(), input, &Options::default(), &mut |_| {});
-        assert!(
-            report.roce_packets > 0 && report.problems.is_empty(),
-            "{}: {:?}",
-            path.display(),
-            report.problems
-        );
-        assert_eq!(report.icrc.ok, report.roce_packets, "{}: {:?}", path.display(), report.icrc);
-        assert_eq!(tshark(path), report.roce_packets, "{}", path.display());
-        fs::remove_file(path).expect("it is there");
+}
+
+/// Looks at a file, and removes it.
+fn checked(path: &Path) {
+    let input = File::open(path).expect("the capture is there");
+    let report = analyze(&path.to_string_lossy(), input, &Options::default(), &mut |_| {});
+    assert!(
+        report.roce_packets > 0 && report.problems.is_empty(),
+        "{}: {:?}",
+        path.display(),
+        report.problems
+    );
+    assert_eq!(report.icrc.ok, report.roce_packets, "{}: {:?}", path.display(), report.icrc);
+    assert_eq!(tshark(path), report.roce_packets, "{}", path.display());
+    fs::remove_file(path).expect("it is there");
+}
+
+/// librdmacm closes no device, and the process ends within the time that packets wait for company on their way to the
+/// disk.
+#[test]
+fn capture_of_who_closes_nothing() {
+    let files = [file("closes_nothing", End::Server), file("closes_nothing", End::Client)];
+    let [server, client] = files.each_ref().map(|path| path.display());
+    let said = managed::run(
+        &format!("env FERROCE_CAPTURE={server} rping -s -a 127.0.0.1 -C 3"),
+        &format!("env FERROCE_CAPTURE={client} rping -c -a 127.0.0.1 -C 3"),
+        Ready::Service(0x0106, 7174),
+        Server::Ends,
+    );
+    if said.is_some() {
+        files.iter().for_each(|path| checked(path));
+    }
+}
+
+/// A limit of the size of files is met as a full disk is: the program goes on, and is told at its end.
+#[test]
+fn a_disk_that_is_full_is_said() {
+    let capture = file("full", End::Client);
+    let script = capture.with_extension("sh");
+    // In blocks of 512 bytes. The signal would end the program.
+    let lines = format!(
+        "trap '' XFSZ; ulimit -f 8; FERROCE_CAPTURE={} exec rping -c -a 127.0.0.1 -C 100",
+        capture.display()
+    );
+    fs::write(&script, lines).expect("the script is written");
+    let said = managed::run(
+        "rping -s -a 127.0.0.1 -C 100",
+        &format!("sh {}", script.display()),
+        Ready::Service(0x0106, 7174),
+        Server::Ends,
+    );
+    if let Some([_, client]) = said {
+        let wanted = format!("ferroce: {}: the capture ends after ", capture.display());
+        assert!(client.contains(&wanted) && client.contains("File too large"), "{client}");
     }
 }
 

@@ -109,6 +109,8 @@ impl Adapter {
         }
         // The last reference would close what the program may still be using.
         adapters.into_iter().for_each(std::mem::forget);
+        // A disk may take longer than the network.
+        crate::tap::leave(clock::now() + 10 * LONGEST);
     }
 
     fn new(device: Device, options: Options) -> Result<Self, Error> {

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -14,6 +14,7 @@ use ferroce_trace::file::{self as trace, LinkType, Packet, PcapngWriter, Timesta
 use super::{CaptureStatus, Direction, Seen, frame};
 use crate::completion::lock;
 use crate::device::Device;
+use ferroce_net::clock;
 
 /// Bytes that wait at most. As many again are being written.
 const LIMIT: usize = 8 << 20;
@@ -94,6 +95,8 @@ pub(super) struct Shared {
     written: AtomicU64,
     dropped: AtomicU64,
     failure: OnceLock<String>,
+    /// The thread is done with the file.
+    ended: AtomicBool,
 }
 
 impl Shared {
@@ -182,6 +185,7 @@ impl Shared {
                 if let Err(error) = ended {
                     let _ = self.failure.set(error.to_string());
                 }
+                self.ended.store(true, Ordering::Release);
                 return;
             }
         }
@@ -271,6 +275,8 @@ struct Known {
     users: usize,
     interfaces: u32,
     open: Option<(Arc<Shared>, JoinHandle<()>)>,
+    /// What became of it the times that it was open before.
+    before: CaptureStatus,
 }
 
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
@@ -296,7 +302,8 @@ pub(super) fn open(
         Some(index) => index,
         None => {
             let path = path.to_owned();
-            known.push(Known { process, path, users: 0, interfaces: 0, open: None });
+            let before = CaptureStatus::default();
+            known.push(Known { process, path, users: 0, interfaces: 0, open: None, before });
             known.len() - 1
         }
     };
@@ -356,7 +363,53 @@ pub(super) fn release(shared: &Arc<Shared>) {
         lock(&shared.waiting).closed = true;
         shared.wake.notify_one();
         let _ = thread.join();
+        entry.before = entry.before.clone().and(shared.status());
     }
+}
+
+/// The process is about to end, and its devices have stopped: ends the files that are open, if that can be done until
+/// then. Who ends a process in the middle of a call may hold any of these locks for ever.
+pub(super) fn end_all(until: u64) {
+    let process = std::process::id();
+    let mut open: Vec<Arc<Shared>> = Vec::new();
+    let _ = patiently(until, || {
+        let known = KNOWN.try_lock().ok()?;
+        let ours = known.iter().filter(|one| one.process == process);
+        open.extend(ours.filter_map(|one| Some(Arc::clone(&one.open.as_ref()?.0))));
+        Some(())
+    });
+    for shared in &open {
+        let closed = patiently(until, || {
+            shared.waiting.try_lock().ok()?.closed = true;
+            Some(())
+        });
+        shared.wake.notify_one();
+        let ended = || shared.ended.load(Ordering::Acquire).then_some(());
+        let _ = closed.and_then(|()| patiently(until, ended));
+    }
+}
+
+/// Tries again until something is there, or it is too late.
+fn patiently<T>(until: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        let found = attempt();
+        if found.is_some() || clock::now() > until {
+            return found;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// How the files of this process went, and go.
+pub(super) fn all() -> Vec<(PathBuf, CaptureStatus)> {
+    let process = std::process::id();
+    let Ok(known) = KNOWN.try_lock() else { return Vec::new() };
+    let ours = known.iter().filter(|one| one.process == process);
+    let status = |one: &Known| match &one.open {
+        Some((shared, _)) => one.before.clone().and(shared.status()),
+        None => one.before.clone(),
+    };
+    ours.map(|one| (one.path.clone(), status(one))).collect()
 }
 
 #[cfg(test)]
