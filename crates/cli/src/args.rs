@@ -198,8 +198,8 @@ pub(crate) enum Command {
 
     /// Find the Ferroce hosts that answer, and what they can do
     ///
-    /// Asks by the first message of the set-up exchange. A host answers while a server of the set-up exchange or
-    /// ferroce discover --answer runs there. Nobody answering is exit status 1.
+    /// Asks by the first message of the set-up exchange. A host answers while ferroce server, another server of the set-up
+    /// exchange, or ferroce discover --answer runs there. Nobody answering is exit status 1.
     #[command(after_help = after(DISCOVER_EXAMPLES))]
     Discover(DiscoverArgs),
 

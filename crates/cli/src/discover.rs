@@ -15,14 +15,15 @@ use crate::capture::{self, CaptureArgs};
 use crate::devices::{guid, json};
 use crate::duration::Interval;
 use crate::exit::ExitStatus;
+use crate::session::place;
 use crate::style::{Role, Screen};
 
 /// Arguments of `ferroce discover`.
 #[derive(Args, Debug)]
 pub(crate) struct DiscoverArgs {
     /// Whom to ask; without any, everybody on the networks of all devices
-    #[arg(value_name = "ADDRESS")]
-    pub(crate) addresses: Vec<IpAddr>,
+    #[arg(value_name = "ADDRESS", value_parser = place::host)]
+    pub(crate) addresses: Vec<SocketAddr>,
 
     /// How long to wait for answers, such as 500ms or 2s; by default 1s
     #[arg(long, value_name = "TIME")]
@@ -149,7 +150,7 @@ pub(crate) fn run(args: &DiscoverArgs, screen: &Screen) -> ExitStatus {
     }
     if found.is_empty() {
         screen.complain(
-            "nobody answered: a host answers while a Ferroce server or `ferroce discover --answer` runs \
+            "nobody answered: a host answers while `ferroce server` or `ferroce discover --answer` runs \
              there, and UDP port 4791 is open",
         );
         return status;
@@ -165,11 +166,23 @@ fn timeout(args: &DiscoverArgs) -> Duration {
 fn ask(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec<Host>, Error> {
     let mut searches = Vec::new();
     if args.addresses.is_empty() {
+        let mut failed = None;
         for device in devices()? {
             // A device that cannot be opened, its MTU too small, does not keep the others from asking.
-            let Ok(context) = Context::open(&device, options) else { continue };
+            let context = match Context::open(&device, options) {
+                Ok(context) => context,
+                Err(error) => {
+                    failed = failed.or(Some(error));
+                    continue;
+                }
+            };
             let search = Search::begin(&context, &[], timeout(args))?;
             searches.push((context, search));
+        }
+        if searches.is_empty() {
+            return Err(failed.unwrap_or(Error::Invalid(
+                "no device to ask by: no network interface is up and has an address",
+            )));
         }
     }
     for (device, targets) in by_device(&args.addresses)? {
@@ -197,11 +210,11 @@ fn ask(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec<Ho
 type Targets = Vec<(u8, Gid)>;
 
 /// The addresses by the device that reaches them.
-fn by_device(addresses: &[IpAddr]) -> Result<Vec<(Device, Targets)>, Error> {
+fn by_device(addresses: &[SocketAddr]) -> Result<Vec<(Device, Targets)>, Error> {
     let mut found: Vec<(Device, Targets)> = Vec::new();
     for &address in addresses {
-        let (device, index) = Device::toward(SocketAddr::new(address, 0))?;
-        let target = (index, Gid::from_ip(address));
+        let (device, index) = Device::toward(address)?;
+        let target = (index, Gid::from_ip(address.ip()));
         match found.iter_mut().find(|(known, _)| *known == device) {
             Some((_, targets)) => targets.push(target),
             None => found.push((device, vec![target])),

@@ -58,6 +58,10 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
             eprintln!("{}={}", variable.name, Path::new(&variable.value).display());
         }
     }
+    if environment.is_empty {
+        // Programs say that there is none, and not why.
+        screen.complain("no device: no network interface is up and has an address");
+    }
     let [program, arguments @ ..] = args.command.as_slice() else {
         return Err("no command".into());
     };

@@ -371,6 +371,7 @@ const TWO_HOSTS: &str = r#"
     there "$1" server --json --once > server.txt &
     server=$!
     until grep -q listening server.txt; do :; done
+    "$1" discover --json > found.txt
     "$1" client 10.7.0.2 bulk --size 10M --json
     wait $server
 "#;
@@ -389,6 +390,24 @@ fn two_hosts() {
     let server = fs::read_to_string(scratch.path("server.txt")).unwrap();
     let left: Value = serde_json::from_str(server.lines().last().unwrap()).unwrap();
     assert_eq!((&left["verified_bytes"], &left["failure"]), (&(10 << 20).into(), &Value::Null));
+    // Its server is found by who asks everybody.
+    let found = fs::read_to_string(scratch.path("found.txt")).unwrap();
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["hosts"][0]["device"], "ferroce_here", "{found}");
+}
+
+#[test]
+fn a_loopback_that_is_down() {
+    let scratch = Scratch::new("down");
+    for (command, wanted) in
+        [(&["demo"][..], "`ip link set lo up`"), (&["discover"], "no network interface is up")]
+    {
+        // A namespace in the other, of which nobody has brought up the loopback.
+        let arguments = [&["-n", FERROCE], command].concat();
+        let Some(output) = scratch.alone("unshare", &arguments) else { return };
+        let said = text(&output.stderr);
+        assert!(said.contains(wanted), "{command:?}: {said}");
+    }
 }
 
 #[test]

@@ -157,6 +157,11 @@ impl fmt::Display for Error {
                 "all source ports of {address} from 49152 to 65535 are in use; `ss -uan` shows by \
                  what"
             ),
+            Self::AddressNotOurs { address } if address.is_loopback() => write!(
+                f,
+                "no interface of this machine has the address {address}: the loopback is down, or not \
+                 set up; `ip link set lo up` does both"
+            ),
             Self::AddressNotOurs { address } => write!(
                 f,
                 "no interface of this machine has the address {address}; `ip address` lists those \

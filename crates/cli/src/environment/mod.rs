@@ -46,6 +46,8 @@ pub(crate) struct EnvironmentArgs {
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
+    /// There is no device in it.
+    pub(crate) is_empty: bool,
     folder: Folder,
 }
 
@@ -81,7 +83,7 @@ impl Environment {
             variables.push(Variable::text("FERROCE_RUN", std::process::id().to_string()));
         }
         variables.extend(messaging::variables(args, &devices));
-        Ok(Self { variables, folder })
+        Ok(Self { variables, is_empty: devices.is_empty(), folder })
     }
 
     /// Notes a process that needs the view, even if this one is killed before it.

@@ -12,6 +12,8 @@ use std::thread;
 
 use clap::Args;
 use ferroce::cm::{EventChannel, Id, PortSpace, What};
+use ferroce::setup::Presence;
+use ferroce::{Context, Device, devices};
 
 use crate::demo::SetUp;
 use crate::exit::ExitStatus;
@@ -84,6 +86,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     bind(&listener, args.listen.0)?;
     listener.listen(0)?;
     let address = listener.local_address().unwrap_or(args.listen.0);
+    let _found = if args.demo { Vec::new() } else { found(address, args) };
     reporter.report(&Report::Listening { address });
     Session::new(reporter).say("cm", format!("listen(): clients may come to {address}"));
     let budget = Arc::new(Budget::new(args.memory));
@@ -98,6 +101,19 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
             return session.join().unwrap_or(Err(Failure::Other("the session panicked".into())));
         }
     }
+}
+
+/// Answers `ferroce discover` for the devices that clients may come to, while it is kept. Where that is not possible,
+/// another process answers already, or clients have to know.
+fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
+    let any = address.ip().is_unspecified();
+    let reached = |device: &Device| {
+        any || device.gids().iter().any(|entry| entry.address.ip() == address.ip())
+    };
+    let options = options(args.capture.as_ref());
+    let devices = devices().unwrap_or_default().into_iter().filter(reached);
+    let present = |device| Presence::new(&Context::open(&device, &options)?);
+    devices.filter_map(|device| present(device).ok()).collect()
 }
 
 fn bind(listener: &Id, address: SocketAddr) -> Result<(), Failure> {

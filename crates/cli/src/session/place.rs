@@ -1,7 +1,10 @@
 //! Where to listen and to connect, as people write it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::str::FromStr;
+
+use ferroce_net::interface::interfaces;
 
 use super::PORT;
 use super::failure::Failure;
@@ -24,8 +27,57 @@ impl FromStr for Listen {
     }
 }
 
+/// The scope of an IPv6 address, as in `fe80::1%eth0` and `[fe80::1%2]:80`, and where it stands.
+fn scope(text: &str) -> Option<(Range<usize>, &str)> {
+    let start = text.find('%')? + 1;
+    let end = text[start..].find(']').map_or(text.len(), |length| start + length);
+    Some((start..end, &text[start..end]))
+}
+
+/// The text with the index of an interface where it had the interface's name: the standard library reads no names.
+fn with_index(text: &str) -> String {
+    let index = scope(text).and_then(|(place, name)| {
+        let found = interfaces().ok()?.into_iter().find(|one| one.name == name)?;
+        Some((place, found.index.to_string()))
+    });
+    let mut text = text.to_owned();
+    if let Some((place, index)) = index {
+        text.replace_range(place, &index);
+    }
+    text
+}
+
+/// An address of one machine, in digits, without a port: whom to ask.
+pub(crate) fn host(text: &str) -> Result<SocketAddr, String> {
+    let is_port = text.parse::<SocketAddr>().is_ok();
+    let address = numeric(text).filter(|_| !is_port).ok_or_else(|| {
+        unknown_scope(text).unwrap_or_else(|| "not an address, such as 192.0.2.1".into())
+    })?;
+    has_scope(address)?;
+    Ok(address)
+}
+
+/// Addresses of a link are everybody's on every link.
+fn has_scope(address: SocketAddr) -> Result<(), String> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+            let ip = v6.ip();
+            Err(format!("{ip} is an address on any link: say on which, such as {ip}%eth0"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What to say of an address whose scope is no interface of ours.
+fn unknown_scope(text: &str) -> Option<String> {
+    let (_, name) = scope(text)?;
+    Some(format!("{text}: there is no interface {name}; `ip link` lists those that there are"))
+}
+
 /// An address in digits, with a port or without. IPv6 addresses may stand in brackets.
 fn numeric(text: &str) -> Option<SocketAddr> {
+    let text = with_index(text);
+    let text = text.as_str();
     if let Ok(address) = text.parse() {
         return Some(address);
     }
@@ -40,7 +92,10 @@ fn numeric(text: &str) -> Option<SocketAddr> {
 /// The address that a name or address stands for.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     if let Some(address) = numeric(text) {
-        return Ok(address);
+        return has_scope(address).map(|()| address).map_err(Failure::Other);
+    }
+    if let Some(message) = unknown_scope(text) {
+        return Err(Failure::Other(message));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => match port.parse() {
@@ -74,5 +129,26 @@ mod tests {
         assert!("somewhere".parse::<Listen>().is_err());
         assert!(resolve("127.0.0.1:port").is_err());
         assert_eq!(resolve("127.0.0.1").unwrap().port(), PORT);
+    }
+
+    #[test]
+    fn addresses_of_a_link_have_the_link_with_them() {
+        let index = interfaces().unwrap().into_iter().find(|one| one.name == "lo").unwrap().index;
+        for (text, port) in [("fe80::1%lo", PORT), ("[fe80::1%lo]", PORT), ("[fe80::1%lo]:80", 80)]
+        {
+            let wanted: SocketAddr = format!("[fe80::1%{index}]:{port}").parse().unwrap();
+            assert_eq!(resolve(text).unwrap(), wanted, "{text}");
+            assert_eq!(text.parse::<Listen>(), Ok(Listen(wanted)), "{text}");
+        }
+        assert_eq!(host("fe80::1%lo").unwrap().ip(), "fe80::1".parse::<IpAddr>().unwrap());
+        for text in ["fe80::1", "[fe80::1]:80"] {
+            let message = resolve(text).unwrap_err().to_string();
+            assert!(message.contains("say on which, such as fe80::1%eth0"), "{message}");
+        }
+        for text in ["fe80::1%nowhere", "[fe80::1%nowhere]:80"] {
+            let message = resolve(text).unwrap_err().to_string();
+            assert!(message.contains("there is no interface nowhere"), "{message}");
+        }
+        assert!(host("fe80::1").is_err() && host("192.0.2.1:80").is_err() && host("name").is_err());
     }
 }
