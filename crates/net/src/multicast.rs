@@ -26,7 +26,9 @@ impl Socket {
         if let SocketAddr::V6(local) = &mut local {
             local.set_scope_id(interface);
         }
-        let socket = Self::open(local, &options)?;
+        // Sockets of two interfaces that shared the port would get each other's packets: a kernel that looks for a packet's
+        // socket early takes any of those that share (Linux 6.18).
+        let socket = Self::open_on(interface, local, &options)?;
         // Otherwise a group that any process joined on any interface would be ours too. Old kernels know it for IPv4
         // only.
         let _ = match group {

@@ -31,6 +31,27 @@ impl Socket {
     /// is then not shared. For an IPv6 link-local address the scope says on which interface.
     pub fn open(local: SocketAddr, options: &Options) -> Result<Self, Error> {
         let (fd, features) = prepare(local, options)?;
+        Self::bound(fd, features, local, options)
+    }
+
+    /// The same, for what comes by one interface alone, where the kernel knows that (Linux 5.7 for everybody).
+    pub(crate) fn open_on(
+        interface: u32,
+        local: SocketAddr,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let (fd, features) = prepare(local, options)?;
+        // Before binding: sockets of two interfaces share no port.
+        let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_BINDTOIFINDEX, interface as c_int);
+        Self::bound(fd, features, local, options)
+    }
+
+    fn bound(
+        fd: OwnedFd,
+        features: Features,
+        local: SocketAddr,
+        options: &Options,
+    ) -> Result<Self, Error> {
         // A port that may be shared is a free one to the kernel, so it could give us another process's.
         let shared = options.shared && local.port() != 0;
         if shared {

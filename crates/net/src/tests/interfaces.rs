@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ferroce_wire::opcode::{Opcode, Transport};
 
 use super::namespace::{self, FAR, NEAR, ip};
-use super::{at, is_quiet, open, receive, send};
+use super::{at, is_first, is_quiet, open, receive, send};
 use crate::interface::{self, Address};
 use crate::route::{self, ROCE_HEADERS};
 use crate::{Error, Options, Socket};
@@ -111,6 +111,35 @@ fn groups_are_joined_and_left() {
         let near = interface::index_of(NEAR).unwrap();
         group_packets_reach_all("239.9.0.1:4791", "10.9.0.1:50000", near);
         group_packets_reach_all("[ff05::9]:4791", "[fd09::1]:50000", near);
+    });
+}
+
+/// Sockets that share a port are one to kernels that look for a packet's socket early (Linux 6.18 does): they gave a
+/// member on one interface what came by another, and the member there nothing.
+#[test]
+fn group_packets_keep_to_their_interface() {
+    const TEST: &str = "group_packets_keep_to_their_interface";
+    namespace::run(TEST, || {
+        // Who sends is on this machine, and its packets come in from the cable.
+        let set = ["accept_local", "rp_filter"].iter().zip(["1", "0"]).all(|(name, value)| {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{NEAR}/{name}"), value).is_ok()
+        });
+        if !set || !namespace::ip(&format!("address add 10.9.0.2/24 dev {FAR}")) {
+            return super::skipped(TEST, "the kernel cannot be told to accept our own packets");
+        }
+        let options = Options::default();
+        let group = at("239.9.0.1:4791");
+        let [lo, near, far] = ["lo", NEAR, FAR].map(|name| interface::index_of(name).unwrap());
+        let members = [lo, near].map(|one| Socket::group(group, one, &options).unwrap());
+        // A kernel that chose would do so by the ports.
+        for port in 50_000..50_016 {
+            let local = at(&format!("10.9.0.2:{port}"));
+            let sender = Socket::source(local, &options).unwrap();
+            sender.multicast_out(far, false).unwrap();
+            send(&sender, group, b"by the cable");
+            assert!(!is_first(&members[0], &members[1]), "from {port}");
+            assert_eq!(receive(&members[1], 1)[0].1, b"by the cable");
+        }
     });
 }
 
