@@ -111,7 +111,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   ferroce run -- ibv_devinfo                   RDMA programs as they are, unprivileged
-  ferroce run --device lo -- ib_write_bw       with one device
+  ferroce run --device eth0 -- ib_write_bw     with one device: between hosts, for the first is lo
   ferroce run --capture %p.pcapng -- ./test.sh with a capture of each process
   ferroce run --trace -- rping -s              each call of the libraries, said
   ferroce run -v -- bash                       a shell, and what is set for it
