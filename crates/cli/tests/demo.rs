@@ -187,6 +187,17 @@ fn a_place_that_cannot_be_written_is_no_reason_to_stop() {
     fs::remove_file(elsewhere).unwrap();
 }
 
+/// It cannot be read back, and is not ours to remove. A link stands for it here, lest a failure harm the machine.
+#[test]
+fn a_capture_that_is_no_file_stays() {
+    let scratch = Scratch::new("null");
+    let link = scratch.path("null");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let out = success(&scratch.ferroce(&["demo", "--capture", "null"]));
+    assert!(out.contains("all 32,808 bytes verified"), "{out}");
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("/dev/null"));
+}
+
 #[test]
 fn what_cannot_be_is_said_at_once() {
     let scratch = Scratch::new("errors");

@@ -90,8 +90,10 @@ pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
     let ran = demonstrate(args, capture.as_deref(), &mut outcome, &mut server);
     outcome.wire = capture.as_deref().and_then(|path| wire::Wire::read(path, &outcome.queue_pairs));
     if let (None, Some(path)) = (&outcome.wire, &capture) {
-        // Nothing was on the wire. That the file stays is no harm.
-        let _ = fs::remove_file(path);
+        // Nothing was on the wire. That the file stays is no harm; that something else goes, such as /dev/null, would be.
+        if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+            let _ = fs::remove_file(path);
+        }
     }
     let status = outcome.print(args, screen);
     if let Err(failure) = ran {
