@@ -3,6 +3,7 @@
 //! `table` has a line for each program and its arguments; `symbols` checks what all of them bind.
 
 mod captures;
+mod farewell;
 mod pair;
 mod shown;
 mod symbols;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use ferroce_wire::cm::{CommId, Drep, Dreq, Message};
 
-use super::connection::Sent;
+use super::connection::{Connection, Sent};
 use super::event::{CallError, Disconnection, Event, Ignored};
 use super::parameters::{ConnectionId, Rejection};
 use super::private_data::{DrepData, DreqData, RejData};
@@ -84,6 +84,16 @@ impl ConnectionManager {
             State::DreqSent | State::TimeWait => Ok(()),
             _ => self.reject(now, connection, &Rejection::by_consumer(RejData::default())),
         }
+    }
+
+    /// How many connections have asked for their end and wait for the answer.
+    pub fn unconfirmed(&self) -> usize {
+        self.table.disconnecting().count()
+    }
+
+    /// Asks again for all of these, whatever their timers say: for a consumer that is about to go, and the timers with it.
+    pub fn repeat_disconnects(&mut self) {
+        self.transmits.extend(self.table.disconnecting().filter_map(Connection::again));
     }
 
     /// The peer has forgotten a connection that we believe in: we end it (IBA 12.9.8.3.1).

@@ -51,6 +51,11 @@ impl Table {
         self.connections.get_mut(&id.0)
     }
 
+    /// Those that have asked for their end and have no answer.
+    pub(super) fn disconnecting(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values().filter(|connection| connection.state == State::DreqSent)
+    }
+
     pub(super) fn by_remote_id(&self, from: Gid, guid: Guid, id: CommId) -> Option<CommId> {
         self.by_remote_id.get(&(from, guid.0, id.0)).copied()
     }

@@ -96,7 +96,7 @@ impl Adapter {
     /// when the devices are closed. Not for longer than a moment: who ends a process in the middle of a call holds locks
     /// that nobody will ever let go.
     pub(crate) fn leave() {
-        const LONGEST: u64 = 200_000_000;
+        const LONGEST: u64 = thread::FAREWELL + 200_000_000;
         let process = std::process::id();
         let Ok(open) = OPEN.try_lock() else { return };
         let ours = open.iter().filter(|(owner, _)| *owner == process);
@@ -110,7 +110,7 @@ impl Adapter {
         // The last reference would close what the program may still be using.
         adapters.into_iter().for_each(std::mem::forget);
         // A disk may take longer than the network.
-        crate::tap::leave(clock::now() + 10 * LONGEST);
+        crate::tap::leave(clock::now() + 2_000_000_000);
     }
 
     fn new(device: Device, options: Options) -> Result<Self, Error> {

@@ -21,6 +21,10 @@ use crate::error::Error;
 const LOOK_SOON: u64 = 20_000;
 const LOOK_LATE: u64 = 500_000;
 
+/// How long peers are waited for that were told of the end of a connection, and how often they are told: nanoseconds.
+pub(super) const FAREWELL: u64 = 500_000_000;
+const AGAIN: u64 = 25_000_000;
+
 /// No timer.
 const NEVER: u64 = u64::MAX;
 
@@ -172,7 +176,30 @@ pub(crate) fn run(adapter: &Adapter) {
             let _ = signals.wake.take();
         }
     }
-    // What came meanwhile may be another process's, and would be lost with the sockets.
-    adapter.run(true);
+    sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
+    say_farewell(adapter, &mut poller);
     signals.stopped.store(true, Ordering::Release);
+}
+
+/// What came meanwhile may be another process's, and would be lost with the sockets. And who was told that a connection is
+/// over shall know it before we go: nobody else would ever say so. A kernel would say it again and again after the end of
+/// the process, for the message may have come to a third process that ends, too, and took it along.
+fn say_farewell(adapter: &Adapter, poller: &mut Poller) {
+    let connections = &adapter.management.connections;
+    let until = clock::now() + FAREWELL;
+    let mut again = clock::now() + AGAIN;
+    loop {
+        adapter.run(true);
+        let now = clock::now();
+        if connections.unconfirmed() == 0 || now >= until {
+            return;
+        }
+        if now >= again {
+            connections.repeat_disconnects(adapter);
+            again = now + AGAIN;
+        }
+        let _ = poller.wait(Some(again));
+        // Who wakes us has said already that it is time to go.
+        let _ = adapter.thread.wake.take();
+    }
 }

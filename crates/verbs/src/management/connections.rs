@@ -107,6 +107,18 @@ impl Connections {
         self.managers.iter().map(|manager| lock(manager).cm.connections()).sum()
     }
 
+    /// How many connections have asked their peers for the end, and wait for the answer.
+    pub(crate) fn unconfirmed(&self) -> usize {
+        self.managers.iter().map(|manager| lock(manager).cm.unconfirmed()).sum()
+    }
+
+    /// Asks these again.
+    pub(crate) fn repeat_disconnects(&self, adapter: &Adapter) {
+        for link in 0..self.managers.len() {
+            self.act(adapter, link as u8, |manager, _| manager.cm.repeat_disconnects());
+        }
+    }
+
     /// Does something with the manager of a link, and sends what it has to send. News are not told here.
     pub(crate) fn act<T>(
         &self,

@@ -2,7 +2,7 @@
 
 use super::super::{
     AcceptParameters, CallError, ConnectParameters, ConnectionId, ConnectionManager, Disconnection,
-    DreqData, Event, Ignored, MraData, RtuData, State, private_data,
+    DrepData, DreqData, Event, Ignored, MraData, RtuData, State, private_data,
 };
 use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
 use ferroce_wire::cm::{ApStatus, Lap, Message, ReceivedMessage, ResponseTimeout, Rtu, Transport};
@@ -74,6 +74,26 @@ fn up_and_down() {
         assert_eq!(events(manager), [Event::Rested(id)]);
         assert_eq!((manager.state(id), manager.connections()), (State::Idle, 0));
     }
+}
+
+#[test]
+fn who_is_about_to_go_asks_again_at_once() {
+    let Pair { mut a, mut b, at_a, at_b } = established();
+    assert_eq!(a.unconfirmed(), 0);
+    a.repeat_disconnects();
+    assert!(a.poll_transmit().is_none());
+    a.disconnect(at(10), at_a, DreqData::default()).unwrap();
+    let lost = only(&mut a);
+    assert_eq!(a.unconfirmed(), 1);
+    a.repeat_disconnects();
+    let again = only(&mut a);
+    assert_eq!(again.to_mad(), lost.to_mad());
+    b.handle_mad(at(11), gid(12), &again.to_mad()).unwrap();
+    b.confirm_disconnect(at(11), at_b, DrepData::default()).unwrap();
+    a.handle_mad(at(12), gid(11), &only(&mut b).to_mad()).unwrap();
+    assert_eq!(a.unconfirmed(), 0);
+    a.repeat_disconnects();
+    assert!(a.poll_transmit().is_none());
 }
 
 #[test]
