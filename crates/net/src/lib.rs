@@ -33,6 +33,7 @@ mod error;
 mod event;
 mod forward;
 pub mod interface;
+pub mod lock;
 mod mailbox;
 mod multicast;
 pub mod neighbour;

@@ -14,7 +14,7 @@ use ferroce_trace::file::{self as trace, LinkType, Packet, PcapngWriter, Timesta
 use super::{CaptureStatus, Direction, Seen, frame};
 use crate::completion::lock;
 use crate::device::Device;
-use ferroce_net::clock;
+use ferroce_net::{clock, lock as file_lock};
 
 /// Bytes that wait at most. As many again are being written.
 const LIMIT: usize = 8 << 20;
@@ -319,10 +319,22 @@ pub(super) fn open(
         }
         None => {
             let file = if entry.interfaces == 0 {
-                File::create(path)?
+                // What is in it goes when nobody else writes it.
+                OpenOptions::new().write(true).create(true).truncate(false).open(path)?
             } else {
                 OpenOptions::new().append(true).open(path)?
             };
+            // Two writers would damage it. What is no file, such as /dev/null, any number may write.
+            if file.metadata()?.is_file() {
+                if !file_lock::is_mine(&file)? {
+                    return Err(io::Error::other(
+                        "another process writes it: put %p into its name",
+                    ));
+                }
+                if entry.interfaces == 0 {
+                    file.set_len(0)?;
+                }
+            }
             let writer = Writer::new(file, interface).map_err(|error| match error {
                 WriteError::Io(error) => error,
                 other => io::Error::other(other.to_string()),
@@ -432,6 +444,23 @@ mod tests {
         if Path::new("/dev/full").exists() {
             open(Path::new("/dev/full"), interface, std::iter::empty()).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_file_has_one_writer() {
+        let path = std::env::temp_dir().join(format!("ferroce-writer-{}", std::process::id()));
+        std::fs::write(&path, "another's packets").unwrap();
+        let other = File::open(&path).unwrap();
+        assert!(file_lock::is_mine(&other).unwrap());
+        let interface = Interface { name: "ferroce_lo".into(), mac: None };
+        let error = open(&path, interface.clone(), std::iter::empty()).unwrap_err();
+        assert!(error.to_string().contains("put %p into its name"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"another's packets");
+        drop(other);
+        let (shared, _) = open(&path, interface, std::iter::empty()).unwrap();
+        release(&shared);
+        assert_ne!(std::fs::read(&path).unwrap(), b"another's packets");
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
