@@ -172,6 +172,22 @@ impl Memory for &Registry {
         self.remote(by, span.key, part, AccessFlags::REMOTE_READ, |_, place| place.read(out))
     }
 
+    /// Carefully: hardware would have pinned these pages, and read what was in them. Programs that are through with a READ,
+    /// because the peer has said so by another way, free their memory before they deregister it (UCX does).
+    fn read_remote_again(
+        &self,
+        by: Accessor,
+        span: RemoteSpan,
+        out: &mut [u8],
+    ) -> Result<(), Denied> {
+        if span.length == 0 && out.is_empty() {
+            return Ok(());
+        }
+        let part = (span.address.0, u64::from(span.length));
+        let access = AccessFlags::REMOTE_READ;
+        self.remote(by, span.key, part, access, |_, place| place.read_carefully(out))
+    }
+
     fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
         if span.length == 0 && data.is_empty() {
             return Ok(());

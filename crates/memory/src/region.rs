@@ -116,6 +116,19 @@ impl Place<'_> {
         Ok(())
     }
 
+    /// Reads all of it, if it is still mapped.
+    pub(crate) fn read_carefully(&self, out: &mut [u8]) -> Result<(), Denied> {
+        match self.region.kind {
+            Kind::Ordinary if out.len() == self.length => {
+                match system::read_memory(self.address, out) {
+                    Ok(length) if length == out.len() => Ok(()),
+                    _ => Err(Denied::Bounds),
+                }
+            }
+            _ => self.read(out),
+        }
+    }
+
     /// Writes all of it. The caller has seen that writing is allowed, so the region was registered for that.
     #[inline]
     pub(crate) fn write(&self, data: &[u8]) -> Result<(), Denied> {

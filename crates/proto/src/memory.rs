@@ -124,6 +124,17 @@ pub trait Memory {
     /// Reads a span that a peer asked for, all of it.
     fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied>;
 
+    /// Reads a span that a peer was given before, and asks for again. It may not want it any more, and the owner of the
+    /// memory, who knows that, may have given it back to the system without a word to us.
+    fn read_remote_again(
+        &self,
+        by: Accessor,
+        span: RemoteSpan,
+        out: &mut [u8],
+    ) -> Result<(), Denied> {
+        self.read_remote(by, span, out)
+    }
+
     /// Writes a peer's bytes, exactly as many as the span has.
     fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied>;
 

@@ -37,6 +37,8 @@ pub enum Payload<'a> {
     },
     /// Bytes that a peer reads.
     Remote(RemoteSpan),
+    /// The same, asked for again: the peer may have had its answer long ago, and the memory be gone.
+    RemoteAgain(RemoteSpan),
 }
 
 /// Why a packet could not be put together.
@@ -46,6 +48,9 @@ pub enum EncodeError {
     Local(Denied),
     /// The memory that the peer asked for may not be read, any more: tell the queue pair.
     Remote(Denied),
+    /// The peer's memory access is one that was answered before, and is not allowed, or not possible, any more. Nobody has
+    /// to be told: who still wants it asks again.
+    Again(Denied),
     /// The buffer is too short.
     Room,
 }
@@ -73,6 +78,9 @@ impl Transmit<'_> {
             }
             Payload::Remote(span) => {
                 memory.read_remote(self.by, span, body).map_err(EncodeError::Remote)?;
+            }
+            Payload::RemoteAgain(span) => {
+                memory.read_remote_again(self.by, span, body).map_err(EncodeError::Again)?;
             }
         }
         let pad = usize::from(self.bth.pad);
@@ -102,7 +110,7 @@ impl<'a> Payload<'a> {
             Self::None => 0,
             Self::Inline(bytes) => bytes.len(),
             Self::Local { length, .. } => *length as usize,
-            Self::Remote(span) => span.length as usize,
+            Self::Remote(span) | Self::RemoteAgain(span) => span.length as usize,
         }
     }
 

@@ -161,6 +161,28 @@ fn large_and_untouched() {
     unsafe { system::unmap(std::ptr::without_provenance_mut(address), length) };
 }
 
+/// A program may unmap what it has not deregistered yet, when it knows that its peer has read it. The peer's repetition of
+/// that READ must not end the process.
+#[test]
+fn what_is_asked_for_again_may_be_gone() {
+    let (page, registry) = (system::page_size(), Registry::new(1));
+    let pages = Pages::new(&[PROT_READ | PROT_WRITE; 2]);
+    let keys = register(&registry, pages.page(0), 2 * page, ALL).unwrap();
+    let span = RemoteSpan {
+        key: keys.rkey,
+        address: VirtualAddress(pages.page(0) as u64),
+        length: 2 * page as u32,
+    };
+    let mut out = vec![1; 2 * page];
+    assert_eq!((&registry).read_remote_again(BY, span, &mut out), Ok(()));
+    assert!(out.iter().all(|byte| *byte == 0));
+    pages.protect(1, PROT_NONE);
+    assert_eq!((&registry).read_remote_again(BY, span, &mut out), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_again(BY, span, &mut out[..7]), Err(Denied::Bounds));
+    drop(pages);
+    assert_eq!((&registry).read_remote_again(BY, span, &mut out), Err(Denied::Bounds));
+}
+
 #[test]
 fn reregistering_looks_again() {
     let (page, registry) = (system::page_size(), Registry::new(1));

@@ -266,7 +266,10 @@ impl Responder {
                     return Err(NakCode::InvalidRequest.into());
                 };
                 self.msn = self.msn.wrapping_add(1);
-                self.answer(sequence, Answer::Read { span: span_of(&reth), sent: 0, by });
+                self.answer(
+                    sequence,
+                    Answer::Read { span: span_of(&reth), sent: 0, by, again: false },
+                );
                 let packets = reth.length.div_ceil(u32::from(config.mtu)).max(1);
                 self.expected = sequence.plus(packets);
                 return Ok(());
@@ -294,7 +297,7 @@ impl Responder {
                 self.msn = self.msn.wrapping_add(1);
                 // IBA A19: answered by an empty READ response.
                 let span = RemoteSpan::default();
-                self.answer(sequence, Answer::Read { span, sent: 0, by });
+                self.answer(sequence, Answer::Read { span, sent: 0, by, again: false });
                 self.expected = sequence.plus(1);
                 return Ok(());
             }
@@ -420,7 +423,7 @@ impl Responder {
                 }
                 // The requester takes nothing from behind the gap, and asks for all of it again.
                 self.responses.forget_from(sequence);
-                self.answer(sequence, Answer::Read { span, sent: 0, by });
+                self.answer(sequence, Answer::Read { span, sent: 0, by, again: true });
             }
             Operation::CompareSwap | Operation::FetchAdd => {
                 let Some(executed) = self.responses.executed(sequence) else { return };
@@ -429,7 +432,10 @@ impl Responder {
             }
             Operation::AtomicWrite | Operation::Flush => {
                 self.responses.forget_from(sequence);
-                self.answer(sequence, Answer::Read { span: RemoteSpan::default(), sent: 0, by });
+                self.answer(
+                    sequence,
+                    Answer::Read { span: RemoteSpan::default(), sent: 0, by, again: true },
+                );
             }
             // IBA 9.7.5.1.2: the newest acknowledgement covers it. Not one with the PSN of a READ or an atomic that came
             // behind: their answers carry something, and an acknowledgement in their place would say that it did not

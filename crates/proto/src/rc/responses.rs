@@ -28,7 +28,7 @@ pub(super) enum Answer {
     /// Acknowledge, or refuse.
     Acknowledge(Syndrome),
     /// Memory that a READ asked for; empty for a FLUSH or an ATOMIC WRITE.
-    Read { span: RemoteSpan, sent: u32, by: Accessor },
+    Read { span: RemoteSpan, sent: u32, by: Accessor, again: bool },
     /// The original value of an atomic.
     Atomic(u64),
 }
@@ -111,18 +111,20 @@ impl Responses {
                 extensions.atomic_ack = Some(AtomicAckEth { original: Word(*original) });
                 Opcode::RC_ATOMIC_ACKNOWLEDGE
             }
-            Answer::Read { span, sent, by: reader } => {
+            Answer::Read { span, sent, by: reader, again } => {
                 by = *reader;
                 let mtu = u32::from(config.mtu);
                 own = sequence.plus(*sent / mtu);
                 let length = (span.length - *sent).min(mtu);
                 let first = *sent == 0;
                 if length > 0 {
-                    payload = Payload::Remote(RemoteSpan {
+                    let span = RemoteSpan {
                         address: VirtualAddress(span.address.0.wrapping_add(u64::from(*sent))),
                         length,
                         ..*span
-                    });
+                    };
+                    payload =
+                        if *again { Payload::RemoteAgain(span) } else { Payload::Remote(span) };
                 }
                 *sent += length;
                 last = *sent == span.length;

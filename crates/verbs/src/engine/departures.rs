@@ -173,6 +173,7 @@ impl Adapter {
                         break;
                     }
                 }
+                (Err(EncodeError::Again(_)), _) => {}
                 (Err(error), _) => {
                     let local = matches!(error, EncodeError::Local(_));
                     inner.endpoint.handle_denied(bth.psn, local);

@@ -272,7 +272,9 @@ impl Host for RdmaHost {
             let length = match encoded {
                 Ok(length) => length,
                 Err(error) => {
-                    end.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
+                    if !matches!(error, EncodeError::Again(_)) {
+                        end.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
+                    }
                     end.collect();
                     continue;
                 }
