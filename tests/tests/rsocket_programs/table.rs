@@ -52,6 +52,7 @@ streams! {
     rstream_no_inline:    "rstream -i 0 -S 64 -C 500 -T v"   | "rstream -s 127.0.0.1 -i 0 -S 64 -C 500 -T v"            => 1;
     riostream:            "riostream -S 5000 -C 50 -T v"     | "riostream -s 127.0.0.1 -S 5000 -C 50 -T v"              => 1;
     riostream_large:      "riostream -S 1000000 -C 5 -T v"   | "riostream -s 127.0.0.1 -S 1000000 -C 5 -T v"            => 1;
+    riostream_v6:         "riostream -f ipv6 -b ::1 -S 5000 -C 50 -T v" | "riostream -f ipv6 -s ::1 -S 5000 -C 50 -T v" => 1;
     riostream_nonblocking: "riostream -S 5000 -C 50 -T n"    | "riostream -s 127.0.0.1 -S 5000 -C 50 -T n"              => 1;
 }
 
