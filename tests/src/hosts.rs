@@ -13,8 +13,7 @@ pub fn ip(arguments: &str) -> bool {
 }
 
 impl Hosts {
-    /// Joined by `eth0`, with the addresses 10.9.0.1 and 10.9.0.2, fd09::1 and fd09::2. `None`, and a word about it, without
-    /// root.
+    /// Joined by `eth0`, with the addresses 10.9.0.1 and 10.9.0.2. `None`, and a word about it, without root.
     pub fn new(tag: &str) -> Option<Self> {
         let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
         let [a, b] = names.clone();
@@ -27,10 +26,18 @@ impl Hosts {
         assert!(ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}")));
         for (name, number) in [(a, 1), (b, 2)] {
             assert!(ip(&format!("-n {name} address add 10.9.0.{number}/24 dev eth0")));
-            assert!(ip(&format!("-n {name} address add fd09::{number}/64 dev eth0 nodad")));
             assert!(ip(&format!("-n {name} link set eth0 up")));
         }
         Some(hosts)
+    }
+
+    /// With the addresses fd09::1 and fd09::2 as well.
+    #[must_use]
+    pub fn with_ipv6(self) -> Self {
+        for (name, number) in self.0.iter().zip(1..) {
+            assert!(ip(&format!("-n {name} address add fd09::{number}/64 dev eth0 nodad")));
+        }
+        self
     }
 
     /// The namespace's name.

@@ -23,7 +23,7 @@ fn joined(hosts: &Hosts, table: &str, group: &str) -> bool {
 
 /// Ten messages from the second host to the first.
 fn ten(tag: &str, group: &str, addresses: [&str; 2], (table, entry): (&str, &str), more: &[&str]) {
-    let Some(hosts) = Hosts::new(tag) else { return };
+    let Some(hosts) = Hosts::new(tag).map(Hosts::with_ipv6) else { return };
     let start = |side: usize, role: &[&str]| {
         let mut program = libraries::program("mckey")?;
         program.args(["-m", group, "-b", addresses[side], "-C", "10"]).args(role);

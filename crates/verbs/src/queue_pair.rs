@@ -16,7 +16,7 @@ use crate::address::AddressHandle;
 use crate::completion::{CompletionQueue, lock};
 use crate::context::Context;
 use crate::domain::{Membership, ProtectionDomain};
-use crate::engine::{Adapter, Core, Inner, Receives, Route, now};
+use crate::engine::{Adapter, Core, Inner, Receives, Route, now, receive_share};
 use crate::error::Error;
 use crate::event::Source;
 use crate::shared_receive::SharedReceiveQueue;
@@ -157,11 +157,7 @@ impl Context {
     fn congestion(&self) -> Congestion {
         let adapter = self.adapter();
         adapter.options.congestion.unwrap_or_else(|| {
-            // Linux charges a datagram with up to twice its length, and a peer has the buffer to share among its
-            // connections.
-            let buffer = adapter.links.iter().map(|link| link.receiver.features().receive_buffer);
-            let window = buffer.min().unwrap_or(0) / 3;
-            Congestion::Window(window.clamp(Window::DEFAULT_SIZE, 4 << 20))
+            Congestion::Window(receive_share(&adapter.links).max(Window::DEFAULT_SIZE))
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use ferroce_tests::tool;
+use ferroce_tests::{hosts, tool};
 
 /// The command, after it is built with its libraries.
 pub(crate) fn ferroce() -> &'static Path {
@@ -29,36 +29,18 @@ pub(crate) fn has(program: &str) -> bool {
     found
 }
 
-/// Two hosts with a cable between them. They go with this.
-pub(crate) struct Hosts {
-    names: [String; 2],
-}
-
-fn ip(arguments: &str) -> bool {
-    let mut command = Command::new("ip");
-    let ran = command.args(arguments.split_whitespace()).stderr(Stdio::null()).status();
-    ran.is_ok_and(|status| status.success())
-}
+/// Two hosts, each with a loopback of its own, that the kernel knows to be connected.
+pub(crate) struct Hosts(hosts::Hosts);
 
 impl Hosts {
     /// `None`, and a word about it, where namespaces cannot be made.
     pub(crate) fn new() -> Option<Self> {
-        let names = ["a", "b"].map(|side| format!("ferroce-apps-{}{side}", std::process::id()));
-        let [a, b] = &names;
-        if !ip(&format!("netns add {a}")) {
-            eprintln!("SKIPPED: network namespaces need root and iproute2");
-            return None;
+        let hosts = hosts::Hosts::new("apps")?;
+        for name in [0, 1].map(|side| hosts.name(side)) {
+            assert!(hosts::ip(&format!("-n {name} link set lo up")));
+            wait_for_signal(name);
         }
-        let hosts = Self { names: names.clone() };
-        assert!(ip(&format!("netns add {b}")));
-        assert!(ip(&format!("-n {a} link add eth0 type veth peer name eth0 netns {b}")));
-        for (side, name) in names.iter().enumerate() {
-            assert!(ip(&format!("-n {name} link set lo up")));
-            assert!(ip(&format!("-n {name} address add {}/24 dev eth0", Self::address(side))));
-            assert!(ip(&format!("-n {name} link set eth0 up")));
-        }
-        hosts.names.iter().for_each(|name| wait_for_signal(name));
-        Some(hosts)
+        Some(Self(hosts))
     }
 
     pub(crate) fn address(side: usize) -> String {
@@ -67,8 +49,8 @@ impl Hosts {
 
     /// A program on one of them, by `ferroce run` without any option.
     pub(crate) fn program(&self, side: usize, name: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[side]]).arg(ferroce()).args(["run", "--", name]);
+        let mut run = Command::new(ferroce());
+        let mut command = self.0.command(side, run.args(["run", "--", name]));
         plain(&mut command);
         command
     }
@@ -85,12 +67,6 @@ fn wait_for_signal(name: &str) {
         thread::sleep(Duration::from_millis(10));
     }
     panic!("{name}: no signal on the cable");
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        self.names.iter().for_each(|name| assert!(ip(&format!("netns delete {name}"))));
-    }
 }
 
 /// What the surroundings have set is not for these programs.

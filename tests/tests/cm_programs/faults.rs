@@ -24,7 +24,7 @@ fn run(program: &str, case: &str) {
 /// Between two hosts.
 #[test]
 fn gone() {
-    let Some(hosts) = Hosts::new("gone") else { return };
+    let Some(hosts) = Hosts::new("gone").map(Hosts::with_ipv6) else { return };
     run_in("routes", "gone", |command| hosts.command(0, &command));
 }
 

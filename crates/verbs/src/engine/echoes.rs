@@ -23,7 +23,7 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
 use super::arrivals::One;
-use super::link::{Link, Route};
+use super::link::{Link, Route, receive_share};
 use super::queue_pair::{Core, Inner};
 
 /// The number in each slot that questions go to and come from. No queue pair gets it.
@@ -43,9 +43,6 @@ const TRIES: u32 = 20;
 
 /// After so many that were given up nobody is there to be overrun.
 const DEAF: u32 = 3;
-
-/// The most that is under way to one socket, bytes as [`cost`] counts them.
-const LARGEST: usize = 4 << 20;
 
 /// A process of this machine: one of its addresses, and the slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,9 +101,7 @@ struct Question {
 
 impl Echoes {
     pub(crate) fn new(links: &[Link], slot: u8) -> Self {
-        // As for a reliable connection: Linux charges a datagram with up to twice its length, and there are others.
-        let buffer = links.iter().map(|link| link.receiver.features().receive_buffer).min();
-        let window = (buffer.unwrap_or(0) / 3).clamp(2 * Window::MIN_SIZE, LARGEST) as u64;
+        let window = receive_share(links).max(2 * Window::MIN_SIZE) as u64;
         Self { window, slot, flows: HashMap::new() }
     }
 

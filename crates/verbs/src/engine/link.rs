@@ -7,6 +7,9 @@ use ferroce_proto::ud::GRH_LEN;
 use ferroce_wire::icrc::Icrc;
 use ferroce_wire::icrc::hidden::{Identification, UdpIpv4, solve};
 
+/// The most that is under way to one peer, bytes.
+const MOST_UNDER_WAY: usize = 4 << 20;
+
 /// Where a packet goes, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -28,6 +31,13 @@ pub(crate) struct Link {
     pub(crate) receiver: Socket,
     pub(crate) sender: Socket,
     pub(crate) slot: Slot,
+}
+
+/// How much may be under way to one peer, bytes as [`ferroce_proto::congestion::cost`] counts them: the peer's buffer is
+/// likely to be as ours. Linux charges a datagram with up to twice its length, and there are others that send.
+pub(crate) fn receive_share(links: &[Link]) -> usize {
+    let buffers = links.iter().map(|link| link.receiver.features().receive_buffer);
+    (buffers.min().unwrap_or(0) / 3).min(MOST_UNDER_WAY)
 }
 
 /// The headers below the transport that both ends of a packet know.

@@ -32,5 +32,5 @@ mod thread;
 pub(crate) use adapter::{Adapter, Handle, now};
 pub(crate) use arrivals::One;
 pub use counters::Statistics;
-pub(crate) use link::{Headers, Route};
+pub(crate) use link::{Headers, Route, receive_share};
 pub(crate) use queue_pair::{Core, Inner, Receives};
