@@ -48,13 +48,15 @@ pub(super) struct CmSeen {
 }
 
 impl CmTracker {
-    /// Reads the payload of a datagram to queue pair 1; `None` when it is not the connection manager's.
+    /// Reads the payload of a datagram to queue pair 1; `None` when it is not the connection manager's. An event that
+    /// is not `listed` is only tracked: its texts stay empty.
     pub(super) fn datagram(
         &mut self,
         payload: &[u8],
         source: IpAddr,
         destination: IpAddr,
         stamp: Stamp,
+        listed: bool,
     ) -> Option<CmSeen> {
         let mad = Mad::parse(payload).ok()?;
         let message = Message::from_mad(&mad).ok()?;
@@ -82,11 +84,11 @@ impl CmTracker {
         };
         let mut details = BTreeMap::new();
         message.visit(&mut |field, value| {
-            if !field.is_reserved() && field.name != "private_data" {
+            if listed && !field.is_reserved() && field.name != "private_data" {
                 details.insert(field.name, explained(value));
             }
         });
-        if let Some(header) = header {
+        if let Some(header) = header.filter(|_| listed) {
             details.insert("ip_version", header.ip_version.to_string());
             details.insert("ip_source_port", header.source_port.to_string());
             if let (Some(from), Some(to)) = (header.source_ip(), header.destination_ip()) {
@@ -113,9 +115,9 @@ impl CmTracker {
             remote_id: remote.map(|id| id.0),
             repeated,
             conversation: None,
-            summary: summary(&message),
+            summary: if listed { summary(&message) } else { String::new() },
             details,
-            private_data: hex(consumer),
+            private_data: if listed { hex(consumer) } else { String::new() },
         };
         Some(CmSeen { event, connected, about, rejected })
     }
@@ -155,6 +157,9 @@ impl CmTracker {
                 };
                 asked.answered = Some(handshake);
                 let active = (destination, rep.remote_comm_id);
+                if self.replied.len() >= MOST {
+                    self.replied.clear();
+                }
                 self.replied.insert((source, rep.local_comm_id), active);
                 Some(handshake)
             }

@@ -27,6 +27,9 @@ use super::window::Seen;
 use crate::dissect;
 use crate::file::Record;
 
+/// The farthest a packet's time may be from that of the first: about a century. Differences of two such times fit.
+const FARTHEST_NS: i64 = i64::MAX / 3;
+
 #[derive(Debug)]
 pub(super) struct Engine<'o> {
     options: &'o Options,
@@ -62,6 +65,7 @@ impl<'o> Engine<'o> {
 
     pub(super) fn record(&mut self, record: &Record<'_>) {
         self.report.packets += 1;
+        self.sink.steps += 1;
         let bytes = u64::from(record.original_len);
         self.report.bytes += bytes;
         let stamp = self.stamp(record);
@@ -96,7 +100,8 @@ impl<'o> Engine<'o> {
         let time = match record.timestamp {
             Some(timestamp) => {
                 let now = timestamp.as_nanoseconds();
-                now.saturating_sub(*self.report.start_ns.get_or_insert(now))
+                let since = now.saturating_sub(*self.report.start_ns.get_or_insert(now));
+                since.clamp(-FARTHEST_NS, FARTHEST_NS)
             }
             None => self.last_time,
         };
@@ -232,9 +237,9 @@ impl<'o> Engine<'o> {
         stamp: Stamp,
     ) {
         if packet.bth.destination == Qpn::GENERAL_SERVICES {
-            let Some(seen) = self.cm.datagram(packet.payload, source, destination, stamp) else {
-                return;
-            };
+            let listed = self.report.cm.len() < self.options.max_cm;
+            let seen = self.cm.datagram(packet.payload, source, destination, stamp, listed);
+            let Some(seen) = seen else { return };
             if let Some(handshake) = &seen.connected {
                 if !seen.event.repeated {
                     self.flows.connected(handshake);
@@ -247,7 +252,7 @@ impl<'o> Engine<'o> {
             if let Some(why) = seen.rejected {
                 self.sink.anomaly(AnomalyKind::CmReject, stamp, None, None, why);
             }
-            if self.report.cm.len() < self.options.max_cm {
+            if listed {
                 self.report.cm.push(seen.event);
                 self.cm_about.push(seen.about);
             } else {
@@ -286,6 +291,7 @@ impl<'o> Engine<'o> {
         let keep = |conversation: Option<u32>| wanted.is_none() || conversation == wanted;
 
         let mut report = self.report;
+        report.steps = self.sink.steps;
         for (code, &count) in self.opcodes.iter().enumerate().filter(|(_, count)| **count > 0) {
             let opcode = ferroce_wire::opcode::Opcode(code as u8);
             report.opcodes.insert(opcode.to_string(), count);

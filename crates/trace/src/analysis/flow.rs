@@ -4,7 +4,7 @@
 //! queue pair), and which two streams belong together has to be found out: from the connection manager's handshake,
 //! from an acknowledgement that fits requests of the other direction, or at last because no others are there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use ferroce_wire::number::Psn;
@@ -20,6 +20,11 @@ use super::window::Seen;
 
 /// Streams looked at for the other direction of an answer, newest first.
 const MOST_WAITING: usize = 1024;
+
+/// Looks at other streams that each packet pays for, and that may be saved up: where no answer ever fits, answers are
+/// compared with fewer streams, not all with [`MOST_WAITING`].
+const LOOKS_PER_PACKET: usize = 32;
+const MOST_LOOKS: usize = 1 << 18;
 
 /// A queue pair of a host.
 pub(super) type QueuePair = (IpAddr, u32);
@@ -94,7 +99,9 @@ pub(super) struct Flows {
     pub(super) flows: Vec<Flow>,
     streams: HashMap<StreamKey, Side>,
     /// Streams that have no other direction yet, by source and destination.
-    single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
+    single: HashMap<(IpAddr, IpAddr), BTreeSet<usize>>,
+    /// Looks at other streams left.
+    looks: usize,
     /// By the side a packet goes to: the side it must come from.
     handshakes: HashMap<QueuePair, (QueuePair, Option<u32>)>,
     most: usize,
@@ -108,6 +115,7 @@ impl Flows {
             flows: Vec::new(),
             streams: HashMap::new(),
             single: HashMap::new(),
+            looks: MOST_LOOKS,
             handshakes: HashMap::new(),
             most,
             untracked: 0,
@@ -124,6 +132,7 @@ impl Flows {
         sink: &mut Sink,
     ) -> Option<Side> {
         let key = StreamKey::of(source, destination, seen.packet, seen.info.transport);
+        self.looks = (self.looks + LOOKS_PER_PACKET).min(MOST_LOOKS);
         let Some(side) = self.side(key, seen.stamp) else {
             self.untracked += 1;
             return None;
@@ -232,7 +241,7 @@ impl Flows {
         }
         let conversation = self.flows.len();
         if joined_by == JoinedBy::OneWay {
-            self.single.entry((key.source, key.destination)).or_default().push(conversation);
+            self.single.entry((key.source, key.destination)).or_default().insert(conversation);
         }
         self.flows.push(Flow {
             transport: key.transport,
@@ -265,14 +274,19 @@ impl Flows {
             return side;
         }
         let waiting = self.single.get(&(key.destination, key.source)).into_iter().flatten();
-        let waiting = waiting.rev().take(MOST_WAITING);
+        let waiting = waiting.rev().take(MOST_WAITING.min(self.looks));
+        let mut looks = 0;
         let mut fitting = waiting.copied().filter(|&other| {
+            looks += 1;
             let flow = &self.flows[other];
             other != side.conversation
                 && flow.transport == key.transport
                 && flow.expects(seen.packet.bth.psn)
         });
-        match (fitting.next(), fitting.next()) {
+        let found = (fitting.next(), fitting.next());
+        self.looks -= looks;
+        sink.steps += looks as u64;
+        match found {
             (Some(other), None) => {
                 self.merge(side.conversation, other, JoinedBy::Acknowledgement, sink);
                 self.streams.get(&key).copied().unwrap_or(side)
@@ -289,7 +303,7 @@ impl Flows {
             let flow = &self.flows[single];
             let key = (flow.a.address, flow.b.address);
             if let Some(list) = self.single.get_mut(&key) {
-                list.retain(|&index| index != single);
+                list.remove(&single);
             }
         }
         let dropped = &mut self.flows[drop];
@@ -359,11 +373,11 @@ impl Flows {
                 half.unreliable.finish(&mut teller);
             }
         }
-        let lone = |list: &Vec<usize>| <[usize; 1]>::try_from(list.as_slice()).ok();
+        let lone = |list: &BTreeSet<usize>| list.first().copied().filter(|_| list.len() == 1);
         let pairs: Vec<_> = (self.single.iter())
             .filter_map(|(&(source, destination), list)| {
-                let [one] = lone(list)?;
-                let [other] = lone(self.single.get(&(destination, source))?)?;
+                let one = lone(list)?;
+                let other = lone(self.single.get(&(destination, source))?)?;
                 let same = self.flows[one].transport == self.flows[other].transport;
                 (one < other && same).then_some((one, other))
             })

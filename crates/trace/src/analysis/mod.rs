@@ -48,7 +48,7 @@ pub struct Options {
     pub max_messages: usize,
     /// Longest list of anomalies.
     pub max_anomalies: usize,
-    /// Longest list of connection manager messages.
+    /// Longest list of connection manager messages, and of set-up messages: some kilobytes each.
     pub max_cm: usize,
     /// Longest list of problems.
     pub max_problems: usize,
@@ -65,7 +65,7 @@ impl Default for Options {
             max_packet_rows: 10_000,
             max_messages: 100_000,
             max_anomalies: 100_000,
-            max_cm: 100_000,
+            max_cm: 10_000,
             max_problems: 1_000,
             max_conversations: 65_536,
         }

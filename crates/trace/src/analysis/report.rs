@@ -73,6 +73,9 @@ pub struct FileReport {
     pub problems: Vec<ProblemReport>,
     /// All problems, those beyond the list's limit included.
     pub problems_total: u64,
+    /// Entries that the trackers looked at: time without a clock. No capture makes it grow faster than its packets.
+    #[serde(skip)]
+    pub steps: u64,
 }
 
 /// Verdicts on ICRCs.

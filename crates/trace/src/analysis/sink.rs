@@ -116,6 +116,8 @@ pub(super) struct Sink {
     pub(super) notes: Vec<String>,
     /// What the windows of all requesters may hold.
     pub(super) window_budget: WindowBudget,
+    /// Entries looked at, see [`super::FileReport::steps`].
+    pub(super) steps: u64,
     max_messages: usize,
     max_anomalies: usize,
 }
@@ -130,6 +132,7 @@ impl Sink {
             tallies: Vec::new(),
             notes: Vec::new(),
             window_budget: WindowBudget::default(),
+            steps: 0,
             max_messages: options.max_messages,
             max_anomalies: options.max_anomalies,
         }

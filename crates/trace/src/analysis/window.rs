@@ -2,7 +2,7 @@
 //!
 //! PSNs wrap at 2^24, so they are counted on in 64 bits here: a *sequence* orders where a PSN cannot.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::{Opcode, OpcodeInfo, Operation};
@@ -13,11 +13,12 @@ use super::sink::Stamp;
 /// Most requests kept for one requester.
 const MOST: usize = 65_536;
 
-/// Most requests kept for all requesters together, but for the few that each may always keep.
-const MOST_TOGETHER: usize = 1 << 20;
+/// Most requests kept for all requesters together, but for the few that each may always keep. A quarter of a kilobyte
+/// each.
+const MOST_TOGETHER: usize = 1 << 19;
 
 /// Requests that each requester may keep.
-const ALWAYS: usize = 16;
+const ALWAYS: usize = 4;
 
 /// How many requests all windows hold together, so that no capture can make them hold too many.
 #[derive(Debug, Default)]
@@ -170,24 +171,33 @@ impl Slot {
 }
 
 /// Slots in order of their sequence; not every sequence has one.
+///
+/// A capture decides in which order slots come and go, so every operation takes logarithmic time, and
+/// [`Window::acknowledge`] visits a slot once when it is new and once for each time that the packet came again.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    slots: VecDeque<Slot>,
-    /// Everything before it was looked at by an acknowledgement already.
+    slots: BTreeMap<u64, Box<Slot>>,
+    /// An acknowledgement has visited every slot before it, but for those in `revisit`.
     acknowledged: u64,
+    /// Slots before `acknowledged` that the next acknowledgement visits again.
+    revisit: BTreeSet<u64>,
+    /// Slots that an acknowledgement passed though only a response of their own finishes them.
+    passed: BTreeSet<u64>,
+    /// The oldest request sent again since the last acknowledgement.
+    sent_again: Option<u64>,
 }
 
 impl Window {
     pub(super) fn front(&self) -> Option<&Slot> {
-        self.slots.front()
+        self.slots.first_key_value().map(|(_, slot)| &**slot)
     }
 
     pub(super) fn back(&self) -> Option<&Slot> {
-        self.slots.back()
+        self.slots.last_key_value().map(|(_, slot)| &**slot)
     }
 
     pub(super) fn back_mut(&mut self) -> Option<&mut Slot> {
-        self.slots.back_mut()
+        self.slots.last_entry().map(|entry| &mut **entry.into_mut())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -195,38 +205,81 @@ impl Window {
     }
 
     pub(super) fn pop(&mut self) -> Option<Slot> {
-        self.slots.pop_front()
+        let (sequence, slot) = self.slots.pop_first()?;
+        self.revisit.remove(&sequence);
+        self.passed.remove(&sequence);
+        Some(*slot)
     }
 
-    /// Puts a slot in its place. Nearly always the end.
-    pub(super) fn insert(&mut self, slot: Slot) {
-        match self.slots.back() {
-            Some(last) if last.sequence >= slot.sequence => {
-                let at = self.slots.partition_point(|other| other.sequence < slot.sequence);
-                self.acknowledged = self.acknowledged.min(slot.sequence);
-                self.slots.insert(at, slot);
-            }
-            _ => self.slots.push_back(slot),
+    /// Puts a slot in its place, and returns one that was there before.
+    pub(super) fn insert(&mut self, slot: Slot) -> Option<Box<Slot>> {
+        if slot.sequence < self.acknowledged {
+            self.look_again(slot.sequence);
+            self.revisit.insert(slot.sequence);
         }
+        self.slots.insert(slot.sequence, Box::new(slot))
     }
 
     /// The slot whose span holds `sequence`.
     pub(super) fn find(&mut self, sequence: u64) -> Option<&mut Slot> {
-        let behind = self.slots.partition_point(|slot| slot.sequence <= sequence);
-        let slot = self.slots.get_mut(behind.checked_sub(1)?)?;
-        (sequence < slot.end()).then_some(slot)
+        let (_, slot) = self.slots.range_mut(..=sequence).next_back()?;
+        (sequence < slot.end()).then_some(&mut **slot)
     }
 
-    /// Slots that end before `sequence` and were not looked at before, oldest first.
-    pub(super) fn acknowledge(&mut self, sequence: u64) -> impl Iterator<Item = &mut Slot> {
-        let from = self.acknowledged;
-        self.acknowledged = self.acknowledged.max(sequence);
-        let first = self.slots.partition_point(|slot| slot.sequence < from);
-        self.slots.range_mut(first..).take_while(move |slot| slot.end() <= sequence)
+    /// Lets `visit` look at the slots that end before `sequence` and that no acknowledgement has visited since they
+    /// were sent, oldest first. Returns the oldest of them, and of those after a request that was sent again, that
+    /// still waits for a response.
+    pub(super) fn acknowledge(
+        &mut self,
+        sequence: u64,
+        mut visit: impl FnMut(&mut Slot),
+    ) -> Option<u64> {
+        let from = self.sent_again.take().unwrap_or(u64::MAX).min(self.acknowledged);
+        let mut visit = |slot: &mut Slot, passed: &mut BTreeSet<u64>| {
+            visit(slot);
+            if slot.finished.is_none() {
+                passed.insert(slot.sequence);
+            }
+        };
+        while let Some(&first) = self.revisit.first() {
+            let Some(slot) = self.slots.get_mut(&first) else {
+                self.revisit.remove(&first);
+                continue;
+            };
+            if slot.end() > sequence {
+                break;
+            }
+            visit(slot, &mut self.passed);
+            self.revisit.remove(&first);
+        }
+        if self.acknowledged < sequence {
+            for (_, slot) in self.slots.range_mut(self.acknowledged..sequence) {
+                if slot.end() > sequence {
+                    break;
+                }
+                visit(slot, &mut self.passed);
+            }
+            self.acknowledged = sequence;
+        }
+        let oldest = *self.passed.range(from..).next()?;
+        self.slots.get(&oldest).filter(|slot| slot.end() <= sequence).map(|slot| slot.sequence)
     }
 
-    /// Lets the next acknowledgement look at everything from `sequence` on again.
+    /// A request that has a slot was sent again: the next acknowledgement visits it once more.
     pub(super) fn look_again(&mut self, sequence: u64) {
-        self.acknowledged = self.acknowledged.min(sequence);
+        self.sent_again = Some(self.sent_again.map_or(sequence, |oldest| oldest.min(sequence)));
+        let acknowledged = self.acknowledged;
+        if let Some(slot) = self.find(sequence) {
+            let start = slot.sequence;
+            if start < acknowledged && slot.finished.is_none() {
+                self.revisit.insert(start);
+            }
+        }
+    }
+
+    /// A response of its own finished the slot that starts at `sequence`.
+    pub(super) fn answered(&mut self, sequence: u64) {
+        self.passed.remove(&sequence);
+        self.revisit.remove(&sequence);
     }
 }

@@ -89,8 +89,9 @@ impl Requester {
                 self.assembly.add(&oldest, Ending::Acknowledged, teller);
             }
         }
-        teller.sink.window_budget.take();
-        self.window.insert(slot);
+        if self.window.insert(slot).is_none() {
+            teller.sink.window_budget.take();
+        }
     }
 
     fn pop(&mut self, teller: &mut Teller<'_>) -> Option<Slot> {
@@ -103,6 +104,7 @@ impl Requester {
     fn drain(&mut self, teller: &mut Teller<'_>) {
         while self.window.front().is_some_and(|slot| slot.finished.is_some()) {
             let Some(slot) = self.pop(teller) else { break };
+            teller.sink.steps += 1;
             self.assembly.add(&slot, Ending::Acknowledged, teller);
             if self.finished.len() == REMEMBERED {
                 self.finished.pop_front();
@@ -135,6 +137,7 @@ impl Requester {
             }
         }
         while let Some(slot) = self.pop(teller) {
+            teller.sink.steps += 1;
             self.assembly.add(&slot, Ending::Acknowledged, teller);
         }
         self.assembly.flush(teller);

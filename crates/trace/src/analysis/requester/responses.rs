@@ -42,14 +42,14 @@ impl Requester {
     /// Everything before `sequence` arrived. Whether that was news.
     fn acknowledge(&mut self, sequence: u64, teller: &mut Teller<'_>) -> bool {
         let mut news = false;
-        let mut missing = None;
         if self.trigger.is_some_and(|trigger| trigger.from < sequence) {
             // What was asked for has arrived.
             self.trigger = None;
         }
-        for slot in self.window.acknowledge(sequence) {
+        let missing = self.window.acknowledge(sequence, |slot| {
+            teller.sink.steps += 1;
             if slot.finished.is_some() {
-                continue;
+                return;
             }
             if slot.needs_response() {
                 // IBA 9.9.2.4.1: a response that later ones overtook is lost, the requester goes back to it.
@@ -58,12 +58,11 @@ impl Requester {
                     let text = format!("response to PSN {} is not in the capture", slot.psn);
                     teller.anomaly(AnomalyKind::MissingResponse, slot.psn, text);
                 }
-                missing.get_or_insert(slot.sequence);
             } else {
                 slot.finished = Some(teller.at);
                 news = true;
             }
-        }
+        });
         if let Some(sequence) = missing {
             self.trigger = Some(Trigger::new(Cause::MissingResponse, sequence, teller.at));
         }
@@ -155,6 +154,8 @@ impl Requester {
             Some(slot) => {
                 slot.responses += 1;
                 slot.finished = Some(seen.stamp);
+                let start = slot.sequence;
+                self.window.answered(start);
             }
             None => {
                 let text = format!("PSN {psn} answered again");
@@ -193,6 +194,8 @@ impl Requester {
         slot.response_bytes += seen.packet.payload_len as u64;
         if seen.info.position.ends() && (slot.responses == slot.span || !slot.span_known) {
             slot.finished = Some(seen.stamp);
+            let start = slot.sequence;
+            self.window.answered(start);
             self.not_ready = 0;
         }
         self.drain(teller);

@@ -1,2 +1,4 @@
+mod hostile;
 mod rxe;
 mod synthetic;
+mod wire;

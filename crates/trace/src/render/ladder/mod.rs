@@ -1,11 +1,13 @@
 //! Ladder diagrams: two lifelines, and what passed between them.
 
+mod rows;
 mod side;
 mod step;
 
 #[cfg(test)]
 mod tests;
 
+pub use rows::Ladders;
 use step::{Arrow, Step, Stroke};
 
 use super::sections::endpoint;
@@ -20,32 +22,44 @@ pub fn ladder(
     columns: usize,
     rows: Option<usize>,
 ) -> Vec<Line> {
-    let steps = step::steps(file, conversation, rows);
-    let arrows = steps.iter().filter_map(|step| match step {
-        Step::Packet(arrow) | Step::Fold { first: arrow, .. } => Some(arrow),
-        _ => None,
-    });
-    let clock = Clock::for_times(arrows.clone().map(|arrow| arrow.time_ns));
-    let frames = arrows.clone().map(|arrow| width(&arrow.frame.to_string()));
-    let frame_width = frames.max().unwrap_or(0).max("frame".len());
-    let margin = 2 + frame_width + 2 + clock.width() + 2;
-    let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
-    let room = columns.saturating_sub(margin + 2).max(LEAST_LANE);
-    let heads = width(&endpoint(&conversation.a)) + width(&endpoint(&conversation.b)) + 8;
-    // Long arrows are drawn where that saves lines; else the rest of a label goes below it.
-    let whole = longest + OVERHEAD + 2;
-    let wanted = if whole <= room { whole.max(NICE_LANE) } else { NICE_LANE };
-    let lane = wanted.max(heads).min(room);
-    let drawing = Drawing { clock, frame_width, margin, lane };
+    Ladders::new(file).draw(conversation, columns, rows)
+}
 
-    if steps.is_empty() {
-        return Vec::new();
+impl Ladders<'_> {
+    /// The ladder of one of the file's conversations, as [`ladder`] draws it.
+    pub fn draw(
+        &self,
+        conversation: &Conversation,
+        columns: usize,
+        rows: Option<usize>,
+    ) -> Vec<Line> {
+        let steps = step::steps(self, conversation, rows);
+        let arrows = steps.iter().filter_map(|step| match step {
+            Step::Packet(arrow) | Step::Fold { first: arrow, .. } => Some(arrow),
+            _ => None,
+        });
+        let clock = Clock::for_times(arrows.clone().map(|arrow| arrow.time_ns));
+        let frames = arrows.clone().map(|arrow| width(&arrow.frame.to_string()));
+        let frame_width = frames.max().unwrap_or(0).max("frame".len());
+        let margin = 2 + frame_width + 2 + clock.width() + 2;
+        let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
+        let room = columns.saturating_sub(margin + 2).max(LEAST_LANE);
+        let heads = width(&endpoint(&conversation.a)) + width(&endpoint(&conversation.b)) + 8;
+        // Long arrows are drawn where that saves lines; else the rest of a label goes below it.
+        let whole = longest + OVERHEAD + 2;
+        let wanted = if whole <= room { whole.max(NICE_LANE) } else { NICE_LANE };
+        let lane = wanted.max(heads).min(room);
+        let drawing = Drawing { clock, frame_width, margin, lane };
+
+        if steps.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = drawing.head(conversation);
+        for step in &steps {
+            drawing.step(step, &mut lines);
+        }
+        lines
     }
-    let mut lines = drawing.head(conversation);
-    for step in &steps {
-        drawing.step(step, &mut lines);
-    }
-    lines
 }
 
 /// Columns between the lifelines: at least, and at least where there is room.

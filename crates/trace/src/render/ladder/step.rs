@@ -1,10 +1,10 @@
 //! What a ladder shows, from top to bottom, before anything is drawn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use super::side::Sides;
+use super::rows::{Ladders, Rows};
 use crate::analysis::anomaly::AnomalyKind;
-use crate::analysis::report::{Anomaly, CmEvent, Conversation, FileReport, PacketRow};
+use crate::analysis::report::{Anomaly, CmEvent, Conversation, PacketRow};
 use crate::render::text::Tone;
 
 /// One thing between the lifelines.
@@ -72,13 +72,15 @@ const PAUSE_PART: i64 = 20;
 /// The steps of a conversation: all of its packets, or at most `rows` with middle packets folded, and where that is not
 /// enough, with everything folded that nothing is wrong with.
 pub(super) fn steps(
-    file: &FileReport,
+    ladders: &Ladders<'_>,
     conversation: &Conversation,
     rows: Option<usize>,
 ) -> Vec<Step> {
-    let mut arrows = arrows(file, conversation);
+    let none = Rows::default();
+    let found = ladders.rows(conversation.id).unwrap_or(&none);
+    let mut arrows = arrows(found, ladders, conversation);
     say_once(&mut arrows);
-    let missing = missing(file, conversation);
+    let missing = missing(found);
     let mut steps = every_step(arrows, &missing, rows.is_some());
     if let Some(rows) = rows {
         if steps.len() > rows {
@@ -95,10 +97,7 @@ pub(super) fn steps(
     if drawn < total {
         steps.push(Step::More { packets: total - drawn });
     }
-    let ends = file
-        .anomalies
-        .iter()
-        .filter(|anomaly| anomaly.conversation == Some(conversation.id) && is_end(anomaly.kind));
+    let ends = found.anomalies.iter().filter(|anomaly| is_end(anomaly.kind));
     steps.extend(ends.map(|end| Step::End { text: end.text.clone(), tone: end.severity.into() }));
     steps
 }
@@ -253,24 +252,21 @@ impl Arrow {
 }
 
 /// The packets of a conversation, and the messages that set it up or ended it, in order.
-fn arrows(file: &FileReport, conversation: &Conversation) -> Vec<Arrow> {
-    let id = Some(conversation.id);
+fn arrows(rows: &Rows<'_>, ladders: &Ladders<'_>, conversation: &Conversation) -> Vec<Arrow> {
     let mut anomalies: BTreeMap<u64, Vec<&Anomaly>> = BTreeMap::new();
-    let of_packets = |it: &&Anomaly| it.conversation == id && !is_end(it.kind);
-    for anomaly in file.anomalies.iter().filter(of_packets) {
+    for &anomaly in rows.anomalies.iter().filter(|anomaly| !is_end(anomaly.kind)) {
         anomalies.entry(anomaly.frame).or_default().push(anomaly);
     }
     let mut arrows: BTreeMap<u64, Arrow> = BTreeMap::new();
-    for event in file.cm.iter().filter(|event| event.conversation == id) {
+    for event in &rows.cm {
         arrows.insert(event.frame, control(event, conversation));
     }
-    for row in file.packet_list.iter().filter(|row| row.conversation == id) {
+    for row in &rows.packets {
         let found = anomalies.get(&row.frame).map(Vec::as_slice).unwrap_or_default();
         arrows.entry(row.frame).or_insert_with(|| packet(row, found, conversation));
     }
-    let sides = Sides::new(file, conversation);
     for arrow in arrows.values_mut() {
-        arrow.turn(sides.is_from_a(arrow.frame));
+        arrow.turn(ladders.sides.is_from_a(arrow.frame, conversation));
     }
     arrows.into_values().collect()
 }
@@ -301,9 +297,11 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
             notes.push((anomaly.severity.into(), anomaly.text.clone()));
         }
     }
+    // One acknowledgement may have as many notes as there are requests without a response.
+    let listed: HashSet<&str> = anomalies.iter().map(|anomaly| anomaly.text.as_str()).collect();
     for note in &row.notes {
         // Anomalies beyond the limit of their list are still noted on the packets.
-        if !anomalies.iter().any(|anomaly| &anomaly.text == note) {
+        if !listed.contains(note.as_str()) {
             notes.push((Tone::Notice, note.clone()));
         }
     }
@@ -369,10 +367,10 @@ fn is_end(kind: AnomalyKind) -> bool {
 /// What is missing, by the packet that shows it.
 type Missing<'a> = BTreeMap<u64, Vec<(&'a str, Tone)>>;
 
-fn missing<'a>(file: &'a FileReport, conversation: &Conversation) -> Missing<'a> {
+fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
     let mut missing = Missing::new();
-    for anomaly in &file.anomalies {
-        if anomaly.conversation == Some(conversation.id) && is_missing(anomaly.kind) {
+    for anomaly in &rows.anomalies {
+        if is_missing(anomaly.kind) {
             let found = (anomaly.text.as_str(), anomaly.severity.into());
             missing.entry(anomaly.frame).or_default().push(found);
         }

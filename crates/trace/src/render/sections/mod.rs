@@ -9,7 +9,7 @@ mod management;
 mod operations;
 mod protocols;
 
-use super::ladder;
+use super::ladder::Ladders;
 use super::text::{Line, Tone};
 use super::{graph, units};
 use crate::analysis::report::{Conversation, Endpoint, FileReport, ProblemReport};
@@ -86,6 +86,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
         let id = wanted.conversation;
         let chosen = |it: &&Conversation| id.is_none_or(|id| id == it.id);
         let limit = if view.all { usize::MAX } else { LADDERS };
+        let ladders = Ladders::new(file);
         for conversation in file.conversations.iter().filter(chosen).take(limit) {
             let title = format!("Ladder of conversation {}", conversation.id);
             let mut note = conversation.transport.to_owned();
@@ -98,7 +99,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
                 units::counted(packets, "packet"),
                 units::duration(conversation.duration_ns)
             ));
-            let body = ladder::ladder(file, conversation, columns, wanted.rows);
+            let body = ladders.draw(conversation, columns, wanted.rows);
             section(&title, &note, body);
         }
         let count = file.conversations.iter().filter(chosen).count();
