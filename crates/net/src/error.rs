@@ -61,6 +61,8 @@ pub enum Error {
     NoOwner,
     /// The owner of the slot or service has not taken what it was forwarded before, so this packet is dropped.
     OwnerBusy,
+    /// The owner of a slot or service was looked for too often in a short time, so this packet is dropped.
+    TooManyLookups,
     /// The kernel will not segment for this destination. Call [`crate::Socket::disable_gso`], compute the ICRCs anew
     /// with identification 0, and send again.
     GsoRefused,
@@ -103,7 +105,7 @@ impl Error {
             Self::TooManyFiles { .. } => libc::EMFILE,
             Self::NoMemory { .. } | Self::NoFreeSlot { .. } => libc::ENOMEM,
             Self::NoOwner => libc::ECONNREFUSED,
-            Self::OwnerBusy => libc::EAGAIN,
+            Self::OwnerBusy | Self::TooManyLookups => libc::EAGAIN,
             Self::GsoRefused => libc::EIO,
             Self::TooLong { .. } => libc::EMSGSIZE,
             Self::Unfit(_) => libc::EINVAL,
@@ -196,6 +198,9 @@ impl fmt::Display for Error {
             Self::OwnerBusy => f.write_str(
                 "the process that this packet belongs to does not keep up: packet dropped",
             ),
+            Self::TooManyLookups => {
+                f.write_str("too many packets for processes that are not known: packet dropped")
+            }
             Self::GsoRefused => f.write_str(
                 "the kernel will not segment packets for this destination: send them one by one, \
                  with identification 0",

@@ -7,8 +7,7 @@
 //! - [`Socket`] is one local address and port. [`Socket::send`] gathers up to 64 packets into one system call,
 //!   [`Socket::receive`] takes many from one.
 //! - [`Slot`] is a process's share of the queue pair numbers of an address, and the mailbox through which other
-//!   processes hand it the packets that reached them by mistake. [`Service`] is the same for a connection manager's
-//!   listener.
+//!   processes hand it the packets that reached them by mistake. [`Service`] is a connection manager's listener.
 //! - [`interface`], [`route`] and [`neighbour`] say which addresses there are, what fits on the way to another, and whether
 //!   the next host on it has been found.
 //! - [`Poller`], [`Event`] and [`clock`] are how a thread waits.
@@ -28,31 +27,34 @@ mod address;
 pub mod batch;
 pub mod clock;
 mod control;
-mod door;
+mod diag;
 mod error;
 mod event;
+mod fork;
 mod forward;
 pub mod interface;
 pub mod lock;
 mod mailbox;
 mod multicast;
+mod name;
 pub mod neighbour;
 mod netlink;
 mod news;
 mod options;
 mod peek;
 mod poll;
+pub mod random;
 mod receive;
 pub mod route;
 mod send;
 pub mod signal;
 mod slot;
 mod socket;
+mod start_lock;
 pub mod steering;
 mod system;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 pub use batch::Batch;
 pub use error::Error;
@@ -64,7 +66,6 @@ pub use poll::{Interest, Poller, Readiness};
 pub use receive::{Arrival, Message, ReceiveBatch};
 pub use slot::{Service, Slot};
 pub use socket::Socket;
-pub use watch::Watch;
 
 /// Numbers of the operating system's errors, for those who have to name one without calling it.
 pub mod errno {

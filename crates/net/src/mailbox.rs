@@ -1,25 +1,25 @@
-//! Unix datagram sockets with names of our own: how the processes of one machine find each other.
+//! Mailboxes: Unix datagram sockets by which the processes of one address hand each other packets.
 //!
-//! The names are abstract: no files, free again the moment a process ends however it ends, and apart for each network
-//! namespace, as ports are. Binding one is exclusive, which makes it a claim.
-//!
-//! A user's processes trust each other and nobody else: what another user sends to a mailbox is dropped, since it
-//! could name any sender. (The kernel lets only processes of one user share a port, so nothing is lost.)
+//! A user's processes trust each other and nobody else. What another user sends to a mailbox is dropped, since it could
+//! name any sender, and nothing is sent to a mailbox of another user. (The kernel lets only processes of one user share a
+//! port, so nothing is lost.) The receiver is verified once, after connecting to it: a connected socket sends to the one
+//! it was connected to, and never to another that was given the same name later.
 
-use std::mem::{offset_of, size_of};
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use libc::{SOL_SOCKET, c_int, iovec, msghdr, sa_family_t, sockaddr_un, socklen_t};
+use libc::{SOL_SOCKET, c_int, iovec, msghdr};
 
-use crate::ROCE_PORT;
-use crate::address::scope;
 use crate::error::Error;
-use crate::forward;
+use crate::fork::DeviceFd;
+use crate::name::{self, Directory, Role};
 use crate::receive::{Arrival, ReceiveBatch};
 use crate::socket::buffer;
-use crate::system::{check, check_length, errno, set_option, socket, zeroed};
+use crate::system::{check, check_length, errno, set_option, zeroed};
+use crate::{clock, diag, forward};
 
 /// Whom to forward a packet to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,43 +30,42 @@ pub enum Recipient {
     Service(u64),
 }
 
-/// What a Unix socket of ours is for, which is its name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Name {
-    Mailbox(Recipient),
-    Door,
-}
-
 /// A named socket, which packets are forwarded to and from.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    fd: OwnedFd,
+    fd: DeviceFd,
     /// Whose mailboxes it forwards to.
     address: SocketAddr,
+    slot: u8,
     user: u32,
     rejected: AtomicU64,
+    peers: Mutex<Peers>,
+}
+
+/// The mailboxes that this one has sent to.
+#[derive(Debug)]
+struct Peers {
+    /// A connected socket for each.
+    connected: HashMap<u8, DeviceFd>,
+    lookups: Budget,
 }
 
 impl Mailbox {
-    /// Claims a name. `None` when another process, or this one, has it.
-    pub(crate) fn claim(address: SocketAddr, name: Recipient) -> Result<Option<Self>, Error> {
-        let failed = |error| Error::system("open a Unix socket", error);
-        let socket = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0).map_err(failed)?;
-        let fd = socket.as_fd();
-        // Before binding: no message without its sender's name may be waiting.
-        set_option::<c_int>(fd, SOL_SOCKET, libc::SO_PASSCRED, 1).map_err(failed)?;
-        buffer(fd, 4 << 20, Some(libc::SO_SNDBUFFORCE), libc::SO_SNDBUF);
-        let (raw, length) = name_of(address, Name::Mailbox(name));
-        // SAFETY: the name is a local, as long as said.
-        let bound = check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), length) });
-        match bound {
-            Ok(_) => {}
-            Err(error) if errno(&error) == libc::EADDRINUSE => return Ok(None),
-            Err(error) => return Err(Error::system("bind a Unix socket", error)),
-        }
-        // SAFETY: the call takes nothing and cannot fail.
-        let user = unsafe { libc::geteuid() };
-        Ok(Some(Self { fd: socket, address, user, rejected: AtomicU64::new(0) }))
+    /// Binds a mailbox for a slot, which is claimed then if nobody else has it.
+    pub(crate) fn bind(address: SocketAddr, slot: u8) -> Result<Self, Error> {
+        let fd = open()?;
+        // Before binding: no message without its sender's credentials may be waiting.
+        set_option::<c_int>(fd.as_fd(), SOL_SOCKET, libc::SO_PASSCRED, 1).map_err(failed)?;
+        bind(&fd, &name::new(address, Role::Slot(slot)))?;
+        let peers = Peers { connected: HashMap::new(), lookups: Budget::new(clock::now()) };
+        Ok(Self {
+            fd,
+            address,
+            slot,
+            user: name::user(),
+            rejected: AtomicU64::new(0),
+            peers: Mutex::new(peers),
+        })
     }
 
     /// Hands packets to their owner: all those of one message, if they all are its. It does not wait.
@@ -76,37 +75,32 @@ impl Mailbox {
         arrival: &Arrival,
         data: &[u8],
     ) -> Result<(), Error> {
-        let mut header = forward::encode(arrival);
-        let mut pieces = [
-            iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
-            iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() },
-        ];
-        let (mut raw, length) = name_of(self.address, Name::Mailbox(to));
-        // SAFETY: a msghdr is numbers and pointers.
-        let mut message: msghdr = unsafe { zeroed() };
-        message.msg_name = (&raw mut raw).cast();
-        message.msg_namelen = length;
-        message.msg_iov = pieces.as_mut_ptr();
-        message.msg_iovlen = pieces.len() as _;
-        loop {
-            // SAFETY: the message refers to locals and to `data`, which the kernel only reads.
-            let sent = check_length(unsafe {
-                libc::sendmsg(
-                    self.fd.as_raw_fd(),
-                    &raw const message,
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            });
-            return match sent {
-                Ok(_) => Ok(()),
-                Err(error) => match errno(&error) {
-                    libc::EINTR => continue,
-                    libc::ECONNREFUSED | libc::ENOENT | libc::ECONNRESET => Err(Error::NoOwner),
-                    libc::EAGAIN | libc::ENOBUFS => Err(Error::OwnerBusy),
-                    _ => Err(Error::system("forward a packet", error)),
-                },
-            };
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (slot, directory) = match to {
+            Recipient::Slot(slot) => (slot, None),
+            Recipient::Service(id) => {
+                let directory = peers.look_up(self.address)?;
+                let found = directory.services().find(|&(service, _)| service == id);
+                // One of our own would not be looked for: it was given up just now.
+                let slot = found.map(|(_, slot)| slot).filter(|&slot| slot != self.slot);
+                (slot.ok_or(Error::NoOwner)?, Some(directory))
+            }
+        };
+        if let Some(peer) = peers.connected.get(&slot) {
+            match send(peer, arrival, data) {
+                // It has ended; another may have its slot.
+                Err(Error::NoOwner) => drop(peers.connected.remove(&slot)),
+                sent => return sent,
+            }
         }
+        let directory = match directory {
+            Some(directory) => directory,
+            None => peers.look_up(self.address)?,
+        };
+        let peer = connect(&directory, slot)?;
+        let sent = send(&peer, arrival, data);
+        peers.connected.insert(slot, peer);
+        sent
     }
 
     /// Receives what other processes forwarded, and returns how many messages that are.
@@ -137,6 +131,10 @@ impl Mailbox {
         self.address
     }
 
+    pub(crate) fn slot(&self) -> u8 {
+        self.slot
+    }
+
     pub(crate) fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
@@ -146,36 +144,118 @@ impl Mailbox {
     }
 }
 
-/// The name of a socket, without the zero byte that makes it abstract: `ferroce/<address>/<slot>` or
-/// `ferroce/<address>/svc/<service>`. A scope or an unusual port are part of the address.
-fn text(address: SocketAddr, name: Name) -> String {
-    let mut place = address.ip().to_string();
-    match scope(address) {
-        0 => {}
-        scope => place.push_str(&format!("%{scope}")),
-    }
-    if address.port() != ROCE_PORT {
-        place.push_str(&format!(":{}", address.port()));
-    }
-    match name {
-        Name::Mailbox(Recipient::Slot(slot)) => format!("ferroce/{place}/{slot}"),
-        Name::Mailbox(Recipient::Service(service)) => {
-            format!("ferroce/{place}/svc/{service:016x}")
+impl Peers {
+    fn look_up(&mut self, address: SocketAddr) -> Result<Directory, Error> {
+        if !self.lookups.spend(clock::now()) {
+            return Err(Error::TooManyLookups);
         }
-        Name::Door => format!("ferroce/{place}/door"),
+        Directory::read(address)
+            .map_err(|error| Error::system("read the table of Unix sockets", error))
     }
 }
 
-/// The same in the kernel's form, and its length.
-pub(crate) fn name_of(address: SocketAddr, name: Name) -> (sockaddr_un, socklen_t) {
-    // SAFETY: a sockaddr_un is numbers.
-    let mut raw: sockaddr_un = unsafe { zeroed() };
-    raw.sun_family = libc::AF_UNIX as sa_family_t;
-    let text = text(address, name);
-    // The longest name is that of a service on a scoped IPv6 address: 90 bytes of 107.
-    for (to, from) in raw.sun_path[1..].iter_mut().zip(text.bytes()) {
-        *to = from as _;
+fn failed(error: std::io::Error) -> Error {
+    Error::system("open a Unix socket", error)
+}
+
+fn open() -> Result<DeviceFd, Error> {
+    DeviceFd::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0).map_err(failed)
+}
+
+pub(crate) fn bind(fd: &DeviceFd, name: &str) -> Result<(), Error> {
+    let (raw, length) = name::raw(name);
+    // SAFETY: the name is a local, as long as said.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), length) })
+        .map(drop)
+        .map_err(|error| Error::system("bind a Unix socket", error))
+}
+
+/// Connects to the mailbox of a slot.
+fn connect(directory: &Directory, slot: u8) -> Result<DeviceFd, Error> {
+    let owner = directory.mailbox(slot).ok_or(Error::NoOwner)?;
+    let fd = open()?;
+    buffer(fd.as_fd(), 4 << 20, Some(libc::SO_SNDBUFFORCE), libc::SO_SNDBUF);
+    let (raw, length) = name::raw(&owner.name);
+    // SAFETY: the name is a local, as long as said.
+    check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), length) })
+        .map_err(|_| Error::NoOwner)?;
+    // The name may have changed hands since the table was read. A kernel that does not tell the owner does not tell this.
+    let proven = match owner.user {
+        None => true,
+        Some(_) => diag::peer(fd.as_fd()).is_ok_and(|peer| peer == Some(owner.inode)),
+    };
+    if proven { Ok(fd) } else { Err(Error::NoOwner) }
+}
+
+fn send(to: &DeviceFd, arrival: &Arrival, data: &[u8]) -> Result<(), Error> {
+    let mut header = forward::encode(arrival);
+    let mut pieces = [
+        iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
+        iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() },
+    ];
+    // SAFETY: a msghdr is numbers and pointers.
+    let mut message: msghdr = unsafe { zeroed() };
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = pieces.len() as _;
+    loop {
+        // SAFETY: the message refers to locals and to `data`, which the kernel only reads.
+        let sent = check_length(unsafe {
+            libc::sendmsg(
+                to.as_raw_fd(),
+                &raw const message,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        });
+        return match sent {
+            Ok(_) => Ok(()),
+            Err(error) => match errno(&error) {
+                libc::EINTR => continue,
+                libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET => Err(Error::NoOwner),
+                libc::EAGAIN | libc::ENOBUFS => Err(Error::OwnerBusy),
+                _ => Err(Error::system("forward a packet", error)),
+            },
+        };
     }
-    let length = offset_of!(sockaddr_un, sun_path) + 1 + text.len();
-    (raw, length.min(size_of::<sockaddr_un>()) as socklen_t)
+}
+
+/// How often the table of sockets is read: a stranger's packets for owners that do not exist lead to a look-up each.
+#[derive(Debug)]
+struct Budget {
+    left: u64,
+    /// When it was last added to, nanoseconds.
+    since: u64,
+}
+
+impl Budget {
+    /// Look-ups at once: more than there are slots.
+    const MOST: u64 = 512;
+    /// Nanoseconds until there is one more.
+    const EACH: u64 = 1_000_000;
+
+    fn new(now: u64) -> Self {
+        Self { left: Self::MOST, since: now }
+    }
+
+    fn spend(&mut self, now: u64) -> bool {
+        let more = now.saturating_sub(self.since) / Self::EACH;
+        self.left = (self.left + more).min(Self::MOST);
+        self.since += more * Self::EACH;
+        let some = self.left > 0;
+        self.left -= u64::from(some);
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Budget;
+
+    #[test]
+    fn lookups_are_bounded() {
+        let mut budget = Budget::new(1000);
+        assert_eq!((0..10_000).filter(|_| budget.spend(1000)).count(), 512);
+        let later = 1000 + 5 * Budget::EACH;
+        assert_eq!((0..10_000).filter(|_| budget.spend(later)).count(), 5);
+        assert_eq!((0..10_000).filter(|_| budget.spend(u64::MAX / 2)).count(), 512);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP, c_int};
@@ -10,16 +10,17 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP, c_int};
 use crate::SOURCE_PORTS;
 use crate::address::{RawAddress, family};
 use crate::error::Error;
+use crate::fork::DeviceFd;
 use crate::options::{Features, Options};
-use crate::steering;
-use crate::system::{check, errno, int_option, set_option, socket};
+use crate::steering::{self, Table};
+use crate::system::{check, errno, int_option, set_option};
 
 /// One local address and port, open for sending and receiving.
 ///
 /// It never blocks and is never connected. All methods take `&self`, and threads may call them at the same time.
 #[derive(Debug)]
 pub struct Socket {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: DeviceFd,
     local: SocketAddr,
     features: Features,
     gso: AtomicBool,
@@ -47,7 +48,7 @@ impl Socket {
     }
 
     fn bound(
-        fd: OwnedFd,
+        fd: DeviceFd,
         features: Features,
         local: SocketAddr,
         options: &Options,
@@ -59,8 +60,8 @@ impl Socket {
                 .map_err(|error| Error::system("share a port between processes", error))?;
         }
         bind(fd.as_fd(), local).map_err(|error| Error::bind(local, error))?;
-        // After binding: only then is the socket one of the group whose program it is.
-        let steering = shared && options.steering && steering::attach(fd.as_fd()).is_ok();
+        // After binding: only then is the socket one of the group whose program it is. A slot's owner replaces it.
+        let steering = shared && options.steering && Table::default().attach(fd.as_fd()).is_ok();
         Self::finish(fd, Features { steering, ..features })
     }
 
@@ -86,7 +87,7 @@ impl Socket {
         Err(Error::NoSourcePort { address: local.ip() })
     }
 
-    fn finish(fd: OwnedFd, features: Features) -> Result<Self, Error> {
+    fn finish(fd: DeviceFd, features: Features) -> Result<Self, Error> {
         let local = bound_to(fd.as_fd())
             .map_err(|error| Error::system("learn a socket's own address", error))?;
         let gso = AtomicBool::new(features.gso);
@@ -152,8 +153,8 @@ impl AsFd for Socket {
 }
 
 /// Opens a socket and sets all options but those that belong to a port.
-fn prepare(local: SocketAddr, options: &Options) -> Result<(OwnedFd, Features), Error> {
-    let socket = socket(family(local), libc::SOCK_DGRAM, libc::IPPROTO_UDP)
+fn prepare(local: SocketAddr, options: &Options) -> Result<(DeviceFd, Features), Error> {
+    let socket = DeviceFd::socket(family(local), libc::SOCK_DGRAM, libc::IPPROTO_UDP)
         .map_err(|error| Error::open(local, error))?;
     let fd = socket.as_fd();
     let set = |level, name, value: c_int| set_option(fd, level, name, value);

@@ -1,6 +1,7 @@
 //! Every test has a loopback address of its own, or a network namespace, so that all can run at once.
 
 mod errors;
+mod forks;
 mod frames;
 mod interfaces;
 mod marks;

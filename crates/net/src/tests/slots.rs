@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
 use super::{at, forking, is_quiet, no_forks, pattern, wait};
-use crate::mailbox::{Name, name_of};
+use crate::name::{self, Directory};
 use crate::system::{check_length, socket};
 use crate::{Arrival, Error, ReceiveBatch, Recipient, Service, Slot};
 
@@ -95,26 +95,56 @@ fn a_service_has_one_listener() {
     let _quiet = no_forks();
     let address = at("127.9.5.6:4791");
     let id = 0x0000_0000_0106_1234;
-    let service = Service::claim(address, id).unwrap();
-    let error = Service::claim(address, id).unwrap_err();
-    assert!(matches!(error, Error::ServiceTaken { service, .. } if service == id), "{error}");
-    let other = Service::claim(address, id + 1).unwrap();
-    let slot = Slot::claim(address).unwrap();
-    slot.forward(Recipient::Service(id), &arrival("10.0.0.1:1", "10.0.0.2", 0), b"MAD").unwrap();
-    wait(&service);
+    let (slot, listener) = (Slot::claim(address).unwrap(), Slot::claim(address).unwrap());
+    let service = Service::claim(address, id, listener.number()).unwrap();
+    for slot in [slot.number(), listener.number()] {
+        let error = Service::claim(address, id, slot).unwrap_err();
+        assert!(matches!(error, Error::ServiceTaken { service, .. } if service == id), "{error}");
+    }
+    let _other = Service::claim(address, id + 1, slot.number()).unwrap();
+    let sent = arrival("10.0.0.1:1", "10.0.0.2", 0);
+    slot.forward(Recipient::Service(id), &sent, b"MAD").unwrap();
+    wait(&listener);
     let mut batch = ReceiveBatch::new(1, 1000);
-    assert_eq!(service.receive(&mut batch).unwrap(), 1);
+    assert_eq!(listener.receive(&mut batch).unwrap(), 1);
     assert_eq!(batch.messages().next().unwrap().data, b"MAD");
-    assert!(is_quiet(&other));
+    assert!(is_quiet(&slot));
+    // What a process has given up itself is not forwarded to it.
+    let own = listener.forward(Recipient::Service(id), &sent, b"MAD");
+    assert!(matches!(own, Err(Error::NoOwner)));
     drop(service);
-    assert_eq!(Service::claim(address, id).unwrap().id(), id);
+    let gone = slot.forward(Recipient::Service(id), &sent, b"MAD");
+    assert!(matches!(gone, Err(Error::NoOwner)));
+    assert_eq!(Service::claim(address, id, slot.number()).unwrap().id(), id);
+}
+
+#[test]
+fn claims_at_the_same_time_are_exclusive() {
+    let address = at("127.9.5.9:4791");
+    let claimed: Vec<(Slot, Option<Service>)> = std::thread::scope(|scope| {
+        let claim = |_| {
+            scope.spawn(|| {
+                let slot = Slot::claim(address).unwrap();
+                let service = Service::claim(address, 5, slot.number()).ok();
+                (slot, service)
+            })
+        };
+        let claiming: Vec<_> = (0..8).map(claim).collect();
+        claiming.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut numbers: Vec<u8> = claimed.iter().map(|(slot, _)| slot.number()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 8);
+    assert_eq!(claimed.iter().filter(|(_, service)| service.is_some()).count(), 1);
 }
 
 /// Sends bytes to a slot's socket that no forwarder would.
 fn send_raw(address: SocketAddr, slot: u8, bytes: &[u8]) {
     use std::os::fd::AsRawFd;
     let sender = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0).unwrap();
-    let (name, length) = name_of(address, Name::Mailbox(Recipient::Slot(slot)));
+    let directory = Directory::read(address).unwrap();
+    let (name, length) = name::raw(&directory.mailbox(slot).unwrap().name);
     // SAFETY: bytes and name are alive through the call, as long as said.
     let sent = check_length(unsafe {
         libc::sendto(

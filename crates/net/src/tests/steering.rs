@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use super::{at, is_first, is_quiet, no_forks, open, plain, send, wait};
-use crate::steering::slot_of;
-use crate::{Batch, Error, Options, ReceiveBatch, Recipient, Slot, Socket};
+use crate::steering::{SETUP_SERVICE, slot_of};
+use crate::{Batch, Error, Options, ReceiveBatch, Recipient, Service, Slot, Socket};
 
 /// The beginning of a BTH to a queue pair.
 fn packet(qpn: u32) -> Vec<u8> {
@@ -190,4 +190,115 @@ fn processes_that_start_together_are_in_order() {
         send_to(&sender, address, qpn);
         assert_eq!(process.serve().unwrap(), Some(packet(qpn)));
     }
+}
+
+/// A management datagram: BTH, DETH, and a message with some bytes set.
+fn management(qpn: u32, bytes: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut datagram = packet(qpn);
+    datagram.resize(300, 0);
+    for (at, value) in bytes {
+        datagram[20 + at..][..value.len()].copy_from_slice(value);
+    }
+    datagram
+}
+
+/// A message of the connection manager: its attribute, and its first four words.
+fn cm(attribute: u8, words: [u32; 4]) -> Vec<u8> {
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    management(1, &[(16, &[0, attribute]), (24, &words)])
+}
+
+fn setup(kind: u8, exchange: u32) -> Vec<u8> {
+    management(2, &[(0, &[kind]), (8, &exchange.to_be_bytes())])
+}
+
+const REQ: u8 = 0x10;
+const REJ: u8 = 0x12;
+const REP: u8 = 0x13;
+const SIDR_REQ: u8 = 0x17;
+const SIDR_REP: u8 = 0x18;
+
+/// How many of so many copies of a packet each process receives. Nothing is read before all are there: who is stopped
+/// reads nothing.
+fn shares<const N: usize>(
+    processes: &mut [Process; N],
+    packet: &[u8],
+    copies: usize,
+) -> [usize; N] {
+    let address = processes[0].socket.local();
+    let sender = open(&address.ip().to_string());
+    for _ in 0..copies {
+        send(&sender, address, packet);
+    }
+    // Over the loopback, what was sent has arrived.
+    let shares = processes.each_mut().map(|process| {
+        let mut count = 0;
+        while process.socket.receive(&mut process.batch).unwrap() > 0 {
+            count +=
+                process.batch.messages().map(|message| message.packets().count()).sum::<usize>();
+        }
+        count
+    });
+    assert_eq!(shares.iter().sum::<usize>(), copies);
+    shares
+}
+
+#[test]
+fn management_packets_go_to_their_owner_or_to_anybody() {
+    let address = at("127.9.4.6:4791");
+    let service = 0x0000_0000_0106_1d6b;
+    let mut processes = [(); 3].map(|()| Process::start(address, &Options::default()));
+    let req = cm(REQ, [0xaa00_0001, 0, (service >> 32) as u32, service as u32]);
+    let sidr_req = cm(SIDR_REQ, [0xaa00_0001, 0, (service >> 32) as u32, service as u32]);
+    // Nobody is known to listen, or has a name: any process may get it, and each does.
+    let no_name = cm(REJ, [0xaa00_0001, 0, 0, 0]);
+    let no_cm = cm(0x1b, [0xaa00_0001, 0x0100_0000, 0, 0]);
+    for anybody in [&req, &sidr_req, &no_name, &no_cm, &setup(3, 0x0200_0000)] {
+        let shares = shares(&mut processes, anybody, 200);
+        assert!(shares.iter().all(|&share| share > 20), "{shares:?}");
+    }
+    // Our own name for a connection or an exchange holds the slot.
+    for slot in 0..3 {
+        let name = (slot as u32) << 24 | 0x1234;
+        let mut expected = [0; 3];
+        expected[slot] = 20;
+        for named in [
+            cm(REP, [0xaa00_0001, name, 0, 0]),
+            cm(REJ, [0, name, 0, 0]),
+            cm(0x1a, [0xaa00_0001, name, 0, 0]),
+            cm(SIDR_REP, [name, 0x0505_0505, 0, 0]),
+            setup(4, name),
+        ] {
+            assert_eq!(shares(&mut processes, &named, 20), expected, "{named:02x?}");
+        }
+    }
+    // Requests go to who listens.
+    let claims = [(service, 2), (service + 1, 1), (service | 5 << 32, 0), (SETUP_SERVICE, 1)];
+    let claimed = claims.map(|(id, slot)| Service::claim(address, id, slot).unwrap());
+    assert!(processes[0].slot.steer(&processes[0].socket).unwrap());
+    for request in [&req, &sidr_req] {
+        assert_eq!(shares(&mut processes, request, 20), [0, 0, 20]);
+    }
+    let high = cm(REQ, [0xaa00_0001, 0, 5, service as u32]);
+    assert_eq!(shares(&mut processes, &high, 20), [20, 0, 0]);
+    assert_eq!(shares(&mut processes, &setup(3, 0x0200_0000), 20), [0, 20, 0]);
+    // Until they stop.
+    drop(claimed);
+    assert!(processes[1].slot.steer(&processes[1].socket).unwrap());
+    let shares = shares(&mut processes, &req, 200);
+    assert!(shares.iter().all(|&share| share > 20), "{shares:?}");
+}
+
+#[test]
+fn more_services_than_a_program_holds() {
+    let address = at("127.9.4.7:4791");
+    let mut processes = [(); 2].map(|()| Process::start(address, &Options::default()));
+    let services: Vec<_> =
+        (0..200).map(|id| Service::claim(address, 1000 + id, 1).unwrap()).collect();
+    assert!(processes[0].slot.steer(&processes[0].socket).unwrap());
+    assert_eq!(shares(&mut processes, &cm(REQ, [1, 0, 0, 1000]), 20), [0, 20]);
+    assert_eq!(shares(&mut processes, &cm(REQ, [1, 0, 0, 1063]), 20), [0, 20]);
+    let beyond = shares(&mut processes, &cm(REQ, [1, 0, 0, 1199]), 200);
+    assert!(beyond.iter().all(|&share| share > 20), "{beyond:?}");
+    drop(services);
 }

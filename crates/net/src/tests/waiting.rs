@@ -1,14 +1,12 @@
 //! Events, deadlines, the clock.
 
 use super::{is_readable, open, send};
-use crate::{
-    Event, Interest, Poller, Readiness, ReceiveBatch, Service, Slot, Socket, Watch, clock,
-};
+use crate::{Event, Interest, Poller, Readiness, ReceiveBatch, Service, Slot, Socket, clock};
 
 #[test]
 fn everything_can_be_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
-    shared::<(Socket, Slot, Service, ReceiveBatch, Event, Poller, Watch)>();
+    shared::<(Socket, Slot, Service, ReceiveBatch, Event, Poller)>();
 }
 
 #[test]
@@ -33,49 +31,6 @@ fn a_counting_event_is_taken_once_for_each_signal() {
     event.signal().unwrap();
     event.signal().unwrap();
     assert_eq!([(); 3].map(|()| event.take().unwrap()), [1, 1, 0]);
-}
-
-#[test]
-fn a_set_is_readable_while_one_of_its_members_is() {
-    let (watch, one, other) = (Watch::new().unwrap(), Event::new().unwrap(), Event::new().unwrap());
-    watch.add(&one).unwrap();
-    watch.add(&other).unwrap();
-    assert!(!is_readable(&watch, 0));
-    other.signal().unwrap();
-    assert!(is_readable(&watch, 0) && is_readable(&watch, 0));
-    watch.remove(&other).unwrap();
-    assert!(!is_readable(&watch, 0));
-    // A member that is closed is none any more.
-    one.signal().unwrap();
-    assert!(is_readable(&watch, 0));
-    drop(one);
-    assert!(!is_readable(&watch, 0));
-}
-
-/// A service that is given up is free at once, though a thread waits for its set.
-#[test]
-fn what_leaves_a_set_is_free_at_once() {
-    let (watch, started) = (Watch::new().unwrap(), Event::new().unwrap());
-    let stop = Event::new().unwrap();
-    let address = "127.9.3.9:4791".parse().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut poller = Poller::new();
-            poller.watch(&watch, Interest::Read);
-            let stopped = poller.watch(&stop, Interest::Read);
-            started.signal().unwrap();
-            while !poller.readiness(stopped).readable {
-                poller.wait(None).unwrap();
-            }
-        });
-        assert!(is_readable(&started, clock::now() + 20_000_000_000));
-        for _ in 0..100 {
-            let service = Service::claim(address, 77).unwrap();
-            watch.add(&service).unwrap();
-            watch.remove(&service).unwrap();
-        }
-        stop.signal().unwrap();
-    });
 }
 
 #[test]

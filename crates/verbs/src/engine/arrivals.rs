@@ -108,16 +108,6 @@ impl Adapter {
                 self.dispatch(progress, link.address);
             }
         }
-        let services = &self.management.connections.services;
-        let mut index = 0;
-        while let Some((address, messages)) = services.receive(index, &mut progress.arrivals) {
-            if messages == 0 {
-                index += 1;
-                continue;
-            }
-            self.counters.forwarded_in.fetch_add(messages as u64, Ordering::Relaxed);
-            self.dispatch(progress, address);
-        }
         self.management.connections.set_forwarded(false);
     }
 

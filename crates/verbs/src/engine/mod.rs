@@ -12,6 +12,7 @@
 //! | `departures` | packets out: batches |
 //! | `echoes` | no more under way to a socket of this machine than it holds, where nobody acknowledges |
 //! | `detours` | packets that are another process's |
+//! | `steering` | when the kernel is told which process gets which packet |
 //! | `thread` | progress while the application does something else |
 //! | `counters` | what was counted |
 
@@ -27,6 +28,7 @@ mod link;
 mod port;
 mod progress;
 mod queue_pair;
+mod steering;
 mod thread;
 
 pub(crate) use adapter::{Adapter, Handle, now};

@@ -11,6 +11,7 @@ use ferroce_net::{Event, Interest, Poller, clock};
 use ferroce_proto::time::Instant;
 
 use super::adapter::{Adapter, Handle};
+use super::steering::Steering;
 use crate::completion::lock;
 use crate::error::Error;
 
@@ -111,11 +112,10 @@ pub(crate) fn run(adapter: &Adapter) {
     let signals = &adapter.thread;
     let mut poller = Poller::new();
     let wake = poller.watch(&signals.wake, Interest::Read);
-    let mut mailboxes: Vec<_> =
+    let mailboxes: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
-    if let Some(services) = adapter.management.connections.services.watch() {
-        mailboxes.push(poller.watch(services, Interest::Read));
-    }
+    let services = adapter.management.connections.services.changed();
+    let services = services.map(|event| poller.watch(event, Interest::Read));
     let neighbours = adapter.management.neighbours.watch();
     let neighbours = neighbours.map(|news| poller.watch(news, Interest::Read));
     let port = adapter.port.watch().map(|news| poller.watch(news, Interest::Read));
@@ -125,6 +125,7 @@ pub(crate) fn run(adapter: &Adapter) {
         adapter.links.iter().map(|link| poller.watch(&link.sender, Interest::Nothing)).collect();
     let fixed = 1
         + mailboxes.len()
+        + services.iter().len()
         + neighbours.iter().len()
         + port.iter().len()
         + sockets.len()
@@ -134,6 +135,7 @@ pub(crate) fn run(adapter: &Adapter) {
     clock::precise();
     clock::prompt();
     let mut look = LOOK_SOON;
+    let mut steering = Steering::new(clock::now());
     while !signals.stop.load(Ordering::Acquire) {
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
         let done = adapter.run(forwarded);
@@ -144,8 +146,9 @@ pub(crate) fn run(adapter: &Adapter) {
         if port.is_some_and(|index| poller.readiness(index).readable) {
             adapter.port.look(&adapter.device);
         }
-
         let now = clock::now();
+        steering.run(adapter, services.is_some_and(|index| poller.readiness(index).readable), now);
+
         signals.aloof.store(1, Ordering::SeqCst);
         // Who drives is polling, too. It may have lost its processor in the middle: to look at the sockets then, again and
         // again, would only keep it from getting one.
@@ -163,7 +166,7 @@ pub(crate) fn run(adapter: &Adapter) {
         }
 
         let mut deadline = signals.timer.load(Ordering::SeqCst);
-        deadline = deadline.min(adapter.management.next_timer());
+        deadline = deadline.min(adapter.management.next_timer()).min(steering.next());
         if aloof || !adapter.detours.is_empty() {
             deadline = deadline.min(now + look);
         }

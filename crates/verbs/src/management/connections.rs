@@ -35,9 +35,6 @@ const MANAGEMENT: Qpn = Qpn(1);
 /// Its key (IBA 10.2.4).
 const QUEUE_KEY: QKey = QKey(0x8001_0000);
 
-/// Slots are claimed from the lowest on: where so many in a row have no owner, there are no more.
-const GAP: usize = 16;
-
 /// Whom a message is for.
 enum Owner {
     /// This process, or nobody.
@@ -92,7 +89,7 @@ impl Connections {
         };
         Self {
             managers: device.gids().iter().map(|_| manager()).collect(),
-            services: Services::new(),
+            services: Services::new(slot),
             slot,
             telling: Mutex::new(()),
             next: AtomicU64::new(u64::MAX),
@@ -200,13 +197,9 @@ impl Connections {
     }
 
     fn pass_to_all(&self, slot: &Slot, one: &One<'_>) {
-        let mut missed = 0;
-        for other in (0..u8::MAX).filter(|&other| other != self.slot) {
-            let passed = slot.forward(Recipient::Slot(other), one.arrival, one.bytes);
-            missed = if passed.is_ok() { 0 } else { missed + 1 };
-            if missed == GAP {
-                return;
-            }
+        for other in slot.others().unwrap_or_default() {
+            // One that has no room hears it when the peer repeats it.
+            let _ = slot.forward(Recipient::Slot(other), one.arrival, one.bytes);
         }
     }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_net::Recipient;
+use ferroce_net::steering::SETUP_SERVICE as SERVICE;
 use ferroce_proto::setup::{
     Client, ClientConfig, ClientEvent, Discovery, DiscoveryConfig, DiscoveryEvent, Peer, Server,
     ServerConfig, ServerEvent,
@@ -31,9 +32,6 @@ use crate::device::Device;
 use crate::engine::{Adapter, One, now};
 use crate::error::Error;
 use crate::setup::News;
-
-/// What a process claims that serves the exchanges of an address: "FeSU" and the protocol's version.
-const SERVICE: u64 = 0x4665_5355_0000_0001;
 
 /// The exchanges of a device.
 #[derive(Debug)]

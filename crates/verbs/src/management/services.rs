@@ -1,47 +1,45 @@
-//! The services that this process listens for, on all addresses of a device: a claim of each, and a mailbox for what
-//! other processes got.
+//! The services that this process listens for, on all addresses of a device: a claim of each.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use ferroce_net::{ReceiveBatch, Service, Watch};
+use ferroce_net::{Event, Service};
 
 use crate::completion::lock;
 use crate::error::Error;
 
 #[derive(Debug)]
 pub(crate) struct Services {
+    slot: u8,
     claimed: Mutex<Vec<Service>>,
-    /// What the thread waits for. `None` when the process had no descriptor left.
-    watch: Option<Watch>,
+    /// Signalled when a service was claimed or released. `None` when the process had no descriptor left.
+    changed: Option<Event>,
 }
 
 impl Services {
-    pub(crate) fn new() -> Self {
-        Self { claimed: Mutex::default(), watch: Watch::new().ok() }
+    pub(crate) fn new(slot: u8) -> Self {
+        Self { slot, claimed: Mutex::default(), changed: Event::new().ok() }
     }
 
-    /// A descriptor that is readable while a mailbox has something.
-    pub(crate) fn watch(&self) -> Option<&Watch> {
-        self.watch.as_ref()
+    /// What the device's thread waits for, to have packets steered to the services.
+    pub(crate) fn changed(&self) -> Option<&Event> {
+        self.changed.as_ref()
     }
 
     /// Claims a service on an address: nobody else has it then, in this process or another.
     pub(crate) fn claim(&self, address: SocketAddr, id: u64) -> Result<(), Error> {
-        let watch = self.watch.as_ref().ok_or(Error::Limit("descriptors to wait for"))?;
-        let service = Service::claim(address, id)?;
-        watch.add(&service)?;
+        let service = Service::claim(address, id, self.slot)?;
         lock(&self.claimed).push(service);
+        self.signal();
         Ok(())
     }
 
     pub(crate) fn release(&self, address: SocketAddr, id: u64) {
         let mut claimed = lock(&self.claimed);
         let found = claimed.iter().position(|one| one.id() == id && one.address() == address);
-        let Some(index) = found else { return };
-        let service = claimed.swap_remove(index);
-        if let Some(watch) = &self.watch {
-            let _ = watch.remove(&service);
+        if let Some(index) = found {
+            claimed.swap_remove(index);
+            self.signal();
         }
     }
 
@@ -49,16 +47,9 @@ impl Services {
         lock(&self.claimed).iter().any(|one| one.id() == id && one.address() == address)
     }
 
-    /// Takes messages out of the mailbox of this number, and says on which address it listens: `None` behind the last.
-    /// What is done with them is done without our lock, for it may end a service.
-    pub(crate) fn receive(
-        &self,
-        index: usize,
-        batch: &mut ReceiveBatch,
-    ) -> Option<(SocketAddr, usize)> {
-        let claimed = lock(&self.claimed);
-        let service = claimed.get(index)?;
-        let count = service.receive(batch).unwrap_or(0);
-        Some((service.address(), count))
+    fn signal(&self) {
+        if let Some(changed) = &self.changed {
+            let _ = changed.signal();
+        }
     }
 }

@@ -8,5 +8,6 @@ mod channels;
 mod connections;
 mod corners;
 mod datagrams;
+mod independence;
 mod other;
 mod processes;

@@ -71,6 +71,28 @@ impl Other {
     }
 }
 
+impl Other {
+    /// Stops it, as SIGSTOP does, and returns when it is.
+    pub(crate) fn stop(&self) {
+        ferroce_net::signal::send(self.child.id(), libc::SIGSTOP);
+        let status = format!("/proc/{}/stat", self.child.id());
+        // The state stands behind the name, which is in brackets.
+        while !std::fs::read_to_string(&status).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn resume(&self) {
+        ferroce_net::signal::send(self.child.id(), libc::SIGCONT);
+    }
+
+    /// Kills it, and returns when its sockets are closed.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
 /// Another process of the same test has the same port.
 pub(crate) fn port() -> u16 {
     let given = std::env::var(PORT).ok().and_then(|port| port.parse().ok());

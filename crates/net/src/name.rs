@@ -1,0 +1,161 @@
+//! Names of our Unix sockets, and how the processes of one address find each other by them.
+//!
+//! The names are abstract: no files, free again the moment a process ends however it ends, and apart for each network
+//! namespace, as ports are. They end with a random number, so nobody can take one in advance, and say nothing about
+//! who bound them: that is what the kernel's table says ([`crate::diag`]). A name of another user is ignored.
+
+use std::fmt;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::net::SocketAddr;
+
+use libc::{sa_family_t, sockaddr_un, socklen_t};
+
+use crate::address::scope;
+use crate::diag::{self, Named};
+use crate::system::zeroed;
+use crate::{ROCE_PORT, random};
+
+/// What a Unix socket of ours is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The mailbox of a slot.
+    Slot(u8),
+    /// Says that a slot's owner has a service of the connection manager.
+    Service { id: u64, slot: u8 },
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slot(slot) => write!(f, "{slot}"),
+            Self::Service { id, slot } => write!(f, "svc/{id:016x}/{slot}"),
+        }
+    }
+}
+
+impl Role {
+    fn parse(text: &str) -> Option<Self> {
+        let (role, _random) = text.rsplit_once('/')?;
+        match role.strip_prefix("svc/") {
+            None => Some(Self::Slot(role.parse().ok()?)),
+            Some(service) => {
+                let (id, slot) = service.split_once('/')?;
+                Some(Self::Service {
+                    id: u64::from_str_radix(id, 16).ok()?,
+                    slot: slot.parse().ok()?,
+                })
+            }
+        }
+    }
+}
+
+/// What all names of an address begin with: `ferroce/<address>/`. A scope and an unusual port are part of the address.
+pub(crate) fn prefix(address: SocketAddr) -> String {
+    let mut text = format!("ferroce/{}", address.ip());
+    match scope(address) {
+        0 => {}
+        scope => text.push_str(&format!("%{scope}")),
+    }
+    if address.port() != ROCE_PORT {
+        text.push_str(&format!(":{}", address.port()));
+    }
+    text.push('/');
+    text
+}
+
+/// A new name: `ferroce/<address>/<slot>/<random>` or `ferroce/<address>/svc/<service>/<slot>/<random>`.
+pub(crate) fn new(address: SocketAddr, role: Role) -> String {
+    format!("{}{role}/{:016x}", prefix(address), random::number())
+}
+
+/// A name in the kernel's form, and its length.
+pub(crate) fn raw(name: &str) -> (sockaddr_un, socklen_t) {
+    // SAFETY: a sockaddr_un is numbers.
+    let mut raw: sockaddr_un = unsafe { zeroed() };
+    raw.sun_family = libc::AF_UNIX as sa_family_t;
+    // The longest name is that of a service on a scoped IPv6 address with an unusual port: 106 bytes of 107.
+    for (to, from) in raw.sun_path[1..].iter_mut().zip(name.bytes()) {
+        *to = from as _;
+    }
+    let length = offset_of!(sockaddr_un, sun_path) + 1 + name.len();
+    (raw, length.min(size_of::<sockaddr_un>()) as socklen_t)
+}
+
+/// The user whose names count.
+pub(crate) fn user() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether a socket is one of this user's. Where the kernel does not tell, all are.
+pub(crate) fn is_ours(socket: &Named) -> bool {
+    socket.user.is_none_or(|owner| owner == user())
+}
+
+/// The slots and services of an address that this user's processes have.
+#[derive(Debug)]
+pub(crate) struct Directory(Vec<(Role, Named)>);
+
+impl Directory {
+    pub(crate) fn read(address: SocketAddr) -> io::Result<Self> {
+        let prefix = prefix(address);
+        let sockets = diag::named(&prefix)?.into_iter().filter(is_ours);
+        let entry = |socket: Named| Some((Role::parse(&socket.name[prefix.len()..])?, socket));
+        Ok(Self(sockets.filter_map(entry).collect()))
+    }
+
+    /// The slots that are taken.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
+        self.0.iter().filter_map(|(role, _)| match role {
+            Role::Slot(slot) => Some(*slot),
+            Role::Service { .. } => None,
+        })
+    }
+
+    /// The services, and the slots of their owners.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (u64, u8)> {
+        self.0.iter().filter_map(|(role, _)| match role {
+            Role::Slot(_) => None,
+            Role::Service { id, slot } => Some((*id, *slot)),
+        })
+    }
+
+    /// The mailbox of a slot.
+    pub(crate) fn mailbox(&self, slot: u8) -> Option<&Named> {
+        self.0.iter().find(|(role, _)| *role == Role::Slot(slot)).map(|(_, socket)| socket)
+    }
+
+    /// How many processes claim this, which is one but for the moment in which two find out that they both want it.
+    pub(crate) fn claims(&self, role: Role) -> usize {
+        match role {
+            Role::Slot(wanted) => self.slots().filter(|&slot| slot == wanted).count(),
+            Role::Service { id: wanted, .. } => {
+                self.services().filter(|&(id, _)| id == wanted).count()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_read_back() {
+        for role in [Role::Slot(0), Role::Slot(254), Role::Service { id: u64::MAX, slot: 7 }] {
+            assert_eq!(Role::parse(&format!("{role}/0123")), Some(role));
+        }
+        for other in ["", "7", "x/1", "256/1", "svc/1", "svc/1/2", "svc/x/1/2", "lock"] {
+            assert_eq!(Role::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_fits() {
+        let address = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535".parse().unwrap();
+        let name = new(address, Role::Service { id: u64::MAX, slot: 255 });
+        let (raw, length) = raw(&name);
+        assert!(raw.sun_path.len() > name.len() && length as usize == 3 + name.len());
+    }
+}

@@ -1,0 +1,45 @@
+//! When the kernel is told anew which process gets which packet (`ferroce_net::steering`).
+//!
+//! What it was told becomes outdated when processes of this address start, end, listen or stop listening. Starting
+//! processes see to it themselves. A process that listens has it done by its device thread, and whenever a device thread is
+//! awake anyway, it makes up for processes that ended.
+
+use super::adapter::Adapter;
+
+/// The least time between two updates that something of ours led to, nanoseconds: a program may bind thousands of ports.
+const SOON: u64 = 50_000_000;
+/// The time between two updates while the thread is awake.
+const LATE: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct Steering {
+    wanted: bool,
+    last: u64,
+}
+
+impl Steering {
+    pub(super) fn new(now: u64) -> Self {
+        // The first update of ours is made at once.
+        Self { wanted: false, last: now.saturating_sub(SOON) }
+    }
+
+    /// When [`Steering::run`] has something to do.
+    pub(super) fn next(&self) -> u64 {
+        if self.wanted { self.last + SOON } else { u64::MAX }
+    }
+
+    pub(super) fn run(&mut self, adapter: &Adapter, services_changed: bool, now: u64) {
+        if services_changed {
+            self.wanted = true;
+            let changed = adapter.management.connections.services.changed();
+            let _ = changed.map(|event| event.take());
+        }
+        if now < self.next().min(self.last + LATE) {
+            return;
+        }
+        // Another process that is at it may not know of our services.
+        let done = adapter.links.iter().all(|link| link.slot.steer(&link.receiver).unwrap_or(true));
+        self.wanted = !done;
+        self.last = now;
+    }
+}
