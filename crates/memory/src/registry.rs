@@ -8,6 +8,7 @@ use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::buffer::Buffer;
 use crate::error::{DeregisterError, RegisterError, ReregisterError};
+use crate::keys;
 use crate::pinned::{Draining, Released};
 use crate::probe;
 use crate::range::AddressRange;
@@ -100,10 +101,16 @@ fn examine(
 }
 
 impl Registry {
-    /// An empty registry. The entropy decides which keys it gives out.
-    pub fn new(entropy: u64) -> Self {
+    /// An empty registry whose keys follow from a seed: for tests and simulations.
+    pub fn new(seed: u64) -> Self {
+        Self::with_source(keys::seeded(seed))
+    }
+
+    /// An empty registry whose keys are made of random numbers from this source. A peer must not be able to predict
+    /// them.
+    pub fn with_source(source: impl FnMut() -> u64 + Send + 'static) -> Self {
         let (regions, windows) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { table: Table::new(entropy), regions, windows }
+        Self { table: Table::new(Box::new(source)), regions, windows }
     }
 
     fn insert(&self, region: Region) -> Result<Keys, RegisterError> {

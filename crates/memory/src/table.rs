@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::keys::{Codec, FreeSlots, SLOT_BITS};
+use crate::keys::{FreeSlots, SLOT_BITS, Source, next_key, slot_of};
 use crate::region::Region;
 use crate::window::Window;
 
-/// Slots that are allocated at a time, in bits.
-const CHUNK_BITS: u32 = 10;
+/// Slots that are allocated at a time, in bits. Few, for slots are drawn at random.
+const CHUNK_BITS: u32 = 6;
 const CHUNKS: usize = 1 << (SLOT_BITS - CHUNK_BITS);
 
 #[derive(Debug, Default)]
@@ -20,29 +20,32 @@ pub(crate) enum Tenant {
 
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
-    /// The tenant's key; of a slot without one, nothing that counts.
+    /// The tenant's key; of a slot without one, 0.
     pub(crate) key: u32,
-    generation: u16,
+    /// The key of the last tenant.
+    before: Option<u32>,
     pub(crate) tenant: Tenant,
 }
 
+/// Slots that are allocated when the first of them is used.
+type Chunk = OnceLock<Box<[RwLock<Entry>]>>;
+
 #[derive(Debug)]
 pub(crate) struct Table {
-    codec: Codec,
-    chunks: [OnceLock<Box<[RwLock<Entry>]>>; CHUNKS],
+    chunks: Box<[Chunk]>,
     free: Mutex<FreeSlots>,
 }
 
 impl Table {
-    pub(crate) fn new(entropy: u64) -> Self {
-        let chunks = [const { OnceLock::new() }; CHUNKS];
-        Self { codec: Codec::new(entropy), chunks, free: Mutex::default() }
+    pub(crate) fn new(source: Source) -> Self {
+        let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
+        Self { chunks, free: Mutex::new(FreeSlots::new(source)) }
     }
 
     /// The slot that this key names, if there ever was one.
     #[inline]
     fn slot(&self, key: u32) -> Option<&RwLock<Entry>> {
-        let number = self.codec.slot(key) as usize;
+        let number = slot_of(key) as usize;
         self.chunks[number >> CHUNK_BITS].get()?.get(number & ((1 << CHUNK_BITS) - 1))
     }
 
@@ -64,25 +67,20 @@ impl Table {
 
     /// Gives a slot to a tenant, and returns the key; `None` when all are taken.
     pub(crate) fn insert(&self, tenant: Tenant) -> Option<u32> {
-        let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (number, random) = self.free.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let chunk = self.chunks[number as usize >> CHUNK_BITS]
             .get_or_init(|| (0..1 << CHUNK_BITS).map(|_| RwLock::default()).collect());
         let slot = &chunk[number as usize & ((1 << CHUNK_BITS) - 1)];
         let mut entry = slot.write().unwrap_or_else(PoisonError::into_inner);
-        entry.key = loop {
-            entry.generation = entry.generation.wrapping_add(1);
-            // Of the generations next to each other, at most one has no key.
-            if let Some(key) = self.codec.encode(number, entry.generation) {
-                break key;
-            }
-        };
+        entry.key = next_key(number, entry.before, random);
+        entry.before = Some(entry.key);
         entry.tenant = tenant;
         Some(entry.key)
     }
 
     /// Takes the tenant out: from here on, its key names nothing.
     pub(crate) fn remove(&self, mut entry: RwLockWriteGuard<'_, Entry>) -> Tenant {
-        let number = self.codec.slot(entry.key);
+        let number = slot_of(entry.key);
         entry.key = 0;
         let tenant = std::mem::take(&mut entry.tenant);
         drop(entry);

@@ -4,32 +4,74 @@ use std::collections::HashSet;
 
 use ferroce_proto::memory::{Denied, Memory};
 
-use crate::keys::{Codec, SLOT_BITS};
+use crate::keys::{SLOT_BITS, next_key, slot_of};
 
 use super::*;
 
 #[test]
-fn codec_is_a_bijection() {
-    for entropy in [0, 1, 0xdead_beef_0123_4567, u64::MAX] {
-        let codec = Codec::new(entropy);
-        let mut seen = HashSet::new();
-        let mut missing = 0;
-        for slot in (0..1 << SLOT_BITS).step_by(if cfg!(miri) { 65_537 } else { 97 }) {
-            // Around the places where a part of the generation wraps.
-            for generation in [0, 1, 62, 63, 64, 127, 8191, 16_383] {
-                let Some(key) = codec.encode(slot, generation) else {
-                    missing += 1;
-                    continue;
-                };
-                assert_ne!(key >> 8, 0);
-                assert_eq!(codec.slot(key), slot);
-                assert!(seen.insert(key));
+fn keys_name_their_slot() {
+    let all_ones = u64::MAX;
+    for slot in [0, 1, 77, (1 << SLOT_BITS) - 1] {
+        for random in [0, 0x1ff, all_ones] {
+            let mut before = None;
+            let mut seen = HashSet::new();
+            // However small the steps: 32 tenants differ in their index.
+            for _ in 0..32 {
+                let key = next_key(slot, before, random);
+                assert_eq!(slot_of(key), slot);
+                assert!(key >> 8 != 0 && seen.insert(key >> 8), "{slot} {random:x}");
+                before = Some(key);
             }
         }
-        assert!(missing <= 8);
     }
-    let keys = |entropy| (0..16).map(move |slot| Codec::new(entropy).encode(slot, 1));
-    assert!(keys(1).zip(keys(2)).all(|(one, other)| one != other));
+}
+
+/// Keys of this many registrations.
+fn some_keys(registry: &Registry, count: usize) -> Vec<u32> {
+    (0..count).map(|_| registry.register_null(DOMAIN).unwrap().rkey.0).collect()
+}
+
+/// The keys that somebody was given do not lead to the next: none follows from the ones before by a fixed step, and each
+/// bit is as often set as not whatever it was before.
+#[test]
+fn keys_tell_nothing_about_the_next() {
+    let keys = some_keys(&Registry::new(7), 4096);
+    let steps: HashSet<u32> =
+        keys.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) >> 8).collect();
+    assert!(steps.len() > 4000, "{} different steps", steps.len());
+    for bit in 0..32 {
+        let set = keys.iter().filter(|&key| key >> bit & 1 == 1).count();
+        let same = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 0).count();
+        // Six standard deviations of a fair coin.
+        for count in [set, same] {
+            assert!(count.abs_diff(2048) < 6 * 32, "bit {bit}: {count} of 4096");
+        }
+    }
+}
+
+#[test]
+fn keys_of_two_registries_have_nothing_in_common() {
+    let [one, other] = [1, 2].map(|seed| some_keys(&Registry::new(seed), 256));
+    assert!(one.iter().all(|key| !other.contains(key)));
+    let differences: HashSet<u32> =
+        one.iter().zip(&other).map(|(one, other)| one ^ other).collect();
+    assert_eq!(differences.len(), 256);
+}
+
+/// Each key takes fresh bits from the source: one that was seen in full says nothing about those drawn later.
+#[test]
+fn every_registration_draws_from_the_source() {
+    let drawn = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&drawn);
+    let mut numbers = crate::keys::seeded(3);
+    let registry = Registry::with_source(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        numbers()
+    });
+    for registrations in 1..=10 {
+        some_keys(&registry, 1);
+        assert_eq!(drawn.load(std::sync::atomic::Ordering::Relaxed), 2 * registrations);
+    }
 }
 
 #[test]

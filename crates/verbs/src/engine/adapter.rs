@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use ferroce_memory::Registry;
-use ferroce_net::{Slot, Socket, clock};
+use ferroce_net::{Slot, Socket, clock, random};
 use ferroce_proto::memory::Domain;
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
@@ -17,6 +17,7 @@ use super::claim::Claim;
 use super::counters::Counters;
 use super::detours::Detours;
 use super::link::{Link, Route};
+use super::numbers::Numbers;
 use super::port::Port;
 use super::progress::Progress;
 use super::queue_pair::{Core, Receives};
@@ -29,11 +30,6 @@ use crate::management::Management;
 use crate::options::Options;
 use crate::tap::Tap;
 
-/// Queue pair numbers of a slot: its low 16 bits. The first few of slot 0 are taken by the specification, and by the
-/// set-up exchange.
-const FIRST_NUMBER: u32 = 16;
-const NUMBERS: u32 = 1 << 16;
-
 /// A device in this process.
 pub(crate) struct Adapter {
     pub(crate) device: Device,
@@ -44,7 +40,7 @@ pub(crate) struct Adapter {
     queue_pairs: RwLock<HashMap<u32, Arc<Core>>>,
     receive_queues: RwLock<HashMap<u32, Arc<Receives>>>,
     pub(crate) groups: Groups,
-    numbers: AtomicU32,
+    numbers: Mutex<Numbers>,
     domains: AtomicU32,
     /// Queue pairs that may have something to send.
     pub(crate) ready: Mutex<VecDeque<Arc<Core>>>,
@@ -129,7 +125,6 @@ impl Adapter {
             }
             links.push(Link { address, receiver, sender, slot });
         }
-        let entropy = clock::now() ^ u64::from(std::process::id()) << 32;
         let sources = links.iter().map(|link| link.sender.local());
         let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, sources));
         let tap = tap.transpose()?;
@@ -139,12 +134,11 @@ impl Adapter {
             port: Port::new(&device),
             links,
             slot,
-            memory: Registry::new(entropy),
+            memory: Registry::with_source(random::number),
             queue_pairs: RwLock::default(),
             receive_queues: RwLock::default(),
             groups: Groups::default(),
-            // From a number that differs: a packet for a queue pair of an earlier process finds none.
-            numbers: AtomicU32::new((entropy >> 3) as u32 % NUMBERS),
+            numbers: Mutex::default(),
             domains: AtomicU32::new(1),
             ready: Mutex::default(),
             outbox: Mutex::default(),
@@ -193,17 +187,12 @@ impl Adapter {
     pub(crate) fn new_number(&self) -> Result<Qpn, Error> {
         let queue_pairs = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
         let receive_queues = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..NUMBERS {
-            let low = self.numbers.fetch_add(1, Ordering::Relaxed) % NUMBERS;
-            let number = self.slot << 16 | low;
-            let taken = low < FIRST_NUMBER
-                || queue_pairs.contains_key(&number)
-                || receive_queues.contains_key(&number);
-            if !taken {
-                return Ok(Qpn(number));
-            }
-        }
-        Err(Error::Limit("queue pairs"))
+        let number = |low: u32| self.slot << 16 | low;
+        let is_taken = |low| {
+            queue_pairs.contains_key(&number(low)) || receive_queues.contains_key(&number(low))
+        };
+        let low = lock(&self.numbers).next(random::number, is_taken);
+        low.map(|low| Qpn(number(low))).ok_or(Error::Limit("queue pairs"))
     }
 
     /// The slot that our queue pairs' numbers start with.

@@ -5,6 +5,7 @@
 //! | `claim` | who drives |
 //! | `adapter` | all that the handles of one device share |
 //! | `link` | one address: its sockets, and the headers that packets over it have |
+//! | `numbers` | queue pair numbers |
 //! | `groups` | multicast groups |
 //! | `queue_pair` | a queue pair, and what the engine needs to know about it |
 //! | `progress` | a round: receive, timers, transmit |
@@ -25,6 +26,7 @@ mod detours;
 mod echoes;
 mod groups;
 mod link;
+mod numbers;
 mod port;
 mod progress;
 mod queue_pair;

@@ -8,7 +8,6 @@
 //! while holding one of them.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -24,6 +23,7 @@ use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
+use super::random;
 use super::services::Services;
 use crate::cm::Shared;
 use crate::completion::lock;
@@ -69,11 +69,6 @@ pub(crate) struct Manager {
     pub(crate) connections: HashMap<ConnectionId, Weak<Shared>>,
     pub(crate) listeners: HashMap<u64, Weak<Shared>>,
     pub(crate) questions: HashMap<ResolutionId, Weak<Shared>>,
-}
-
-/// A number that nobody can guess.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 impl Connections {

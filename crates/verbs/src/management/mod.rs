@@ -16,8 +16,9 @@ use ferroce_wire::transport::{Bth, Deth};
 use crate::device::Device;
 use crate::engine::{Adapter, One, Route};
 
-pub(crate) use connections::{Connections, Manager, random};
+pub(crate) use connections::{Connections, Manager};
 pub(crate) use exchanges::Exchanges;
+pub(crate) use ferroce_net::random::number as random;
 use neighbours::Neighbours;
 
 #[derive(Debug)]

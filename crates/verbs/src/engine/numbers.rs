@@ -1,0 +1,87 @@
+//! Queue pair numbers: random within the process's slot, so that they tell nothing about each other.
+
+use std::collections::VecDeque;
+
+/// Numbers of a slot: the low 16 bits. The first few of slot 0 are taken by the specification, and by the set-up
+/// exchange.
+const FIRST: u32 = 16;
+const COUNT: u32 = 1 << 16;
+
+/// A number is not given out again before so many others were: packets of its last owner may still be on their way, and
+/// between the choice of a number and its entry in a table others choose, too.
+const REST: usize = 4096;
+
+/// Random draws before the numbers are tried one after the other.
+const DRAWS: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// Those given out last.
+    recent: VecDeque<u32>,
+}
+
+impl Numbers {
+    /// The low bits of a new number, which must not be taken; `None` when all are.
+    pub(super) fn next(
+        &mut self,
+        mut random: impl FnMut() -> u64,
+        is_taken: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let mut draw = || FIRST + (random() % u64::from(COUNT - FIRST)) as u32;
+        let is_free = |low: &u32| !is_taken(*low) && !self.recent.contains(low);
+        let drawn = (0..DRAWS).map(|_| draw()).find(is_free);
+        let found = drawn.or_else(|| {
+            let start = draw();
+            let mut all = (start..COUNT).chain(FIRST..start);
+            // Where nearly all are taken, a number that rests is better than none.
+            let rested = all.clone().find(is_free);
+            rested.or_else(|| all.find(|&low| !is_taken(low)))
+        })?;
+        if self.recent.len() == REST {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(found);
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_random_and_rest() {
+        let mut numbers = Numbers::default();
+        let drawn: Vec<u32> = (0..REST)
+            .map(|_| numbers.next(ferroce_net::random::number, |_| false).unwrap())
+            .collect();
+        assert!(drawn.iter().all(|low| (FIRST..COUNT).contains(low)));
+        assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), REST);
+        // None follows from the one before.
+        let steps: HashSet<u32> =
+            drawn.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+        assert!(steps.len() > 3000, "{} different steps", steps.len());
+    }
+
+    #[test]
+    fn all_numbers_can_be_had() {
+        let (mut numbers, mut taken) = (Numbers::default(), HashSet::new());
+        // A generator that always says the same is the worst case.
+        while let Some(low) = numbers.next(|| 5, |low| taken.contains(&low)) {
+            assert!(taken.insert(low));
+            if taken.len() == 10_000 {
+                break;
+            }
+        }
+        let last = numbers.next(|| 5, |low| low != 77);
+        assert_eq!(last, Some(77));
+        assert_eq!(
+            numbers.next(|| 5, |low| low != 77),
+            Some(77),
+            "a resting number is better than none"
+        );
+        assert_eq!(numbers.next(|| 5, |_| true), None);
+    }
+}
