@@ -172,14 +172,11 @@ fn histories(packets: &[Packet]) -> Vec<IdentificationHistory> {
     let mut flows = BTreeMap::new();
     let before = packets.iter().map(|packet| {
         let (flow, _) = as_received(&packet.bytes);
-        let (history, last) = flows
-            .entry((flow.source, flow.destination))
-            .or_insert_with(|| (IdentificationHistory::new(), packet.time));
+        let history =
+            flows.entry((flow.source, flow.destination)).or_insert_with(IdentificationHistory::new);
         let before = history.clone();
-        let elapsed = packet.time.saturating_sub(*last);
-        let verdict = history.observe(identification(&packet.bytes), elapsed);
+        let verdict = history.observe(identification(&packet.bytes), packet.time);
         assert_ne!(verdict, Plausibility::Implausible, "{}", packet.name);
-        *last = packet.time;
         before
     });
     before.collect()

@@ -11,7 +11,9 @@ use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
 use ferroce_wire::address::Gid;
-use ferroce_wire::icrc::hidden::{Identification, IdentificationHistory, Plausibility};
+use ferroce_wire::icrc::hidden::{
+    Identification, IdentificationHistory, Plausibility, observe_flow,
+};
 use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::packet::Packet;
 
@@ -322,37 +324,44 @@ impl One<'_> {
 }
 
 /// The IPv4 identifications that hosts have used toward us: they count on, so one that is far from the last is a sign
-/// of a damaged packet where the ICRC alone cannot tell (`docs/icrc.md`).
+/// of a damaged packet where the ICRC alone cannot tell (`docs/icrc.md`). Some hosts count for each flow, others for all
+/// flows to one address together.
 #[derive(Debug, Default)]
-pub(crate) struct Histories(HashMap<(IpAddr, IpAddr), History>);
-
-#[derive(Debug)]
-struct History {
-    seen: IdentificationHistory,
-    last: Instant,
+pub(crate) struct Histories {
+    pairs: HashMap<(IpAddr, IpAddr), IdentificationHistory>,
+    flows: HashMap<(SocketAddr, IpAddr), IdentificationHistory>,
 }
 
-/// More hosts than this are strangers who make up their addresses.
+/// The two histories of a flow: of its addresses, and its own.
+struct History<'a> {
+    pair: &'a mut IdentificationHistory,
+    flow: &'a mut IdentificationHistory,
+}
+
+/// More hosts or flows than this are strangers who make up their addresses.
 const MOST_HISTORIES: usize = 4096;
 
 impl Histories {
-    fn of(&mut self, arrival: &Arrival) -> Option<&mut History> {
+    fn of(&mut self, arrival: &Arrival) -> Option<History<'_>> {
         if arrival.source.is_ipv6() {
             return None;
         }
-        if self.0.len() > MOST_HISTORIES {
-            self.0.clear();
+        if self.pairs.len() > MOST_HISTORIES {
+            self.pairs.clear();
         }
-        let flow = (arrival.source.ip(), arrival.destination);
-        let new = || History { seen: IdentificationHistory::new(), last: Instant::ZERO };
-        Some(self.0.entry(flow).or_insert_with(new))
+        if self.flows.len() > MOST_HISTORIES {
+            self.flows.clear();
+        }
+        let (source, destination) = (arrival.source, arrival.destination);
+        let pair = self.pairs.entry((source.ip(), destination)).or_default();
+        let flow = self.flows.entry((source, destination)).or_default();
+        Some(History { pair, flow })
     }
 }
 
-impl History {
+impl History<'_> {
     fn accepts(&mut self, identification: Identification, now: Instant) -> bool {
-        let seen = self.seen.observe(identification, now.since(self.last));
-        self.last = now;
-        seen != Plausibility::Implausible
+        let now = std::time::Duration::from_nanos(now.as_nanos());
+        observe_flow(self.pair, self.flow, identification, now) != Plausibility::Implausible
     }
 }

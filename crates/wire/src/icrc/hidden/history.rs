@@ -20,14 +20,22 @@ const BEHIND: u16 = 128;
 /// A counter that may be anywhere in this range ahead tells nothing any more.
 const STALE: u128 = 1 << 14;
 
+/// Sequences that one history follows at the same time.
+const TRACKS: usize = 4;
+
 /// Distrust added by an identification that fits nothing. One that fits takes away one.
 const SURPRISE: u8 = 2;
 
 /// At this much distrust it is the pattern that is wrong and not the packets.
 const DISTRUST_LIMIT: u8 = 8;
 
-/// Identifications in a row that must fit before a sender without a pattern is given one.
-const REGAIN: u8 = 64;
+/// Sequences given up for a newer one before the sender counts as having more than can be followed.
+const EVICTION_LIMIT: u8 = 4;
+
+/// Identifications in a row that must fit before a sender without a pattern is given one. Twice as many each time it
+/// lost its pattern again, or a sender with long runs from many counters would lose packets at every round.
+const REGAIN: u16 = 64;
+const REGAIN_LIMIT: u16 = 1 << 14;
 
 /// Whether a solved identification fits its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,14 +49,15 @@ pub enum Plausibility {
     Implausible,
 }
 
-/// The identifications one source address has sent to one destination address.
+/// The identifications of one flow, or of all flows from one address to another.
 ///
-/// Feed it every [`Identification`] that [`solve`](super::solve) returns. It knows three kinds of sender:
+/// Feed it every [`Identification`] that [`solve`](super::solve) returns, by [`observe`](Self::observe) or, where a
+/// receiver keeps both kinds, by [`observe_flow`]. It knows three kinds of sender:
 ///
 /// - *batches*: "don't fragment" and an identification below [`BATCH_LIMIT`], as Ferroce sends;
-/// - *a counter*, one up with each packet, shared by all flows between the two addresses, as Linux
-///   gives to rdma_rxe. Keep one history for a pair of addresses, not for each queue pair: other
-///   queue pairs' packets would be gaps;
+/// - *counters*, one up with each packet: one for each pair of addresses, as Linux gives to rdma_rxe, one for each flow,
+///   or several behind one address. Up to four sequences are followed at the same time; a new one is adopted with its
+///   second packet, so that it costs one packet;
 /// - *neither*: after a few surprises nothing is expected any more, so that a sender of random
 ///   identifications is not shut out.
 ///
@@ -56,22 +65,67 @@ pub enum Plausibility {
 /// next one that fits the new place is believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentificationHistory {
-    pattern: Pattern,
+    /// What is followed, the most recent first.
+    tracks: [Option<Track>; TRACKS],
+    /// Set while the sender has no pattern.
+    scattered: Option<Scattered>,
     /// The last one that did not fit: where a second one like it would prove the sender to be.
     stray: Option<Identification>,
     distrust: u8,
+    evictions: u8,
+    /// How often it lost its pattern.
+    losses: u8,
+    /// When the last one was seen.
+    last: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// One sequence, and when it was seen last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Track {
+    pattern: Pattern,
+    last: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// Nothing seen yet, or too long ago.
-    #[default]
-    Unknown,
     Batches,
     /// The highest seen.
     Counter(Identification),
-    /// No pattern; the last seen, in case there will be one, and how many more must fit.
-    Scattered(Identification, u8),
+}
+
+/// No pattern; the last seen, in case there will be one, and how many more must fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scattered {
+    last: Identification,
+    to_go: u16,
+}
+
+/// Judges an identification by the history of its own flow (addresses and source port) and by that of all flows between
+/// the two addresses: the sender may count for each flow, or for all of them together. One that fits either is expected.
+pub fn observe_flow(
+    pair: &mut IdentificationHistory,
+    flow: &mut IdentificationHistory,
+    seen: Identification,
+    now: Duration,
+) -> Plausibility {
+    pair.expire(now);
+    flow.expire(now);
+    if pair.fit(seen, now).is_some() {
+        // To the flow alone this may be a jump: other flows took the numbers in between.
+        flow.follow(seen, now);
+        return pair.observe(seen, now);
+    }
+    // Counters of the flow's own are kept out of the history of the pair: it could not follow them all.
+    let knows = !pair.is_new() && pair.scattered.is_none();
+    if knows && (flow.fit(seen, now).is_some() || flow.is_new()) {
+        return flow.observe(seen, now);
+    }
+    if pair.scattered.is_some() && flow.is_new() {
+        flow.scatter(seen);
+    }
+    let (by_flow, by_pair) = (flow.observe(seen, now), pair.observe(seen, now));
+    let proven = knows && by_pair == Plausibility::Expected;
+    if proven { Plausibility::Expected } else { by_flow }
 }
 
 impl IdentificationHistory {
@@ -81,64 +135,136 @@ impl IdentificationHistory {
         Self::default()
     }
 
-    /// Judges the next identification, and remembers it. `elapsed` is the time since the last one.
-    pub fn observe(&mut self, seen: Identification, elapsed: Duration) -> Plausibility {
-        // Linux lets an idle counter jump by a random number up to the clock ticks that passed, to hide
-        // how much went to others (`ip_idents_reserve`): at most 1000 a second, by its configuration.
-        let ticks = elapsed.as_millis();
-        match self.pattern {
-            Pattern::Batches if is_batch(seen) => self.fits(Pattern::Batches),
-            // A batch's indices do not age; a counter idle this long may be anywhere.
-            Pattern::Counter(_) | Pattern::Scattered(..) if ticks >= STALE => self.start(seen),
-            Pattern::Counter(highest) => match step(highest, seen, ticks) {
-                Some(Step::Forward) => self.fits(Pattern::Counter(seen)),
-                Some(Step::Back) => self.fits(Pattern::Counter(highest)),
-                None => self.surprised(seen),
-            },
-            Pattern::Unknown => self.start(seen),
-            Pattern::Batches => self.surprised(seen),
-            Pattern::Scattered(last, to_go) => {
-                let to_go = if step(last, seen, ticks).is_some() {
-                    to_go.saturating_sub(1)
-                } else {
-                    REGAIN
-                };
-                if to_go == 0 {
-                    self.distrust = 0;
-                    return self.fits(pattern_of(seen));
-                }
-                self.pattern = Pattern::Scattered(seen, to_go);
-                Plausibility::Unproven
+    /// Judges the next identification, and remembers it. `now` is the time of a clock that does not go back.
+    pub fn observe(&mut self, seen: Identification, now: Duration) -> Plausibility {
+        self.expire(now);
+        self.last = now;
+        if let Some(scattered) = self.scattered {
+            return self.regain(scattered, seen, now);
+        }
+        if let Some((index, pattern)) = self.fit(seen, now) {
+            self.set(index, Track { pattern, last: now });
+            self.distrust = self.distrust.saturating_sub(1);
+            return Plausibility::Expected;
+        }
+        if self.is_new() {
+            self.set(0, Track { pattern: pattern_of(seen), last: now });
+            // Corrupt packets solve to any identification: one in 1024 would look like a batch's.
+            let batch = is_batch(seen);
+            return if batch { Plausibility::Expected } else { Plausibility::Unproven };
+        }
+        self.surprised(seen, now)
+    }
+
+    /// Whether there is nothing to judge by yet, or no more.
+    fn is_new(&self) -> bool {
+        self.scattered.is_none() && self.tracks.iter().all(Option::is_none)
+    }
+
+    /// Forgets counters that may be anywhere by now. Indices in a batch do not age.
+    fn expire(&mut self, now: Duration) {
+        let stale = |since: Duration| now.saturating_sub(since).as_millis() >= STALE;
+        if self.scattered.is_some() && stale(self.last) {
+            *self = Self::default();
+        }
+        for track in &mut self.tracks {
+            if track.is_some_and(|one| one.pattern != Pattern::Batches && stale(one.last)) {
+                *track = None;
             }
         }
     }
 
-    fn start(&mut self, seen: Identification) -> Plausibility {
-        *self = Self { pattern: pattern_of(seen), stray: None, distrust: 0 };
-        // Corrupt packets solve to any identification: one in 1024 would look like a batch's.
-        if is_batch(seen) { Plausibility::Expected } else { Plausibility::Unproven }
+    /// The track that an identification continues, and what becomes of its pattern. Of several the nearest.
+    fn fit(&self, seen: Identification, now: Duration) -> Option<(usize, Pattern)> {
+        let fits = self.tracks.iter().enumerate().filter_map(|(index, track)| {
+            let track = track.as_ref()?;
+            let (distance, pattern) = match track.pattern {
+                Pattern::Batches => (0, is_batch(seen).then_some(Pattern::Batches)?),
+                Pattern::Counter(highest) => {
+                    // Linux lets an idle counter jump by a random number up to the clock ticks that passed, to hide
+                    // how much went to others (`ip_idents_reserve`): at most 1000 a second, by its configuration.
+                    let ticks = now.saturating_sub(track.last).as_millis();
+                    match step(highest, seen, ticks)? {
+                        Step::Forward(distance) => (distance, Pattern::Counter(seen)),
+                        Step::Back(distance) => (distance, Pattern::Counter(highest)),
+                    }
+                }
+            };
+            Some((distance, index, pattern))
+        });
+        fits.min_by_key(|&(distance, ..)| distance).map(|(_, index, pattern)| (index, pattern))
     }
 
-    fn fits(&mut self, pattern: Pattern) -> Plausibility {
-        self.pattern = pattern;
-        self.distrust = self.distrust.saturating_sub(1);
-        Plausibility::Expected
+    /// Replaces the track at `index`, and makes it the most recent.
+    fn set(&mut self, index: usize, track: Track) {
+        self.tracks[..=index].rotate_right(1);
+        self.tracks[0] = Some(track);
     }
 
-    fn surprised(&mut self, seen: Identification) -> Plausibility {
+    /// Continues here, whatever was before: something else has shown that the identification is right.
+    fn follow(&mut self, seen: Identification, now: Duration) {
+        if self.scattered.is_some() {
+            return;
+        }
+        let (index, pattern) = self.fit(seen, now).unwrap_or((0, pattern_of(seen)));
+        self.set(index, Track { pattern, last: now });
+        self.last = now;
+    }
+
+    fn surprised(&mut self, seen: Identification, now: Duration) -> Plausibility {
         // Two corrupt packets would have to agree by chance to be believed here.
         if self.stray.take().is_some_and(|stray| agree(stray, seen)) {
-            self.pattern = pattern_of(seen);
+            let free = self.tracks.iter().position(Option::is_none);
+            self.evictions += u8::from(free.is_none());
+            if self.evictions >= EVICTION_LIMIT {
+                self.scatter(seen);
+                return Plausibility::Unproven;
+            }
+            let index = free.unwrap_or(TRACKS - 1);
+            self.set(index, Track { pattern: pattern_of(seen), last: now });
             return Plausibility::Expected;
         }
         self.stray = Some(seen);
         self.distrust += SURPRISE;
         if self.distrust >= DISTRUST_LIMIT {
-            self.pattern = Pattern::Scattered(seen, REGAIN);
-            self.stray = None;
+            self.scatter(seen);
         }
         Plausibility::Implausible
     }
+
+    fn scatter(&mut self, seen: Identification) {
+        let losses = self.losses.saturating_add(1);
+        let scattered = Some(Scattered { last: seen, to_go: regain_after(losses) });
+        *self = Self { scattered, losses, last: self.last, ..Self::default() };
+    }
+
+    /// Whether a sender without a pattern has taken to one.
+    fn regain(
+        &mut self,
+        Scattered { last, to_go }: Scattered,
+        seen: Identification,
+        now: Duration,
+    ) -> Plausibility {
+        let fits = is_batch(last) && is_batch(seen) || step(last, seen, 0).is_some();
+        let to_go = if fits { to_go - 1 } else { regain_after(self.losses) };
+        if to_go > 0 {
+            self.scattered = Some(Scattered { last: seen, to_go });
+            return Plausibility::Unproven;
+        }
+        self.scattered = None;
+        self.set(0, Track { pattern: pattern_of(seen), last: now });
+        Plausibility::Expected
+    }
+}
+
+/// Identifications that must fit in a row, after the pattern was lost so many times.
+fn regain_after(losses: u8) -> u16 {
+    let doubled = u32::from(losses.saturating_sub(1));
+    REGAIN
+        .checked_shl(doubled)
+        .filter(|&count| count >= REGAIN)
+        .unwrap_or(REGAIN_LIMIT)
+        .min(REGAIN_LIMIT)
 }
 
 fn is_batch(seen: Identification) -> bool {
@@ -154,10 +280,11 @@ fn agree(stray: Identification, seen: Identification) -> bool {
     is_batch(stray) && is_batch(seen) || step(stray, seen, 0).is_some()
 }
 
+/// How far it is.
 enum Step {
-    Forward,
+    Forward(u16),
     /// Or none at all.
-    Back,
+    Back(u16),
 }
 
 /// The way from one identification of a counter to another, if it is near. Counters wrap around.
@@ -167,9 +294,9 @@ fn step(from: Identification, to: Identification, ticks: u128) -> Option<Step> {
     if from.dont_fragment != to.dont_fragment {
         None
     } else if behind <= BEHIND {
-        Some(Step::Back)
+        Some(Step::Back(behind))
     } else if u128::from(ahead) <= u128::from(AHEAD) + ticks {
-        Some(Step::Forward)
+        Some(Step::Forward(ahead))
     } else {
         None
     }

@@ -23,7 +23,7 @@ mod polynomial;
 #[cfg(test)]
 mod tests;
 
-pub use history::{BATCH_LIMIT, IdentificationHistory, Plausibility};
+pub use history::{BATCH_LIMIT, IdentificationHistory, Plausibility, observe_flow};
 
 use super::{Icrc, LENGTH};
 

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 
 use super::super::Identification;
 use super::Plausibility::{Expected, Implausible, Unproven};
-use super::{AHEAD, BATCH_LIMIT, BEHIND, IdentificationHistory, Plausibility};
+use super::{
+    AHEAD, BATCH_LIMIT, BEHIND, IdentificationHistory, Plausibility, TRACKS, observe_flow,
+};
 
 fn observe(history: &mut IdentificationHistory, id: u16) -> Plausibility {
     history.observe(Identification { id, dont_fragment: true }, Duration::ZERO)
@@ -115,14 +117,111 @@ fn a_sender_of_random_identifications_is_not_shut_out() {
     assert_eq!(observe(&mut history, 9_000), Implausible);
 }
 
-#[test]
-fn two_counters_behind_one_address_are_not_shut_out() {
+/// How many packets are dropped of a sender that takes turns between counters, so many packets from each.
+fn dropped(counters: u16, run: u16, turns: u16) -> usize {
     let mut history = IdentificationHistory::new();
-    let dropped = (0..1000)
-        .map(|n| observe(&mut history, if n % 2 == 0 { 1000 + n / 2 } else { 30_000 + n / 2 }))
-        .filter(|&verdict| verdict == Implausible)
+    let ids = (0..turns).flat_map(|turn| {
+        let (counter, round) = (turn % counters, turn / counters);
+        (0..run).map(move |n| {
+            let start = 1000 + counter.wrapping_mul(65_000 / counters);
+            start.wrapping_add(round.wrapping_mul(run)).wrapping_add(n)
+        })
+    });
+    ids.filter(|&id| observe(&mut history, id) == Implausible).count()
+}
+
+#[test]
+fn a_second_counter_costs_one_packet_and_not_one_at_every_switch() {
+    for run in [1, 2, 3, 4, 5, 100] {
+        assert_eq!(dropped(2, run, 4000), 1, "runs of {run}");
+    }
+    let tracks = TRACKS as u16;
+    for run in [2, 3, 4, 5, 100] {
+        assert_eq!(dropped(tracks, run, 2000), TRACKS - 1, "{TRACKS} counters, runs of {run}");
+    }
+}
+
+#[test]
+fn more_counters_than_can_be_followed_are_not_shut_out() {
+    for (run, most) in [(1, 8), (2, 8), (5, 16), (50, 16), (100, 32), (1000, 64)] {
+        let dropped = dropped(20, run, 2000);
+        assert!(dropped <= most, "{dropped} of {} dropped, runs of {run}", 2000 * u32::from(run));
+    }
+}
+
+/// Histories of a pair of addresses and of the flows between them.
+struct Receiver {
+    pair: IdentificationHistory,
+    flows: Vec<IdentificationHistory>,
+}
+
+impl Receiver {
+    fn new(flows: usize) -> Self {
+        let pair = IdentificationHistory::new();
+        Self { pair, flows: std::vec![IdentificationHistory::new(); flows] }
+    }
+
+    fn observe(&mut self, flow: usize, id: u16) -> Plausibility {
+        let seen = Identification { id, dont_fragment: true };
+        observe_flow(&mut self.pair, &mut self.flows[flow], seen, Duration::ZERO)
+    }
+}
+
+#[test]
+fn a_host_that_counts_for_each_flow_loses_nothing() {
+    let mut receiver = Receiver::new(50);
+    for round in 0..1000_u16 {
+        for flow in 0..50_u16 {
+            let id = (flow + 1).wrapping_mul(40_503).wrapping_add(round);
+            assert_ne!(receiver.observe(flow.into(), id), Implausible, "{round}, flow {flow}");
+        }
+    }
+    let wrong = 8_u16.wrapping_mul(40_503).wrapping_add(20_000);
+    assert_eq!(receiver.observe(7, wrong), Implausible, "it is held to its counters");
+}
+
+#[test]
+fn a_host_that_counts_for_all_flows_together_loses_nothing() {
+    let mut receiver = Receiver::new(3);
+    let mut id = 5000_u16;
+    for round in 0..200_u16 {
+        // While the first flow sends a lot, the others are silent.
+        for _ in 0..3000 {
+            id = id.wrapping_add(1);
+            assert_ne!(receiver.observe(0, id), Implausible, "{round}");
+        }
+        for flow in 1..3 {
+            id = id.wrapping_add(1);
+            assert_ne!(receiver.observe(flow, id), Implausible, "{round}, flow {flow}");
+        }
+    }
+    for flow in 0..3 {
+        assert_eq!(
+            receiver.observe(flow, id.wrapping_add(20_000 + 3000 * flow as u16)),
+            Implausible
+        );
+    }
+}
+
+#[test]
+fn a_counter_of_all_flows_that_jumps_is_found_again() {
+    let mut receiver = Receiver::new(100);
+    for id in 1000..1100 {
+        assert_ne!(receiver.observe(usize::from(id % 100), id), Implausible);
+    }
+    let lost = (40_000..40_100)
+        .filter(|&id| receiver.observe(usize::from(id % 100), id) == Implausible)
         .count();
-    assert!(dropped <= 12, "{dropped} dropped");
+    assert_eq!(lost, 1);
+}
+
+#[test]
+fn a_host_of_random_identifications_loses_no_packet_of_a_new_flow() {
+    let mut receiver = Receiver::new(2);
+    let random = |n: u16| n.wrapping_mul(40_503);
+    let lost = (1..100).filter(|&n| receiver.observe(0, random(n)) == Implausible).count();
+    assert_eq!(lost, 4);
+    assert!((100..200).all(|n| receiver.observe(1, random(n)) == Unproven));
 }
 
 proptest! {
@@ -146,11 +245,13 @@ proptest! {
         next in BATCH_LIMIT..60_000,
     ) {
         let mut history = IdentificationHistory::new();
+        let mut now = Duration::ZERO;
         for (id, dont_fragment, milliseconds) in ids {
-            let elapsed = Duration::from_millis(milliseconds.into());
-            let _ = history.observe(Identification { id, dont_fragment }, elapsed);
+            now += Duration::from_millis(milliseconds.into());
+            let _ = history.observe(Identification { id, dont_fragment }, now);
         }
-        let _ = observe(&mut history, next);
-        prop_assert_ne!(observe(&mut history, next + 1), Implausible);
+        let mut observe = |id| history.observe(Identification { id, dont_fragment: true }, now);
+        let _ = observe(next);
+        prop_assert_ne!(observe(next + 1), Implausible);
     }
 }
