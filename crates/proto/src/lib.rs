@@ -20,6 +20,7 @@ extern crate std;
 
 pub mod cm;
 pub mod congestion;
+pub mod counters;
 pub mod endpoint;
 pub mod memory;
 pub mod qp;

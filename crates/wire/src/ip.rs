@@ -105,6 +105,10 @@ numbers! {
 }
 
 impl Ecn {
+    /// Routers drop instead of marking.
+    pub const NOT_CAPABLE: Self = Self(0);
+    /// ECT(0): the sender slows down when packets are marked.
+    pub const CAPABLE_0: Self = Self(2);
     /// A router met congestion.
     pub const CONGESTION_EXPERIENCED: Self = Self(3);
 }

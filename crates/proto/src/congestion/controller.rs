@@ -5,12 +5,12 @@ use alloc::boxed::Box;
 use super::{Blocked, Dcqcn, DcqcnParameters, RateControl, Unlimited, Window};
 use crate::time::Instant;
 
-/// Which rate control a requester uses.
+/// Which rate control a queue pair uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// None: for receivers that cannot be overrun.
     Unlimited,
-    /// A window of so many bytes, as [`cost`](super::cost) counts them.
+    /// A window of so many bytes, as [`cost`](super::cost) counts them, which CNPs make smaller.
     Window(usize),
     /// DCQCN, within a window of its own.
     Dcqcn(DcqcnParameters),
@@ -25,22 +25,34 @@ impl Default for Congestion {
 impl Congestion {
     /// The rate control of a flow that begins now.
     pub fn start(&self, now: Instant) -> Controller {
-        match *self {
-            Self::Unlimited => Controller::Unlimited(Unlimited::default()),
-            Self::Window(size) => Controller::Window(Window::new(size)),
-            Self::Dcqcn(parameters) => Controller::Dcqcn(Box::new(Dcqcn::new(parameters, now))),
-        }
+        let requests = match *self {
+            Self::Unlimited => Requests::Unlimited(Unlimited::default()),
+            Self::Window(size) => Requests::Window(Window::new(size)),
+            Self::Dcqcn(parameters) => Requests::Dcqcn(Box::new(Dcqcn::new(parameters, now))),
+        };
+        Controller { requests, responses: None }
+    }
+
+    /// Whether CNPs slow it down: only then are packets ECN-capable (RFC 3168, section 5).
+    pub const fn reacts(&self) -> bool {
+        !matches!(self, Self::Unlimited)
     }
 }
 
-/// A flow's rate control. The common ones are held in place; DCQCN's state is large, and apart.
+/// A queue pair's rate control, for both halves: its requests, and its responses to READs.
 #[derive(Clone, Debug)]
-pub enum Controller {
-    /// See [`Congestion::Unlimited`].
+pub struct Controller {
+    requests: Requests,
+    /// Paces READ responses where requests have a window: nobody acknowledges responses, so a window cannot. `None`
+    /// until the first CNP.
+    responses: Option<Box<Dcqcn>>,
+}
+
+/// What bounds requests. The common ones are held in place; DCQCN's state is large, and apart.
+#[derive(Clone, Debug)]
+enum Requests {
     Unlimited(Unlimited),
-    /// See [`Congestion::Window`].
     Window(Window),
-    /// See [`Congestion::Dcqcn`].
     Dcqcn(Box<Dcqcn>),
 }
 
@@ -48,46 +60,72 @@ pub enum Controller {
 macro_rules! each {
     ($controller:expr, $inner:ident => $call:expr) => {
         match $controller {
-            Controller::Unlimited($inner) => $call,
-            Controller::Window($inner) => $call,
-            Controller::Dcqcn($inner) => $call,
+            Requests::Unlimited($inner) => $call,
+            Requests::Window($inner) => $call,
+            Requests::Dcqcn($inner) => $call,
         }
     };
+}
+
+impl Controller {
+    /// When the next packet of a READ response may go, if not now.
+    pub fn next_response(&mut self, now: Instant) -> Option<Instant> {
+        self.response_pacer()?.next_send(now)
+    }
+
+    /// A packet of a READ response of this many bytes is sent.
+    pub fn on_response_sent(&mut self, now: Instant, bytes: usize) {
+        if let Some(pacer) = self.response_pacer() {
+            pacer.pay(now, bytes);
+        }
+    }
+
+    /// DCQCN paces both halves together, as devices do.
+    fn response_pacer(&mut self) -> Option<&mut Dcqcn> {
+        match &mut self.requests {
+            Requests::Dcqcn(both) => Some(both),
+            Requests::Window(_) | Requests::Unlimited(_) => self.responses.as_deref_mut(),
+        }
+    }
 }
 
 impl RateControl for Controller {
     #[inline]
     fn may_send(&mut self, now: Instant, bytes: usize) -> Result<(), Blocked> {
-        each!(self, inner => inner.may_send(now, bytes))
+        each!(&mut self.requests, inner => inner.may_send(now, bytes))
     }
 
     #[inline]
     fn on_sent(&mut self, now: Instant, bytes: usize) {
-        each!(self, inner => inner.on_sent(now, bytes));
+        each!(&mut self.requests, inner => inner.on_sent(now, bytes));
     }
 
     #[inline]
     fn on_ack(&mut self, now: Instant, bytes: usize) {
-        each!(self, inner => inner.on_ack(now, bytes));
+        each!(&mut self.requests, inner => inner.on_ack(now, bytes));
     }
 
     fn on_loss(&mut self, now: Instant) {
-        each!(self, inner => inner.on_loss(now));
+        each!(&mut self.requests, inner => inner.on_loss(now));
     }
 
     fn on_cnp(&mut self, now: Instant) {
-        each!(self, inner => inner.on_cnp(now));
+        each!(&mut self.requests, inner => inner.on_cnp(now));
+        if let Requests::Window(_) = self.requests {
+            let new = || Box::new(Dcqcn::new(DcqcnParameters::default(), now));
+            self.responses.get_or_insert_with(new).on_cnp(now);
+        }
     }
 
     fn window(&self) -> usize {
-        each!(self, inner => inner.window())
+        each!(&self.requests, inner => inner.window())
     }
 
     fn in_flight(&self) -> usize {
-        each!(self, inner => inner.in_flight())
+        each!(&self.requests, inner => inner.in_flight())
     }
 
     fn rate(&mut self, now: Instant) -> Option<u64> {
-        each!(self, inner => inner.rate(now))
+        each!(&mut self.requests, inner => inner.rate(now))
     }
 }

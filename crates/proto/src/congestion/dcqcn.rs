@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::{Blocked, RateControl, Window};
+use super::{Blocked, NotificationPacer, RateControl, Window};
 use crate::time::Instant;
 
 /// One, in the fixed point of alpha.
@@ -24,6 +24,9 @@ pub struct DcqcnParameters {
     pub g_shift: u32,
     /// K: without a notification for so long, alpha decreases. Above the interval of notifications.
     pub alpha_timer: Duration,
+    /// The shortest time between two cuts: CNPs that come sooner after a cut are ignored. The paper's N, which its
+    /// notification point keeps to; a device may send CNPs much more often.
+    pub cut_interval: Duration,
     /// T: the rate increases once in so long.
     pub increase_timer: Duration,
     /// B: the rate increases once for so many bytes.
@@ -48,6 +51,7 @@ impl Default for DcqcnParameters {
             min_rate: 10_000_000,
             g_shift: 8,
             alpha_timer: Duration::from_micros(55),
+            cut_interval: NotificationPacer::INTERVAL,
             increase_timer: Duration::from_micros(55),
             byte_counter: 10_000_000,
             fast_recovery: 5,
@@ -72,6 +76,8 @@ pub struct Dcqcn {
     alpha: u64,
     /// When alpha decreases next.
     alpha_due: Instant,
+    /// Before this the rate is not cut again.
+    cut_after: Instant,
     /// When the timer increases the rate next.
     increase_due: Instant,
     /// Bytes since the byte counter's last expiry.
@@ -113,6 +119,7 @@ impl Dcqcn {
             // DCQCN 3.1: alpha is 1 at first, so that the first notification halves the rate.
             alpha: ONE,
             alpha_due: now + parameters.alpha_timer,
+            cut_after: Instant::ZERO,
             increase_due: now + parameters.increase_timer,
             counted: 0,
             timer_steps: 0,
@@ -140,6 +147,34 @@ impl Dcqcn {
     pub fn alpha(&mut self, now: Instant) -> u64 {
         self.catch_up(now);
         self.alpha
+    }
+
+    /// When the rate allows the next packet, if not now. The window is not asked.
+    pub(super) fn next_send(&mut self, now: Instant) -> Option<Instant> {
+        if !self.limited {
+            return None;
+        }
+        self.catch_up(now);
+        let burst = u128::from(self.byte_time) * self.parameters.burst as u128;
+        let earliest = self.paid_until.saturating_sub(burst).div_ceil(u128::from(ONE));
+        let earliest = Instant::from_nanos(u64::try_from(earliest).unwrap_or(u64::MAX));
+        (earliest > now).then_some(earliest)
+    }
+
+    /// Counts so many bytes against the rate, and not against the window.
+    pub(super) fn pay(&mut self, now: Instant, bytes: usize) {
+        if !self.limited {
+            return;
+        }
+        self.catch_up(now);
+        let from = self.paid_until.max(u128::from(now.as_nanos()) << 32);
+        self.paid_until = from + u128::from(self.byte_time) * bytes as u128;
+        self.counted = self.counted.saturating_add(bytes as u64);
+        while self.counted >= self.parameters.byte_counter {
+            self.counted -= self.parameters.byte_counter;
+            self.byte_steps = self.byte_steps.saturating_add(1);
+            self.increase();
+        }
     }
 
     fn set_rate(&mut self, rate: u64) {
@@ -205,30 +240,12 @@ impl Dcqcn {
 impl RateControl for Dcqcn {
     fn may_send(&mut self, now: Instant, bytes: usize) -> Result<(), Blocked> {
         self.window.may_send(now, bytes)?;
-        if !self.limited {
-            return Ok(());
-        }
-        self.catch_up(now);
-        let burst = u128::from(self.byte_time) * self.parameters.burst as u128;
-        let earliest = self.paid_until.saturating_sub(burst).div_ceil(u128::from(ONE));
-        let earliest = Instant::from_nanos(u64::try_from(earliest).unwrap_or(u64::MAX));
-        if earliest <= now { Ok(()) } else { Err(Blocked::Until(earliest)) }
+        self.next_send(now).map_or(Ok(()), |time| Err(Blocked::Until(time)))
     }
 
     fn on_sent(&mut self, now: Instant, bytes: usize) {
         self.window.on_sent(now, bytes);
-        if !self.limited {
-            return;
-        }
-        self.catch_up(now);
-        let from = self.paid_until.max(u128::from(now.as_nanos()) << 32);
-        self.paid_until = from + u128::from(self.byte_time) * bytes as u128;
-        self.counted = self.counted.saturating_add(bytes as u64);
-        while self.counted >= self.parameters.byte_counter {
-            self.counted -= self.parameters.byte_counter;
-            self.byte_steps = self.byte_steps.saturating_add(1);
-            self.increase();
-        }
+        self.pay(now, bytes);
     }
 
     fn on_ack(&mut self, now: Instant, bytes: usize) {
@@ -242,6 +259,10 @@ impl RateControl for Dcqcn {
     }
 
     fn on_cnp(&mut self, now: Instant) {
+        if now < self.cut_after {
+            return;
+        }
+        self.cut_after = now + self.parameters.cut_interval;
         self.catch_up(now);
         if !self.limited {
             self.limited = true;

@@ -60,6 +60,84 @@ fn a_window_closes_and_opens() {
 }
 
 #[test]
+fn cnps_halve_a_window_once_for_what_is_in_flight() {
+    let mut window = Window::new(100_000);
+    window.on_sent(at(0), 60_000);
+    for time in [1, 2, 49, 51, 500] {
+        window.on_cnp(at(time));
+        assert_eq!(window.window(), 50_000, "{time} µs");
+    }
+    assert_eq!(window.may_send(at(500), 1), Err(Blocked::Window));
+    window.on_ack(at(600), 60_000);
+    // The acknowledged bytes are a window's worth: one step up.
+    assert_eq!(window.window(), 50_000 + 3_125);
+    window.on_cnp(at(601));
+    assert_eq!(window.window(), 26_562);
+    // Nothing is in flight, and still there is one cut per interval.
+    window.on_cnp(at(650));
+    assert_eq!(window.window(), 26_562);
+    window.on_cnp(at(651));
+    assert_eq!(window.window(), 13_281);
+    // Never so small that nothing goes, and it comes back to its full size.
+    for n in 0..20 {
+        window.on_cnp(at(1000 + 50 * n));
+    }
+    assert_eq!(window.window(), Window::MIN_SIZE);
+    for _ in 0..32 {
+        let size = window.window();
+        window.on_sent(at(9000), size);
+        window.on_ack(at(9000), size);
+    }
+    assert_eq!(window.window(), 100_000);
+}
+
+#[test]
+fn a_loss_ends_what_a_cnp_was_about() {
+    let mut window = Window::new(100_000);
+    window.on_sent(at(0), 60_000);
+    window.on_cnp(at(1));
+    window.on_loss(at(100));
+    window.on_cnp(at(101));
+    assert_eq!(window.window(), 25_000);
+}
+
+#[test]
+fn cnps_in_quick_succession_cut_the_rate_once_per_interval() {
+    // A device may send one every 4 µs.
+    let after = |period: usize, cut_interval| {
+        let parameters = DcqcnParameters { cut_interval, ..paced() };
+        let mut flow = Dcqcn::new(parameters, at(0));
+        (0..150).step_by(period).for_each(|time| flow.on_cnp(at(time)));
+        flow.rate(at(150)).unwrap()
+    };
+    let interval = DcqcnParameters::default().cut_interval;
+    assert_eq!(after(2, interval), after(50, interval));
+    assert!(after(2, Duration::ZERO) < after(50, interval) / 100);
+}
+
+#[test]
+fn read_responses_are_paced_after_a_cnp_whatever_bounds_requests() {
+    let parameters = DcqcnParameters { burst: 0, ..DcqcnParameters::default() };
+    for congestion in [Congestion::Window(100_000), Congestion::Dcqcn(parameters)] {
+        let mut controller = congestion.start(at(0));
+        controller.on_response_sent(at(0), 1 << 20);
+        assert_eq!(controller.next_response(at(0)), None, "{congestion:?}");
+        controller.on_cnp(at(0));
+        controller.on_response_sent(at(0), 1 << 20);
+        // 1 MiB at 20 Gbit/s, less what may go ahead of its time.
+        let next = controller.next_response(at(0)).unwrap();
+        assert!((at(400)..at(420)).contains(&next), "{congestion:?}: {next}");
+        assert_eq!(controller.in_flight(), 0, "responses take no room in the window");
+        assert!(congestion.reacts());
+    }
+    let mut unlimited = Congestion::Unlimited.start(at(0));
+    unlimited.on_cnp(at(0));
+    unlimited.on_response_sent(at(0), 1 << 20);
+    assert_eq!(unlimited.next_response(at(0)), None);
+    assert!(!Congestion::Unlimited.reacts());
+}
+
+#[test]
 fn unlimited_is() {
     let mut unlimited = Unlimited::default();
     unlimited.on_sent(at(0), usize::MAX);
@@ -116,6 +194,7 @@ fn bytes_increase_the_rate_too_and_both_together_most() {
     let slow = DcqcnParameters {
         increase_timer: Duration::from_secs(1000),
         alpha_timer: Duration::from_secs(1000),
+        cut_interval: Duration::ZERO,
         byte_counter: 1000,
         ..paced()
     };
@@ -133,7 +212,8 @@ fn bytes_increase_the_rate_too_and_both_together_most() {
     flow.on_sent(at(0), 2000);
     assert_eq!(flow.target_rate(at(0)), target + 120_000_000);
 
-    let mut flow = Dcqcn::new(DcqcnParameters { byte_counter: 1000, ..paced() }, at(0));
+    let quick = DcqcnParameters { byte_counter: 1000, cut_interval: Duration::ZERO, ..paced() };
+    let mut flow = Dcqcn::new(quick, at(0));
     for _ in 0..20 {
         flow.on_cnp(at(0));
     }
@@ -199,6 +279,7 @@ fn senseless_parameters_do_no_harm() {
         min_rate: u64::MAX,
         g_shift: 99,
         alpha_timer: Duration::ZERO,
+        cut_interval: Duration::MAX,
         increase_timer: Duration::ZERO,
         byte_counter: 0,
         fast_recovery: 0,
@@ -293,6 +374,7 @@ fn the_document_has_the_values() {
         ("min_rate", format!("{} Mbit/s", parameters.min_rate / 1_000_000)),
         ("g_shift", format!("{}, for 1/{}", parameters.g_shift, 1 << parameters.g_shift)),
         ("alpha_timer", format!("{} µs", parameters.alpha_timer.as_micros())),
+        ("cut_interval", format!("{} µs", parameters.cut_interval.as_micros())),
         ("increase_timer", format!("{} µs", parameters.increase_timer.as_micros())),
         ("byte_counter", format!("{} MB", parameters.byte_counter / 1_000_000)),
         ("fast_recovery", format!("{}", parameters.fast_recovery)),

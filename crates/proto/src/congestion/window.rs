@@ -1,6 +1,8 @@
-//! No limit, and a limit on what is under way.
+//! No limit, and a limit on what is in flight.
 
-use super::{Blocked, PACKET_OVERHEAD, RateControl};
+use core::time::Duration;
+
+use super::{Blocked, NotificationPacer, PACKET_OVERHEAD, RateControl};
 use crate::time::Instant;
 
 /// Sends as fast as it can: for a receiver that cannot be overrun.
@@ -41,12 +43,24 @@ impl RateControl for Unlimited {
     }
 }
 
-/// Bounds what is under way, so that it fits in the receiver's socket buffer even if the receiver does not look at it
+/// Bounds what is in flight, so that it fits in the receiver's socket buffer even if the receiver does not look at it
 /// for a while. What does not fit there is lost, and go-back-N then repeats all that followed.
+///
+/// CNPs make it smaller by half, at most once for what is in flight (RFC 3168, section 6.1.2: once per round trip) and
+/// once per [`Window::CUT_INTERVAL`]; each window's worth of acknowledged bytes makes it larger again by one of
+/// [`Window::STEPS`], up to its full size.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
+    /// The size without congestion.
+    full: usize,
     size: usize,
     in_flight: usize,
+    /// Bytes acknowledged since it was last made larger.
+    acknowledged: usize,
+    /// Bytes that were in flight when it was made smaller, and are not acknowledged yet: CNPs are about those.
+    notified: usize,
+    /// Before this it is not made smaller again.
+    cut_after: Instant,
 }
 
 impl Window {
@@ -57,10 +71,17 @@ impl Window {
     /// The cost of the largest packet. A smaller window would let nothing through.
     pub const MIN_SIZE: usize = 4096 + PACKET_OVERHEAD;
 
+    /// The shortest time between two cuts: that between two CNPs of one queue pair.
+    pub const CUT_INTERVAL: Duration = NotificationPacer::INTERVAL;
+
+    /// Steps from nothing to its full size.
+    pub const STEPS: usize = 32;
+
     /// A window of this many bytes, of [`Window::MIN_SIZE`] at least.
     pub const fn new(size: usize) -> Self {
-        let size = if size < Self::MIN_SIZE { Self::MIN_SIZE } else { size };
-        Self { size, in_flight: 0 }
+        let full = if size < Self::MIN_SIZE { Self::MIN_SIZE } else { size };
+        let cut_after = Instant::ZERO;
+        Self { full, size: full, in_flight: 0, acknowledged: 0, notified: 0, cut_after }
     }
 }
 
@@ -73,7 +94,7 @@ impl Default for Window {
 impl RateControl for Window {
     #[inline]
     fn may_send(&mut self, _now: Instant, bytes: usize) -> Result<(), Blocked> {
-        // When nothing is under way, no acknowledge will come: whatever it is must go.
+        // When nothing is in flight, no acknowledgement will come: whatever it is must go.
         let fits = self.size.saturating_sub(self.in_flight) >= bytes;
         if fits || self.in_flight == 0 { Ok(()) } else { Err(Blocked::Window) }
     }
@@ -86,14 +107,31 @@ impl RateControl for Window {
     #[inline]
     fn on_ack(&mut self, _now: Instant, bytes: usize) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
+        if self.size == self.full {
+            return;
+        }
+        self.notified = self.notified.saturating_sub(bytes);
+        self.acknowledged = self.acknowledged.saturating_add(bytes);
+        if self.acknowledged >= self.size {
+            self.acknowledged = 0;
+            let step = (self.full / Self::STEPS).max(PACKET_OVERHEAD);
+            self.size = self.size.saturating_add(step).min(self.full);
+        }
     }
 
     fn on_loss(&mut self, _now: Instant) {
-        self.in_flight = 0;
+        (self.in_flight, self.notified) = (0, 0);
     }
 
-    /// A window says nothing about rates: notifications are for those that do.
-    fn on_cnp(&mut self, _now: Instant) {}
+    fn on_cnp(&mut self, now: Instant) {
+        if self.notified > 0 || now < self.cut_after {
+            return;
+        }
+        self.size = (self.size / 2).max(Self::MIN_SIZE);
+        self.notified = self.in_flight;
+        self.acknowledged = 0;
+        self.cut_after = now + Self::CUT_INTERVAL;
+    }
 
     fn window(&self) -> usize {
         self.size

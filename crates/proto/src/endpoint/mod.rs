@@ -14,9 +14,11 @@ mod tests;
 
 use alloc::collections::VecDeque;
 
+use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::{PKey, Qpn};
 
 use crate::congestion::Congestion;
+use crate::counters::Counters;
 use crate::memory::Domain;
 use crate::qp::{Capabilities, Machine, Modify, ServiceType, State};
 use crate::receive::XrcDomain;
@@ -84,6 +86,8 @@ pub struct Endpoint<R> {
     transport: Transport<R>,
     events: VecDeque<Event>,
     established: bool,
+    /// What the transport does not count itself.
+    counters: Counters,
 }
 
 /// The connection, once there is one. A datagram queue pair has none: it is there from the start, for its groups.
@@ -105,6 +109,7 @@ impl<R: Copy> Endpoint<R> {
             transport: Transport::None,
             events: VecDeque::new(),
             established: false,
+            counters: Counters::default(),
             settings,
         };
         if endpoint.settings.service == ServiceType::UnreliableDatagram {
@@ -131,6 +136,26 @@ impl<R: Copy> Endpoint<R> {
     /// All that the owner has set, and the state.
     pub fn attributes(&self) -> Modify {
         Modify { state: Some(self.state()), ..self.attributes }
+    }
+
+    /// The ECN bits of its packets (RFC 3168): ECN-capable only where notifications slow it down. UC and UD have no
+    /// rate control.
+    pub fn ecn(&self) -> Ecn {
+        let reacts = self.settings.congestion.reacts();
+        match self.settings.service {
+            ServiceType::UnreliableConnection | ServiceType::UnreliableDatagram => Ecn::NOT_CAPABLE,
+            _ if reacts => Ecn::CAPABLE_0,
+            _ => Ecn::NOT_CAPABLE,
+        }
+    }
+
+    /// Takes what was counted since the last call.
+    pub fn take_counters(&mut self) -> Counters {
+        let mut counters = self.counters.take();
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            counters.add(&queue_pair.take_counters());
+        }
+        counters
     }
 
     /// The next piece of news. The state is current only when this was asked.

@@ -151,6 +151,9 @@ impl<R: Copy> Endpoint<R> {
                 self.events.push_back(Event::Established);
             }
         }
+        if marked && !matches!(self.transport, Transport::Reliable(_)) {
+            self.counters.np_ecn_marked_roce_packets += 1;
+        }
         match (&mut self.transport, receives) {
             (Transport::Reliable(queue_pair), receives) => {
                 queue_pair.handle_packet(time, packet, marked, receives, memory);

@@ -113,7 +113,7 @@ impl Requester {
         self.acknowledge(now, start.min(sequence), config, done)?;
         if sequence != self.unacknowledged {
             // A response is missing before this one: an implied NAK (IBA 9.7.5.2.8).
-            return self.asked_to_go_back(now, done);
+            return self.implied_nak(now, done);
         }
         let Some(queued) = self.queue.front() else { return Ok(()) };
         let index = sequence.since(queued.start);
@@ -168,7 +168,7 @@ impl Requester {
             };
             if queued.request.operation.wants_response() {
                 // IBA 9.7.5.2.8: implied NAK.
-                return self.asked_to_go_back(now, done);
+                return self.implied_nak(now, done);
             }
             if queued.end() <= sequence {
                 self.finish_front(now, config, done);
@@ -190,10 +190,14 @@ impl Requester {
     ) -> Result<(), Failed> {
         let status = match kind {
             SyndromeKind::RnrNak(timer) => {
-                return self.not_ready(now, timer.duration(), config, done);
+                self.not_ready(now, timer.duration(), config, done)?;
+                self.counters.rnr_nak_retry_err += 1;
+                return Ok(());
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
-                return self.asked_to_go_back(now, done);
+                self.asked_to_go_back(now, done)?;
+                self.counters.packet_seq_err += 1;
+                return Ok(());
             }
             SyndromeKind::Nak(NakCode::RemoteAccessError) => Status::RemoteAccess,
             SyndromeKind::Nak(NakCode::RemoteOperationalError) => Status::RemoteOperation,
@@ -293,15 +297,25 @@ impl Requester {
         now: Instant,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Failed> {
-        // Already back, and told to wait: rdma_rxe follows its RNR NAK by a sequence NAK.
-        if self.next == self.unacknowledged && self.not_before.is_some() {
-            return Ok(());
-        }
-        if self.went_back_to == Some(self.unacknowledged) {
+        if self.has_gone_back() {
             return Ok(());
         }
         self.went_back_to = Some(self.unacknowledged);
         self.retry(now, done)
+    }
+
+    fn has_gone_back(&self) -> bool {
+        // Already back, and told to wait: rdma_rxe follows its RNR NAK by a sequence NAK.
+        let waits = self.next == self.unacknowledged && self.not_before.is_some();
+        waits || self.went_back_to == Some(self.unacknowledged)
+    }
+
+    /// A response passes over one that is missing. Counted once for each gap.
+    fn implied_nak(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+        let known = self.has_gone_back();
+        self.asked_to_go_back(now, done)?;
+        self.counters.implied_nak_seq_err += u64::from(!known);
+        Ok(())
     }
 
     /// Goes back, if that was not done too often.
@@ -323,7 +337,8 @@ impl Requester {
         if self.timer.is_some_and(|timer| timer <= now) {
             self.timer = None;
             self.went_back_to = None;
-            return self.retry(now, done);
+            self.retry(now, done)?;
+            self.counters.local_ack_timeout_err += 1;
         }
         Ok(())
     }

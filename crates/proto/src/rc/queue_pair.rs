@@ -11,7 +11,8 @@ use ferroce_wire::transport::Bth;
 
 use super::requester::{PostError, Requester, Sending};
 use super::responder::{Refused, Responder};
-use crate::congestion::{Congestion, NotificationPacer, RateControl};
+use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
+use crate::counters::Counters;
 use crate::memory::{AccessFlags, Accessor, Domain, Memory};
 use crate::qp::Fault;
 use crate::receive::{ReceiveQueue, XrcDomain};
@@ -108,6 +109,9 @@ pub struct QueuePair {
     /// A congestion notification is to be sent.
     notify: bool,
     refusal: Option<NakCode>,
+    /// READ responses wait until then: the rate does not allow them before.
+    responses_paced_until: Option<Instant>,
+    counters: Counters,
 }
 
 impl QueuePair {
@@ -130,6 +134,8 @@ impl QueuePair {
             pacer: NotificationPacer::new(NotificationPacer::INTERVAL),
             notify: false,
             refusal: None,
+            responses_paced_until: None,
+            counters: Counters::default(),
         }
     }
 
@@ -220,6 +226,7 @@ impl QueuePair {
             return;
         }
         if info.operation == Operation::CongestionNotification {
+            self.counters.rp_cnp_handled += u64::from(self.config.congestion.reacts());
             self.requester.rate.on_cnp(now);
             return;
         }
@@ -232,6 +239,7 @@ impl QueuePair {
         if info.transport != self.config.role.transport() || half_missing {
             return;
         }
+        self.counters.np_ecn_marked_roce_packets += u64::from(marked);
         self.notify |= marked && self.pacer.handle_mark(now);
         let failed = if info.request {
             let done = &mut self.receive_done;
@@ -312,9 +320,10 @@ impl QueuePair {
         memory: &mut impl Memory,
     ) -> Option<Transmit<'_>> {
         if core::mem::take(&mut self.notify) {
+            self.counters.np_cnp_sent += 1;
             return Some(self.notification());
         }
-        if self.responder.wants_to_send() {
+        if self.responder.wants_to_send() && !self.holds_response(now) {
             return self.responder.poll_transmit(&self.config);
         }
         if self.fault.is_some() {
@@ -325,6 +334,28 @@ impl QueuePair {
             return None;
         }
         self.requester.poll_transmit(now, &self.config)
+    }
+
+    /// Whether the next response has to wait. READ responses keep to the rate as requests do; what follows one waits
+    /// behind it, for responses are in the order of their requests (IBA 9.7.5.1).
+    fn holds_response(&mut self, now: Instant) -> bool {
+        self.responses_paced_until = None;
+        let Some(payload) = self.responder.next_read_payload(&self.config) else { return false };
+        let rate = &mut self.requester.rate;
+        // A queue pair in error has no timers.
+        self.responses_paced_until = rate.next_response(now).filter(|_| self.fault.is_none());
+        if self.responses_paced_until.is_none() {
+            rate.on_response_sent(now, cost(payload, 1));
+        }
+        self.responses_paced_until.is_some()
+    }
+
+    /// Takes what was counted since the last call.
+    pub fn take_counters(&mut self) -> Counters {
+        let mut counters = self.counters.take();
+        counters.add(&self.requester.counters.take());
+        counters.add(&self.responder.counters.take());
+        counters
     }
 
     /// A congestion notification packet (IBA A17.9.3): 16 reserved bytes behind a BTH that counts nothing.
@@ -361,6 +392,7 @@ impl QueuePair {
 
     /// When to call [`QueuePair::handle_timeout`], or to poll for packets, if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.requester.poll_timeout().filter(|_| self.fault.is_none())
+        let timers = [self.requester.poll_timeout(), self.responses_paced_until];
+        timers.into_iter().flatten().min().filter(|_| self.fault.is_none())
     }
 }

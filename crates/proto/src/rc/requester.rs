@@ -21,6 +21,7 @@ use super::completer::Failed;
 use super::queue_pair::{Config, Role};
 use super::sequence::Sequence;
 use crate::congestion::{Blocked, Controller, RateControl, cost};
+use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit, pad};
@@ -135,6 +136,7 @@ pub(super) struct Requester {
     pub(super) piece: u32,
     pub(super) rate: Controller,
     pub(super) sending: Sending,
+    pub(super) counters: Counters,
 }
 
 impl Requester {
@@ -163,6 +165,7 @@ impl Requester {
             piece: piece as u32,
             rate,
             sending: Sending::NotYet,
+            counters: Counters::default(),
         }
     }
 
@@ -262,6 +265,8 @@ impl Requester {
         let bytes = cost(queued.bytes(index, end, config.mtu), (end - index) as usize);
         match self.rate.may_send(now, bytes) {
             Ok(()) => {}
+            // A CNP may close the window before its last packet asked for an acknowledgement: then one more goes, and asks.
+            Err(Blocked::Window) if self.since_ack_request > 0 => {}
             Err(Blocked::Window) => return None,
             Err(Blocked::Until(time)) => {
                 self.paced_until = Some(time);

@@ -14,6 +14,7 @@ use ferroce_wire::transport::Reth;
 use super::queue_pair::{Config, Role};
 use super::responses::{Answer, Executed, Response, Responses};
 use super::sequence::Sequence;
+use crate::counters::Counters;
 use crate::memory::{AccessFlags, Accessor, Atomic, Memory, RemoteSpan};
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
@@ -49,6 +50,7 @@ pub(super) struct Responder {
     /// A packet is missing, and the requester was told: everything is silently dropped until it comes (IBA 9.7.5.2.8).
     nak_sent: bool,
     responses: Responses,
+    pub(super) counters: Counters,
 }
 
 /// What a check says.
@@ -81,11 +83,17 @@ impl Responder {
             receive_queue: None,
             nak_sent: false,
             responses: Responses::default(),
+            counters: Counters::default(),
         }
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
         !self.responses.is_empty()
+    }
+
+    /// Payload bytes of the next packet, if it is one of a READ response.
+    pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
+        self.responses.next_read_payload(config)
     }
 
     pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<Transmit<'static>> {
@@ -105,12 +113,14 @@ impl Responder {
         // 1. PSN (IBA 9.7.4.1.1).
         let sequence = self.expected.near(packet.bth.psn);
         if sequence < self.expected {
+            self.counters.duplicate_request += 1;
             if let Some(by) = by {
                 self.duplicate(sequence, packet, info, config, by, memory);
             }
             return Ok(());
         }
         if sequence > self.expected {
+            self.counters.out_of_sequence += 1;
             if !self.nak_sent {
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();

@@ -92,6 +92,16 @@ impl Responses {
         self.queue.clear();
     }
 
+    /// Payload bytes of the next packet, if it is one of a READ response.
+    pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
+        match self.queue.front()?.answer {
+            Answer::Read { span, sent, .. } if span.length > 0 => {
+                Some((span.length - sent).min(u32::from(config.mtu)) as usize)
+            }
+            _ => None,
+        }
+    }
+
     /// The next packet.
     pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<Transmit<'static>> {
         let Response { sequence, msn, answer } = self.queue.front_mut()?;

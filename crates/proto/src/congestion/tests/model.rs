@@ -69,6 +69,9 @@ impl Model {
     }
 
     fn notified(&mut self) {
+        if self.started && self.since_cnp < 50 {
+            return;
+        }
         self.started = true;
         self.target = self.current;
         self.current = (self.current * (1.0 - self.alpha / 2.0)).max(FLOOR);

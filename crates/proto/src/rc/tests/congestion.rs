@@ -3,12 +3,13 @@
 use core::time::Duration;
 
 use ferroce_wire::opcode::Opcode;
-use ferroce_wire::packet::Packet;
+use ferroce_wire::packet::{ExtensionHeaders, Packet};
+use ferroce_wire::transport::Bth;
 
 use super::pair::{Faults, Pair};
-use super::telling::{FAR, opcodes, read, remote, request, statuses, write};
+use super::telling::{FAR, deliver, opcodes, read, remote, request, statuses, write};
 use crate::congestion::{Congestion, DcqcnParameters, NotificationPacer, cost};
-use crate::work::{Operation, Status};
+use crate::work::{Operation, SendRequest, Status};
 
 fn dcqcn(seed: u64, faults: Faults) -> Pair {
     Pair::with(seed, faults, 1024, |config| {
@@ -49,6 +50,62 @@ fn notifications_slow_the_requester_down() {
     let ((free, full), (slowed, cut)) = (time(false), time(true));
     assert!(slowed.as_nanos() > 2 * free.as_nanos(), "{free} and {slowed}");
     assert!(cut < full / 2, "{cut} of {full} bit/s");
+}
+
+/// How long a request of so many bytes takes on a link that marks nothing, and on one that marks everything.
+fn times(congestion: Congestion, post: SendRequest) -> [u64; 2] {
+    [false, true].map(|marking| {
+        let mut pair = Pair::with(1, Faults::default(), 1024, |config| {
+            config.congestion = congestion;
+            config.timeout = Some(Duration::from_millis(100));
+        });
+        pair.marking = marking;
+        pair.hosts[0].qp.post_send(post.clone()).unwrap();
+        pair.run();
+        assert_eq!(statuses(&pair), [(1, Status::Success)]);
+        let sent = pair.log.iter().filter(|(_, bytes)| bytes[0] != Opcode::CNP.0).count();
+        let counters = pair.hosts[0].qp.take_counters();
+        assert_eq!(counters.local_ack_timeout_err, 0, "{sent} packets");
+        pair.now.as_nanos()
+    })
+}
+
+#[test]
+fn a_window_reacts_to_notifications() {
+    // No timer runs out: a window that a CNP closed is opened by acknowledgements.
+    for window in [8, 64] {
+        let [free, marked] = times(Congestion::Window(window * cost(1024, 1)), write(1, 600_000));
+        assert!(marked > free * 3 / 2, "{window} packets: {free} and {marked} ns");
+    }
+}
+
+#[test]
+fn notifications_slow_read_responses_down() {
+    let dcqcn = DcqcnParameters { line_rate: 1_000_000_000, ..DcqcnParameters::default() };
+    let congestion = Congestion::Dcqcn(DcqcnParameters { window: 64 * cost(1024, 1), ..dcqcn });
+    let [free, marked] = times(congestion, read(1, 500_000));
+    assert!(marked > 2 * free, "{free} and {marked} ns");
+}
+
+/// A peer that marks only what comes from the responder: its own requests do not slow down.
+#[test]
+fn a_window_paces_read_responses_after_a_notification() {
+    let mut pair = Pair::with(1, Faults::default(), 1024, |config| {
+        config.congestion = Congestion::Window(usize::MAX / 2);
+        config.timeout = None;
+    });
+    pair.hosts[0].qp.post_send(read(1, 500_000)).unwrap();
+    pair.drain();
+    assert!(pair.step(), "the request arrives");
+    let bth = Bth { opcode: Opcode::CNP, becn: true, ..Bth::default() };
+    deliver(&mut pair, 1, bth, ExtensionHeaders::default(), &[0; 16]);
+    let responder = &mut pair.hosts[1];
+    let mut sent = 0;
+    while responder.poll(pair.now).is_some() {
+        sent += 1;
+    }
+    assert!((1..100).contains(&sent), "{sent} of 489 packets at once");
+    assert!(responder.qp.poll_timeout().unwrap() > pair.now);
 }
 
 #[test]

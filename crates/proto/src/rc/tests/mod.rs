@@ -1,5 +1,6 @@
 mod answers;
 mod congestion;
+mod counters;
 mod drain;
 mod extended;
 mod large;
