@@ -9,9 +9,6 @@ use crate::domain::{Membership, ProtectionDomain};
 use crate::engine::{Adapter, Route};
 use crate::error::Error;
 
-/// ECN-capable: queues of the network mark instead of dropping while they can (RFC 3168).
-const ECN_CAPABLE: u8 = 2;
-
 /// A way to a host or a group, for datagrams.
 #[derive(Debug)]
 pub struct AddressHandle {
@@ -46,7 +43,7 @@ impl AddressHandle {
 }
 
 impl Adapter {
-    /// The way that an address vector says.
+    /// The way that an address vector says. Not ECN-capable: whoever slows down when packets are marked sets that.
     pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, Error> {
         let index = usize::from(vector.source_index);
         let link = self.links.get(index).ok_or(Error::Invalid("there is no such source GID"))?;
@@ -62,17 +59,17 @@ impl Adapter {
         }
         Ok(Route {
             link: vector.source_index,
+            sender: 0,
+            flow_label: vector.flow_label,
             destination,
-            traffic_class: vector.traffic_class & !3 | ECN_CAPABLE,
+            traffic_class: vector.traffic_class & !3,
             hop_limit: Some(vector.hop_limit).filter(|&hops| hops > 0),
         })
     }
 
-    /// The way to a GID from one of ours, as management takes it. Its packets cannot slow down, so that they do not say
-    /// that they would: rdma_rxe's do not either.
+    /// The way to a GID from one of ours, as management takes it.
     pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, Error> {
         let vector = AddressVector { source_index: link, destination, ..AddressVector::default() };
-        let route = self.route(&vector)?;
-        Ok(Route { traffic_class: route.traffic_class & !3, ..route })
+        self.route(&vector)
     }
 }

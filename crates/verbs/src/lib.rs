@@ -9,6 +9,10 @@
 //! What is wrong is a compile error or an [`Error`].
 #![forbid(unsafe_code)]
 
+// The helpers in tests/support serve unit tests too, and name the crate as users do.
+#[cfg(test)]
+extern crate self as ferroce;
+
 mod address;
 pub mod cm;
 mod completion;

@@ -324,7 +324,12 @@ impl QueuePair {
                     *receives = ReceiveQueue::new(receives.capacity());
                 }
             }
-            inner.route = route.or(inner.route);
+            let remote = inner.endpoint.attributes().destination;
+            if let (Some(route), Some(remote)) = (route, remote) {
+                let traffic_class = route.traffic_class | inner.endpoint.ecn().0;
+                let route = Route { traffic_class, ..route };
+                inner.route = Some(adapter.with_sender(route, core.number, remote));
+            }
             core.settle(&mut inner, adapter, now);
             state
         };

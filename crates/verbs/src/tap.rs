@@ -124,6 +124,11 @@ impl Tap {
         Ok(Self { file, interface })
     }
 
+    /// The device sends from this address too, from now on.
+    pub(crate) fn add_source(&self, source: SocketAddr) {
+        self.file.add_sources([source]);
+    }
+
     /// Takes a packet, from the BTH to the ICRC.
     pub(crate) fn record(&self, seen: &Seen, packet: &[u8]) {
         if seen.direction == Direction::In && self.file.is_source(seen.headers.source) {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use ferroce_memory::Registry;
+use ferroce_net::interface::Interface;
 use ferroce_net::{Slot, Socket, clock, random};
 use ferroce_proto::memory::Domain;
 use ferroce_proto::time::Instant;
@@ -21,6 +22,7 @@ use super::numbers::Numbers;
 use super::port::Port;
 use super::progress::Progress;
 use super::queue_pair::{Core, Receives};
+use super::senders::{Senders, first_port, source_port};
 use super::{groups::Groups, thread};
 use crate::completion::lock;
 use crate::device::Device;
@@ -116,16 +118,10 @@ impl Adapter {
         let slot = opened.first().map_or(0, |(slot, _)| u32::from(slot.number()));
         let interface = device.interface();
         for ((slot, receiver), address) in opened.into_iter().zip(addresses) {
-            let mut from = address;
-            from.set_port(0xc000);
-            let sender = Socket::source(from, &options.sockets)?;
-            if interface.multicast || interface.loopback {
-                // An interface that cannot is found out by who sends to a group.
-                let _ = sender.multicast_out(interface.index, true);
-            }
-            links.push(Link { address, receiver, sender, slot });
+            let sender = open_sender(first_port(address), interface, &options)?;
+            links.push(Link { address, receiver, senders: Senders::new(sender), slot });
         }
-        let sources = links.iter().map(|link| link.sender.local());
+        let sources = links.iter().map(|link| link.senders.first().local());
         let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, sources));
         let tap = tap.transpose()?;
         let progress = Progress::new(&links, slot as u8, options.faults);
@@ -236,6 +232,22 @@ impl Adapter {
         index.and_then(|index| u8::try_from(index).ok())
     }
 
+    /// The same route, through the socket that packets from one queue pair to another leave by.
+    pub(crate) fn with_sender(&self, route: Route, local: Qpn, remote: Qpn) -> Route {
+        let link = &self.links[usize::from(route.link)];
+        let port = source_port(route.flow_label, local, remote);
+        let sender = link.senders.index_of(port, |port| {
+            let mut address = link.address;
+            address.set_port(port);
+            let socket = open_sender(address, self.device.interface(), &self.options).ok()?;
+            if let Some(tap) = &self.tap {
+                tap.add_source(socket.local());
+            }
+            Some(socket)
+        });
+        Route { sender, flow_label: 0, ..route }
+    }
+
     /// A queue pair may have something to send: sees to it, or has it seen to.
     pub(crate) fn kick(&self, core: &Arc<Core>) {
         if core.enqueue() {
@@ -337,10 +349,25 @@ impl Adapter {
         self.thread.set_timer(progress.next_timer());
     }
 
-    /// Whether something could not be sent because a socket's buffer is full.
-    pub(crate) fn is_blocked(&self) -> bool {
-        lock(&self.progress).is_blocked()
+    /// The socket whose full buffer keeps the next packets from leaving, if one does.
+    pub(crate) fn blocked_sender(&self) -> Option<&Socket> {
+        let route = lock(&self.progress).blocked_route()?;
+        Some(self.links[usize::from(route.link)].senders.get(route.sender))
     }
+}
+
+/// Opens a socket to send from, at this address and at its port or the next that is free.
+fn open_sender(
+    address: SocketAddr,
+    interface: &Interface,
+    options: &Options,
+) -> Result<Socket, Error> {
+    let sender = Socket::source(address, &options.sockets)?;
+    if interface.multicast || interface.loopback {
+        // An interface that cannot is found out by who sends to a group.
+        let _ = sender.multicast_out(interface.index, true);
+    }
+    Ok(sender)
 }
 
 /// The time, as the transports count it.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_proto::counters as proto;
+
 macro_rules! counters {
     ($( $(#[$doc:meta])+ $name:ident, )+) => {
         /// Counts since the device was opened. All of them grow only.
@@ -58,6 +60,56 @@ counters! {
     send_failed,
     /// Completions that found no room in their queue.
     overruns,
+    /// Responder: requests that had been executed before.
+    duplicate_request,
+    /// Responder: requests behind a gap in the PSNs.
+    out_of_sequence,
+    /// Requester: NAKs for a PSN sequence error, within the retry limit.
+    packet_seq_err,
+    /// Requester: gaps in READ and atomic responses that made it go back, within the retry limit.
+    implied_nak_seq_err,
+    /// Requester: RNR NAKs, within the retry limit.
+    rnr_nak_retry_err,
+    /// Requester: expiries of the ACK timer, within the retry limit.
+    local_ack_timeout_err,
+    /// Notification point: CNPs sent.
+    np_cnp_sent,
+    /// Notification point: packets that came marked "congestion experienced".
+    np_ecn_marked_roce_packets,
+    /// Reaction point: CNPs that rate control was told of.
+    rp_cnp_handled,
+}
+
+impl Counters {
+    /// Adds what a queue pair counted.
+    pub(crate) fn add(&self, counted: &proto::Counters) {
+        let proto::Counters {
+            duplicate_request,
+            out_of_sequence,
+            packet_seq_err,
+            implied_nak_seq_err,
+            rnr_nak_retry_err,
+            local_ack_timeout_err,
+            np_cnp_sent,
+            np_ecn_marked_roce_packets,
+            rp_cnp_handled,
+        } = *counted;
+        for (counter, more) in [
+            (&self.duplicate_request, duplicate_request),
+            (&self.out_of_sequence, out_of_sequence),
+            (&self.packet_seq_err, packet_seq_err),
+            (&self.implied_nak_seq_err, implied_nak_seq_err),
+            (&self.rnr_nak_retry_err, rnr_nak_retry_err),
+            (&self.local_ack_timeout_err, local_ack_timeout_err),
+            (&self.np_cnp_sent, np_cnp_sent),
+            (&self.np_ecn_marked_roce_packets, np_ecn_marked_roce_packets),
+            (&self.rp_cnp_handled, rp_cnp_handled),
+        ] {
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 /// One more.

@@ -1,12 +1,16 @@
 //! Packets out: one after the other into a batch, and the batch into a socket.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_net::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
-use ferroce_net::{Batch, Error};
+use ferroce_net::steering::slot_of;
+use ferroce_net::{Batch, Error, Socket};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_wire::icrc::hidden::Identification;
@@ -30,7 +34,7 @@ const DEFAULT_HOPS: u8 = 64;
 /// Packets of one queue pair before it is another's turn.
 const TURN: usize = 64;
 
-/// A batch under construction: packets of one size to one destination, the last of which may be shorter.
+/// A batch under construction: packets of one size to one process of one destination, the last of which may be shorter.
 #[derive(Debug)]
 pub(crate) struct Departures {
     bytes: Box<[u8]>,
@@ -39,6 +43,10 @@ pub(crate) struct Departures {
     segment: usize,
     packets: usize,
     route: Option<Route>,
+    /// The process at the destination that all of them are for: the slot of their destination queue pairs. The kernel
+    /// steers a batch by its first packet, so one for another process would reach the wrong one, be forwarded there, and
+    /// arrive behind packets that were sent after it.
+    slot: Option<u8>,
     /// Its last packet is a short one.
     closed: bool,
     /// Whose the packets are: for captures, and empty without one.
@@ -57,6 +65,7 @@ impl Departures {
             segment: 0,
             packets: 0,
             route: None,
+            slot: None,
             closed: false,
             owners: Vec::new(),
             blocked: false,
@@ -64,8 +73,9 @@ impl Departures {
         }
     }
 
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked
+    /// Where the batch goes that its socket had no room for.
+    pub(crate) fn blocked_route(&self) -> Option<Route> {
+        self.route.filter(|_| self.blocked)
     }
 
     /// Room for the next packet, behind those that are there.
@@ -73,11 +83,12 @@ impl Departures {
         &mut self.bytes[self.used..]
     }
 
-    /// Whether a packet of this length, to there, can be the next in the batch.
+    /// Whether the packet of this length that stands in [`Departures::room`] can be the next in the batch.
     fn takes(&self, length: usize, route: &Route) -> bool {
         self.packets == 0
             || !self.closed
                 && self.route.as_ref() == Some(route)
+                && self.slot == slot_of(&self.bytes[self.used..])
                 && length <= self.segment
                 && self.packets < MAX_SEGMENTS
                 && self.used + length <= MAX_BYTES_V6
@@ -85,7 +96,7 @@ impl Departures {
 
     fn clear(&mut self) {
         (self.used, self.segment, self.packets) = (0, 0, 0);
-        (self.route, self.closed, self.blocked) = (None, false, false);
+        (self.route, self.slot, self.closed, self.blocked) = (None, None, false, false);
         self.owners.clear();
     }
 }
@@ -154,7 +165,14 @@ impl Adapter {
             }
             let Some(outgoing) = inner.endpoint.poll_transmit(now, &mut memory) else { break };
             let bth = outgoing.transmit.bth;
-            let route = outgoing.route.or(inner.route);
+            let route = match (outgoing.route, place) {
+                // Questions for a local receiver stay behind the packets that they are about: all of them share a socket.
+                (route, Some(_)) => {
+                    (route.or(inner.route)).map(|route| Route { sender: 0, flow_label: 0, ..route })
+                }
+                (Some(route), None) => Some(self.with_sender(route, core.number, bth.destination)),
+                (None, None) => inner.route,
+            };
             let encoded = outgoing.transmit.encode(&memory, progress.departures.room());
             turn = Turn::Done(true);
             match (encoded, route) {
@@ -223,11 +241,11 @@ impl Adapter {
         }
         if departures.packets == 0 {
             (departures.segment, departures.route) = (length, Some(route));
+            departures.slot = slot_of(&departures.bytes[departures.used..]);
         }
         departures.closed = length < departures.segment;
         let (start, end) = (departures.used, departures.used + length - ICRC);
-        let index =
-            if self.links[usize::from(route.link)].sender.gso() { departures.packets } else { 0 };
+        let index = if self.sender(&route).gso() { departures.packets } else { 0 };
         let icrc = self.headers(&route).icrc(&departures.bytes[start..end], index as u16);
         departures.bytes[end..end + ICRC].copy_from_slice(&icrc);
         departures.used = end + ICRC;
@@ -240,14 +258,19 @@ impl Adapter {
 
     /// The headers of a packet on this way.
     fn headers(&self, route: &Route) -> Headers {
-        let source = self.links[usize::from(route.link)].sender.local();
+        let source = self.sender(route).local();
         Headers { source, destination: route.destination }
+    }
+
+    /// The socket that packets on this way leave by.
+    fn sender(&self, route: &Route) -> &Socket {
+        self.links[usize::from(route.link)].senders.get(route.sender)
     }
 
     /// Sends the batch. False when the socket has no room: it is kept then.
     fn flush(&self, departures: &mut Departures) -> bool {
         let Some(route) = departures.route else { return true };
-        let link = &self.links[usize::from(route.link)];
+        let sender = self.sender(&route);
         let mut start = 0;
         while start < departures.used {
             let pieces = [IoSlice::new(&departures.bytes[start..departures.used])];
@@ -258,7 +281,7 @@ impl Adapter {
                 segment: departures.segment,
                 pieces: &pieces,
             };
-            match link.sender.send(&batch) {
+            match sender.send(&batch) {
                 Ok(0) => {
                     departures.bytes.copy_within(start..departures.used, 0);
                     departures.used -= start;
@@ -271,7 +294,7 @@ impl Adapter {
                     start = end;
                 }
                 Err(Error::GsoRefused) => {
-                    link.sender.disable_gso();
+                    sender.disable_gso();
                     let headers = self.headers(&route);
                     for packet in
                         departures.bytes[start..departures.used].chunks_mut(departures.segment)
@@ -299,7 +322,7 @@ impl Adapter {
         self.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if let Some(tap) = &self.tap {
             let headers = self.headers(route);
-            let gso = self.links[usize::from(route.link)].sender.gso();
+            let gso = self.sender(route).gso();
             let count = packets.len().min(departures.owners.len());
             for ((index, packet), owner) in
                 packets.enumerate().zip(departures.owners.drain(..count))

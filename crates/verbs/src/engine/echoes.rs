@@ -296,6 +296,8 @@ impl Adapter {
             let index = self.links.iter().position(|link| link.address == local).unwrap_or(0);
             let route = Route {
                 link: index as u8,
+                sender: 0,
+                flow_label: 0,
                 destination: SocketAddr::new(source, local.port()),
                 traffic_class: 0,
                 hop_limit: None,
@@ -319,6 +321,8 @@ mod tests {
     const PLACE: Place = Place { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
     const ROUTE: Route = Route {
         link: 0,
+        sender: 0,
+        flow_label: 0,
         destination: SocketAddr::new(PLACE.host, 4791),
         traffic_class: 0,
         hop_limit: None,

@@ -7,6 +7,8 @@ use ferroce_proto::ud::GRH_LEN;
 use ferroce_wire::icrc::Icrc;
 use ferroce_wire::icrc::hidden::{Identification, UdpIpv4, solve};
 
+use super::senders::Senders;
+
 /// The most that is under way to one peer, bytes.
 const MOST_UNDER_WAY: usize = 4 << 20;
 
@@ -15,6 +17,10 @@ const MOST_UNDER_WAY: usize = 4 << 20;
 pub(crate) struct Route {
     /// The index of the link that it leaves by.
     pub(crate) link: u8,
+    /// Which of the link's sockets it leaves by, and so its source port.
+    pub(crate) sender: u8,
+    /// What the source port is chosen by, until it is: 0 for the numbers of both queue pairs.
+    pub(crate) flow_label: u32,
     /// Its destination, with the port of RoCEv2.
     pub(crate) destination: SocketAddr,
     /// Type of service or traffic class.
@@ -29,7 +35,7 @@ pub(crate) struct Link {
     /// Where others reach us.
     pub(crate) address: SocketAddr,
     pub(crate) receiver: Socket,
-    pub(crate) sender: Socket,
+    pub(crate) senders: Senders,
     pub(crate) slot: Slot,
 }
 

@@ -11,6 +11,7 @@
 //! | `progress` | a round: receive, timers, transmit |
 //! | `arrivals` | packets in: ICRC, whose they are, what they do |
 //! | `departures` | packets out: batches |
+//! | `senders` | the sockets of an address, and which source port a queue pair gets |
 //! | `echoes` | no more under way to a socket of this machine than it holds, where nobody acknowledges |
 //! | `detours` | packets that are another process's |
 //! | `steering` | when the kernel is told which process gets which packet |
@@ -30,6 +31,7 @@ mod numbers;
 mod port;
 mod progress;
 mod queue_pair;
+mod senders;
 mod steering;
 mod thread;
 

@@ -12,7 +12,7 @@ use super::adapter::{self, Adapter};
 use super::arrivals::{Histories, Pace};
 use super::departures::Departures;
 use super::echoes::Echoes;
-use super::link::Link;
+use super::link::{Link, Route};
 use super::queue_pair::{Core, Inner};
 use crate::completion::lock;
 use crate::faults::{Failing, Faults};
@@ -60,8 +60,8 @@ impl Progress {
         timer.into_iter().chain(self.echoes.next_timer()).min()
     }
 
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.departures.is_blocked()
+    pub(crate) fn blocked_route(&self) -> Option<Route> {
+        self.departures.blocked_route()
     }
 
     /// Keeps the list of timers in step with a queue pair: an entry that runs out too late is joined by another, one

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ferroce_proto::counters::Counters;
 use ferroce_proto::endpoint::{Endpoint, Event};
 use ferroce_proto::qp::State;
 use ferroce_proto::receive::ReceiveQueue;
@@ -58,6 +59,10 @@ impl Core {
     /// Takes out what the endpoint has for its owner.
     pub(crate) fn settle(&self, inner: &mut Inner, adapter: &Adapter, now: Instant) {
         let endpoint = &mut inner.endpoint;
+        let counted = endpoint.take_counters();
+        if counted != Counters::default() {
+            adapter.counters.add(&counted);
+        }
         let mut lost = false;
         while let Some(one) = endpoint.poll_send_completion() {
             lost |= self.complete(&self.sends, one, now).is_err();

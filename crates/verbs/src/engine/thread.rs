@@ -121,16 +121,14 @@ pub(crate) fn run(adapter: &Adapter) {
     let port = adapter.port.watch().map(|news| poller.watch(news, Interest::Read));
     let sockets: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.receiver, Interest::Read)).collect();
-    let senders: Vec<_> =
-        adapter.links.iter().map(|link| poller.watch(&link.sender, Interest::Nothing)).collect();
     let fixed = 1
         + mailboxes.len()
         + services.iter().len()
         + neighbours.iter().len()
         + port.iter().len()
-        + sockets.len()
-        + senders.len();
-    // Behind those come the groups' sockets, which come and go.
+        + sockets.len();
+    // Behind those come the groups' sockets, which come and go, and the one whose buffer is full.
+    let mut watches_sender = false;
     let mut seen = None;
     clock::precise();
     clock::prompt();
@@ -156,13 +154,14 @@ pub(crate) fn run(adapter: &Adapter) {
         signals.aloof.store(u32::from(aloof), Ordering::SeqCst);
         let interest = if aloof { Interest::Nothing } else { Interest::Read };
         sockets.iter().for_each(|&index| poller.set(index, interest));
-        let blocked = if adapter.is_blocked() { Interest::Write } else { Interest::Nothing };
-        senders.iter().for_each(|&index| poller.set(index, blocked));
+        let blocked = adapter.blocked_sender();
         let version = Some(adapter.groups.version());
-        if version != seen {
+        if version != seen || watches_sender || blocked.is_some() {
             poller.truncate(fixed);
             adapter.groups.watch(&mut poller);
             seen = version;
+            watches_sender = blocked.is_some();
+            blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
 
         let mut deadline = signals.timer.load(Ordering::SeqCst);

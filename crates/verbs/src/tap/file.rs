@@ -100,6 +100,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Devices that write here send from these addresses.
+    pub(super) fn add_sources(&self, sources: impl IntoIterator<Item = SocketAddr>) {
+        let mut known = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(sources.into_iter().map(|address| (address.ip(), address.port())));
+    }
+
     pub(super) fn is_source(&self, address: SocketAddr) -> bool {
         let sources = self.sources.read().unwrap_or_else(PoisonError::into_inner);
         sources.contains(&(address.ip(), address.port()))
@@ -349,9 +355,7 @@ pub(super) fn open(
             shared
         }
     };
-    let mut known_sources = shared.sources.write().unwrap_or_else(PoisonError::into_inner);
-    known_sources.extend(sources.map(|address| (address.ip(), address.port())));
-    drop(known_sources);
+    shared.add_sources(sources);
     let number = entry.interfaces;
     entry.interfaces += 1;
     entry.users += 1;

@@ -1,0 +1,74 @@
+//! Batches over real sockets on the loopback.
+
+use std::cell::Cell;
+
+use super::*;
+use support::{Side, connect, gid_index, open_alone, side};
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+use crate::{Operation, Options, ServiceType};
+
+/// Posts to several queue pairs of one device before anything is sent, so that one pass sends all of it.
+fn in_one_pass(adapter: &Adapter, post: impl Fn()) {
+    let posted = Cell::new(false);
+    let claimed = || {
+        adapter.claim.run(|| {
+            if posted.replace(true) {
+                return;
+            }
+            // The posts find the device claimed, and only queue.
+            post();
+        })
+    };
+    while !posted.get() {
+        if !claimed() {
+            std::thread::yield_now();
+        }
+    }
+    adapter.drive();
+}
+
+fn send() -> Operation {
+    Operation::Send { immediate: None, invalidate: None }
+}
+
+fn pair(one: &crate::Context, other: &crate::Context, service: ServiceType) -> (Side, Side) {
+    let (from, to) = (side(one, service, 4096), side(other, service, 4096));
+    let index = gid_index(one, false).unwrap();
+    connect(&from, &to, index, 1024);
+    (from, to)
+}
+
+#[test]
+fn a_batch_holds_packets_for_one_process() {
+    // Two devices with different options have slots of their own, like two processes.
+    let one = open_alone(&Options::default());
+    let options = Options { congestion: Some(crate::Congestion::Unlimited), ..Options::default() };
+    let two = open_alone(&options);
+    let service = ServiceType::UnreliableConnection;
+    let (to_self, own) = pair(&one, &one, service);
+    let (to_other, other) = pair(&one, &two, service);
+    assert_ne!(own.queue_pair.number().0 >> 16, other.queue_pair.number().0 >> 16);
+
+    const EACH: u64 = 8;
+    for id in 0..EACH {
+        own.post_receive(id, 0, 256);
+        other.post_receive(id, 0, 256);
+    }
+    in_one_pass(one.adapter(), || {
+        for id in 0..EACH {
+            to_self.post(id, send(), 0, 256);
+            to_other.post(id, send(), 0, 256);
+        }
+    });
+    for id in 0..EACH {
+        own.expect(id);
+        other.expect(id);
+    }
+    for context in [&one, &two] {
+        let counted = context.statistics();
+        assert_eq!((counted.forwarded_in, counted.forwarded_out), (0, 0), "{counted:?}");
+    }
+}
