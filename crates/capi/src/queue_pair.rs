@@ -228,6 +228,10 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
         }
         handle.open.remove_source(Source::QueuePair(handle.queue_pair.number()));
         handle.events.wait();
+        // An XRC target lives as long as one of those who opened it has it.
+        if handle.service != ServiceType::XrcTarget {
+            handle.queue_pair.destroy();
+        }
         // SAFETY: as above, and it is not used again.
         drop(unsafe { QueuePairHandle::take(qp.cast()) });
         xrc::forget_targets();

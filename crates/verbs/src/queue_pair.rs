@@ -216,8 +216,13 @@ impl QueuePair {
             Owner::Xrc(xrc) => Settings { xrc: xrc.domain(), ..settings },
             Owner::Domain(_) => settings,
         };
-        let inner =
-            Inner { endpoint: Endpoint::new(settings), route: None, timer: None, held: None };
+        let inner = Inner {
+            endpoint: Endpoint::new(settings),
+            route: None,
+            timer: None,
+            held: None,
+            destroyed: false,
+        };
         let core = Arc::new(Core {
             number,
             inner: Mutex::new(inner),
@@ -494,6 +499,13 @@ impl QueuePair {
         was
     }
 
+    /// Destroys it, whoever else has a handle to it: when this returns, nothing of it reaches its memory, its CQs or the
+    /// network any more, and its completions are gone from its CQs.
+    #[doc(alias = "ibv_destroy_qp")]
+    pub fn destroy(&self) {
+        self.shared.destroy();
+    }
+
     /// The connection manager brought the connection up: no event is needed for the first packet.
     pub(crate) fn set_established(&self) {
         lock(&self.shared.core.inner).endpoint.set_established();
@@ -513,17 +525,25 @@ impl Owner {
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
+impl Shared {
+    /// Idempotent: a program may destroy a queue pair that an id of the connection manager still has a handle of.
+    fn destroy(&self) {
         let adapter = self.owner.context().adapter();
-        adapter.remove_queue_pair(self.core.number);
+        if !adapter.destroy_queue_pair(&self.core) {
+            return;
+        }
         // Its number may be another's one day, and windows of type 2 are one queue pair's alone.
         adapter.memory.forget_queue_pair(self.core.number);
-        adapter.groups.detach(None, &self.core);
         self.core.events.forget(Source::QueuePair(self.core.number));
         for queue in [&self.core.sends, &self.core.receive_completions] {
             queue.forget(self.core.number);
             queue.users.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.destroy();
     }
 }

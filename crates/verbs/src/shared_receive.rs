@@ -1,5 +1,6 @@
 //! Shared receive queues.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use ferroce_proto::receive::{Extended, ReceiveQueue};
@@ -73,6 +74,9 @@ impl ProtectionDomain {
             events: Arc::clone(&self.context().events),
         });
         adapter.add_receive_queue(number, &receives);
+        if let Some(completions) = &receives.completions {
+            completions.users.fetch_add(1, Ordering::Relaxed);
+        }
         let membership = self.join();
         Ok(SharedReceiveQueue {
             shared: Arc::new(Shared { number, receives, membership, _xrc: xrc }),
@@ -155,7 +159,10 @@ impl SharedReceiveQueue {
 impl Drop for Shared {
     fn drop(&mut self) {
         let context = self.membership.context();
-        context.adapter().remove_receive_queue(self.number);
+        context.adapter().destroy_receive_queue(self.number);
+        if let Some(completions) = &self.receives.completions {
+            completions.users.fetch_sub(1, Ordering::Relaxed);
+        }
         context.events.forget(Source::SharedReceiveQueue(self.number));
     }
 }

@@ -55,7 +55,11 @@ pub(crate) struct Adapter {
     pub(crate) looks: AtomicU64,
     pub(crate) detours: Detours,
     pub(crate) claim: Claim,
-    progress: Mutex<Progress>,
+    pub(super) progress: Mutex<Progress>,
+    /// Threads that wait for the end of a pass.
+    pub(super) waiting: AtomicU32,
+    /// The process that opened it.
+    pub(super) process: u32,
     pub(crate) thread: thread::Signals,
     /// Events of what was made from a context that nobody opened: of a connection that came in.
     pub(crate) events: Arc<Events>,
@@ -144,6 +148,8 @@ impl Adapter {
             detours: Detours::default(),
             claim: Claim::new(),
             progress: Mutex::new(progress),
+            waiting: AtomicU32::new(0),
+            process: std::process::id(),
             thread: thread::Signals::new()?,
             events: Arc::new(Events::new()?),
             counters: Counters::default(),
@@ -201,9 +207,10 @@ impl Adapter {
         table.insert(core.number.0, Arc::clone(core));
     }
 
-    pub(crate) fn remove_queue_pair(&self, number: Qpn) {
+    /// Whether it was there.
+    pub(super) fn remove_queue_pair(&self, number: Qpn) -> bool {
         let mut table = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
-        table.remove(&number.0);
+        table.remove(&number.0).is_some()
     }
 
     pub(crate) fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {
@@ -216,7 +223,7 @@ impl Adapter {
         table.insert(number.0, Arc::clone(receives));
     }
 
-    pub(crate) fn remove_receive_queue(&self, number: Qpn) {
+    pub(super) fn remove_receive_queue(&self, number: Qpn) {
         let mut table = self.receive_queues.write().unwrap_or_else(PoisonError::into_inner);
         table.remove(&number.0);
     }
@@ -292,7 +299,7 @@ impl Adapter {
     /// Sends what there is to send, or has it sent.
     pub(crate) fn drive(&self) {
         self.claim.run(|| {
-            let mut progress = lock(&self.progress);
+            let mut progress = self.begin_pass();
             self.transmit_all(&mut progress, now());
             self.tell_timer(&progress);
         });
@@ -303,7 +310,7 @@ impl Adapter {
         self.thread.polled();
         let mut asked = false;
         let noted = self.claim.try_run(2, || {
-            let mut progress = lock(&self.progress);
+            let mut progress = self.begin_pass();
             // A second round is one that somebody left a note for: the thread, which would leave another and another
             // while what it woke for is not seen to, and neither of us would ever let go.
             if asked {
@@ -324,7 +331,7 @@ impl Adapter {
     pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
         let mut busy = false;
         let ours = self.claim.run(|| {
-            let mut progress = lock(&self.progress);
+            let mut progress = self.begin_pass();
             if mailboxes {
                 self.receive_forwarded(&mut progress);
             }
@@ -334,6 +341,9 @@ impl Adapter {
                     break;
                 }
                 busy = true;
+                if self.is_awaited() {
+                    break;
+                }
             }
             self.tell_timer(&progress);
         });

@@ -265,6 +265,9 @@ impl Adapter {
     }
 
     fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, one: &One<'_>) {
+        if inner.destroyed {
+            return count(&self.counters.no_queue_pair);
+        }
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { one.envelope() } else { NO_ENVELOPE };
         if !datagram {

@@ -49,7 +49,7 @@ pub(crate) struct Departures {
     slot: Option<u8>,
     /// Its last packet is a short one.
     closed: bool,
-    /// Whose the packets are: for captures, and empty without one.
+    /// Whose the packets are.
     owners: Vec<Owner>,
     /// The socket had no room for what is here.
     blocked: bool,
@@ -120,6 +120,10 @@ impl Adapter {
         }
         progress.ready.append(&mut lock(&self.ready));
         while let Some(core) = progress.ready.pop_front() {
+            if self.is_awaited() {
+                progress.ready.push_front(core);
+                break;
+            }
             // From here on a post puts it into the list again.
             core.queued.store(false, Ordering::Release);
             match self.transmit(&core, progress, now) {
@@ -148,9 +152,12 @@ impl Adapter {
     }
 
     /// One queue pair's turn.
-    fn transmit(&self, core: &Arc<Core>, progress: &mut Progress, now: Instant) -> Turn {
+    pub(super) fn transmit(&self, core: &Arc<Core>, progress: &mut Progress, now: Instant) -> Turn {
         let mut guard = lock(&core.inner);
         let inner = &mut *guard;
+        if inner.destroyed {
+            return Turn::Done(false);
+        }
         let mut turn = Turn::Done(false);
         let mut memory = &self.memory;
         for count in 0.. {
@@ -250,10 +257,35 @@ impl Adapter {
         departures.bytes[end..end + ICRC].copy_from_slice(&icrc);
         departures.used = end + ICRC;
         departures.packets += 1;
-        if self.tap.is_some() {
-            departures.owners.push(owner);
-        }
+        departures.owners.push(owner);
         true
+    }
+
+    /// Takes the packets of a queue pair out of a batch that found no room in the socket.
+    pub(super) fn discard(&self, departures: &mut Departures, number: Qpn) {
+        let Some(route) = departures.route else { return };
+        let gso = self.sender(&route).gso();
+        let (headers, segment) = (self.headers(&route), departures.segment);
+        let (mut used, mut start) = (0, 0);
+        for index in 0..departures.owners.len() {
+            let end = (start + segment).min(departures.used);
+            if departures.owners[index].queue_pair != number {
+                departures.bytes.copy_within(start..end, used);
+                let packet = &mut departures.bytes[used..used + end - start];
+                if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
+                    // The ICRC covers the identification, which counts within a batch.
+                    let index = if gso { used / segment } else { 0 };
+                    *icrc = headers.icrc(covered, index as u16);
+                }
+                used += end - start;
+            }
+            start = end;
+        }
+        departures.owners.retain(|owner| owner.queue_pair != number);
+        (departures.used, departures.packets) = (used, departures.owners.len());
+        if departures.packets == 0 {
+            departures.clear();
+        }
     }
 
     /// The headers of a packet on this way.
@@ -268,7 +300,7 @@ impl Adapter {
     }
 
     /// Sends the batch. False when the socket has no room: it is kept then.
-    fn flush(&self, departures: &mut Departures) -> bool {
+    pub(super) fn flush(&self, departures: &mut Departures) -> bool {
         let Some(route) = departures.route else { return true };
         let sender = self.sender(&route);
         let mut start = 0;
@@ -320,13 +352,12 @@ impl Adapter {
         let packets = bytes.chunks(departures.segment);
         self.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
         self.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let count = packets.len().min(departures.owners.len());
+        let owners = departures.owners.drain(..count);
         if let Some(tap) = &self.tap {
             let headers = self.headers(route);
             let gso = self.sender(route).gso();
-            let count = packets.len().min(departures.owners.len());
-            for ((index, packet), owner) in
-                packets.enumerate().zip(departures.owners.drain(..count))
-            {
+            for ((index, packet), owner) in packets.enumerate().zip(owners) {
                 let index = if gso { index as u16 } else { 0 };
                 let seen = Seen {
                     direction: Direction::Out,
@@ -351,7 +382,7 @@ fn sender(packet: &[u8]) -> Qpn {
 }
 
 /// How a queue pair's turn ended.
-enum Turn {
+pub(super) enum Turn {
     /// It has nothing more to send; whether it had anything.
     Done(bool),
     /// It may have more.

@@ -13,6 +13,7 @@
 //! | `departures` | packets out: batches |
 //! | `senders` | the sockets of an address, and which source port a queue pair gets |
 //! | `echoes` | no more under way to a socket of this machine than it holds, where nobody acknowledges |
+//! | `destroy` | destroying objects between two passes |
 //! | `detours` | packets that are another process's |
 //! | `steering` | when the kernel is told which process gets which packet |
 //! | `thread` | progress while the application does something else |
@@ -23,6 +24,7 @@ mod arrivals;
 mod claim;
 mod counters;
 mod departures;
+mod destroy;
 mod detours;
 mod echoes;
 mod groups;

@@ -117,7 +117,7 @@ impl Adapter {
             let Some(core) = self.queue_pair(ferroce_wire::number::Qpn(number)) else { continue };
             let mut inner = lock(&core.inner);
             // Another entry stands for an earlier time, which was seen to.
-            if inner.timer != Some(time) {
+            if inner.timer != Some(time) || inner.destroyed {
                 continue;
             }
             inner.timer = None;

@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) timer: Option<Instant>,
     /// It may send no more for now.
     pub(crate) held: Option<Held>,
+    /// It was destroyed. Lists of the engine may still hold it, and must leave it alone.
+    pub(crate) destroyed: bool,
 }
 
 #[derive(Debug)]
