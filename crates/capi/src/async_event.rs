@@ -9,8 +9,8 @@ use crate::abi::constants::event;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_async_event, ibv_cq, ibv_qp, ibv_srq};
 use crate::completion::QueueHandle;
-use crate::context::{ContextHandle, wait_readable};
-use crate::entry::{self, Result};
+use crate::context::{ContextHandle, until_readable};
+use crate::entry::{self, Next, Result};
 use crate::handle::Handle;
 use crate::queue_pair::QueuePairHandle;
 use crate::shared_receive::ReceiveHandle;
@@ -31,29 +31,27 @@ fn code(what: What) -> u32 {
     }
 }
 
-pub(crate) unsafe extern "C" fn get_async_event(
+pub(crate) unsafe extern "C-unwind" fn get_async_event(
     context: *mut ibv_context,
     out: *mut ibv_async_event,
 ) -> c_int {
-    entry::count(|| {
+    entry::waiting(|| {
         // SAFETY: the program's context, and its descriptor.
         let (open, fd) = unsafe { (&ContextHandle::of(context)?.open, (*context).async_fd) };
-        loop {
-            if let Some(found) = open.context.try_event()? {
-                let element = match found.source {
-                    Source::Device => Some(1),
-                    source => open.source(source),
-                };
-                // What it is about may be gone.
-                let Some(element) = element else { continue };
-                // SAFETY: the program's structure.
-                *unsafe { entry::write(out) }? =
-                    ibv_async_event { element, event_type: code(found.what) };
-                return Ok(0);
-            }
-            open.context.rest();
-            wait_readable(fd)?;
+        while let Some(found) = open.context.try_event()? {
+            let element = match found.source {
+                Source::Device => Some(1),
+                source => open.source(source),
+            };
+            // What it is about may be gone.
+            let Some(element) = element else { continue };
+            // SAFETY: the program's structure.
+            *unsafe { entry::write(out) }? =
+                ibv_async_event { element, event_type: code(found.what) };
+            return Ok(Next::Done);
         }
+        open.context.rest();
+        until_readable(fd)
     })
 }
 

@@ -15,8 +15,8 @@ use crate::abi::extended::ibv_cq_ex;
 use crate::abi::objects::{ibv_comp_channel, ibv_cq};
 use crate::abi::work::ibv_wc;
 use crate::acknowledge::Unacknowledged;
-use crate::context::{ContextHandle, Open, lock, make_blocking, wait_readable};
-use crate::entry::{self, Errno, Result};
+use crate::context::{ContextHandle, Open, lock, make_blocking, until_readable};
+use crate::entry::{self, Errno, Next, Result};
 use crate::handle::{Handle, Shown, handle};
 
 /// A completion queue. All have the room of extended ones, so that there is one kind only.
@@ -186,32 +186,30 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     })
 }
 
-pub(crate) unsafe extern "C" fn get_cq_event(
+pub(crate) unsafe extern "C-unwind" fn get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    entry::count(|| {
+    entry::waiting(|| {
         // SAFETY: the program's channel.
         let handle = unsafe { ChannelHandle::of(channel) }?;
         let events = &handle.events;
-        loop {
-            if let Some(id) = events.channel.take()? {
-                let queues = lock(&events.queues);
-                // A queue that is gone meanwhile raises nothing.
-                let Some((object, unacknowledged)) = queues.get(&id) else { continue };
-                unacknowledged.given();
-                let found = ptr::with_exposed_provenance_mut::<ibv_cq>(*object);
-                // SAFETY: the program's pointers; the queue is there while it is in the list.
-                unsafe {
-                    *entry::write(cq)? = found;
-                    *entry::write(cq_context)? = (*found).cq_context;
-                }
-                return Ok(0);
+        while let Some(id) = events.channel.take()? {
+            let queues = lock(&events.queues);
+            // A queue that is gone meanwhile raises nothing.
+            let Some((object, unacknowledged)) = queues.get(&id) else { continue };
+            unacknowledged.given();
+            let found = ptr::with_exposed_provenance_mut::<ibv_cq>(*object);
+            // SAFETY: the program's pointers; the queue is there while it is in the list.
+            unsafe {
+                *entry::write(cq)? = found;
+                *entry::write(cq_context)? = (*found).cq_context;
             }
-            handle.open.context.rest();
-            wait_readable(events.channel.as_raw_fd())?;
+            return Ok(Next::Done);
         }
+        handle.open.context.rest();
+        until_readable(events.channel.as_raw_fd())
     })
 }
 
@@ -232,21 +230,39 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, out: *mut ibv_wc) -> c_int {
-    let polled = entry::run(|| {
+    let poll = |how: Poll| {
         // SAFETY: the program's queue.
         let queue = &unsafe { QueueHandle::of(cq.cast()) }?.queue;
         let most = usize::try_from(most).map_err(|_| Errno::INVALID)?;
         let mut next = out;
-        let found = queue.poll_with(most, |one| {
+        let each = |one: WorkCompletion| {
             // SAFETY: the program has room for `most`.
             unsafe {
                 next.write(translate(&one));
                 next = next.add(1);
             }
-        });
+        };
+        let found = match how {
+            Poll::Ready => queue.take_ready(most, each),
+            Poll::Drive => queue.poll_with(most, each),
+        };
         Ok(found as c_int)
-    });
+    };
+    // What is there already needs none of what driving the device does.
+    let mut polled = entry::run_without_system_calls(|| poll(Poll::Ready));
+    if polled == Ok(0) {
+        polled = entry::run(|| poll(Poll::Drive));
+    }
     polled.unwrap_or_else(|error| -error.0)
+}
+
+/// Where a poll looks.
+#[derive(Clone, Copy)]
+enum Poll {
+    /// In the queue.
+    Ready,
+    /// At the device, too.
+    Drive,
 }
 
 #[inline]

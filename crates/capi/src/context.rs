@@ -13,7 +13,7 @@ use crate::abi::context::{ibv_context, ibv_context_ops, verbs_context};
 use crate::abi::device::ibv_device;
 use crate::acknowledge::Unacknowledged;
 use crate::device::device_of;
-use crate::entry::{self, Errno, Result};
+use crate::entry::{self, Errno, Next, Result};
 use crate::handle::Shown;
 use crate::import::{self, Objects};
 use crate::{
@@ -94,13 +94,19 @@ pub(crate) fn make_blocking(fd: BorrowedFd<'_>) -> Result<c_int> {
     if done < 0 { Err(Errno::last()) } else { Ok(fd) }
 }
 
-/// Waits until a descriptor can be read, unless the program made it one that does not wait.
-pub(crate) fn wait_readable(fd: c_int) -> Result<()> {
+/// To wait until a descriptor can be read, unless the program made it one that does not wait.
+pub(crate) fn until_readable(fd: c_int) -> Result<Next> {
     // SAFETY: the call takes no pointers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     if flags < 0 || flags & libc::O_NONBLOCK != 0 {
         return Err(Errno(if flags < 0 { libc::EBADF } else { libc::EAGAIN }));
     }
+    Ok(Next::Readable(fd))
+}
+
+/// Waits until a descriptor can be read, as [`until_readable`] has it. Cannot be cancelled.
+pub(crate) fn wait_readable(fd: c_int) -> Result<()> {
+    until_readable(fd)?;
     let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, of ours.
     let ready = unsafe { libc::poll(&raw mut one, 1, -1) };

@@ -34,9 +34,93 @@ impl From<ferroce::Error> for Errno {
 }
 
 /// Runs what an entry does. A panic is our own fault, and must not reach C: it becomes an I/O error.
+///
+/// No thread is cancelled in here: glibc cancels by unwinding, which must not pass `catch_unwind`, and would leave what the
+/// destructors on the way have not been written for. Calls that may be cancelled [wait](waiting) outside.
 #[inline]
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _guard = Uncancellable::new();
+    run_without_system_calls(body)
+}
+
+/// The same for what makes no system call, and so has nothing in it where a thread could be cancelled.
+#[inline]
+pub(crate) fn run_without_system_calls<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
+}
+
+/// While it exists, `pthread_cancel` of this thread waits. No system call: glibc sets a field of the thread.
+struct Uncancellable(c_int);
+
+/// `PTHREAD_CANCEL_DISABLE` of `pthread.h`.
+const CANCEL_DISABLE: c_int = 1;
+
+// Those that unwind when the thread is cancelled have the ABI that says so.
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_testcancel();
+    fn pause() -> c_int;
+    fn poll(list: *mut libc::pollfd, length: libc::nfds_t, timeout: c_int) -> c_int;
+}
+
+impl Uncancellable {
+    #[inline]
+    fn new() -> Self {
+        let mut old = 0;
+        // SAFETY: a place of ours.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
+        Self(old)
+    }
+}
+
+impl Drop for Uncancellable {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: what it was before.
+        unsafe { pthread_setcancelstate(self.0, ptr::null_mut()) };
+    }
+}
+
+/// What a call that waits has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Return 0.
+    Done,
+    /// Try again when the descriptor is readable.
+    Readable(c_int),
+    /// Try again after a signal: nothing else will happen.
+    Signal,
+}
+
+/// For calls that wait for an event, and return 0, or −1 with `errno`. A thread that waits can be cancelled, as one that
+/// reads in rdma-core can; one that tries cannot.
+///
+/// To be called by a function of the ABI `C-unwind` that has nothing to drop: cancelling unwinds it, and the closure is
+/// `Copy` because it must have nothing to drop either.
+#[inline]
+pub(crate) fn waiting(attempt: impl Fn() -> Result<Next> + Copy) -> c_int {
+    // SAFETY: no frame from here to C's has anything to drop.
+    unsafe { pthread_testcancel() };
+    loop {
+        let failed = match run(attempt) {
+            Ok(Next::Done) => return 0,
+            Ok(Next::Readable(fd)) => {
+                let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                // SAFETY: one entry, of ours; as above.
+                (unsafe { poll(&raw mut one, 1, -1) } < 0).then(Errno::last)
+            }
+            Ok(Next::Signal) => {
+                // SAFETY: the call takes no arguments; as above.
+                unsafe { pause() };
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            error.set();
+            return -1;
+        }
+    }
 }
 
 /// For calls that return 0, or the error's number.

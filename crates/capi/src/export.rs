@@ -6,7 +6,8 @@
 //!
 //! The jump goes through a slot, which has another function in it while calls are traced. An entry that names its
 //! arguments is: `name => function(argument, argument: show);`, where `show` is one of `trace::show`, for an argument that
-//! is more than a number or pointer. For the others the bare name is enough, and `()` when there are none.
+//! is more than a number or pointer. For the others the bare name is enough, and `()` when there are none. Behind a
+//! function in which a thread can be cancelled stands `as "C-unwind"`.
 
 use std::arch::global_asm;
 use std::sync::atomic::AtomicPtr;
@@ -41,9 +42,19 @@ macro_rules! any {
     };
 }
 
+/// The type of a function with these arguments.
+macro_rules! pointer {
+    ([] $($argument:ident)*) => {
+        unsafe extern "C" fn($(any!($argument)),*) -> _
+    };
+    ([$abi:literal] $($argument:ident)*) => {
+        unsafe extern $abi fn($(any!($argument)),*) -> _
+    };
+}
+
 macro_rules! exports {
     ($( $version:literal { $(
-        $name:ident => $($function:ident)::+ $( ( $($argument:ident $(: $show:ident)?),* ) )?;
+        $name:ident => $($function:ident)::+ $( ( $($argument:ident $(: $show:ident)?),* ) $( as $abi:literal )? )?;
     )+ } )+) => {
         $($(
             mod $name {
@@ -87,7 +98,7 @@ macro_rules! exports {
             $($($(
                 trace::install::<$name::Traced, _>(
                     &$name::SLOT,
-                    $name::function as unsafe extern "C" fn($(any!($argument)),*) -> _,
+                    $name::function as pointer!([$($abi)?] $($argument)*),
                 );
             )?)+)+
         }
@@ -140,8 +151,8 @@ exports! {
         ibv_event_type_str => names::event_type(event: event_code);
         ibv_fork_init => refuse::zero();
         ibv_free_device_list => device::free_device_list(list);
-        ibv_get_async_event => async_event::get_async_event(context, event: event);
-        ibv_get_cq_event => completion::get_cq_event(channel, cq: pointer, cq_context: pointer);
+        ibv_get_async_event => async_event::get_async_event(context, event: event) as "C-unwind";
+        ibv_get_cq_event => completion::get_cq_event(channel, cq: pointer, cq_context: pointer) as "C-unwind";
         ibv_get_device_guid => device::get_device_guid(device);
         ibv_get_device_list => device::get_device_list(num_devices: number);
         ibv_get_device_name => device::get_device_name(device);
@@ -302,7 +313,7 @@ exports! {
         rdma_event_str => rdmacm::names::event_str(event);
         rdma_free_devices => rdmacm::devices::free_devices(list);
         rdma_freeaddrinfo => rdmacm::information::freeaddrinfo(list);
-        rdma_get_cm_event => rdmacm::channel::get_cm_event(channel, out);
+        rdma_get_cm_event => rdmacm::channel::get_cm_event(channel, out) as "C-unwind";
         rdma_get_devices => rdmacm::devices::get_devices(number);
         rdma_get_dst_port => rdmacm::resolve::get_dst_port(id);
         rdma_get_request => rdmacm::connect::get_request(listen, out);

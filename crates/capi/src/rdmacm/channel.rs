@@ -10,8 +10,8 @@ use ferroce::cm::EventChannel;
 
 use crate::abi::rdmacm::{rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::acknowledge::Unacknowledged;
-use crate::context::{lock, make_blocking, wait_readable};
-use crate::entry::{self, Errno, Result};
+use crate::context::{lock, make_blocking, until_readable, wait_readable};
+use crate::entry::{self, Errno, Next, Result};
 use crate::handle::{Handle, Shown, handle};
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::{devices, event};
@@ -93,33 +93,47 @@ fn wait_for_ever(channel: *mut rdma_event_channel) {
     }
 }
 
+/// Takes an event, if there is one.
+fn try_next(channel: &EventChannel) -> Result<Option<*mut rdma_cm_event>> {
+    while let Some(found) = channel.try_event()? {
+        // What it is about may be gone, or it is no news.
+        if let Some(event) = event::deliver(found) {
+            return Ok(Some(event));
+        }
+    }
+    devices::rest();
+    Ok(None)
+}
+
 /// Waits for an event, as long as the channel's descriptor lets it.
 pub(super) fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     let channel = of(channel).inspect_err(|_| wait_for_ever(channel))?;
-    let fd = channel.as_fd().as_raw_fd();
     loop {
-        match channel.try_event()? {
-            // What it is about may be gone, or it is no news.
-            Some(found) => match event::deliver(found) {
-                Some(event) => return Ok(event),
-                None => continue,
-            },
-            None => {
-                devices::rest();
-                wait_readable(fd)?;
-            }
+        if let Some(event) = try_next(&channel)? {
+            return Ok(event);
         }
+        wait_readable(channel.as_fd().as_raw_fd())?;
     }
 }
 
-pub(crate) unsafe extern "C" fn get_cm_event(
+pub(crate) unsafe extern "C-unwind" fn get_cm_event(
     channel: *mut rdma_event_channel,
     out: *mut *mut rdma_cm_event,
 ) -> c_int {
-    entry::count(|| {
+    entry::waiting(|| {
+        let known = match of(channel) {
+            Ok(known) => known,
+            // As `wait_for_ever`.
+            Err(_) if lock(&DESTROYED).contains(&channel.addr()) => return Ok(Next::Signal),
+            Err(error) => return Err(error),
+        };
         // SAFETY: the program's pointer.
-        *unsafe { entry::write(out) }? = next(channel)?;
-        Ok(0)
+        let out = unsafe { entry::write(out) }?;
+        match try_next(&known)? {
+            Some(event) => *out = event,
+            None => return until_readable(known.as_fd().as_raw_fd()),
+        }
+        Ok(Next::Done)
     })
 }
 

@@ -68,14 +68,19 @@ pub(crate) trait Function: Copy {
     fn address(self) -> *mut ();
 }
 
+/// Of `C-unwind` are functions in which a thread may be cancelled: nothing in them has to be dropped.
 macro_rules! functions {
-    ($( ($($type:ident $value:ident),*) )+) => {$(
-        impl<R: Value, $($type: Value),*> Function for unsafe extern "C" fn($($type),*) -> R {
+    ($( ($($type:ident $value:ident),*) )+) => {
+        functions! { "C" $( ($($type $value),*) )+ }
+        functions! { "C-unwind" $( ($($type $value),*) )+ }
+    };
+    ($abi:literal $( ($($type:ident $value:ident),*) )+) => {$(
+        impl<R: Value, $($type: Value),*> Function for unsafe extern $abi fn($($type),*) -> R {
             fn telling<C: Call>() -> Self {
-                unsafe extern "C" fn telling<C: Call, R: Value, $($type: Value),*>($($value: $type),*) -> R {
+                unsafe extern $abi fn telling<C: Call, R: Value, $($type: Value),*>($($value: $type),*) -> R {
                     // SAFETY: it is a function of this type: `install` and the tables take one of each, and the compiler
                     // compares them.
-                    let plain: unsafe extern "C" fn($($type),*) -> R = unsafe { std::mem::transmute(C::plain()) };
+                    let plain: unsafe extern $abi fn($($type),*) -> R = unsafe { std::mem::transmute(C::plain()) };
                     let clock = Clock::start();
                     // SAFETY: the arguments are the program's own.
                     let result = unsafe { plain($($value),*) };

@@ -134,11 +134,17 @@ impl CompletionQueue {
     /// As [`CompletionQueue::poll`], for who puts completions elsewhere. `each` is called under the queue's lock: it must
     /// not use the queue.
     pub fn poll_with(&self, most: usize, mut each: impl FnMut(WorkCompletion)) -> usize {
-        let found = self.queue.ring.take(most, &mut each);
+        let found = self.take_ready(most, &mut each);
         if found > 0 || most == 0 {
             return found;
         }
         self.context.adapter().poll();
+        self.queue.ring.take(most, each)
+    }
+
+    /// As [`CompletionQueue::poll_with`], but only what is there already: the device is not driven, and no system call is
+    /// made that could block or be a cancellation point.
+    pub fn take_ready(&self, most: usize, each: impl FnMut(WorkCompletion)) -> usize {
         self.queue.ring.take(most, each)
     }
 
