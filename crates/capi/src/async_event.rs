@@ -26,6 +26,7 @@ fn code(what: What) -> u32 {
         What::CompletionLost => event::CQ_ERR,
         What::PortActive => event::PORT_ACTIVE,
         What::PortError => event::PORT_ERR,
+        What::DeviceFatal => event::DEVICE_FATAL,
         // Whatever comes to be known later ends a queue pair, as far as a program of today can tell.
         _ => event::QP_FATAL,
     }

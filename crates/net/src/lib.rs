@@ -28,6 +28,7 @@ pub mod batch;
 pub mod clock;
 mod control;
 mod diag;
+pub mod environment;
 mod error;
 mod event;
 mod fork;

@@ -112,6 +112,35 @@ impl std::fmt::Debug for Signals {
     }
 }
 
+/// Signals that a thread raises itself by a fault: blocked, they would end the process without asking its handlers.
+const FAULTS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+
+/// Does something with all signals blocked but those of faults. A thread that is started meanwhile has them blocked for
+/// ever: signals are for the program's own threads, which may have blocked them to wait for them.
+pub fn blocked<T>(body: impl FnOnce() -> T) -> T {
+    /// Sets the mask from before, also when there is a panic.
+    struct Restore(libc::sigset_t);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: the set is a copy of one that the system gave.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
+        }
+    }
+    // SAFETY: a set of signals is numbers.
+    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (zeroed(), zeroed()) };
+    // SAFETY: the sets are locals, and all numbers are those of signals.
+    unsafe {
+        libc::sigfillset(&raw mut set);
+        for signal in FAULTS {
+            libc::sigdelset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+    }
+    let _restore = Restore(before);
+    body()
+}
+
 /// Sends a signal to a process. One that is gone gets none, and that is no error.
 ///
 /// Only for children that were not waited for yet: their numbers are theirs until then.

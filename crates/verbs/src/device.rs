@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use ferroce_net::environment;
 use ferroce_net::interface::{Interface, interfaces};
 use ferroce_proto::qp::PathMtu;
 use ferroce_wire::address::Gid;
@@ -40,7 +41,8 @@ pub fn devices() -> Result<Vec<Device>, Error> {
         .filter(|interface| interface.up && !interface.addresses.is_empty())
         .collect();
     found.sort_by_key(|interface| (!interface.loopback, interface.index));
-    let wanted = std::env::var(WANTED).unwrap_or_default();
+    let wanted = environment::var_os(WANTED).and_then(|names| names.into_string().ok());
+    let wanted = wanted.unwrap_or_default();
     Ok(found.into_iter().map(Device::of).filter(|device| device.is_among(&wanted)).collect())
 }
 

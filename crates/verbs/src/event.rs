@@ -56,6 +56,10 @@ pub enum What {
     /// The device's interface has been switched off, has lost its carrier, or is gone.
     #[doc(alias = "IBV_EVENT_PORT_ERR")]
     PortError,
+    /// Something failed inside the device, and it does nothing any more: no request completes, and nothing is sent or
+    /// received. All that helps is to close it. Told once.
+    #[doc(alias = "IBV_EVENT_DEVICE_FATAL")]
+    DeviceFatal,
 }
 
 /// An event.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ferroce_net::environment;
 use ferroce_proto::congestion::Congestion;
 
 use crate::faults::Faults;
@@ -26,10 +27,12 @@ pub struct Options {
 
 impl Default for Options {
     /// `FERROCE_CAPTURE` names a file to write all packets to, `FERROCE_FAULTS` the faults of the network, as [`Faults`]
-    /// are written. Faults that are not understood are none: commands look at the variable themselves, and say so.
+    /// are written. Faults that are not understood are none: commands look at the variable themselves, and say so. A
+    /// set-user-ID program ignores both.
     fn default() -> Self {
-        let faults = std::env::var("FERROCE_FAULTS").ok().and_then(|text| text.parse().ok());
-        let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
+        let faults = environment::var_os("FERROCE_FAULTS");
+        let faults = faults.and_then(|text| text.to_str()?.parse().ok());
+        let capture = environment::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
         Self {
             sockets: ferroce_net::Options::default(),
             port: ferroce_net::ROCE_PORT,

@@ -159,6 +159,15 @@ fn it_can_be_read_while_it_is_written() {
     assert_eq!(report(&scratch.0, 3).packets, sent);
 }
 
+/// A capture has payload and keys in it.
+#[test]
+fn it_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new("mode");
+    let _context = open(&capturing(&scratch.0, 9));
+    assert_eq!(fs::metadata(&scratch.0).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
 #[test]
 fn a_device_that_is_opened_again_goes_on() {
     let scratch = Scratch::new("again");

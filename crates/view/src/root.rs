@@ -34,8 +34,11 @@ pub(crate) fn read() {
     }
     // SAFETY: the name ends with a zero. Before a program's main nobody changes its environment.
     let value = unsafe { libc::getenv(c"FERROCE_VIEW".as_ptr()) };
+    // A set-user-ID program does not see files where its caller wants.
+    // SAFETY: the call takes no pointers.
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     let mut state = NONE;
-    if !value.is_null() {
+    if !value.is_null() && !privileged {
         // SAFETY: a variable's value ends with a zero.
         let value = unsafe { CStr::from_ptr(value) }.to_bytes();
         // SAFETY: the state is READING, and we made it so.

@@ -83,14 +83,18 @@ fn service() -> Result<Arc<Service>> {
     Ok(made)
 }
 
-/// Does something with all signals blocked: a thread that is started then has none.
+/// Does something with all signals blocked but those of faults, which must reach a handler: a thread that is started then
+/// has none.
 fn without_signals<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: sets of ours, which the calls fill.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(&raw mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
         let result = body();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         result

@@ -22,6 +22,11 @@ static SEVERAL: AtomicBool = AtomicBool::new(false);
 
 /// Finds out where lines go. False when nowhere.
 pub(super) fn open() -> bool {
+    // A set-user-ID program would write wherever its caller wants.
+    // SAFETY: the call takes no pointers.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return false;
+    }
     let Some(place) = env::var_os(WHERE).filter(|place| !place.is_empty() && place != "0") else {
         return false;
     };
@@ -32,7 +37,7 @@ pub(super) fn open() -> bool {
         let Ok(path) = CString::new(place.as_bytes()) else { return false };
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
         // SAFETY: a text that ends.
-        unsafe { libc::open(path.as_ptr(), flags, 0o666) }
+        unsafe { libc::open(path.as_ptr(), flags, 0o600) }
     };
     // SAFETY: the calls take no pointers.
     let own = unsafe { libc::fcntl(found, libc::F_DUPFD_CLOEXEC, LEAST) };

@@ -7,6 +7,7 @@ mod interfaces;
 mod marks;
 mod namespace;
 mod neighbours;
+mod privilege;
 mod segments;
 mod slots;
 mod steering;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use ferroce_memory::Registry;
 use ferroce_net::interface::Interface;
-use ferroce_net::{Slot, Socket, clock, random};
+use ferroce_net::{Slot, Socket, clock, random, signal};
 use ferroce_proto::memory::Domain;
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
@@ -27,7 +27,7 @@ use super::{groups::Groups, thread};
 use crate::completion::lock;
 use crate::device::Device;
 use crate::error::Error;
-use crate::event::Events;
+use crate::event::{Events, What};
 use crate::management::Management;
 use crate::options::Options;
 use crate::tap::Tap;
@@ -67,6 +67,9 @@ pub(crate) struct Adapter {
     pub(crate) tap: Option<Tap>,
     pub(crate) management: Management,
     pub(crate) port: Port,
+    /// The next pass of the device's thread panics.
+    #[cfg(test)]
+    panics: std::sync::atomic::AtomicBool,
 }
 
 /// A device, the addresses of it that can be used, and what was opened for each.
@@ -151,6 +154,8 @@ impl Adapter {
             waiting: AtomicU32::new(0),
             process: std::process::id(),
             thread: thread::Signals::new()?,
+            #[cfg(test)]
+            panics: false.into(),
             events: Arc::new(Events::new()?),
             counters: Counters::default(),
             tap,
@@ -299,6 +304,7 @@ impl Adapter {
     /// Sends what there is to send, or has it sent.
     pub(crate) fn drive(&self) {
         self.claim.run(|| {
+            let _fatal = FatalOnPanic::new(self);
             let mut progress = self.begin_pass();
             self.transmit_all(&mut progress, now());
             self.tell_timer(&progress);
@@ -310,6 +316,7 @@ impl Adapter {
         self.thread.polled();
         let mut asked = false;
         let noted = self.claim.try_run(2, || {
+            let _fatal = FatalOnPanic::new(self);
             let mut progress = self.begin_pass();
             // A second round is one that somebody left a note for: the thread, which would leave another and another
             // while what it woke for is not seen to, and neither of us would ever let go.
@@ -331,6 +338,9 @@ impl Adapter {
     pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
         let mut busy = false;
         let ours = self.claim.run(|| {
+            let _fatal = FatalOnPanic::new(self);
+            #[cfg(test)]
+            assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");
             let mut progress = self.begin_pass();
             if mailboxes {
                 self.receive_forwarded(&mut progress);
@@ -380,6 +390,29 @@ fn open_sender(
     Ok(sender)
 }
 
+/// Raises [`What::DeviceFatal`] when a pass panics: the claim is never released after that.
+struct FatalOnPanic<'a> {
+    adapter: &'a Adapter,
+    /// A pass may be made by a destructor while its thread panics for a reason of its own.
+    before: bool,
+}
+
+impl<'a> FatalOnPanic<'a> {
+    fn new(adapter: &'a Adapter) -> Self {
+        Self { adapter, before: std::thread::panicking() }
+    }
+}
+
+impl Drop for FatalOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.before {
+            self.adapter.port.raise(What::DeviceFatal);
+            // It may be asleep.
+            self.adapter.thread.wake();
+        }
+    }
+}
+
 /// The time, as the transports count it.
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(clock::now())
@@ -403,9 +436,8 @@ impl Handle {
     fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, Error> {
         let worker = Arc::clone(&adapter);
         let name = format!("{:.15}", adapter.device.name());
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || thread::run(&worker))
+        let thread = std::thread::Builder::new().name(name);
+        let thread = signal::blocked(|| thread.spawn(move || thread::run(&worker)))
             .map_err(|_| Error::Limit("threads"))?;
         let handle = Arc::new(Self {
             adapter,
@@ -429,5 +461,33 @@ impl Drop for Handle {
         {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use ferroce_net::clock;
+
+    use crate::event::{AsyncEvent, Source, What};
+    use crate::{Context, Device, Options};
+
+    #[test]
+    fn a_panic_in_a_pass_is_a_fatal_event() {
+        let options = Options { port: 9471, ..Options::default() };
+        let context = Context::open(&Device::named("lo").unwrap(), &options).unwrap();
+        let adapter = context.adapter();
+        adapter.panics.store(true, Ordering::Relaxed);
+        adapter.thread.wake();
+        let deadline = clock::now() + 20_000_000_000;
+        let event = context.wait_event(Some(deadline)).unwrap();
+        let fatal = AsyncEvent { source: Source::Device, what: What::DeviceFatal };
+        assert_eq!(event, Some(fatal));
+        // Calls return, though nothing happens any more, and the device can be closed.
+        let domain = context.protection_domain();
+        let completions = context.completion_queue(16, None).unwrap();
+        assert!(completions.poll_one().is_none());
+        drop((domain, completions, context));
     }
 }

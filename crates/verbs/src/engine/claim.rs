@@ -15,6 +15,8 @@ const IDLE: u32 = 0;
 const BUSY: u32 = 1;
 /// Somebody does, and is to go round once more.
 const ARMED: u32 = 2;
+/// A pass panicked. What it left behind may be half done, so nobody drives any more.
+const FAILED: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Claim(AtomicU32);
@@ -33,6 +35,7 @@ impl Claim {
                     self.finish(u32::MAX, work);
                     return true;
                 }
+                Err(FAILED) => return false,
                 Err(state) => {
                     // Where the owner let go in between, the note would be read by nobody: try again.
                     let noted =
@@ -54,7 +57,17 @@ impl Claim {
         free && self.finish(rounds, work)
     }
 
+    /// Whether a pass panicked.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Acquire) == FAILED
+    }
+
     fn finish(&self, rounds: u32, mut work: impl FnMut()) -> bool {
+        let mut work = || {
+            let panicked = FailOnUnwind(&self.0);
+            work();
+            std::mem::forget(panicked);
+        };
         for _ in 1..rounds {
             work();
             if self.0.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -65,6 +78,15 @@ impl Claim {
         }
         work();
         self.0.swap(IDLE, Ordering::AcqRel) == ARMED
+    }
+}
+
+/// Dropped only when a pass unwinds.
+struct FailOnUnwind<'a>(&'a AtomicU32);
+
+impl Drop for FailOnUnwind<'_> {
+    fn drop(&mut self) {
+        self.0.store(FAILED, Ordering::Release);
     }
 }
 
@@ -85,6 +107,17 @@ mod tests {
         assert_eq!((noted, rounds), (true, 2));
         assert!(!claim.try_run(2, || rounds += 1));
         assert_eq!(rounds, 3);
+    }
+
+    #[test]
+    fn after_a_panic_nobody_drives_and_nobody_waits() {
+        let claim = Claim::new();
+        assert!(!claim.has_failed());
+        let pass = || claim.run(|| panic!("in a pass"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(pass)).is_err());
+        assert!(claim.has_failed());
+        assert!(!claim.run(|| unreachable!("it failed")));
+        assert!(!claim.try_run(2, || unreachable!("it failed")));
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl Port {
             return;
         }
         let what = if active { What::PortActive } else { What::PortError };
+        self.raise(what);
+    }
+
+    /// Tells all who have opened the device.
+    pub(crate) fn raise(&self, what: What) {
         for events in lock(&self.told).iter().filter_map(Weak::upgrade) {
             events.raise(AsyncEvent { source: Source::Device, what });
         }

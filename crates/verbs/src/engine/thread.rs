@@ -134,7 +134,11 @@ pub(crate) fn run(adapter: &Adapter) {
     clock::prompt();
     let mut look = LOOK_SOON;
     let mut steering = Steering::new(clock::now());
+    let _stopped = Stopped(&signals.stopped);
     while !signals.stop.load(Ordering::Acquire) {
+        if adapter.claim.has_failed() {
+            return;
+        }
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
         let done = adapter.run(forwarded);
         look = if done == Some(true) { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
@@ -180,7 +184,15 @@ pub(crate) fn run(adapter: &Adapter) {
     }
     sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
     say_farewell(adapter, &mut poller);
-    signals.stopped.store(true, Ordering::Release);
+}
+
+/// Says that the thread has stopped, however it did.
+struct Stopped<'a>(&'a AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// What came meanwhile may be another process's, and would be lost with the sockets. And who was told that a connection is

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
@@ -14,7 +15,7 @@ use ferroce_trace::file::{self as trace, LinkType, Packet, PcapngWriter, Timesta
 use super::{CaptureStatus, Direction, Seen, frame};
 use crate::completion::lock;
 use crate::device::Device;
-use ferroce_net::{clock, lock as file_lock};
+use ferroce_net::{clock, lock as file_lock, signal};
 
 /// Bytes that wait at most. As many again are being written.
 const LIMIT: usize = 8 << 20;
@@ -326,7 +327,13 @@ pub(super) fn open(
         None => {
             let file = if entry.interfaces == 0 {
                 // What is in it goes when nobody else writes it.
-                OpenOptions::new().write(true).create(true).truncate(false).open(path)?
+                // It has payload and keys in it, so it is for its owner alone.
+                OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .mode(0o600)
+                    .open(path)?
             } else {
                 OpenOptions::new().append(true).open(path)?
             };
@@ -347,9 +354,8 @@ pub(super) fn open(
             })?;
             let shared = Arc::new(Shared::default());
             let worker = Arc::clone(&shared);
-            let thread = std::thread::Builder::new()
-                .name("ferroce-capture".into())
-                .spawn(move || worker.run(writer))?;
+            let thread = std::thread::Builder::new().name("ferroce-capture".into());
+            let thread = signal::blocked(|| thread.spawn(move || worker.run(writer)))?;
             entry.interfaces = 0;
             entry.open = Some((Arc::clone(&shared), thread));
             shared
