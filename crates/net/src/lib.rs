@@ -10,6 +10,7 @@
 //!   processes hand it the packets that reached them by mistake. [`Service`] is a connection manager's listener.
 //! - [`interface`], [`route`] and [`neighbour`] say which addresses there are, what fits on the way to another, and whether
 //!   the next host on it has been found.
+//! - [`Processes`] says when other processes of this machine have ended.
 //! - [`Poller`], [`Event`] and [`clock`] are how a thread waits.
 //!
 //! # What the ICRC needs to know
@@ -44,6 +45,7 @@ mod news;
 mod options;
 mod peek;
 mod poll;
+mod processes;
 pub mod random;
 mod receive;
 pub mod route;
@@ -64,6 +66,7 @@ pub use mailbox::Recipient;
 pub use news::{News, Subject};
 pub use options::{Features, Options};
 pub use poll::{Interest, Poller, Readiness};
+pub use processes::{ProcessName, Processes};
 pub use receive::{Arrival, Message, ReceiveBatch};
 pub use slot::{Service, Slot};
 pub use socket::Socket;

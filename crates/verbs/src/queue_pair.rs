@@ -222,6 +222,7 @@ impl QueuePair {
             timer: None,
             held: None,
             destroyed: false,
+            heard: None,
         };
         let core = Arc::new(Core {
             number,

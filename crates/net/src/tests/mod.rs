@@ -8,6 +8,7 @@ mod marks;
 mod namespace;
 mod neighbours;
 mod privilege;
+mod processes;
 mod segments;
 mod slots;
 mod steering;

@@ -38,6 +38,7 @@ impl ConnectionManager {
         let options = parameters.enhancements.options;
         self.transmits.push_back(connection.start(now, &mut self.timers, req, options));
         self.table.insert(connection, Trigger::Connect);
+        self.arm_keepalive(now);
         Ok(ConnectionId(id))
     }
 
@@ -124,13 +125,14 @@ impl ConnectionManager {
         let qpn = rep_qpn(rep, transport);
         if let Some(other) = self.table.by_remote_qpn(envelope.from, rep.local_ca_guid, qpn) {
             // The peer has forgotten a connection that we still have (IBA 12.9.8.3.1).
-            let reason = RejectReason::STALE_CONNECTION;
-            self.refuse(envelope, RejectedMessage::REP, id, rep.local_comm_id, reason);
-            self.end_stale(now, other);
-            self.table.step(id, Trigger::GiveUp)?;
-            self.settle(now, id);
-            self.events.push_back(Event::Failed(ConnectionId(id), Failure::StaleReply));
-            return Err(Ignored::Stale);
+            if !self.superseded(now, other)? {
+                let reason = RejectReason::STALE_CONNECTION;
+                self.refuse(envelope, RejectedMessage::REP, id, rep.local_comm_id, reason);
+                self.table.step(id, Trigger::GiveUp)?;
+                self.settle(now, id);
+                self.events.push_back(Event::Failed(ConnectionId(id), Failure::StaleReply));
+                return Err(Ignored::Stale);
+            }
         }
         let connection = self.table.step(id, Trigger::RepArrives)?;
         connection.remote_id = Some(rep.local_comm_id);

@@ -5,6 +5,25 @@ use core::time::Duration;
 use ferroce_wire::cm::ResponseTimeout;
 use ferroce_wire::number::Guid;
 
+use super::probe::ProbeSchedule;
+
+/// When and how established connections are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Time between two probes of all connections.
+    pub idle: Duration,
+    /// How each is probed.
+    pub probe: ProbeSchedule,
+}
+
+impl Keepalive {
+    /// Every 30 s; 5 messages 5 s apart. A peer that is stopped for less than 25 s, by a debugger for example, is kept.
+    pub const USUAL: Self = Self {
+        idle: Duration::from_secs(30),
+        probe: ProbeSchedule { messages: 5, interval: Duration::from_secs(5) },
+    };
+}
+
 /// A manager's identity and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -22,8 +41,17 @@ pub struct Config {
     pub automatic_mra: Option<ResponseTimeout>,
     /// Connections of all states, time-wait included.
     pub max_connections: usize,
-    /// Peers' requests that are not yet connections.
+    /// Peers' requests that are not yet connections. Beyond, the oldest one that waits for its RTU is dropped.
     pub max_half_open: usize,
+    /// Those of one source address. Beyond, its REQs are dropped: an honest peer repeats them, and a flood from one
+    /// address leaves room for the others.
+    pub max_half_open_per_source: usize,
+    /// How long a half-open connection is kept when the peer sends nothing more, whatever times its REQ names.
+    pub half_open_time: Duration,
+    /// How a connection is probed whose queue pair another REQ or REP claims.
+    pub stale_probe: ProbeSchedule,
+    /// Established connections are probed now and then. `None`: only when there is a reason.
+    pub keepalive: Option<Keepalive>,
     /// Service resolutions: own questions, and those of peers, each.
     pub max_resolutions: usize,
     /// How long the answer to a peer's SIDR_REQ is remembered, for when the peer asks again.
@@ -49,6 +77,10 @@ impl Config {
             automatic_mra: Some(ResponseTimeout(24)),
             max_connections: 1 << 16,
             max_half_open: 1 << 12,
+            max_half_open_per_source: 1 << 7,
+            half_open_time: Duration::from_secs(10),
+            stale_probe: ProbeSchedule { messages: 5, interval: Duration::from_secs(1) },
+            keepalive: None,
             max_resolutions: 1 << 12,
             resolution_memory: Duration::from_secs(10),
             max_undrained: 1 << 14,

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{
-    AckTimeout, CommId, Message, Mra, ReceivedMessage, Rej, RejectReason, RejectedMessage, Req,
-    ResponseTimeout, ServiceId, Transport,
+    AckTimeout, CommId, Message, Mra, ReceivedMessage, Rej, RejectReason, RejectedMessage, Rep,
+    Req, ResponseTimeout, ServiceId, Transport,
 };
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::{Guid, Psn, Qpn};
@@ -14,6 +14,7 @@ use super::config::Config;
 use super::event::Transmit;
 use super::parameters::{ConnectionId, Rejection};
 use super::private_data::{Information, MraData};
+use super::probe::{AnswersLap, Probe};
 use super::state::State;
 use super::timer::{Timer, Timers};
 use crate::time::Instant;
@@ -64,6 +65,18 @@ pub(super) struct Connection {
     pub(super) patience: Duration,
     /// What its messages are sent with, as its packets are: that of the REQ's path.
     pub(super) traffic_class: u8,
+    /// Time between two REPs.
+    pub(super) rep_interval: Duration,
+    /// When our consumer accepted.
+    pub(super) answered_at: Instant,
+    /// When an RTU that has not come is no longer waited for.
+    pub(super) give_up_at: Instant,
+    /// Its number in the order of arrival.
+    pub(super) serial: u64,
+    pub(super) probe: Option<Probe>,
+    pub(super) answers_lap: AnswersLap,
+    /// It ended because the peer was gone: its queue pair may be in another connection at once.
+    pub(super) lost: bool,
 }
 
 /// 2 × packet lifetime, from the acknowledge timeout in a REQ, which is the next power of two above 2 × packet
@@ -91,6 +104,11 @@ impl Connection {
         let response = config.bounded(theirs.duration()) + round_trip;
         let sends = u32::from(req.max_cm_retries) + 1;
         let patience = (config.bounded(ours.duration()) + round_trip) * sends;
+        // A stranger chooses the passive side's times: they hold our memory.
+        let patience = match role {
+            Role::Active => patience,
+            Role::Passive => patience.min(config.half_open_time),
+        };
         Self {
             id,
             role,
@@ -114,6 +132,13 @@ impl Connection {
             sent: None,
             patience,
             traffic_class: req.primary_traffic_class.0,
+            rep_interval: response,
+            answered_at: Instant::ZERO,
+            give_up_at: Instant::ZERO,
+            serial: 0,
+            probe: None,
+            answers_lap: AnswersLap::NotYet(0),
+            lost: false,
         }
     }
 
@@ -157,6 +182,26 @@ impl Connection {
         self.retries = 0;
         self.arm(timers, Some(now + self.response));
         self.keep(message, modifier)
+    }
+
+    /// Sends a REP. A stranger chooses how long and how often the peer is waited for, so that has a limit: then REPs are
+    /// repeated more often within it.
+    pub(super) fn start_rep(
+        &mut self,
+        now: Instant,
+        timers: &mut Timers,
+        config: &Config,
+        rep: Rep,
+        modifier: u32,
+    ) -> Transmit {
+        let longest = config.half_open_time;
+        let asked = self.response * (u32::from(self.max_retries) + 1);
+        self.rep_interval =
+            if asked <= longest { self.response } else { self.response.min(longest / 16) };
+        self.answered_at = now;
+        self.give_up_at = now + asked.min(longest);
+        self.arm(timers, Some(now + self.rep_interval));
+        self.keep(rep, modifier)
     }
 
     /// Sends a message that is repeated only when what it answers is.

@@ -69,6 +69,15 @@ impl ConnectionManager {
         // One MRA for each time the message was sent: a peer cannot hold us for ever.
         let connection = self.table.step(mra.remote_comm_id, Trigger::MraArrives)?;
         let wait = self.config.bounded(mra.service_timeout.duration()) + connection.round_trip;
+        if connection.role == Role::Passive {
+            // The peer is there. All its MRAs together get it no more than the longest wait.
+            let longest = self.config.longest_wait;
+            connection.give_up_at = connection
+                .give_up_at
+                .max((now + wait + connection.rep_interval).min(connection.answered_at + longest));
+            connection.arm(&mut self.timers, Some((now + wait).min(connection.give_up_at)));
+            return Ok(());
+        }
         connection.arm(&mut self.timers, Some(now + wait));
         Ok(())
     }

@@ -96,12 +96,6 @@ impl ConnectionManager {
         self.transmits.extend(self.table.disconnecting().filter_map(Connection::again));
     }
 
-    /// The peer has forgotten a connection that we believe in: we end it (IBA 12.9.8.3.1).
-    pub(super) fn end_stale(&mut self, now: Instant, id: CommId) {
-        // Whatever is not up ends by its own timers.
-        let _ = self.disconnect(now, ConnectionId(id), DreqData::default());
-    }
-
     /// After a step: what became idle is forgotten, what is over rests.
     pub(super) fn settle(&mut self, now: Instant, id: CommId) {
         if self.table.is_over(id) {

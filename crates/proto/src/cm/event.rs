@@ -12,6 +12,7 @@ use super::parameters::{ConnectionId, Query, QueryId, Rejection, Resolution, Res
 use super::peer::{Reply, Request};
 use super::private_data::{DrepData, DreqData, RtuData};
 use super::state::State;
+use crate::time::Instant;
 
 /// News for the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub enum Event {
     Failed(ConnectionId, Failure),
     /// The peer disconnects. Stop sending, then answer by `confirm_disconnect`.
     DisconnectRequest(ConnectionId, Box<DreqData>),
+    /// A probe of an established connection, begun then, stayed unanswered. Answer by `peer_is_lost`; a consumer that
+    /// knows that the peer is there does nothing.
+    Unanswered(ConnectionId, Instant),
     /// The connection is over; the queue pair shall not be used again before [`Event::Rested`].
     Disconnected(ConnectionId, Disconnection),
     /// The time-wait is over; the manager knows nothing of this connection any more.
@@ -52,6 +56,8 @@ pub enum Failure {
     ConsumerTooSlow,
     /// Active side: the REP names a queue pair that is in another connection of ours (IBA 12.9.8.3.1).
     StaleReply,
+    /// Passive side: no RTU yet, and another peer's request needed the room.
+    Evicted,
 }
 
 /// How a connection ended.
@@ -65,6 +71,8 @@ pub enum Disconnection {
     Unconfirmed,
     /// We confirmed the peer's DREQ.
     ByPeer,
+    /// The peer is gone: it did not answer a probe, or its process has ended.
+    Lost,
     /// The peer does not know the connection, or gave it up.
     Rejected(Box<Rejection>),
 }
@@ -111,6 +119,8 @@ pub enum Ignored {
     BadRequest,
     /// The queue pair it comes from is in another connection.
     Stale,
+    /// The queue pair it comes from is in an established connection, which is probed. The peer will send again.
+    Probing,
     /// It names a queue pair that is not the connection's.
     WrongQueuePair,
     /// It was here before, or has no meaning in this state.
@@ -156,6 +166,9 @@ impl fmt::Display for Ignored {
             Self::NoListener(service) => write!(f, "nobody listens at service {service}"),
             Self::BadRequest => f.write_str("request rejected for its transport or path MTU"),
             Self::Stale => f.write_str("the queue pair is in another connection"),
+            Self::Probing => {
+                f.write_str("the queue pair is in an established connection, which is probed")
+            }
             Self::WrongQueuePair => f.write_str("another queue pair than the connection's"),
             Self::OutOfPlace(state) => write!(f, "message without meaning in state {state:?}"),
             Self::Duplicate => f.write_str("duplicate, answered again"),

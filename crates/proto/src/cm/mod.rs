@@ -31,6 +31,7 @@ mod parameters;
 mod passive;
 mod peer;
 mod private_data;
+mod probe;
 mod rejection;
 mod resolution;
 mod state;
@@ -50,7 +51,7 @@ use ferroce_wire::cm::{
 };
 use ferroce_wire::mad::{AttributeId, Mad, ManagementClass, Method, TransactionId};
 
-pub use config::Config;
+pub use config::{Config, Keepalive};
 pub use event::{
     CallError, Disconnection, Event, Failure, Ignored, ServiceInUse, TooMany, Transmit,
 };
@@ -63,6 +64,7 @@ pub use private_data::{
     DrepData, DreqData, Information, MraData, PrivateDataTooLong, RejData, RepData, ReqData,
     RtuData, SidrRepData, SidrReqData, private_data, rdmacm_private_data,
 };
+pub use probe::ProbeSchedule;
 pub use state::{Phase, State, TRANSITIONS, TransitionTable, Trigger};
 
 use crate::time::Instant;
@@ -81,6 +83,8 @@ pub struct ConnectionManager {
     /// Services that take connections, with how many unanswered requests they allow.
     listeners: BTreeMap<u64, usize>,
     timers: Timers,
+    /// When the keepalive timer fires, if it runs.
+    sweep: Option<Instant>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
@@ -105,6 +109,7 @@ impl ConnectionManager {
             resolutions: Resolutions::default(),
             listeners: BTreeMap::new(),
             timers: Timers::default(),
+            sweep: None,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -243,7 +248,7 @@ impl ConnectionManager {
             Message::SidrReq(request) => self.handle_sidr_req(now, envelope, request),
             Message::SidrRep(reply) => self.handle_sidr_rep(envelope, reply),
             Message::Lap(lap) => self.handle_lap(envelope, lap),
-            Message::Apr(_) => Err(Ignored::Unsolicited),
+            Message::Apr(apr) => self.handle_apr(now, envelope, apr),
         }
     }
 

@@ -6,7 +6,7 @@ use ferroce_wire::cm::{CommId, Eecn, RejectReason, RejectedMessage, Rep, Req, Rt
 use ferroce_wire::number::Qpn;
 
 use super::connection::{Connection, Role};
-use super::event::{CallError, Event, Ignored};
+use super::event::{CallError, Event, Failure, Ignored};
 use super::parameters::{AcceptParameters, ConnectionId};
 use super::peer::Request;
 use super::state::{State, Trigger};
@@ -46,7 +46,9 @@ impl ConnectionManager {
         }
         .with_vendor_id(parameters.enhancements.vendor);
         let options = parameters.enhancements.options;
-        self.transmits.push_back(connection.start(now, &mut self.timers, rep, options));
+        let rep = connection.start_rep(now, &mut self.timers, &self.config, rep, options);
+        self.transmits.push_back(rep);
+        self.arm_keepalive(now);
         Ok(())
     }
 
@@ -60,7 +62,7 @@ impl ConnectionManager {
 
     fn establish(&mut self, id: CommId, trigger: Trigger) -> Result<(), CallError> {
         let connection = self.table.step(id, trigger)?;
-        connection.sent = None;
+        // The REP stays: sent again, it asks the peer whether it is there.
         connection.arm(&mut self.timers, None);
         Ok(())
     }
@@ -68,10 +70,16 @@ impl ConnectionManager {
     pub(super) fn handle_rtu(&mut self, envelope: &Envelope, rtu: &Rtu) -> Result<(), Ignored> {
         let (ours, theirs) = (rtu.remote_comm_id, rtu.local_comm_id);
         if let Err(unknown) = self.find(envelope, ours, theirs) {
-            // We have given up, and our REJ was lost: the peer must not believe in the connection.
-            let reason = RejectReason::INVALID_COMM_ID;
-            self.refuse(envelope, RejectedMessage::NONE, ours, theirs, reason);
+            // We have given up, and our REJ was lost: the peer must not believe in the connection. An ID that is in
+            // use with another peer is no reason to reject: Linux would tear that connection down.
+            if !self.table.contains(ours) {
+                let reason = RejectReason::INVALID_COMM_ID;
+                self.refuse(envelope, RejectedMessage::NONE, ours, theirs, reason);
+            }
             return Err(unknown);
+        }
+        if self.state(ConnectionId(ours)) == State::Established {
+            return self.answered_by_rtu(ours);
         }
         self.establish(ours, Trigger::RtuArrives)?;
         let private_data = Some(Box::new(rtu.private_data));
@@ -90,9 +98,10 @@ impl ConnectionManager {
             return self.handle_known_req(now, envelope, req, known);
         }
         if let Some(other) = self.table.by_remote_qpn(from, guid, req.local_qpn) {
-            self.refuse_req(envelope, req, RejectReason::STALE_CONNECTION);
-            self.end_stale(now, other);
-            return Err(Ignored::Stale);
+            if !self.superseded(now, other)? {
+                self.refuse_req(envelope, req, RejectReason::STALE_CONNECTION);
+                return Err(Ignored::Stale);
+            }
         }
         let Some(&backlog) = self.listeners.get(&req.service_id.0) else {
             self.refuse_req(envelope, req, RejectReason::INVALID_SERVICE_ID);
@@ -111,6 +120,12 @@ impl ConnectionManager {
         }
         if self.table.waiting(req.service_id) >= backlog {
             return Err(Ignored::Backlog);
+        }
+        if self.table.half_open_from(from) >= self.config.max_half_open_per_source {
+            return Err(Ignored::Backlog);
+        }
+        if self.table.half_open() >= self.config.max_half_open {
+            self.evict();
         }
         if self.table.half_open() >= self.config.max_half_open
             || self.table.len() >= self.config.max_connections
@@ -134,6 +149,19 @@ impl ConnectionManager {
         let request = Request::new(from, req, transport, envelope.modifier);
         self.events.push_back(Event::Request(ConnectionId(id), Box::new(request)));
         Ok(())
+    }
+
+    /// Drops the oldest half-open connection whose REP is not answered. Those that our consumer has not answered stay:
+    /// it knows of them, and the listener's backlog bounds them.
+    fn evict(&mut self) {
+        let Some(id) = self.table.oldest_awaiting_rtu() else { return };
+        let Some(connection) = self.table.get(id) else { return };
+        let rej = connection.transmit(connection.timeout_rej(&self.config));
+        if self.table.step(id, Trigger::Evict).is_ok() {
+            self.transmits.push_back(rej);
+            self.table.remove(id, &mut self.timers);
+            self.events.push_back(Event::Failed(ConnectionId(id), Failure::Evicted));
+        }
     }
 
     /// A REQ whose sender's name we know: sent again, or a name used twice (IBA 12.9.8).

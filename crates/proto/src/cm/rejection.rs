@@ -42,7 +42,9 @@ impl ConnectionManager {
             _ => Trigger::RejArrives,
         };
         let state = self.find(envelope, id, rej.local_comm_id)?.state;
-        self.table.step(id, trigger)?;
+        let rejected = self.table.step(id, trigger)?;
+        // A peer that does not know the connection has no use for its queue pair in it.
+        rejected.lost = rej.reason == RejectReason::INVALID_COMM_ID;
         self.settle(now, id);
         let rejection = Box::new(Rejection {
             reason: rej.reason,
@@ -69,6 +71,10 @@ impl ConnectionManager {
         }
         let guid = rej.information().first_chunk().copied().ok_or(unknown)?;
         let guid = Guid(u64::from_be_bytes(guid));
-        self.table.by_remote_id(envelope.from, guid, rej.local_comm_id).ok_or(unknown)
+        let id = self.table.by_remote_id(envelope.from, guid, rej.local_comm_id).ok_or(unknown)?;
+        // The peer of an established connection knows our name for it, so this is not from that peer.
+        let half_open =
+            self.table.get(id).is_some_and(|connection| connection.state.is_half_open());
+        if half_open { Ok(id) } else { Err(unknown) }
     }
 }

@@ -88,6 +88,10 @@ pub enum Trigger {
     DrepArrives,
     /// Every retry is used up, or the consumer took longer than the peer waits.
     GiveUp,
+    /// The peer is gone without a DREQ.
+    PeerLost,
+    /// A half-open connection makes room for another peer's request.
+    Evict,
     /// The time-wait is over.
     Rested,
 }
@@ -143,6 +147,7 @@ pub const TRANSITIONS: &[(State, Trigger, State)] = {
         (RepSent, StaleArrives, TimeWait),
         (RepSent, DreqArrives, DreqReceived),
         (RepSent, GiveUp, TimeWait),
+        (RepSent, Evict, Idle),
         (MraRepReceived, Repeat, RepSent),
         (MraRepReceived, RtuArrives, Established),
         (MraRepReceived, DataArrives, Established),
@@ -151,11 +156,13 @@ pub const TRANSITIONS: &[(State, Trigger, State)] = {
         (MraRepReceived, StaleArrives, TimeWait),
         (MraRepReceived, DreqArrives, DreqReceived),
         (MraRepReceived, GiveUp, TimeWait),
+        (MraRepReceived, Evict, Idle),
         // Either side (IBA 12.9.8).
         (Established, Disconnect, DreqSent),
         (Established, DreqArrives, DreqReceived),
         (Established, RejArrives, TimeWait),
         (Established, StaleArrives, TimeWait),
+        (Established, PeerLost, TimeWait),
         (DreqSent, DrepArrives, TimeWait),
         (DreqSent, DreqArrives, TimeWait),
         (DreqSent, RejArrives, TimeWait),
@@ -206,7 +213,12 @@ impl State {
 
     /// A peer's wish that is not yet a connection: what a stranger can make the manager remember.
     pub(super) const fn is_half_open(self) -> bool {
-        self.awaits_consumer() || matches!(self, Self::RepSent | Self::MraRepReceived)
+        self.awaits_consumer() || self.awaits_rtu()
+    }
+
+    /// A request that the consumer has accepted and the peer has not confirmed.
+    pub(super) const fn awaits_rtu(self) -> bool {
+        matches!(self, Self::RepSent | Self::MraRepReceived)
     }
 
     /// A request that the listening consumer has not answered.

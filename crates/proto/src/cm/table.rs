@@ -21,6 +21,12 @@ pub(super) struct Table {
     by_remote_id: BTreeMap<RemoteName, CommId>,
     by_remote_qpn: BTreeMap<RemoteName, CommId>,
     half_open: usize,
+    /// Half-open connections of each source address that has any.
+    half_open_from: BTreeMap<Gid, usize>,
+    /// Those that wait for an RTU, oldest first.
+    awaiting_rtu: BTreeMap<u64, CommId>,
+    /// Connections ever inserted.
+    inserted: u64,
     /// Unanswered requests of each service that has any.
     waiting: BTreeMap<u64, usize>,
 }
@@ -32,6 +38,21 @@ impl Table {
 
     pub(super) fn half_open(&self) -> usize {
         self.half_open
+    }
+
+    /// Half-open connections from this address.
+    pub(super) fn half_open_from(&self, source: Gid) -> usize {
+        self.half_open_from.get(&source).copied().unwrap_or(0)
+    }
+
+    /// The oldest connection that waits for an RTU.
+    pub(super) fn oldest_awaiting_rtu(&self) -> Option<CommId> {
+        self.awaiting_rtu.first_key_value().map(|(_, &id)| id)
+    }
+
+    /// Those that are up.
+    pub(super) fn established(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values().filter(|connection| connection.state == State::Established)
     }
 
     /// Requests that the service's consumer has not answered.
@@ -65,8 +86,10 @@ impl Table {
     }
 
     /// Adds a new connection and moves it out of [`State::Idle`].
-    pub(super) fn insert(&mut self, connection: Connection, trigger: Trigger) {
+    pub(super) fn insert(&mut self, mut connection: Connection, trigger: Trigger) {
         let id = connection.id;
+        self.inserted += 1;
+        connection.serial = self.inserted;
         self.connections.insert(id.0, connection);
         self.index(id);
         // The table has a way out of Idle for both triggers that make connections.
@@ -95,25 +118,48 @@ impl Table {
         let from = connection.state;
         let to = from.next(trigger).ok_or(CallError::State(from))?;
         connection.state = to;
-        self.half_open =
-            self.half_open + usize::from(to.is_half_open()) - usize::from(from.is_half_open());
-        let service = connection.service.0;
+        let (peer, service, serial) = (connection.peer, connection.service.0, connection.serial);
+        self.count(id, from, to, (peer, service, serial));
+        self.connections.get_mut(&id.0).ok_or(CallError::Gone)
+    }
+
+    /// Keeps the counts of half-open connections in step with a change of state.
+    fn count(
+        &mut self,
+        id: CommId,
+        from: State,
+        to: State,
+        (peer, service, serial): (Gid, u64, u64),
+    ) {
+        match (from.is_half_open(), to.is_half_open()) {
+            (false, true) => {
+                self.half_open += 1;
+                *self.half_open_from.entry(peer).or_default() += 1;
+            }
+            (true, false) => {
+                self.half_open -= 1;
+                leave(&mut self.half_open_from, peer);
+            }
+            _ => {}
+        }
         match (from.awaits_consumer(), to.awaits_consumer()) {
             (false, true) => *self.waiting.entry(service).or_default() += 1,
             (true, false) => leave(&mut self.waiting, service),
             _ => {}
         }
-        Ok(connection)
+        match (from.awaits_rtu(), to.awaits_rtu()) {
+            (false, true) => drop(self.awaiting_rtu.insert(serial, id)),
+            (true, false) => drop(self.awaiting_rtu.remove(&serial)),
+            _ => {}
+        }
     }
 
     /// Forgets a connection.
     pub(super) fn remove(&mut self, id: CommId, timers: &mut Timers) {
         let Some(mut connection) = self.connections.remove(&id.0) else { return };
         connection.arm(timers, None);
-        self.half_open -= usize::from(connection.state.is_half_open());
-        if connection.state.awaits_consumer() {
-            leave(&mut self.waiting, connection.service.0);
-        }
+        let facts = (connection.peer, connection.service.0, connection.serial);
+        self.count(id, connection.state, State::Idle, facts);
         let (peer, guid) = (connection.peer, connection.remote_guid.0);
         let remote = connection.remote_id.map(|remote| (peer, guid, remote.0));
         let qpn = connection.remote_qpn.map(|qpn| (peer, guid, qpn.0));
@@ -129,6 +175,8 @@ impl Table {
     /// Sizes of the indices and of the count of unanswered requests: nothing may stay in them.
     #[cfg(test)]
     pub(super) fn index_sizes(&self) -> (usize, usize, usize) {
+        assert_eq!(self.half_open_from.values().sum::<usize>(), self.half_open);
+        assert!(self.awaiting_rtu.len() <= self.half_open);
         (self.by_remote_id.len(), self.by_remote_qpn.len(), self.waiting.len())
     }
 
@@ -138,11 +186,11 @@ impl Table {
     }
 }
 
-/// One unanswered request of the service less.
-fn leave(waiting: &mut BTreeMap<u64, usize>, service: u64) {
-    let Some(count) = waiting.get_mut(&service) else { return };
+/// Counts one less.
+fn leave<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    let Some(count) = counts.get_mut(&key) else { return };
     *count -= 1;
     if *count == 0 {
-        waiting.remove(&service);
+        counts.remove(&key);
     }
 }

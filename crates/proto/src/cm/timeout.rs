@@ -18,6 +18,7 @@ impl ConnectionManager {
                 Timer::Connection(id) => self.connection_timeout(now, CommId(id)),
                 Timer::Resolution(id) => self.resolution_timeout(now, CommId(id)),
                 Timer::Query(id) => self.query_timeout(CommId(id)),
+                Timer::Keepalive => self.keepalive_timeout(now),
             }
         }
     }
@@ -25,11 +26,8 @@ impl ConnectionManager {
     fn connection_timeout(&mut self, now: Instant, id: CommId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.state {
-            State::ReqSent
-            | State::MraReqReceived
-            | State::RepSent
-            | State::MraRepReceived
-            | State::DreqSent
+            State::RepSent | State::MraRepReceived => self.rep_timeout(now, id),
+            State::ReqSent | State::MraReqReceived | State::DreqSent
                 if connection.retries < connection.max_retries =>
             {
                 connection.retries += 1;
@@ -40,7 +38,6 @@ impl ConnectionManager {
                 let _ = self.table.step(id, Trigger::Repeat);
             }
             State::ReqSent | State::MraReqReceived => self.give_up(now, id, Failure::Unreachable),
-            State::RepSent | State::MraRepReceived => self.give_up(now, id, Failure::NeverReady),
             State::ReqReceived | State::MraReqSent | State::RepReceived | State::MraRepSent => {
                 self.give_up(now, id, Failure::ConsumerTooSlow);
             }
@@ -61,8 +58,22 @@ impl ConnectionManager {
                     self.events.push_back(Event::Rested(ConnectionId(id)));
                 }
             }
-            State::Established | State::Idle => {}
+            State::Established => self.continue_probe(now, id),
+            State::Idle => {}
         }
+    }
+
+    /// No RTU: the REP again, until the time of a half-open connection is over.
+    fn rep_timeout(&mut self, now: Instant, id: CommId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if now >= connection.give_up_at {
+            return self.give_up(now, id, Failure::NeverReady);
+        }
+        let deadline = (now + connection.rep_interval).min(connection.give_up_at);
+        connection.arm(&mut self.timers, Some(deadline));
+        self.transmits.extend(connection.again());
+        // Back from an MRA's wait.
+        let _ = self.table.step(id, Trigger::Repeat);
     }
 
     /// Ends an attempt that got no answer, and says so to the peer (IBA 12.6.7.2, reason 4).

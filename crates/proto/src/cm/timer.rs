@@ -10,6 +10,8 @@ pub(super) enum Timer {
     Connection(u32),
     Resolution(u32),
     Query(u32),
+    /// All established connections.
+    Keepalive,
 }
 
 /// All timers, the next one first. Each owner has at most one and remembers its deadline.

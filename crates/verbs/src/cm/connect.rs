@@ -350,8 +350,10 @@ impl Id {
         let ready = |manager: &mut crate::management::Manager, _| {
             manager.cm.ready(connection, RtuData::default())
         };
-        state.place()?.act(ready)?.map_err(|_| Error::Invalid("the peer has given up"))?;
+        let place = state.place()?;
+        place.act(ready)?.map_err(|_| Error::Invalid("the peer has given up"))?;
         state.stage = Stage::Connected;
+        place.connections().watch_peer(place.adapter(), place.link, connection);
         Ok(())
     }
 

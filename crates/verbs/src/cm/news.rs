@@ -8,6 +8,7 @@ use ferroce_proto::cm::{
     Request as PeerRequest, Resolution, RtuData,
 };
 use ferroce_proto::qp::AddressVector;
+use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{RejectReason, ServiceId, SidrStatus};
 use ferroce_wire::rdmacm::{split_private_data, split_service_id};
@@ -31,6 +32,9 @@ pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, eve
             | Event::Reply(connection, _)
             | Event::Established(connection, _)
             | Event::DisconnectRequest(connection, _) => manager.drop_connection(now, connection),
+            Event::Unanswered(connection, _) => {
+                let _ = manager.cm.peer_is_lost(now, connection);
+            }
             Event::Query(query, _) => manager.drop_query(query, SidrStatus::UNSUPPORTED_SERVICE),
             _ => {}
         });
@@ -41,12 +45,12 @@ pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, eve
         Event::Request(connection, request) => here.requested(connection, &request),
         Event::Query(query, asked) => here.asked(query, &asked),
         Event::Reply(connection, reply) => here.replied(connection, &reply),
-        Event::Established(..) => here.established(),
+        Event::Established(connection, _) => here.established(connection),
         Event::Rejected(_, rejection) => here.over(What::Rejected {
             reason: rejection.reason,
             private_data: rejection.private_data.0.to_vec(),
         }),
-        Event::Failed(_, Failure::Unreachable | Failure::NeverReady) => {
+        Event::Failed(_, Failure::Unreachable | Failure::NeverReady | Failure::Evicted) => {
             here.over(What::Unreachable(None));
         }
         Event::Failed(_, Failure::ConsumerTooSlow) => {
@@ -58,6 +62,7 @@ pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, eve
             here.over(What::ConnectError(Error::Invalid(stale)));
         }
         Event::DisconnectRequest(connection, _) => here.disconnecting(connection),
+        Event::Unanswered(connection, begun) => here.unanswered(connection, begun),
         Event::Disconnected(..) => here.over(What::Disconnected),
         Event::Rested(_) => here.rested(),
         Event::Resolved(_, resolution) => here.resolved(&resolution),
@@ -79,10 +84,7 @@ impl Here<'_> {
         Some(lock(&self.id.state)).filter(|state| !state.closed)
     }
 
-    fn act<T>(
-        &self,
-        act: impl FnOnce(&mut crate::management::Manager, ferroce_proto::time::Instant) -> T,
-    ) -> Option<T> {
+    fn act<T>(&self, act: impl FnOnce(&mut crate::management::Manager, Instant) -> T) -> Option<T> {
         self.adapter.management.connections.act(self.adapter, self.link, act)
     }
 
@@ -199,10 +201,13 @@ impl Here<'_> {
         if let Some(Ok(())) = ready {
             state.stage = Stage::Connected;
             self.id.raise(What::Established(established));
+            drop(state);
+            self.adapter.management.connections.watch_peer(self.adapter, self.link, connection);
         }
     }
 
-    fn established(&self) {
+    fn established(&self, connection: ConnectionId) {
+        self.adapter.management.connections.watch_peer(self.adapter, self.link, connection);
         let Some(mut state) = self.state() else { return };
         set_established(state.queue_pair.as_ref());
         state.stage = Stage::Connected;
@@ -228,6 +233,28 @@ impl Here<'_> {
         }
         self.act(|manager, now| {
             manager.cm.confirm_disconnect(now, connection, DrepData::default())
+        });
+    }
+
+    /// The peer's connection manager has not answered a probe. Data from the peer counts as an answer, and so does a
+    /// process of this machine that lives.
+    fn unanswered(&self, connection: ConnectionId, begun: Instant) {
+        let Some(number) = self.act(|manager, _| manager.cm.queue_pair(connection)).flatten()
+        else {
+            return;
+        };
+        let connections = &self.adapter.management.connections;
+        let process = connections.peer_process(self.adapter, self.link, connection);
+        let processes = connections.processes(self.adapter);
+        if process.is_some_and(|name| processes.is_some_and(|all| all.is_alive(name))) {
+            return; // It is stopped, or busy. Its end would be an event.
+        }
+        let core = self.adapter.queue_pair(number);
+        let heard = core.and_then(|core| lock(&core.inner).heard);
+        self.act(|manager, now| {
+            if heard.is_none_or(|heard| heard < begun) {
+                let _ = manager.cm.peer_is_lost(now, connection);
+            }
         });
     }
 

@@ -277,6 +277,7 @@ impl Adapter {
                 return count(&self.counters.no_queue_pair);
             }
         }
+        inner.heard = Some(one.now);
         let arrival = endpoint::Arrival {
             time: one.now,
             packet: &one.packet,

@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) route: Option<Route>,
     /// The timer that stands in the engine's list.
     pub(crate) timer: Option<Instant>,
+    /// When a packet of the peer's arrived last.
+    pub(crate) heard: Option<Instant>,
     /// It may send no more for now.
     pub(crate) held: Option<Held>,
     /// It was destroyed. Lists of the engine may still hold it, and must leave it alone.

@@ -116,6 +116,8 @@ pub(crate) fn run(adapter: &Adapter) {
         adapter.links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
     let services = adapter.management.connections.services.changed();
     let services = services.map(|event| poller.watch(event, Interest::Read));
+    let processes = adapter.management.connections.processes(adapter);
+    let processes = processes.map(|processes| poller.watch(processes, Interest::Read));
     let neighbours = adapter.management.neighbours.watch();
     let neighbours = neighbours.map(|news| poller.watch(news, Interest::Read));
     let port = adapter.port.watch().map(|news| poller.watch(news, Interest::Read));
@@ -124,6 +126,7 @@ pub(crate) fn run(adapter: &Adapter) {
     let fixed = 1
         + mailboxes.len()
         + services.iter().len()
+        + processes.iter().len()
         + neighbours.iter().len()
         + port.iter().len()
         + sockets.len();
@@ -143,6 +146,9 @@ pub(crate) fn run(adapter: &Adapter) {
         let done = adapter.run(forwarded);
         look = if done == Some(true) { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
         adapter.management.run(adapter);
+        if processes.is_some_and(|index| poller.readiness(index).readable) {
+            adapter.management.connections.end_of_processes(adapter);
+        }
         let news = neighbours.is_some_and(|index| poller.readiness(index).readable);
         adapter.management.neighbours.run(news);
         if port.is_some_and(|index| poller.readiness(index).readable) {

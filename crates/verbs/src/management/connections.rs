@@ -10,11 +10,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use ferroce_net::{Recipient, Slot};
+use ferroce_net::{ProcessName, Processes, Recipient, Slot};
 use ferroce_proto::cm::{
-    Config, ConnectionId, ConnectionManager, Event, QueryId, ResolutionId, State,
+    Config, ConnectionId, ConnectionManager, Event, Keepalive, QueryId, ResolutionId, State,
 };
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
@@ -58,6 +58,9 @@ pub(crate) struct Connections {
     /// Held while that is found out, or a later answer could be overwritten by an earlier one.
     timing: Mutex<()>,
     psn: AtomicU32,
+    /// The processes of this machine that have connections with this one, from the first use of a manager on. `None`
+    /// when the process had no descriptor left.
+    processes: OnceLock<Option<Processes>>,
     /// What is handled was passed on by another process. Only who drives the device reads and writes it.
     forwarded: AtomicBool,
 }
@@ -74,9 +77,13 @@ pub(crate) struct Manager {
 impl Connections {
     pub(crate) fn new(slot: u8, device: &Device) -> Self {
         let manager = || {
-            let config = Config::new(Guid(device.guid()), random());
+            let config = Config {
+                slot: Some(slot),
+                keepalive: Some(Keepalive::USUAL),
+                ..Config::new(Guid(device.guid()), random())
+            };
             Mutex::new(Manager {
-                cm: ConnectionManager::new(Config { slot: Some(slot), ..config }),
+                cm: ConnectionManager::new(config),
                 connections: HashMap::new(),
                 listeners: HashMap::new(),
                 questions: HashMap::new(),
@@ -91,6 +98,7 @@ impl Connections {
             timing: Mutex::new(()),
             psn: AtomicU32::new(0),
             forwarded: AtomicBool::new(false),
+            processes: OnceLock::new(),
         }
     }
 
@@ -118,12 +126,79 @@ impl Connections {
         link: u8,
         act: impl FnOnce(&mut Manager, Instant) -> T,
     ) -> Option<T> {
+        self.processes(adapter);
         let mut manager = lock(self.managers.get(usize::from(link))?);
         let result = act(&mut manager, now());
         self.transmit(adapter, link, &mut manager.cm);
         drop(manager);
         self.set_timer(adapter);
         Some(result)
+    }
+
+    /// The processes that are watched. Before the first connection, this one makes itself known to the others.
+    pub(crate) fn processes(&self, adapter: &Adapter) -> Option<&Processes> {
+        let announce = || {
+            let processes = Processes::new().ok()?;
+            for link in &adapter.links {
+                let (address, port) = (link.address.ip(), link.address.port());
+                // Where the name is taken, others learn of our end by the keepalive.
+                processes.announce(ProcessName { address, port, slot: self.slot });
+            }
+            Some(processes)
+        };
+        self.processes.get_or_init(announce).as_ref()
+    }
+
+    /// The process at the other end of a connection, if that were one of this machine.
+    pub(crate) fn peer_process(
+        &self,
+        adapter: &Adapter,
+        link: u8,
+        connection: ConnectionId,
+    ) -> Option<ProcessName> {
+        let port = adapter.links.get(usize::from(link))?.address.port();
+        let manager = lock(self.managers.get(usize::from(link))?);
+        let (peer, id) = manager.cm.peer(connection)?;
+        Some(process_name(peer, port, id))
+    }
+
+    /// A connection is up: if its peer is a process of this machine, the end of that process ends the connection.
+    pub(crate) fn watch_peer(&self, adapter: &Adapter, link: u8, connection: ConnectionId) {
+        let Some(processes) = self.processes(adapter) else { return };
+        let Some(name) = self.peer_process(adapter, link, connection) else { return };
+        let own = adapter.links.iter().any(|link| link.address.ip() == name.address);
+        if own && name.slot == self.slot {
+            return; // It is ourselves.
+        }
+        if !processes.watch(name) && own {
+            // It may have ended before we could watch it.
+            self.act(adapter, link, |manager, now| manager.cm.probe(now, connection).ok());
+        }
+    }
+
+    /// Processes have ended: so have their connections.
+    pub(crate) fn end_of_processes(&self, adapter: &Adapter) {
+        let Some(processes) = self.processes(adapter) else { return };
+        let ended = processes.take_ended();
+        if ended.is_empty() {
+            return;
+        }
+        // What they have sent before is here already, or on its way through another process.
+        adapter.settle();
+        for (index, link) in adapter.links.iter().enumerate() {
+            let port = link.address.port();
+            self.act(adapter, index as u8, |manager, now| {
+                let with_ended = |connection: &ConnectionId| {
+                    let peer = manager.cm.peer(*connection);
+                    peer.is_some_and(|(peer, id)| ended.contains(&process_name(peer, port, id)))
+                };
+                let lost: Vec<_> = manager.cm.established().filter(with_ended).collect();
+                for connection in lost {
+                    let _ = manager.cm.peer_is_lost(now, connection);
+                }
+            });
+        }
+        self.tell(adapter);
     }
 
     /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
@@ -255,6 +330,11 @@ impl Connections {
     }
 }
 
+/// The process that a communication ID of this address would belong to: every ID begins with a slot.
+fn process_name(peer: Gid, port: u16, id: CommId) -> ProcessName {
+    ProcessName { address: peer.to_ip(), port, slot: (id.0 >> 24) as u8 }
+}
+
 impl Manager {
     /// Whom an event is about. One that ends something is the last.
     fn target(&mut self, event: &Event) -> Option<Arc<Shared>> {
@@ -270,6 +350,7 @@ impl Manager {
             | Event::Failed(connection, _)
             | Event::DisconnectRequest(connection, _)
             | Event::Disconnected(connection, _)
+            | Event::Unanswered(connection, _)
             | Event::Rested(connection) => {
                 let target = self.connections.get(connection).and_then(Weak::upgrade);
                 if target.is_none() || self.cm.state(*connection) == State::Idle {

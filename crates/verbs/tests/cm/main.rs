@@ -8,6 +8,7 @@ mod channels;
 mod connections;
 mod corners;
 mod datagrams;
+mod deaths;
 mod independence;
 mod other;
 mod processes;

@@ -37,6 +37,14 @@ impl Other {
         Self { child, input, output }
     }
 
+    pub(crate) fn signal(&self, signal: i32) {
+        ferroce_net::signal::send(self.child.id(), signal);
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     pub(crate) fn say(&mut self, line: &str) {
         // One that has nothing to hear may be done already.
         let _ = writeln!(self.input, "{line}");

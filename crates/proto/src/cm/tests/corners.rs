@@ -219,6 +219,7 @@ fn each_way_to_be_ignored_or_refused_has_its_text() {
         Ignored::NoListener(SERVICE),
         Ignored::BadRequest,
         Ignored::Stale,
+        Ignored::Probing,
         Ignored::WrongQueuePair,
         Ignored::OutOfPlace(State::Established),
         Ignored::Duplicate,

@@ -159,7 +159,7 @@ fn no_message_panics_or_makes_a_manager_grow() {
                 }
             }
             if prng.chance(20) {
-                now = now + core::time::Duration::from_millis(prng.below(20_000));
+                now = now + core::time::Duration::from_millis(prng.below(5_000));
                 manager.handle_timeout(now);
             }
             if prng.chance(70) {

@@ -5,6 +5,7 @@ use super::super::{
     SidrRepData, SidrReqData, private_data, rdmacm_private_data,
 };
 use super::{at, gid, manager};
+use ferroce_wire::cm::CommId;
 use ferroce_wire::field::Octets;
 use ferroce_wire::mad::MadError;
 use ferroce_wire::rdmacm::IpHeader;
@@ -58,6 +59,6 @@ fn what_is_not_a_message_is_named() {
     let attribute = manager.handle_mad(at(0), gid(12), &mad);
     assert!(attribute.unwrap_err().to_string().contains("attribute"));
     mad[17] = 0x1a;
-    assert_eq!(manager.handle_mad(at(0), gid(12), &mad), Err(Ignored::Unsolicited));
+    assert_eq!(manager.handle_mad(at(0), gid(12), &mad), Err(Ignored::Unknown(CommId(0))));
     assert_eq!((manager.poll_transmit(), manager.poll_timeout()), (None, None));
 }

@@ -2,6 +2,8 @@
 
 mod captured;
 mod corners;
+mod flood;
+mod forged;
 mod handshake;
 mod limits;
 mod link;

@@ -1,11 +1,11 @@
 //! Every way to say no.
 
 use super::super::{
-    ConnectParameters, Disconnection, Event, Failure, Ignored, Rejection, RtuData, State,
+    ConnectParameters, Disconnection, DreqData, Event, Failure, Ignored, Rejection, RtuData, State,
     private_data,
 };
 use super::handshake::{Pair, accepted, established, requested};
-use super::{SERVICE, at, carry, events, gid, manager, only, wish};
+use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
 use ferroce_wire::cm::{
     CommId, ExtendedTransport, Message, PathMtu, Rej, RejectReason, RejectedMessage, Rep, Req, Rtu,
     ServiceId, TransportService,
@@ -13,6 +13,7 @@ use ferroce_wire::cm::{
 use ferroce_wire::field::Octets;
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::{Psn, Qpn};
+use std::vec;
 
 #[test]
 fn every_reason_arrives_with_its_data() {
@@ -126,37 +127,7 @@ fn one_name_for_two_requests_is_rejected() {
 }
 
 #[test]
-fn a_peer_that_restarted_finds_its_queue_pair_stale() {
-    let Pair { a, mut b, at_a, at_b } = established();
-    drop(a);
-    // The same device and queue pair, but no memory; the seed differs as a random number would.
-    let mut config = super::config(12);
-    config.seed = 0x0bad_5eed;
-    let mut a = super::super::ConnectionManager::new(config);
-    let again = a.connect(at(100), &wish()).unwrap();
-    assert_ne!(again, at_a);
-    let req = only(&mut a).to_mad();
-    assert_eq!(b.handle_mad(at(101), gid(12), &req), Err(Ignored::Stale));
-    // REJ to the newcomer, DREQ for the old connection (IBA 12.9.8.3.1).
-    assert_eq!(b.state(at_b), State::DreqSent);
-    let messages = carry(at(102), (11, &mut b), &mut a);
-    assert!(matches!(messages[..], [Message::Rej(_), Message::Dreq(_)]), "{messages:?}");
-    let Some(Event::Rejected(_, rejection)) = a.poll_event() else { panic!("not rejected") };
-    assert_eq!(rejection.reason, RejectReason::STALE_CONNECTION);
-    // The newcomer does not know the old connection, and says that it is over.
-    carry(at(103), (12, &mut a), &mut b);
-    let Some(Event::Disconnected(id, _)) = b.poll_event() else { panic!("not over") };
-    assert_eq!(id, at_b);
-    // When both have rested, the queue pair can be connected again.
-    a.handle_timeout(at(20_000));
-    b.handle_timeout(at(20_000));
-    a.connect(at(20_001), &wish()).unwrap();
-    carry(at(20_002), (12, &mut a), &mut b);
-    assert!(matches!(events(&mut b)[..], [Event::Rested(_), Event::Request(..)]));
-}
-
-#[test]
-fn a_reply_from_a_queue_pair_in_use_is_stale() {
+fn a_reply_from_a_queue_pair_in_use_waits_for_a_probe() {
     let Pair { mut a, mut b, at_a, .. } = established();
     let wish = ConnectParameters { local_qpn: Qpn(0x99), ..wish() };
     let second = a.connect(at(10), &wish).unwrap();
@@ -164,11 +135,40 @@ fn a_reply_from_a_queue_pair_in_use_is_stale() {
     let Some(Event::Request(id, _)) = b.poll_event() else { panic!("no request") };
     let used = super::super::AcceptParameters::new(Qpn(0x2b), Psn(1));
     b.accept(at(12), id, &used).unwrap();
-    carry(at(13), (11, &mut b), &mut a);
-    assert_eq!(events(&mut a), [Event::Failed(second, Failure::StaleReply)]);
-    assert_eq!(a.state(at_a), State::DreqSent);
+    let rep = only(&mut b).to_mad();
+    assert_eq!(a.handle_mad(at(13), gid(11), &rep), Err(Ignored::Probing));
+    assert_eq!((a.state(at_a), a.state(second)), (State::Established, State::ReqSent));
+    // The peer has both connections: its APR keeps the old one up.
     let messages = carry(at(14), (12, &mut a), &mut b);
-    assert!(matches!(messages[..], [Message::Rej(_), Message::Dreq(_)]), "{messages:?}");
+    assert!(matches!(messages[..], [Message::Lap(_)]), "{messages:?}");
+    carry(at(15), (11, &mut b), &mut a);
+    assert_eq!((events(&mut a), a.state(at_a)), (vec![], State::Established));
+    // A peer that has lost the old one says so, and the repeated REP is taken.
+    assert_eq!(a.handle_mad(at(16), gid(11), &rep), Err(Ignored::Probing));
+    let mut restarted = super::manager(11);
+    carry(at(17), (12, &mut a), &mut restarted);
+    carry(at(18), (11, &mut restarted), &mut a);
+    assert_eq!(events(&mut a), [Event::Disconnected(at_a, Disconnection::Lost)]);
+    a.handle_mad(at(19), gid(11), &rep).unwrap();
+    assert!(matches!(events(&mut a)[..], [Event::Reply(id, _)] if id == second));
+}
+
+#[test]
+fn a_reply_from_a_queue_pair_that_rests_is_stale() {
+    let Pair { mut a, mut b, at_a, .. } = established();
+    a.disconnect(at(5), at_a, DreqData::default()).unwrap();
+    transmits(&mut a);
+    let wish = ConnectParameters { local_qpn: Qpn(0x99), ..wish() };
+    let second = a.connect(at(10), &wish).unwrap();
+    carry(at(11), (12, &mut a), &mut b);
+    let Some(Event::Request(id, _)) = b.poll_event() else { panic!("no request") };
+    let used = super::super::AcceptParameters::new(Qpn(0x2b), Psn(1));
+    b.accept(at(12), id, &used).unwrap();
+    let rep = only(&mut b).to_mad();
+    assert_eq!(a.handle_mad(at(13), gid(11), &rep), Err(Ignored::Stale));
+    assert_eq!(events(&mut a), [Event::Failed(second, Failure::StaleReply)]);
+    let Message::Rej(rej) = only(&mut a).message else { panic!("no REJ") };
+    assert_eq!(rej.reason, RejectReason::STALE_CONNECTION);
 }
 
 #[test]

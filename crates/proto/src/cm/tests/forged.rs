@@ -1,0 +1,288 @@
+//! Messages that somebody else sends in a peer's name, and peers that are really gone.
+
+use std::time::Duration;
+use std::vec;
+use std::vec::Vec;
+
+use super::super::{
+    ConnectParameters, ConnectionManager, Disconnection, Event, Ignored, Keepalive, State,
+};
+use super::handshake::{Pair, established};
+use super::{SERVICE, at, carry, config, events, gid, only, transmits, wish};
+use crate::cm::{AcceptParameters, ConnectionId, RtuData};
+use crate::time::Instant;
+use ferroce_wire::cm::{
+    CommId, Dreq, Message, Rej, RejectReason, Req, Rtu, ServiceId, TransportService,
+};
+use ferroce_wire::mad::TransactionId;
+use ferroce_wire::number::{Guid, Psn, Qpn};
+
+const TRANSACTION: TransactionId = TransactionId(0x666);
+
+/// A REQ as the peer of `established` would send it, for a new connection.
+fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> Message {
+    Message::Req(Req {
+        local_comm_id: CommId(comm_id),
+        service_id,
+        local_ca_guid: Guid(0x5054_00ff_fe77_000c),
+        local_qpn: Qpn(qpn),
+        transport_service: TransportService::RC,
+        starting_psn: Psn(comm_id & 0xff_ffff),
+        path_mtu: ferroce_wire::cm::PathMtu::MTU_1024,
+        ..Req::default()
+    })
+}
+
+/// Carries messages between two managers for a while, and fires their timers.
+fn run(a: &mut ConnectionManager, b: &mut ConnectionManager, from: Instant, to: Instant) {
+    let mut now = from;
+    loop {
+        carry(now, (12, a), b);
+        carry(now, (11, b), a);
+        carry(now, (12, a), b);
+        let next = [a.poll_timeout(), b.poll_timeout()].into_iter().flatten().min();
+        match next.filter(|&next| next <= to) {
+            Some(next) => now = now.max(next),
+            None => return,
+        }
+        a.handle_timeout(now);
+        b.handle_timeout(now);
+    }
+}
+
+#[test]
+fn a_sweep_of_forged_requests_ends_nothing() {
+    let Pair { mut a, mut b, at_a, at_b } = established();
+    // Every queue pair of a range, the peer's among them; services that exist and that do not; many communication IDs.
+    let (mut probed, mut time) = (0, 10);
+    for round in 0..40 {
+        for qpn in 0..64 {
+            let service = if qpn % 2 == 0 { SERVICE } else { ServiceId(77) };
+            let req = forged_req(0x4000 + round * 64 + qpn, qpn, service);
+            let result = b.handle_message(at(time), gid(12), TRANSACTION, &req);
+            probed += usize::from(result == Err(Ignored::Probing));
+            if qpn == 0x1a {
+                assert_eq!(result, Err(Ignored::Probing));
+            }
+        }
+        // Those for free queue pairs are requests like any other: the consumer rejects them.
+        for event in events(&mut b) {
+            let Event::Request(id, _) = event else { panic!("{event:?}") };
+            b.close(at(time), id).unwrap();
+        }
+        time += 1;
+        run(&mut a, &mut b, at(time), at(time + 7_000));
+        time += 7_001;
+        assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
+    }
+    assert_eq!(probed, 40);
+    assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![]));
+}
+
+#[test]
+fn forged_requests_to_the_active_side_end_nothing_either() {
+    let Pair { mut a, mut b, at_a, at_b } = established();
+    let Message::Req(req) = forged_req(0x4001, 0x2b, SERVICE) else { panic!("no REQ") };
+    let req = Message::Req(Req { local_ca_guid: config(11).ca_guid, ..req });
+    for round in 0..20 {
+        let time = 10 + round * 10_000;
+        let result = a.handle_message(at(time), gid(11), TRANSACTION, &req);
+        assert_eq!(result, Err(Ignored::Probing));
+        run(&mut a, &mut b, at(time), at(time + 9_999));
+    }
+    assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
+    // A peer like Linux answers no LAP: that proves nothing.
+    a.handle_message(at(300_000), gid(11), TRANSACTION, &req).unwrap_err();
+    let silent = |a: &mut ConnectionManager| {
+        while let Some(time) = a.poll_timeout() {
+            a.handle_timeout(time);
+            transmits(a);
+        }
+        events(a)
+    };
+    // This one has answered before, so its silence counts.
+    assert_eq!(silent(&mut a), [Event::Unanswered(at_a, at(300_000))]);
+    let Pair { mut a, at_a, .. } = established();
+    a.handle_message(at(10), gid(11), TRANSACTION, &req).unwrap_err();
+    assert_eq!((silent(&mut a), a.state(at_a)), (vec![], State::Established));
+}
+
+#[test]
+fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
+    let Pair { mut b, at_a, at_b, .. } = established();
+    let (right, ours) = (at_a.comm_id(), at_b.comm_id());
+    let names = [(CommId(right.0 ^ 1), ours), (right, CommId(ours.0 ^ 1)), (CommId(0), ours)];
+    let mut cases: Vec<_> = names.map(|(local, remote)| (12, local, remote)).to_vec();
+    cases.push((13, right, ours));
+    for (host, local_comm_id, remote_comm_id) in cases {
+        let dreq = Dreq { local_comm_id, remote_comm_id, remote_qpn: Qpn(0x2b), ..Dreq::default() };
+        let rtu = Rtu { local_comm_id, remote_comm_id, ..Rtu::default() };
+        let mut messages: Vec<Message> = vec![dreq.into(), rtu.into()];
+        for &reason in RejectReason::ALL {
+            let rej = Rej { local_comm_id, remote_comm_id, reason, ..Rej::default() };
+            messages.push(rej.into());
+        }
+        for message in messages {
+            let result = b.handle_message(at(9), gid(host), TRANSACTION, &message);
+            assert!(result.is_err(), "{message:?}");
+            assert_eq!((b.state(at_b), events(&mut b)), (State::Established, vec![]));
+        }
+    }
+    // A timeout that names only the peer's ID is of a peer that has not got our REP. This one has.
+    let mut rej = Rej {
+        local_comm_id: right,
+        reason: RejectReason::TIMEOUT,
+        information_length: 8,
+        ..Rej::default()
+    };
+    rej.information.0[..8].copy_from_slice(&config(12).ca_guid.0.to_be_bytes());
+    b.handle_message(at(9), gid(12), TRANSACTION, &rej.into()).unwrap_err();
+    assert_eq!(b.state(at_b), State::Established);
+}
+
+#[test]
+fn an_rtu_is_rejected_only_when_its_name_is_free() {
+    let Pair { mut b, at_a, at_b, .. } = established();
+    let (local_comm_id, remote_comm_id) = (at_a.comm_id(), at_b.comm_id());
+    let rtu = Rtu { local_comm_id, remote_comm_id, ..Rtu::default() };
+    b.handle_message(at(9), gid(13), TRANSACTION, &rtu.into()).unwrap_err();
+    assert_eq!(transmits(&mut b), []);
+    let free = Rtu { remote_comm_id: CommId(remote_comm_id.0 ^ 1), ..rtu };
+    b.handle_message(at(9), gid(13), TRANSACTION, &free.into()).unwrap_err();
+    assert!(matches!(only(&mut b).message, Message::Rej(_)));
+}
+
+/// The same device and queue pair, but no memory; the seed differs as a random number would.
+fn restarted() -> ConnectionManager {
+    ConnectionManager::new(super::Config { seed: 0x0bad_5eed, ..config(12) })
+}
+
+fn connect_again(a: &mut ConnectionManager, now: Instant) -> ConnectionId {
+    a.connect(now, &ConnectParameters { ..wish() }).unwrap()
+}
+
+#[test]
+fn a_peer_that_restarted_gets_through() {
+    let Pair { mut b, at_b, .. } = established();
+    let mut a = restarted();
+    connect_again(&mut a, at(100));
+    let req = only(&mut a).to_mad();
+    assert_eq!(b.handle_mad(at(101), gid(12), &req), Err(Ignored::Probing));
+    // The repeated REP is of no connection that the newcomer knows: its REJ ends the old one.
+    carry(at(102), (11, &mut b), &mut a);
+    carry(at(103), (12, &mut a), &mut b);
+    let [Event::Disconnected(id, Disconnection::Rejected(_))] = &events(&mut b)[..] else {
+        panic!("not over")
+    };
+    assert_eq!(*id, at_b);
+    b.handle_mad(at(104), gid(12), &req).unwrap();
+    assert!(matches!(events(&mut b)[..], [Event::Request(..)]));
+}
+
+#[test]
+fn a_restarted_peer_that_answers_no_probe_gets_through() {
+    let Pair { mut b, at_b, .. } = established();
+    let mut a = restarted();
+    let again = connect_again(&mut a, at(100));
+    let req = only(&mut a).to_mad();
+    assert_eq!(b.handle_mad(at(100), gid(12), &req), Err(Ignored::Probing));
+    // Linux does not answer a REP of a connection that it does not know.
+    let mut reps = transmits(&mut b).len();
+    for _ in 0..4 {
+        b.handle_timeout(b.poll_timeout().unwrap());
+        assert_eq!(b.handle_mad(at(101), gid(12), &req), Err(Ignored::Probing));
+        reps += transmits(&mut b).len();
+    }
+    assert_eq!((reps, events(&mut b)), (5, vec![]));
+    let end = b.poll_timeout().unwrap();
+    assert_eq!(end, at(100) + Duration::from_secs(5));
+    b.handle_timeout(end);
+    assert_eq!(events(&mut b), [Event::Unanswered(at_b, at(100))]);
+    // A consumer that knows nothing better ends it.
+    b.peer_is_lost(end, at_b).unwrap();
+    assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::Lost)]);
+    assert!(matches!(only(&mut b).message, Message::Dreq(_)));
+    // No time-wait for the newcomer: its REQ, repeated, is taken.
+    b.handle_mad(end, gid(12), &req).unwrap();
+    let [Event::Request(id, _)] = events(&mut b)[..] else { panic!("no request") };
+    b.accept(end, id, &AcceptParameters::new(Qpn(0x30), Psn(7))).unwrap();
+    carry(end, (11, &mut b), &mut a);
+    assert!(matches!(events(&mut a)[..], [Event::Reply(..)]));
+    a.ready(again, RtuData::default()).unwrap();
+    carry(end, (12, &mut a), &mut b);
+    // The end of the old one's time-wait does not touch the new one.
+    while let Some(time) = b.poll_timeout() {
+        b.handle_timeout(time);
+    }
+    assert_eq!((b.state(at_b), b.state(id)), (State::Idle, State::Established));
+}
+
+fn with_keepalive(host: u8) -> ConnectionManager {
+    ConnectionManager::new(super::Config { keepalive: Some(Keepalive::USUAL), ..config(host) })
+}
+
+/// An established connection whose sides both have the keepalive.
+fn kept() -> Pair {
+    let (mut a, mut b) = (with_keepalive(12), with_keepalive(11));
+    b.listen(SERVICE, 8).unwrap();
+    let at_a = a.connect(at(0), &wish()).unwrap();
+    carry(at(1), (12, &mut a), &mut b);
+    let Some(Event::Request(at_b, _)) = b.poll_event() else { panic!("no request") };
+    b.accept(at(2), at_b, &AcceptParameters::new(Qpn(0x2b), Psn(1))).unwrap();
+    carry(at(3), (11, &mut b), &mut a);
+    a.ready(at_a, RtuData::default()).unwrap();
+    carry(at(4), (12, &mut a), &mut b);
+    events(&mut a);
+    events(&mut b);
+    Pair { a, b, at_a, at_b }
+}
+
+#[test]
+fn idle_connections_of_live_peers_stay() {
+    let Pair { mut a, mut b, at_a, at_b } = kept();
+    run(&mut a, &mut b, at(5), at(3_600_000));
+    assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
+    assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![]));
+}
+
+#[test]
+fn either_side_notices_that_the_other_is_gone() {
+    let Pair { mut a, mut b, at_a, at_b } = kept();
+    run(&mut a, &mut b, at(5), at(40_000));
+    for (manager, id) in [(&mut a, at_a), (&mut b, at_b)] {
+        let mut sent = 0;
+        while !matches!(manager.poll_event(), Some(Event::Unanswered(it, _)) if it == id) {
+            let time = manager.poll_timeout().unwrap();
+            assert!(time <= at(40_000) + Duration::from_secs(60), "{time:?}");
+            manager.handle_timeout(time);
+            sent += transmits(manager).len();
+        }
+        assert_eq!(sent, 5);
+        // A consumer that knows better does nothing, and the next keepalive asks again.
+        assert_eq!(manager.state(id), State::Established);
+        assert!(manager.poll_timeout().is_some());
+    }
+}
+
+#[test]
+fn a_peer_that_answers_no_lap_is_left_alone() {
+    let Pair { mut a, at_a, .. } = kept();
+    let mut sent = Vec::new();
+    for _ in 0..100 {
+        a.handle_timeout(a.poll_timeout().unwrap());
+        sent.extend(transmits(&mut a));
+    }
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    assert_eq!((a.state(at_a), events(&mut a)), (State::Established, vec![]));
+}
+
+#[test]
+fn the_keepalive_ends_with_the_last_connection() {
+    let Pair { mut a, at_a, .. } = kept();
+    a.close(at(10), at_a).unwrap();
+    while let Some(time) = a.poll_timeout() {
+        a.handle_timeout(time);
+        transmits(&mut a);
+    }
+    assert_eq!(a.connections(), 0);
+}

@@ -1,0 +1,122 @@
+//! Processes that end without a word, and what their peers hear.
+
+use std::net::SocketAddr;
+
+use crate::ends::*;
+use crate::other::Other;
+use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+use ferroce::*;
+
+const SIGKILL: i32 = 9;
+const SIGSEGV: i32 = 11;
+const SIGTERM: i32 = 15;
+
+fn connect(channel: &EventChannel, address: SocketAddr) -> (Id, End) {
+    let client = resolved(channel, PortSpace::Tcp, address);
+    let end = equip(&client);
+    client.connect(&ConnectParameters::default()).unwrap();
+    expect!(channel, client, What::Established(_));
+    (client, end)
+}
+
+fn accept(channel: &EventChannel, listener: &Id) -> (Id, End) {
+    let asked = request(channel, listener);
+    let end = equip(&asked.id);
+    asked.id.accept(&ConnectParameters::default()).unwrap();
+    expect!(channel, asked.id, What::Established(_));
+    (asked.id.clone(), end)
+}
+
+/// The process that ends: it connects to where it is told.
+#[test]
+fn client_process() {
+    if !Other::is_me("deaths::client_process") {
+        return;
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let channel = channel();
+    let _up = connect(&channel, SocketAddr::new(V4, line.trim().parse().unwrap()));
+    println!("\nup");
+    let _ = std::io::stdin().read_line(&mut line);
+}
+
+/// The process that ends: it listens.
+#[test]
+fn server_process() {
+    if !Other::is_me("deaths::server_process") {
+        return;
+    }
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    println!("\nlistening {}", address.port());
+    let _up = accept(&channel, &listener);
+    println!("\nup");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+/// Ends the process. Rust's handler for stack overflows takes the first SIGSEGV and leaves the next to the kernel.
+fn kill(other: &mut Other, signal: i32) {
+    while !other.has_ended() {
+        other.signal(signal);
+        std::thread::yield_now();
+    }
+}
+
+/// The survivor hears of the end by an event, and what it has under way is flushed: no retry has run out.
+fn hears(channel: &EventChannel, id: &Id, end: &End, busy: bool) {
+    expect!(channel, id, What::Disconnected);
+    if busy {
+        let done = end.completions.wait().unwrap();
+        assert_eq!((done.id, done.status), (WorkId(8), Status::Flushed));
+    }
+}
+
+/// Something that cannot complete: the peer has no receive for it, and says so for ever.
+fn post(end: &End) {
+    let data = Data::Spans(end.region.span(0, 8).into());
+    let request = SendRequest::new(WorkId(8), Operation::SEND, data);
+    end.queue_pair.post_send(request).unwrap();
+}
+
+#[test]
+fn a_server_hears_that_its_client_has_died() {
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    for signal in [SIGTERM, SIGSEGV, SIGKILL] {
+        for busy in [false, true] {
+            let mut other = Other::beside("deaths::client_process");
+            other.say(&address.port().to_string());
+            let (id, end) = accept(&channel, &listener);
+            other.hear("up");
+            if busy {
+                post(&end);
+            }
+            kill(&mut other, signal);
+            hears(&channel, &id, &end, busy);
+        }
+    }
+}
+
+#[test]
+fn a_client_hears_that_its_server_has_died() {
+    let channel = channel();
+    // The survivor may be the first process of the address, or the second.
+    let early = resolved(&channel, PortSpace::Tcp, SocketAddr::new(V4, 9));
+    let mut early = Some(early);
+    for signal in [SIGTERM, SIGSEGV, SIGKILL] {
+        for busy in [false, true] {
+            let mut other = Other::beside("deaths::server_process");
+            let port = other.hear("listening").parse().unwrap();
+            let (id, end) = connect(&channel, SocketAddr::new(V4, port));
+            other.hear("up");
+            if busy {
+                post(&end);
+            }
+            kill(&mut other, signal);
+            hears(&channel, &id, &end, busy);
+        }
+        early = None;
+    }
+    assert!(early.is_none());
+}
