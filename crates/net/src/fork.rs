@@ -96,13 +96,18 @@ pub(crate) struct DeviceFd(ManuallyDrop<OwnedFd>);
 impl DeviceFd {
     /// As [`socket`].
     pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<Self> {
+        Self::open(|| socket(family, kind, protocol))
+    }
+
+    /// What `open` opens. No child is forked meanwhile, so `open` must not wait.
+    pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         static HANDLERS: Once = Once::new();
         HANDLERS.call_once(|| {
             // SAFETY: the handlers live as long as the program. Where there is no memory for them, children keep the sockets.
             unsafe { pthread_atfork(Some(lock), Some(unlock), Some(replace_all)) };
         });
         lock();
-        let opened = socket(family, kind, protocol);
+        let opened = open();
         if let Ok(fd) = &opened {
             register(fd.as_raw_fd(), true);
         }

@@ -23,6 +23,8 @@ pub(crate) enum Role {
     Slot(u8),
     /// Says that a slot's owner has a service of the connection manager.
     Service { id: u64, slot: u8 },
+    /// Other processes connect to it to learn when the slot's owner ends.
+    Liveness(u8),
 }
 
 impl fmt::Display for Role {
@@ -30,6 +32,7 @@ impl fmt::Display for Role {
         match self {
             Self::Slot(slot) => write!(f, "{slot}"),
             Self::Service { id, slot } => write!(f, "svc/{id:016x}/{slot}"),
+            Self::Liveness(slot) => write!(f, "up/{slot}"),
         }
     }
 }
@@ -37,16 +40,13 @@ impl fmt::Display for Role {
 impl Role {
     fn parse(text: &str) -> Option<Self> {
         let (role, _random) = text.rsplit_once('/')?;
-        match role.strip_prefix("svc/") {
-            None => Some(Self::Slot(role.parse().ok()?)),
-            Some(service) => {
-                let (id, slot) = service.split_once('/')?;
-                Some(Self::Service {
-                    id: u64::from_str_radix(id, 16).ok()?,
-                    slot: slot.parse().ok()?,
-                })
-            }
+        let slot = |text: &str| text.parse().ok();
+        if let Some(live) = role.strip_prefix("up/") {
+            return Some(Self::Liveness(slot(live)?));
         }
+        let Some(service) = role.strip_prefix("svc/") else { return Some(Self::Slot(slot(role)?)) };
+        let (id, owner) = service.split_once('/')?;
+        Some(Self::Service { id: u64::from_str_radix(id, 16).ok()?, slot: slot(owner)? })
     }
 }
 
@@ -64,7 +64,8 @@ pub(crate) fn prefix(address: SocketAddr) -> String {
     text
 }
 
-/// A new name: `ferroce/<address>/<slot>/<random>` or `ferroce/<address>/svc/<service>/<slot>/<random>`.
+/// A new name: `ferroce/<address>/<slot>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
+/// `ferroce/<address>/up/<slot>/<random>`.
 pub(crate) fn new(address: SocketAddr, role: Role) -> String {
     format!("{}{role}/{:016x}", prefix(address), random::number())
 }
@@ -109,21 +110,26 @@ impl Directory {
     pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
         self.0.iter().filter_map(|(role, _)| match role {
             Role::Slot(slot) => Some(*slot),
-            Role::Service { .. } => None,
+            Role::Service { .. } | Role::Liveness(_) => None,
         })
     }
 
     /// The services, and the slots of their owners.
     pub(crate) fn services(&self) -> impl Iterator<Item = (u64, u8)> {
         self.0.iter().filter_map(|(role, _)| match role {
-            Role::Slot(_) => None,
+            Role::Slot(_) | Role::Liveness(_) => None,
             Role::Service { id, slot } => Some((*id, *slot)),
         })
     }
 
     /// The mailbox of a slot.
     pub(crate) fn mailbox(&self, slot: u8) -> Option<&Named> {
-        self.0.iter().find(|(role, _)| *role == Role::Slot(slot)).map(|(_, socket)| socket)
+        self.socket(Role::Slot(slot))
+    }
+
+    /// The socket with this role.
+    pub(crate) fn socket(&self, wanted: Role) -> Option<&Named> {
+        self.0.iter().find(|(role, _)| *role == wanted).map(|(_, socket)| socket)
     }
 
     /// How many processes claim this, which is one but for the moment in which two find out that they both want it.
@@ -133,6 +139,7 @@ impl Directory {
             Role::Service { id: wanted, .. } => {
                 self.services().filter(|&(id, _)| id == wanted).count()
             }
+            Role::Liveness(_) => self.0.iter().filter(|(held, _)| *held == role).count(),
         }
     }
 }
@@ -143,10 +150,17 @@ mod tests {
 
     #[test]
     fn roles_are_read_back() {
-        for role in [Role::Slot(0), Role::Slot(254), Role::Service { id: u64::MAX, slot: 7 }] {
+        for role in [
+            Role::Slot(0),
+            Role::Slot(254),
+            Role::Service { id: u64::MAX, slot: 7 },
+            Role::Liveness(9),
+        ] {
             assert_eq!(Role::parse(&format!("{role}/0123")), Some(role));
         }
-        for other in ["", "7", "x/1", "256/1", "svc/1", "svc/1/2", "svc/x/1/2", "lock"] {
+        for other in
+            ["", "7", "x/1", "256/1", "svc/1", "svc/1/2", "svc/x/1/2", "up/1", "up/x/1", "lock"]
+        {
             assert_eq!(Role::parse(other), None, "{other}");
         }
     }

@@ -2,22 +2,26 @@
 //!
 //! Each process listens on an abstract Unix socket of its own for each slot it has. Another one that wants to know of
 //! its end connects to it and keeps the connection: the kernel hangs it up when the process ends. Nothing is ever sent.
-//! A forked child of the process would keep the socket open, so the process itself is watched, too (`pidfd_open`, where
-//! the kernel has it and shows us the process).
+//! The sockets are [`DeviceFd`]s, so a forked child that lives on does not hide the end of its parent.
 //!
-//! Only processes of the same user are believed, and root's: the names are anybody's to take. (The kernel lets only
+//! The names end with a random number ([`crate::name`]), so no other user can take one in advance, and the kernel says
+//! who is at the other end of a connection: only processes of the same user are believed. (The kernel lets only
 //! processes of one user share a port, so nothing is lost.)
 
 use std::collections::HashMap;
-use std::mem::{offset_of, size_of};
-use std::net::IpAddr;
+use std::io;
+use std::mem::size_of;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use libc::{c_int, sa_family_t, sockaddr_un, socklen_t, ucred};
+use libc::{c_int, socklen_t, ucred};
 
 use crate::error::Error;
-use crate::system::{check, socket, zeroed};
+use crate::fork::DeviceFd;
+use crate::mailbox;
+use crate::name::{self, Directory, Role as Name};
+use crate::system::check;
 
 /// Connections of other processes that are kept: there are 255 slots.
 const MOST_GUESTS: usize = 1024;
@@ -42,13 +46,11 @@ enum Role {
     Guest,
     /// Our connection to a process that we watch.
     Connection(ProcessName),
-    /// The process itself.
-    Process(ProcessName),
 }
 
 #[derive(Debug, Default)]
 struct Entries {
-    entries: HashMap<u64, (Role, OwnedFd)>,
+    entries: HashMap<u64, (Role, DeviceFd)>,
     next: u64,
 }
 
@@ -71,16 +73,15 @@ impl Processes {
         Ok(Self { epoll, entries: Mutex::default() })
     }
 
-    /// Lets other processes watch this one by a name. False when the name is taken: then they learn of our end by
-    /// timeouts only.
+    /// Lets other processes watch this one by a name. False when the system has no socket for it: then they learn of
+    /// our end by timeouts only.
     pub fn announce(&self, name: ProcessName) -> bool {
-        let Ok(socket) = socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) else { return false };
-        let (raw, length) = name.raw();
-        let fd = socket.as_raw_fd();
-        // SAFETY: the name is a local, as long as said.
-        let bound = unsafe { libc::bind(fd, (&raw const raw).cast(), length) };
+        let Ok(socket) = open() else { return false };
+        if mailbox::bind(&socket, &name::new(name.at(), Name::Liveness(name.slot))).is_err() {
+            return false;
+        }
         // SAFETY: the call takes no pointers.
-        if bound < 0 || unsafe { libc::listen(fd, MOST_GUESTS as c_int) } < 0 {
+        if unsafe { libc::listen(socket.as_raw_fd(), MOST_GUESTS as c_int) } < 0 {
             return false;
         }
         self.add(&mut self.lock(), libc::EPOLLIN, socket, Role::Listener)
@@ -92,20 +93,16 @@ impl Processes {
         if entries.watches(name) {
             return true;
         }
-        let Ok(socket) = socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) else { return false };
-        let (raw, length) = name.raw();
+        let Ok(directory) = Directory::read(name.at()) else { return false };
+        let Some(listener) = directory.socket(Name::Liveness(name.slot)) else { return false };
+        let Ok(socket) = open() else { return false };
+        let (raw, length) = name::raw(&listener.name);
         // SAFETY: the name is a local, as long as said.
         let connected =
             unsafe { libc::connect(socket.as_raw_fd(), (&raw const raw).cast(), length) };
-        if connected < 0 {
-            return false;
-        }
-        let Some(owner) = peer(socket.as_fd()).filter(is_trusted) else { return false };
-        // Opened while the connection stands, so this is the process and not one that has its number since.
-        if let Some(process) = process(owner.pid) {
-            self.add(&mut entries, libc::EPOLLIN, process, Role::Process(name));
-        }
-        self.add(&mut entries, libc::EPOLLRDHUP, socket, Role::Connection(name))
+        connected == 0
+            && is_ours(socket.as_fd())
+            && self.add(&mut entries, libc::EPOLLRDHUP, socket, Role::Connection(name))
     }
 
     /// Whether a watched process has not ended. Another one is not known to live.
@@ -130,15 +127,14 @@ impl Processes {
                     Role::Listener => {
                         for guest in accept_all(fd.as_fd()) {
                             let room = entries.entries.len() < 2 * MOST_GUESTS;
-                            if room && peer(guest.as_fd()).as_ref().is_some_and(is_trusted) {
+                            if room && is_ours(guest.as_fd()) {
                                 self.add(&mut entries, libc::EPOLLRDHUP, guest, Role::Guest);
                             }
                         }
                     }
-                    Role::Guest => self.remove(&mut entries, |it, _| it == key),
-                    Role::Connection(name) | Role::Process(name) => {
-                        let parts = [Role::Connection(name), Role::Process(name)];
-                        self.remove(&mut entries, |_, role| parts.contains(&role));
+                    Role::Guest => self.remove(&mut entries, key),
+                    Role::Connection(name) => {
+                        self.remove(&mut entries, key);
                         ended.push(name);
                     }
                 }
@@ -149,7 +145,7 @@ impl Processes {
         }
     }
 
-    fn add(&self, entries: &mut Entries, interest: c_int, fd: OwnedFd, role: Role) -> bool {
+    fn add(&self, entries: &mut Entries, interest: c_int, fd: DeviceFd, role: Role) -> bool {
         entries.next += 1;
         let mut event = libc::epoll_event { events: interest as u32, u64: entries.next };
         let (set, raw) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
@@ -161,19 +157,18 @@ impl Processes {
         added == 0
     }
 
-    fn remove(&self, entries: &mut Entries, which: impl Fn(u64, Role) -> bool) {
-        let set = self.epoll.as_raw_fd();
-        entries.entries.retain(|&key, (role, fd)| {
-            let remove = which(key, *role);
-            if remove {
-                // Closing alone would not take it out of the set: a forked child may have it open as well.
-                // SAFETY: no event is needed.
-                unsafe {
-                    libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut())
-                };
-            }
-            !remove
-        });
+    fn remove(&self, entries: &mut Entries, key: u64) {
+        let Some((_, fd)) = entries.entries.remove(&key) else { return };
+        // Closing alone would not take it out of the set: a child made by a raw clone(2) may have it open as well.
+        // SAFETY: no event is needed.
+        unsafe {
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                libc::EPOLL_CTL_DEL,
+                fd.as_raw_fd(),
+                std::ptr::null_mut(),
+            )
+        };
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -194,32 +189,17 @@ impl AsFd for Processes {
 }
 
 impl ProcessName {
-    /// The abstract name of its socket: `ferroce-up/<user>/<address>/<port>/<slot>`, 79 bytes at most.
-    fn raw(self) -> (sockaddr_un, socklen_t) {
-        // SAFETY: a sockaddr_un is numbers.
-        let mut raw: sockaddr_un = unsafe { zeroed() };
-        raw.sun_family = libc::AF_UNIX as sa_family_t;
-        let Self { address, port, slot } = self;
-        let text = format!("ferroce-up/{}/{address}/{port}/{slot}", user());
-        for (to, from) in raw.sun_path[1..].iter_mut().zip(text.bytes()) {
-            *to = from as _;
-        }
-        let length = offset_of!(sockaddr_un, sun_path) + 1 + text.len();
-        (raw, length.min(size_of::<sockaddr_un>()) as socklen_t)
+    fn at(self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
     }
 }
 
-fn user() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+fn open() -> io::Result<DeviceFd> {
+    DeviceFd::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)
 }
 
-fn is_trusted(it: &ucred) -> bool {
-    it.uid == user() || it.uid == 0
-}
-
-/// Who is at the other end of a connection.
-fn peer(fd: BorrowedFd<'_>) -> Option<ucred> {
+/// Whether a process of this user is at the other end of a connection.
+fn is_ours(fd: BorrowedFd<'_>) -> bool {
     let mut peer = ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<ucred>() as socklen_t;
     // SAFETY: both pointers are to locals, and the length is that of the value.
@@ -232,22 +212,11 @@ fn peer(fd: BorrowedFd<'_>) -> Option<ucred> {
             &raw mut length,
         )
     };
-    (read == 0).then_some(peer)
+    read == 0 && peer.uid == name::user()
 }
 
-/// A descriptor that is readable when the process has ended.
-fn process(pid: libc::pid_t) -> Option<OwnedFd> {
-    if pid <= 0 {
-        return None; // Of another PID namespace.
-    }
-    // SAFETY: the call takes no pointers.
-    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as c_int).ok()?;
-    // SAFETY: the descriptor is new, so nobody else owns it. It is closed on exec by itself.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Everybody who waits at a listener.
-fn accept_all(listener: BorrowedFd<'_>) -> Vec<OwnedFd> {
+/// All connections that wait at a listener.
+fn accept_all(listener: BorrowedFd<'_>) -> Vec<DeviceFd> {
     let accept = || {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let none = std::ptr::null_mut::<libc::sockaddr>();
@@ -261,9 +230,9 @@ fn accept_all(listener: BorrowedFd<'_>) -> Vec<OwnedFd> {
                 flags,
             )
         };
-        let fd = check(fd as c_int).ok()?;
+        let fd = check(fd as c_int)?;
         // SAFETY: the descriptor is new, so nobody else owns it.
-        Some(unsafe { OwnedFd::from_raw_fd(fd) })
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
-    std::iter::from_fn(accept).take(MOST_GUESTS).collect()
+    std::iter::from_fn(|| DeviceFd::open(accept).ok()).take(MOST_GUESTS).collect()
 }
