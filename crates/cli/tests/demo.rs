@@ -365,6 +365,35 @@ fn every_job_over_ipv6() {
     }
 }
 
+/// A client that asks for nearly all of the server's memory and never confirms the connection.
+#[test]
+fn a_request_that_is_not_confirmed_takes_no_memory() {
+    use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+    let scratch = Scratch::new("unconfirmed");
+    let mut server = Server::start("127.0.0.1:0");
+    let channel = EventChannel::new().unwrap();
+    let next = || channel.wait(None).unwrap().unwrap().what;
+    let greedy = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let patience = std::time::Duration::from_secs(5);
+    greedy.resolve_address(None, server.address.parse().unwrap(), patience).unwrap();
+    assert!(matches!(next(), What::AddressResolved));
+    greedy.resolve_route(patience).unwrap();
+    assert!(matches!(next(), What::RouteResolved));
+    // "FeS", the version, and a wish for 4 GiB less 16 bytes.
+    let wish = [&0x4665_5301_u32.to_be_bytes()[..], &0xffff_fff0_u64.to_be_bytes()].concat();
+    let wish = ConnectParameters {
+        private_data: wish,
+        // A queue pair of the program's own, which it never brings up.
+        queue_pair: Some(ferroce::Qpn(0x1234)),
+        ..ConnectParameters::default()
+    };
+    greedy.connect(&wish).unwrap();
+    assert!(matches!(next(), What::ConnectResponse(_)));
+    success(&scratch.ferroce(&["client", &server.address, "write-read", "--size", "1M"]));
+    assert_eq!(server.event("connected")["bytes"], 1 << 20);
+    server.event("left");
+}
+
 /// A client here and a server in another namespace, with a cable between them.
 const TWO_HOSTS: &str = r#"
     set -e

@@ -4,11 +4,12 @@ mod exchange;
 mod report;
 mod serve;
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use clap::Args;
 use ferroce::cm::{EventChannel, Id, PortSpace, What};
@@ -23,7 +24,12 @@ use crate::session::options;
 use crate::session::place::Listen;
 use crate::style::Screen;
 pub(crate) use report::{Report, Reporter};
-use serve::{Budget, Session, serve};
+use serve::{Budget, Session, accept, refuse};
+
+/// Most clients at a time, and most that have not confirmed their connections yet. A client has a thread and a few file
+/// descriptors.
+const MOST_CLIENTS: usize = 256;
+const MOST_OFFERS: usize = 128;
 
 /// Arguments of `ferroce server`.
 #[derive(Args, Debug)]
@@ -90,15 +96,43 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     reporter.report(&Report::Listening { address });
     Session::new(reporter).say("cm", format!("listen(): clients may come to {address}"));
     let budget = Arc::new(Budget::new(args.memory));
+    let (mut offers, mut sessions) = (HashMap::new(), Vec::new());
     loop {
         let Some(event) = channel.wait(None)? else { continue };
-        // Of all else the queue pairs tell: when a connection is over, they are in error.
-        let What::ConnectRequest(request) = event.what else { continue };
-        let (reporter, budget) = (Arc::clone(reporter), Arc::clone(&budget));
-        let session = thread::Builder::new().spawn(move || serve(&request, &budget, &reporter));
-        let session = session.map_err(|error| Failure::Other(format!("no thread: {error}")))?;
-        if args.once {
-            return session.join().unwrap_or(Err(Failure::Other("the session panicked".into())));
+        match event.what {
+            What::ConnectRequest(request) => {
+                sessions.retain(|session: &JoinHandle<_>| !session.is_finished());
+                let full = sessions.len() >= MOST_CLIENTS || offers.len() >= MOST_OFFERS;
+                let name = request.id.name();
+                let accepted = match full {
+                    true => Err(refuse(&request, "it has too many clients".into(), reporter)),
+                    false => accept(request, &budget, reporter),
+                };
+                match accepted {
+                    Ok(offer) => drop(offers.insert(name, offer)),
+                    Err(failure) if args.once => return Err(failure),
+                    Err(_) => {}
+                }
+            }
+            What::Established(_) => {
+                let Some(offer) = offers.remove(&event.id) else { continue };
+                let (reporter, budget) = (Arc::clone(reporter), Arc::clone(&budget));
+                let serve = move || offer.serve(&budget, &reporter);
+                let session = thread::Builder::new().spawn(serve);
+                let session =
+                    session.map_err(|error| Failure::Other(format!("no thread: {error}")))?;
+                if args.once {
+                    let panicked = |_| Err(Failure::Other("the session panicked".into()));
+                    return session.join().unwrap_or_else(panicked);
+                }
+                sessions.push(session);
+            }
+            // Of an established connection's end its queue pair tells: it is in error then.
+            _ => {
+                if let Some(offer) = offers.remove(&event.id) {
+                    offer.withdraw(reporter);
+                }
+            }
         }
     }
 }

@@ -35,6 +35,19 @@ impl Budget {
         Self { limit: limit.0, left: AtomicU64::new(limit.0) }
     }
 
+    /// Whether there is as much left.
+    fn has(&self, bytes: u64) -> bool {
+        bytes <= self.left.load(Ordering::Relaxed)
+    }
+
+    fn exceeded(&self, wish: Wish) -> String {
+        format!(
+            "{} are more than it has left of {}: see its --memory",
+            Size(wish.size),
+            Size(self.limit)
+        )
+    }
+
     fn take(&self, bytes: u64) -> Option<Share<'_>> {
         let take = |left: u64| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
@@ -48,52 +61,82 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Serves one client, and reports.
-pub(super) fn serve(
-    request: &Request,
-    budget: &Budget,
-    reporter: &Reporter,
-) -> Result<(), Failure> {
-    let start = clock::now();
-    let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    let client = request.id.peer_address().unwrap_or(unknown);
-    let mut session = Session::new(reporter);
-    let (wish, _share) = match wish(request, budget) {
-        Ok(granted) => granted,
-        Err(reason) => {
-            // The peer may have given up meanwhile.
-            let _ = request.id.reject(reason.as_bytes());
-            reporter.report(&Report::Refused { client, reason: reason.clone() });
-            return Err(Failure::Other(reason));
-        }
-    };
-    session.say("cm", format!("CONNECT_REQUEST from {client}: it wants {}", Size(wish.size)));
-    let served = session.accept(request, wish).and_then(|(end, region)| {
-        reporter.report(&Report::Connected { client, bytes: wish.size });
-        session.converse(&end, &region)
-    });
-    let failure = served.as_ref().err().map(Failure::to_string);
-    reporter.report(&Report::Left {
-        client,
-        duration_ns: clock::now() - start,
-        verified_bytes: session.verified,
-        failure,
-    });
-    served
+/// A client that was sent a REP: its queue pair and its region, which takes no memory before it is used.
+pub(super) struct Offer {
+    request: Box<Request>,
+    client: SocketAddr,
+    start: u64,
+    wish: Wish,
+    end: End,
+    region: MemoryRegion,
 }
 
-fn wish<'a>(request: &Request, budget: &'a Budget) -> Result<(Wish, Share<'a>), String> {
-    let stranger = || "the client is no `ferroce client` of this version".to_owned();
-    let wish = Wish::parse(&request.private_data).ok_or_else(stranger)?;
-    let share = wish.region().and_then(|bytes| budget.take(bytes as u64));
-    let share = share.ok_or_else(|| {
-        format!(
-            "{} are more than it has left of {}: see its --memory",
-            Size(wish.size),
-            Size(budget.limit)
-        )
-    })?;
-    Ok((wish, share))
+/// Who asks.
+fn client_of(request: &Request) -> SocketAddr {
+    let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+    request.id.peer_address().unwrap_or(unknown)
+}
+
+/// Refuses a request, and reports.
+pub(super) fn refuse(request: &Request, reason: String, reporter: &Reporter) -> Failure {
+    // The peer may have given up meanwhile.
+    let _ = request.id.reject(reason.as_bytes());
+    let client = client_of(request);
+    reporter.report(&Report::Refused { client, reason: reason.clone() });
+    Failure::Other(reason)
+}
+
+/// Accepts a request. Nothing of the budget is taken before the client has confirmed: anybody can send a request.
+pub(super) fn accept(
+    request: Box<Request>,
+    budget: &Budget,
+    reporter: &Reporter,
+) -> Result<Offer, Failure> {
+    let (start, client) = (clock::now(), client_of(&request));
+    let mut session = Session::new(reporter);
+    let Some(wish) = Wish::parse(&request.private_data) else {
+        let reason = "the client is no `ferroce client` of this version".to_owned();
+        return Err(refuse(&request, reason, reporter));
+    };
+    let Some(length) = wish.region().filter(|&bytes| budget.has(bytes as u64)) else {
+        return Err(refuse(&request, budget.exceeded(wish), reporter));
+    };
+    session.say("cm", format!("CONNECT_REQUEST from {client}: it wants {}", Size(wish.size)));
+    match session.accept(&request, length) {
+        Ok((end, region)) => Ok(Offer { request, client, start, wish, end, region }),
+        Err(failure) => Err(refuse(&request, failure.to_string(), reporter)),
+    }
+}
+
+impl Offer {
+    /// The client has not confirmed.
+    pub(super) fn withdraw(self, reporter: &Reporter) {
+        let reason = "it has not completed the connection".to_owned();
+        reporter.report(&Report::Refused { client: self.client, reason });
+    }
+
+    /// Serves the client, which has confirmed, and reports.
+    pub(super) fn serve(self, budget: &Budget, reporter: &Reporter) -> Result<(), Failure> {
+        let Self { request, client, start, wish, end, region } = self;
+        let Some(_share) = wish.region().and_then(|bytes| budget.take(bytes as u64)) else {
+            // Others were faster. The connection ends with its id.
+            let reason = budget.exceeded(wish);
+            reporter.report(&Report::Refused { client, reason: reason.clone() });
+            return Err(Failure::Other(reason));
+        };
+        reporter.report(&Report::Connected { client, bytes: wish.size });
+        let mut session = Session::new(reporter);
+        let served = session.converse(&end, &region);
+        let failure = served.as_ref().err().map(Failure::to_string);
+        reporter.report(&Report::Left {
+            client,
+            duration_ns: clock::now() - start,
+            verified_bytes: session.verified,
+            failure,
+        });
+        drop(request);
+        served
+    }
 }
 
 /// What is said about a client, and what was found right.
@@ -125,7 +168,7 @@ impl<'a> Session<'a> {
     }
 
     /// Registers memory and tells the client where it is.
-    fn accept(&mut self, request: &Request, wish: Wish) -> Result<(End, MemoryRegion), Failure> {
+    fn accept(&mut self, request: &Request, length: usize) -> Result<(End, MemoryRegion), Failure> {
         let closed = Failure::Other("the device is closed".into());
         let context = request.id.context().ok_or(closed)?;
         let since = clock::now();
@@ -138,7 +181,6 @@ impl<'a> Session<'a> {
             dump::queue_pair(log, &end.queue_pair);
         });
         let since = clock::now();
-        let length = wish.region().ok_or(Failure::Stranger)?;
         let region = end.parts.domain.allocate(length, SHARED)?;
         self.steps(|log| dump::region(log, since, "remote", &region));
         let grant = Grant { remote: region.remote(0) };

@@ -9,6 +9,7 @@ mod connections;
 mod corners;
 mod datagrams;
 mod deaths;
+mod forged;
 mod independence;
 mod other;
 mod processes;
