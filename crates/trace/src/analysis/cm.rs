@@ -245,3 +245,43 @@ fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ferroce_wire::cm::{Rep, Req};
+    use ferroce_wire::number::Qpn;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_messages_leaves_every_table_bounded() {
+        let [active, passive] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let mut tracker = CmTracker::default();
+        for id in 0..2 * MOST as u32 + 10 {
+            // Every third is a REP, all to one REQ, and each with an ID of its own.
+            let message = match id % 3 {
+                0 => Message::Rep(Rep {
+                    local_comm_id: CommId(id),
+                    remote_comm_id: CommId(1),
+                    local_qpn: Qpn(id & 0xff_ffff),
+                    ..Rep::default()
+                }),
+                1 => Message::Req(Req { local_comm_id: CommId(1), ..Req::default() }),
+                _ => Message::Req(Req { local_comm_id: CommId(id), ..Req::default() }),
+            };
+            let (source, destination) =
+                if id % 3 == 0 { (passive, active) } else { (active, passive) };
+            tracker.track(&message, source, destination);
+            assert!(tracker.asked.len() <= MOST && tracker.replied.len() <= MOST);
+        }
+        for id in 0..MOST as u32 + 10 {
+            let message = Message::Rep(Rep {
+                local_comm_id: CommId(id),
+                remote_comm_id: CommId(1),
+                ..Rep::default()
+            });
+            tracker.track(&message, passive, active);
+        }
+        assert!(tracker.replied.len() <= MOST);
+    }
+}

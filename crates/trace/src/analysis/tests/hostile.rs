@@ -9,8 +9,8 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 
 use super::wire::{A, B, Wire};
-use crate::analysis::Options;
 use crate::analysis::report::FileReport;
+use crate::analysis::{Options, analyze};
 use crate::render::sections::{self, LadderView, View};
 
 /// Packets of each capture, in the second half of which every packet tries to be expensive.
@@ -190,6 +190,35 @@ fn times_that_jump_between_the_extremes() {
         wire.send(A, 2, Opcode::RC_SEND_ONLY, psn / 2, 0).ack(B, 1, psn / 3);
     }
     assert_linear(wire);
+}
+
+/// The same in pcapng, whose interfaces may shift their times by any number of seconds.
+#[test]
+fn times_beyond_what_a_difference_holds() {
+    let block = |kind: u32, body: &[u8]| {
+        let length = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    };
+    let frame = Wire::one_frame(A, 2, Opcode::RC_SEND_ONLY, 5);
+    let mut file = block(
+        0x0a0d_0d0a,
+        &[&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat(),
+    );
+    for offset in [-9_000_000_000_i64, 9_000_000_000, 0] {
+        // LINKTYPE_ETHERNET, no snap length; option 14 is if_tsoffset.
+        let body =
+            [&[1, 0, 0, 0, 0, 0, 0, 0, 14, 0, 8, 0][..], &offset.to_le_bytes(), &[0; 4]].concat();
+        file.extend(block(1, &body));
+    }
+    let length = frame.len() as u32;
+    let padded = [&frame[..], &[0; 3][..frame.len().wrapping_neg() % 4]].concat();
+    for round in 0..300_u32 {
+        let head = [[2, 0, 1][round as usize % 3], 0, 0, length, length].map(u32::to_le_bytes);
+        file.extend(block(6, &[&head.concat()[..], &padded].concat()));
+    }
+    let report = analyze("extremes", &*file, &Options::default(), &mut |_| ());
+    assert_eq!((report.packets, report.icrc.ok), (300, 300));
+    assert!(report.steps <= PER_PACKET * report.packets + PER_FILE);
 }
 
 fn management(wire: &mut Wire, from: [u8; 4], message: &Message, transaction: u64) {

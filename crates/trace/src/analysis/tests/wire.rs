@@ -77,6 +77,14 @@ impl Wire {
         self.frame(from, qpn, opcode, psn, extensions, &data)
     }
 
+    /// The bytes of one frame.
+    pub(super) fn one_frame(from: [u8; 4], qpn: u32, opcode: Opcode, psn: u32) -> Vec<u8> {
+        let mut wire = Self::new();
+        wire.send(from, qpn, opcode, psn, 0);
+        // Behind the headers of file and record.
+        wire.writer.finish().unwrap().split_off(24 + 16)
+    }
+
     /// A datagram with this payload.
     pub(super) fn datagram(&mut self, from: [u8; 4], qpn: u32, data: &[u8]) -> &mut Self {
         let deth = Some(Deth { source: Qpn(1), ..Deth::default() });
