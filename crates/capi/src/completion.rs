@@ -339,6 +339,7 @@ pub(crate) fn status_of(value: Status) -> u32 {
         Status::LocalLength => status::LOC_LEN_ERR,
         Status::LocalOperation => status::LOC_QP_OP_ERR,
         Status::LocalProtection => status::LOC_PROT_ERR,
+        Status::LocalAccess => status::LOC_ACCESS_ERR,
         Status::Binding => status::MW_BIND_ERR,
         Status::Flushed => status::WR_FLUSH_ERR,
         Status::BadResponse => status::BAD_RESP_ERR,

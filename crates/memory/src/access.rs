@@ -101,13 +101,16 @@ fn in_region(
     (address, length): (u64, u64),
     access: AccessFlags,
 ) -> Result<Place<'_>, Denied> {
+    check_region(region, domain, access)?;
+    region.place(address, length)
+}
+
+#[inline]
+fn check_region(region: &Region, domain: Domain, access: AccessFlags) -> Result<(), Denied> {
     if region.domain != domain {
         return Err(Denied::Domain);
     }
-    if !region.access.contains(access) {
-        return Err(Denied::Access);
-    }
-    region.place(address, length)
+    if region.access.contains(access) { Ok(()) } else { Err(Denied::Access) }
 }
 
 fn pin(
@@ -162,6 +165,15 @@ impl Memory for &Registry {
         }
         let part = (span.address.0, u64::from(span.length));
         self.remote(by, span.key, part, access, |_, _| Ok(()))
+    }
+
+    fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
+        let entry = self.table.read(key.0).ok_or(Denied::Key)?;
+        match &entry.tenant {
+            Tenant::Region(region) => check_region(region, by.domain, access),
+            Tenant::Window(window) => window.granted(by, access).map(drop),
+            Tenant::Nobody => Err(Denied::Key),
+        }
     }
 
     fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {

@@ -30,7 +30,7 @@ pub(crate) struct Window {
 
 /// What a window shows. The region counts these.
 #[derive(Debug)]
-struct Bound {
+pub(crate) struct Bound {
     region: Arc<Region>,
     queue_pair: Qpn,
     access: AccessFlags,
@@ -66,6 +66,17 @@ impl Window {
         length: u64,
         access: AccessFlags,
     ) -> Result<(&Arc<Region>, Place<'_>), Denied> {
+        let bound = self.granted(by, access)?;
+        let start = address.checked_sub(bound.first).ok_or(Denied::Bounds)?;
+        let end = start.checked_add(length).ok_or(Denied::Bounds)?;
+        if end > bound.length {
+            return Err(Denied::Bounds);
+        }
+        Ok((&bound.region, bound.region.place(bound.start + start, length)?))
+    }
+
+    /// What it is bound to, if a peer may access that so.
+    pub(crate) fn granted(&self, by: Accessor, access: AccessFlags) -> Result<&Bound, Denied> {
         let bound = self.bound.as_ref().ok_or(Denied::Key)?;
         if self.domain != by.domain {
             return Err(Denied::Domain);
@@ -77,12 +88,7 @@ impl Window {
         if !bound.access.contains(access) {
             return Err(Denied::Access);
         }
-        let start = address.checked_sub(bound.first).ok_or(Denied::Bounds)?;
-        let end = start.checked_add(length).ok_or(Denied::Bounds)?;
-        if end > bound.length {
-            return Err(Denied::Bounds);
-        }
-        Ok((&bound.region, bound.region.place(bound.start + start, length)?))
+        Ok(bound)
     }
 }
 

@@ -43,6 +43,10 @@ impl Memory for Nowhere {
         Ok(())
     }
 
+    fn check_remote_key(&self, _: Accessor, _: RKey, _: AccessFlags) -> Result<(), Denied> {
+        Ok(())
+    }
+
     fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }

@@ -121,6 +121,9 @@ pub trait Memory {
         access: AccessFlags,
     ) -> Result<(), Denied>;
 
+    /// Whether a peer may access so the region or window that this key names, wherever in it.
+    fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied>;
+
     /// Reads a span that a peer asked for, all of it.
     fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied>;
 

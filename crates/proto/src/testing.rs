@@ -162,6 +162,13 @@ impl Memory for TestMemory {
         self.remote(by, span, access).map(drop)
     }
 
+    fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
+        let bound = self.windows.iter().find(|window| window.key == key.0);
+        let address = bound.and_then(|window| window.bound).map(|bind| bind.address);
+        let address = address.unwrap_or(VirtualAddress(BASE));
+        self.remote(by, RemoteSpan { key, address, length: 0 }, access).map(drop)
+    }
+
     fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
         let read = AccessFlags::REMOTE_READ;
         let range = self.remote(by, span, read)?;

@@ -254,6 +254,8 @@ pub enum Status {
     LocalOperation,
     /// A local key does not allow it.
     LocalProtection,
+    /// The rkey of the peer's RDMA WRITE with immediate does not allow it: how the receive request ends.
+    LocalAccess,
     /// The window cannot be bound so.
     Binding,
     /// An earlier request failed: this one was not looked at, or not finished.

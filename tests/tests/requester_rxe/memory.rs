@@ -59,6 +59,10 @@ impl Memory for LocalMemory {
         Err(Denied::Access)
     }
 
+    fn check_remote_key(&self, _: Accessor, _: RKey, _: AccessFlags) -> Result<(), Denied> {
+        Err(Denied::Access)
+    }
+
     fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
         Err(Denied::Access)
     }

@@ -43,7 +43,7 @@ pub(crate) const ALLOWED: &[Allowed] = &[
             ("duplicate", 0, 9),
             ("loss_requests", 0, 7),
             ("loss_responses", 0, 4),
-            ("reorder", 0, 10),
+            ("reorder", 0, 11),
             ("rstream", 0, 6),
             ("send_rc", 0, 1),
             ("ucmatose", 0, 8),

@@ -87,7 +87,7 @@ const PROMPT: [(&str, usize); 5] =
 
 /// The same when answers wait.
 const LATE: [(&str, usize); 5] =
-    [("ACK", 247), ("NAK", 25), ("RNR NAK", 6), ("READ response", 360), ("atomic response", 38)];
+    [("ACK", 246), ("NAK", 25), ("RNR NAK", 6), ("READ response", 360), ("atomic response", 38)];
 
 #[test]
 fn our_responder_answers_as_rdma_rxe_does() {

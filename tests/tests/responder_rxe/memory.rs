@@ -58,6 +58,10 @@ impl Memory for SparseMemory {
         self.check(span)
     }
 
+    fn check_remote_key(&self, _: Accessor, key: RKey, _: AccessFlags) -> Result<(), Denied> {
+        if self.keys.contains(&key.0) { Ok(()) } else { Err(Denied::Key) }
+    }
+
     fn read_remote(&self, _: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
         self.check(span)?;
         self.get(span.address.0, out);

@@ -52,7 +52,7 @@ numbers! {
     /// `ibv_wc_status`.
     status: u32 {
         SUCCESS = 0, LOC_LEN_ERR = 1, LOC_QP_OP_ERR = 2, LOC_PROT_ERR = 4, WR_FLUSH_ERR = 5, MW_BIND_ERR = 6,
-        BAD_RESP_ERR = 7, REM_INV_REQ_ERR = 9, REM_ACCESS_ERR = 10, REM_OP_ERR = 11, RETRY_EXC_ERR = 12,
+        BAD_RESP_ERR = 7, LOC_ACCESS_ERR = 8, REM_INV_REQ_ERR = 9, REM_ACCESS_ERR = 10, REM_OP_ERR = 11, RETRY_EXC_ERR = 12,
         RNR_RETRY_EXC_ERR = 13,
     }
     /// `ibv_wc_flags`.

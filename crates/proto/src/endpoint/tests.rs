@@ -309,6 +309,27 @@ fn a_refused_request_is_an_event_for_the_responders_owner() {
     }
 }
 
+/// IBA 11.6.3.2: events are for errors that no completion reports.
+#[test]
+fn what_a_receive_completion_reports_raises_no_event() {
+    for (key, room, status) in
+        [(KEY + 1, 100, Status::LocalProtection), (KEY, 99, Status::LocalLength)]
+    {
+        let mut sides = pair(ServiceType::ReliableConnection);
+        sides[0].bring(State::ReadyToSend, 2);
+        sides[1].bring(State::ReadyToSend, 1);
+        let mut buffer = span(0x1000, room);
+        buffer.key.0 = key;
+        let spans = Spans::from(buffer);
+        sides[1].receives.post(ReceiveRequest { id: WorkId(9), spans }).unwrap();
+        post(&mut sides[0], 1, 100).unwrap();
+        run(&mut sides);
+        assert_eq!(sides[1].received[0].status, status);
+        assert_eq!(sides[1].events, []);
+        assert_eq!(sides[1].endpoint.state(), State::Error);
+    }
+}
+
 #[test]
 fn the_error_state_flushes_and_reset_forgets() {
     let mut sides = pair(ServiceType::ReliableConnection);

@@ -49,7 +49,7 @@ impl Requester {
                     // A NAK acknowledges everything before it (IBA 9.7.5.1.2).
                     kind => {
                         self.acknowledge(now, sequence, config, done)?;
-                        self.refused(now, sequence, kind, config, done)
+                        self.refused(now, kind, config, done)
                     }
                 }
             }
@@ -179,11 +179,14 @@ impl Requester {
         Ok(())
     }
 
-    /// The responder does not take the request at `sequence`; everything before it is acknowledged.
+    /// The responder refuses a request; everything before it is acknowledged.
+    ///
+    /// A READ before it whose response was lost can never be finished: the responder answers no more. The oldest
+    /// unfinished request ends with the status of the refusal, so that the first error completion tells the cause, and
+    /// all others are flushed.
     fn refused(
         &mut self,
         now: Instant,
-        sequence: Sequence,
         kind: SyndromeKind,
         config: &Config,
         done: &mut VecDeque<Completion>,
@@ -203,22 +206,6 @@ impl Requester {
             SyndromeKind::Nak(NakCode::RemoteOperationalError) => Status::RemoteOperation,
             _ => Status::RemoteInvalidRequest,
         };
-        self.fail_at(sequence, status, done)
-    }
-
-    /// The request at `sequence` fails, and with it the queue. An earlier one that is not finished, for example a READ
-    /// whose response was lost, cannot be finished any more.
-    pub(super) fn fail_at(
-        &mut self,
-        sequence: Sequence,
-        status: Status,
-        done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
-        while self.queue.front().is_some_and(|queued| queued.end() <= sequence) {
-            if let Some(queued) = self.queue.pop_front() {
-                done.push_back(queued.completion(Status::Flushed));
-            }
-        }
         self.fail(status, done)
     }
 

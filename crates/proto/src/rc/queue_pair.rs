@@ -177,7 +177,7 @@ impl QueuePair {
         self.fault
     }
 
-    /// What the peer was told when a request of its was refused for good.
+    /// What the peer was told when a request of its was refused for good, where no receive completion reports it.
     pub fn refusal(&self) -> Option<NakCode> {
         self.refusal
     }
@@ -197,6 +197,13 @@ impl QueuePair {
             return Ok(());
         }
         self.requester.post(request, &self.config)
+    }
+
+    /// Requests of the peer whose PSN no requester in sequence sends: before the first PSN of the connection, more
+    /// than 2^22 from the expected one, or the PSN of a READ, atomic, FLUSH or ATOMIC WRITE that was not executed under
+    /// it. A few are packets that the network delayed; many are a peer, or a stranger, that guesses.
+    pub fn out_of_window_requests(&self) -> u64 {
+        self.responder.out_of_window
     }
 
     /// The request of ours that a packet with this PSN belongs to: one of its own, or an answer to it.
@@ -246,8 +253,8 @@ impl QueuePair {
             self.responder
                 .handle_request(packet, info, &self.config, receives, memory, done)
                 .err()
-                .map(|Refused(code)| {
-                    self.refusal = Some(code);
+                .map(|Refused { code, reported }| {
+                    self.refusal = Some(code).filter(|_| !reported);
                     Fault::Responder
                 })
         } else {

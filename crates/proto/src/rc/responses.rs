@@ -1,9 +1,9 @@
-//! Answers on their way back, in the order of their requests, and those that may be asked for again.
+//! Answers on their way back, in the order of their requests, and the requests that may be asked for again.
 
 use alloc::collections::VecDeque;
 
 use ferroce_wire::number::{Msn, VirtualAddress, Word};
-use ferroce_wire::opcode::Opcode;
+use ferroce_wire::opcode::{Opcode, Operation};
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::syndrome::Syndrome;
 use ferroce_wire::transport::{Aeth, AtomicAckEth, Bth};
@@ -27,65 +27,175 @@ pub(super) struct Response {
 pub(super) enum Answer {
     /// Acknowledge, or refuse.
     Acknowledge(Syndrome),
-    /// Memory that a READ asked for; empty for a FLUSH or an ATOMIC WRITE.
+    /// Memory that a READ asked for; empty for a FLUSH or an ATOMIC WRITE. `again`: the request was a duplicate.
     Read { span: RemoteSpan, sent: u32, by: Accessor, again: bool },
     /// The original value of an atomic.
-    Atomic(u64),
+    Atomic { original: u64, again: bool },
 }
 
-/// An atomic that was executed: asked for again, it is answered again and not executed again (IBA 9.4.5).
+impl Answer {
+    const fn is_acknowledge(&self) -> bool {
+        matches!(self, Self::Acknowledge(_))
+    }
+
+    /// Whether it answers a duplicate.
+    const fn is_again(&self) -> bool {
+        matches!(self, Self::Read { again: true, .. } | Self::Atomic { again: true, .. })
+    }
+}
+
+impl Response {
+    /// Behind its last packet.
+    fn end(&self, mtu: u16) -> Sequence {
+        match self.answer {
+            Answer::Read { span, .. } => self.sequence.plus(packets(span.length, mtu)),
+            _ => self.sequence.plus(1),
+        }
+    }
+
+    /// The packet of it that is sent next.
+    fn next(&self, mtu: u16) -> Sequence {
+        match self.answer {
+            Answer::Read { sent, .. } => self.sequence.plus(sent / u32::from(mtu)),
+            _ => self.sequence,
+        }
+    }
+}
+
+/// PSNs of a READ response (IBA 9.7.2.2).
+pub(super) fn packets(length: u32, mtu: u16) -> u32 {
+    length.div_ceil(u32::from(mtu)).max(1)
+}
+
+/// What a request with a response of its own asks for: a READ, an atomic, a FLUSH or an ATOMIC WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) operation: Operation,
+    pub(super) span: RemoteSpan,
+    pub(super) by: Accessor,
+}
+
+/// Such a request that was executed. A duplicate of it is answered again (IBA 9.7.5.1.5).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Executed {
-    pub(super) sequence: Sequence,
+    pub(super) start: Sequence,
+    /// PSNs of its response.
+    pub(super) packets: u32,
+    pub(super) request: Request,
+    /// What an atomic found: a duplicate is not executed again (IBA 9.4.5).
     pub(super) original: u64,
+    /// The newest SEND or WRITE packet that was executed before it.
+    pub(super) plain: Sequence,
+}
+
+impl Executed {
+    fn end(&self) -> Sequence {
+        self.start.plus(self.packets)
+    }
+
+    /// Whether `request` at `sequence` is a duplicate of this one. That of a READ may ask for a part of it: a requester
+    /// that lost a response restarts with the PSN, address and length of what is missing (IBA 9.7.5.2.3).
+    fn covers(&self, sequence: Sequence, request: &Request, mtu: u16) -> bool {
+        let Request { operation, span, by } = self.request;
+        if request.operation != operation || request.by != by || request.span.key != span.key {
+            return false;
+        }
+        if operation != Operation::ReadRequest {
+            return sequence == self.start && request.span == span;
+        }
+        if sequence < self.start || sequence >= self.end() {
+            return false;
+        }
+        let offset = u64::from(sequence.since(self.start)) * u64::from(mtu);
+        let end = offset + u64::from(request.span.length);
+        request.span.address.0 == span.address.0.wrapping_add(offset)
+            && end <= u64::from(span.length)
+            && (request.span.length == 0) == (span.length == 0)
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     queue: VecDeque<Response>,
+    /// The newest requests with a response of their own, as many as the requester may have in flight.
     executed: VecDeque<Executed>,
 }
 
 impl Responses {
-    /// Adds an answer. An acknowledgement right behind another says all that the other did (IBA 9.7.5.1.2).
+    /// Adds an answer to a request that was not answered before.
+    ///
+    /// Of acknowledgements right behind each other the newest is enough (IBA 9.7.5.1.2), whether ACK or NAK: each
+    /// acknowledges everything before its PSN.
     pub(super) fn push(&mut self, response: Response) {
-        if let (Some(Answer::Acknowledge(earlier)), Answer::Acknowledge(_)) =
-            (self.queue.back().map(|last| last.answer), response.answer)
-        {
-            if earlier.is_ack() {
+        if response.answer.is_acknowledge() {
+            while let Some(earlier) = self.queue.back().filter(|one| one.answer.is_acknowledge()) {
+                if response.sequence < earlier.sequence {
+                    return;
+                }
                 self.queue.pop_back();
             }
         }
         self.queue.push_back(response);
     }
 
+    /// Adds the answer to a duplicate of `executed`. What is queued for it already, and not yet sent, is not queued twice.
+    ///
+    /// It goes in front of the answers to later requests: the requester takes those only behind it.
+    pub(super) fn push_again(&mut self, executed: &Executed, response: Response, mtu: u16) {
+        let same = |queued: &&mut Response| {
+            !queued.answer.is_acknowledge()
+                && executed.start <= queued.sequence
+                && queued.sequence < executed.end()
+        };
+        if let Some(queued) = self.queue.iter_mut().find(same) {
+            if queued.next(mtu) > response.sequence || queued.end(mtu) != response.end(mtu) {
+                *queued = response;
+            }
+            return;
+        }
+        let behind = self.queue.iter().position(|queued| queued.sequence > response.sequence);
+        self.queue.insert(behind.unwrap_or(self.queue.len()), response);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// READs and atomics that are not yet answered.
+    /// READs, atomics, FLUSHes and ATOMIC WRITEs that were never answered. Answers to duplicates do not count: the
+    /// requester may have had its answer from the first one.
     pub(super) fn unanswered(&self) -> usize {
-        let answers = self.queue.iter();
-        answers.filter(|one| !matches!(one.answer, Answer::Acknowledge(_))).count()
+        let answers = self.queue.iter().map(|response| &response.answer);
+        answers.filter(|answer| !answer.is_acknowledge() && !answer.is_again()).count()
     }
 
-    /// Keeps the result of an atomic for as long as the requester can ask for it again.
+    /// Keeps a request for as long as the requester can ask for it again: it has no more than `max_dest_rd_atomic` of
+    /// them in flight.
     pub(super) fn remember(&mut self, executed: Executed, config: &Config) {
         while self.executed.len() >= usize::from(config.max_dest_rd_atomic.max(1)) {
-            self.executed.pop_front();
+            let Some(oldest) = self.executed.pop_front() else { break };
+            // The requester has its answer. This bounds the queue.
+            self.queue.retain(|queued| {
+                !queued.answer.is_again()
+                    || queued.sequence < oldest.start
+                    || queued.sequence >= oldest.end()
+            });
         }
         self.executed.push_back(executed);
     }
 
-    pub(super) fn executed(&self, sequence: Sequence) -> Option<Executed> {
-        self.executed.iter().copied().find(|one| one.sequence == sequence)
+    /// The executed request that this is a duplicate of.
+    pub(super) fn executed(
+        &self,
+        sequence: Sequence,
+        request: &Request,
+        mtu: u16,
+    ) -> Option<Executed> {
+        self.executed.iter().copied().find(|one| one.covers(sequence, request, mtu))
     }
 
-    /// Forgets answers that a requester that goes back will ask for again: those from `sequence` on.
-    pub(super) fn forget_from(&mut self, sequence: Sequence) {
-        self.queue.retain(|response| {
-            matches!(response.answer, Answer::Acknowledge(_)) || response.sequence < sequence
-        });
+    /// The first request behind `sequence` that has a response of its own.
+    pub(super) fn first_behind(&self, sequence: Sequence) -> Option<&Executed> {
+        self.executed.iter().find(|one| one.start > sequence)
     }
 
     pub(super) fn forget_all(&mut self) {
@@ -116,7 +226,7 @@ impl Responses {
                 extensions.aeth = aeth(*syndrome);
                 Opcode::RC_ACKNOWLEDGE
             }
-            Answer::Atomic(original) => {
+            Answer::Atomic { original, .. } => {
                 extensions.aeth = aeth(Syndrome::ACK);
                 extensions.atomic_ack = Some(AtomicAckEth { original: Word(*original) });
                 Opcode::RC_ATOMIC_ACKNOWLEDGE

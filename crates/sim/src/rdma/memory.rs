@@ -192,6 +192,12 @@ impl Memory for Regions {
         self.remote(by, span, span.length as usize, access).map(drop)
     }
 
+    fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
+        let window = self.window(key).and_then(|index| self.windows[index].bound);
+        let address = window.map_or(VirtualAddress(BASE), |bind| bind.address);
+        self.remote(by, RemoteSpan { key, address, length: 0 }, 0, access).map(drop)
+    }
+
     fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
         let place = self.remote(by, span, out.len(), AccessFlags::REMOTE_READ)?;
         self.read(place, out);

@@ -51,6 +51,10 @@ impl Memory for Counted {
         Ok(())
     }
 
+    fn check_remote_key(&self, _: Accessor, _: RKey, _: AccessFlags) -> Result<(), Denied> {
+        Ok(())
+    }
+
     fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }

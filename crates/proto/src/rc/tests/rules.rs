@@ -314,13 +314,16 @@ fn atomics_are_answered_again_and_not_executed_again() {
 
 #[test]
 fn flush_and_atomic_write() {
-    let mut pair = clean(256);
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| {
+        config.access = config.access | AccessFlags::FLUSH_GLOBAL;
+    });
+    pair.hosts[1].memory.access = pair.hosts[1].memory.access | AccessFlags::FLUSH_GLOBAL;
     let atomic_write = Operation::AtomicWrite { remote: remote(FAR) };
     let flush = Operation::Flush {
         remote: remote(FAR),
         length: 8,
         selectivity: Default::default(),
-        placement: Default::default(),
+        placement: ferroce_wire::transport::FlushPlacement(1),
     };
     pair.hosts[0].qp.post_send(request(1, atomic_write, 8)).unwrap();
     pair.hosts[0].qp.post_send(request(2, flush, 0)).unwrap();

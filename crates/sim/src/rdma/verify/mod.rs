@@ -141,11 +141,16 @@ impl<'a> Judge<'a> {
         {
             self.say(connection, format!("{late:?} behind a request that failed"));
         }
-        let index = cause.id.0 as usize;
-        // A refusal ends the responder: an answer that was lost before it never comes again, and its request is
-        // flushed (IBA 9.9.2.4.1 leaves open how).
-        if index > good && !(wants_response(failed.kind) && violation == Some(index)) {
+        let mut index = cause.id.0 as usize;
+        if index > good {
             self.say(connection, format!("{failed:?} before request {index} failed"));
+        }
+        // A refusal ends the responder: an answer that was lost before it never comes again, and its request ends with
+        // the status of the refusal (IBA 9.9.2.4.1 leaves open how).
+        let refused =
+            violation.filter(|&later| later > index && steps[later].fails == Some(cause.status));
+        if wants_response(failed.kind) {
+            index = refused.unwrap_or(index);
         }
         if let (true, Some(fails)) = (violation == Some(index), steps[index].fails) {
             let by_network = cause.status == Status::RetryExceeded && out_of_reach;

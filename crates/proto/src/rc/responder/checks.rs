@@ -1,0 +1,147 @@
+//! The checks behind the PSN (IBA 9.7.4.1), in their order.
+
+use ferroce_wire::number::Qpn;
+use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
+use ferroce_wire::packet::Packet;
+use ferroce_wire::transport::{Feth, FlushSelectivity};
+
+use super::{Message, Refusal, Reply, Responder, Verdict, has_response, named};
+use crate::memory::{AccessFlags, Accessor, Memory};
+use crate::rc::queue_pair::Config;
+use crate::receive::ReceiveQueue;
+use crate::work::MAX_MESSAGE;
+
+/// The whole region is flushed, whatever address and length say (IBA A19).
+const REGION: FlushSelectivity = FlushSelectivity(1);
+
+impl Responder {
+    /// 2. Packets of a message follow each other, and messages do not mix (IBA 9.7.4.1.2, table 48).
+    ///
+    /// With XRC, all of a message is for one queue (IBA A14).
+    pub(super) fn check_sequence(&self, info: &OpcodeInfo, queue: Option<Qpn>) -> Verdict {
+        let fits = (info.position.opens() || queue == self.receive_queue)
+            && matches!(
+                (&self.message, info.operation, info.position),
+                (Message::None, _, Position::First | Position::Only)
+                    | (Message::Send, Operation::Send, Position::Middle | Position::Last)
+                    | (Message::Write(_), Operation::Write, Position::Middle | Position::Last)
+            );
+        if fits { Ok(()) } else { Err(Refusal::Request.into()) }
+    }
+
+    /// 4. A receive request for what needs one, room for READs and atomics (IBA 9.7.4.1.4, 9.7.4.1.5).
+    pub(super) fn check_resources(
+        &mut self,
+        info: &OpcodeInfo,
+        config: &Config,
+        receives: Option<&mut ReceiveQueue>,
+    ) -> Verdict {
+        let opens_send = info.operation == Operation::Send && info.position.opens();
+        if (opens_send || info.immediate) && self.receive.is_none() {
+            let request = receives.and_then(ReceiveQueue::take).ok_or(Reply::NotReady)?;
+            self.receive = Some(request);
+        }
+        let full = self.responses.unanswered() >= usize::from(config.max_dest_rd_atomic);
+        if has_response(info.operation) && full {
+            return Err(Refusal::Request.into());
+        }
+        Ok(())
+    }
+
+    /// 5. Full packets but the last, nothing longer than was announced or than there is room for (IBA 9.7.4.1.6).
+    pub(super) fn check_length(
+        &self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        config: &Config,
+    ) -> Verdict {
+        let (length, mtu) = (packet.payload_len as u64, u64::from(config.mtu));
+        let packet_fits = match info.position {
+            _ if !info.payload => length == 0,
+            Position::First | Position::Middle => length == mtu,
+            Position::Last => (1..=mtu).contains(&length),
+            Position::Only => length <= mtu,
+        };
+        let announced = packet.extensions.reth.map_or(0, |reth| reth.length);
+        let message_fits = match info.operation {
+            Operation::Send => {
+                let before = if info.position.opens() { 0 } else { self.received };
+                let receive = self.receive.as_ref();
+                receive.is_some_and(|request| before + length <= request.spans.len())
+            }
+            Operation::Write => {
+                let left = match &self.message {
+                    Message::Write(span) => u64::from(span.length),
+                    _ => u64::from(announced),
+                };
+                if info.position.ends() { length == left } else { length < left }
+            }
+            // IBA A19.4.
+            Operation::AtomicWrite => length == 8 && announced == 8,
+            _ => true,
+        };
+        // The length of a FLUSH is not one of a message.
+        let within = announced <= MAX_MESSAGE || info.operation == Operation::Flush;
+        if packet_fits && message_fits && within { Ok(()) } else { Err(Refusal::Length.into()) }
+    }
+}
+
+/// 3. The queue pair allows the operation (IBA 9.7.4.1.3).
+///
+/// A FLUSH with a placement or selectivity that IBA A19 does not define is an invalid request.
+pub(super) fn check_permission(packet: &Packet<'_>, info: &OpcodeInfo, config: &Config) -> Verdict {
+    let defined = packet.extensions.feth.is_none_or(|Feth { selectivity, placement, .. }| {
+        matches!(placement.0, 1..=3) && selectivity.0 <= REGION.0
+    });
+    if defined && config.access.contains(needed_access(packet, info)) {
+        Ok(())
+    } else {
+        Err(Refusal::Request.into())
+    }
+}
+
+/// What an operation needs to be allowed, of the queue pair and of the memory.
+fn needed_access(packet: &Packet<'_>, info: &OpcodeInfo) -> AccessFlags {
+    match info.operation {
+        Operation::Write | Operation::AtomicWrite => AccessFlags::REMOTE_WRITE,
+        Operation::ReadRequest => AccessFlags::REMOTE_READ,
+        Operation::CompareSwap | Operation::FetchAdd => AccessFlags::REMOTE_ATOMIC,
+        // IBA A19: each kind of placement is allowed by itself.
+        Operation::Flush => match packet.extensions.feth.map_or(0, |feth| feth.placement.0) {
+            1 => AccessFlags::FLUSH_GLOBAL,
+            2 => AccessFlags::FLUSH_PERSISTENT,
+            _ => AccessFlags::FLUSH_GLOBAL | AccessFlags::FLUSH_PERSISTENT,
+        },
+        _ => AccessFlags::default(),
+    }
+}
+
+/// 6. The key allows all that the message announces, before its first byte is touched (IBA 9.7.4.1.7).
+pub(super) fn check_key(
+    packet: &Packet<'_>,
+    info: &OpcodeInfo,
+    by: Accessor,
+    memory: &impl Memory,
+) -> Verdict {
+    let Some(span) = named(packet) else { return Ok(()) };
+    let access = needed_access(packet, info);
+    let allowed = match info.operation {
+        // IBA 9.4.5.1, A19.4: aligned, or refused as invalid.
+        Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite
+            if span.address.0 % 8 != 0 =>
+        {
+            return Err(Refusal::Request.into());
+        }
+        // A FLUSH needs its key, however little it flushes.
+        Operation::Flush
+            if span.length == 0
+                || packet.extensions.feth.is_some_and(|feth| feth.selectivity == REGION) =>
+        {
+            memory.check_remote_key(by, span.key, access)
+        }
+        // IBA 9.7.4.1.7: nothing is accessed, so nothing is checked.
+        _ if span.length == 0 => Ok(()),
+        _ => memory.check_remote(by, span, access),
+    };
+    allowed.map_err(|_| Refusal::Access.into())
+}

@@ -1,0 +1,170 @@
+//! Execution of requests that passed all checks, and the receive completions.
+
+use alloc::collections::VecDeque;
+
+use ferroce_wire::number::VirtualAddress;
+use ferroce_wire::opcode::{OpcodeInfo, Operation};
+use ferroce_wire::packet::Packet;
+use ferroce_wire::syndrome::Syndrome;
+
+use super::{Message, Refusal, Responder, Verdict, named, span_of};
+use crate::memory::{Accessor, Atomic, Memory, RemoteSpan};
+use crate::rc::queue_pair::Config;
+use crate::rc::responses::{Answer, Executed, Request, packets};
+use crate::work::{Completion, CompletionKind, Status};
+
+impl Responder {
+    /// 7. Everything is in order: do it.
+    pub(super) fn execute(
+        &mut self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        config: &Config,
+        by: Accessor,
+        memory: &mut impl Memory,
+        done: &mut VecDeque<Completion>,
+    ) -> Verdict {
+        let sequence = self.expected;
+        let extensions = &packet.extensions;
+        if info.position.opens() {
+            self.received = 0;
+        }
+        match info.operation {
+            Operation::Send => {
+                self.place(packet.payload, by, memory)?;
+                self.message = if info.position.ends() { Message::None } else { Message::Send };
+            }
+            Operation::Write => {
+                let mut span = match (&self.message, extensions.reth) {
+                    (Message::Write(span), _) => *span,
+                    (_, Some(reth)) => span_of(&reth),
+                    _ => return Err(Refusal::Request.into()),
+                };
+                let length = packet.payload.len() as u32;
+                if length > 0 {
+                    let part = RemoteSpan { length, ..span };
+                    (memory.write_remote(by, part, packet.payload)).map_err(|_| Refusal::Access)?;
+                }
+                span.address = VirtualAddress(span.address.0.wrapping_add(u64::from(length)));
+                span.length -= length;
+                self.message =
+                    if info.position.ends() { Message::None } else { Message::Write(span) };
+            }
+            _ => return self.execute_with_response(packet, info, config, by, memory),
+        }
+        self.received += packet.payload.len() as u64;
+        if let Some(ieth) = extensions.ieth {
+            // IBA 9.4.1.1.3: a key that cannot be made invalid is a memory protection error.
+            (memory.invalidate(by, ieth.key)).map_err(|_| Refusal::Invalidate)?;
+        }
+        if info.position.ends() {
+            self.msn = self.msn.wrapping_add(1);
+        }
+        if info.completes {
+            self.complete(packet, info, done);
+        }
+        self.plain = sequence;
+        self.expected = sequence.plus(1);
+        if packet.bth.ack_request {
+            self.answer(sequence, Answer::Acknowledge(Syndrome::ACK));
+        }
+        Ok(())
+    }
+
+    /// A request that a response of its own answers.
+    fn execute_with_response(
+        &mut self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        config: &Config,
+        by: Accessor,
+        memory: &mut impl Memory,
+    ) -> Verdict {
+        let span = named(packet).ok_or(Refusal::Request)?;
+        let mut taken = 1;
+        let mut original = 0;
+        // IBA A19: FLUSH and ATOMIC WRITE are answered by an empty READ response.
+        let mut answer = Answer::Read { span: RemoteSpan::default(), sent: 0, by, again: false };
+        match info.operation {
+            Operation::ReadRequest => {
+                answer = Answer::Read { span, sent: 0, by, again: false };
+                taken = packets(span.length, config.mtu);
+            }
+            Operation::CompareSwap | Operation::FetchAdd => {
+                let what = atomic(packet, info).ok_or(Refusal::Request)?;
+                original = memory.atomic(by, span, what).map_err(|_| Refusal::Access)?;
+                answer = Answer::Atomic { original, again: false };
+            }
+            Operation::AtomicWrite => {
+                let bytes = packet.payload.try_into().map_err(|_| Refusal::Length)?;
+                let what = Atomic::Write(u64::from_ne_bytes(bytes));
+                memory.atomic(by, span, what).map_err(|_| Refusal::Access)?;
+            }
+            // Every WRITE before it is in memory: all packets of a queue pair are executed in order by one thread.
+            Operation::Flush => {}
+            _ => return Err(Refusal::Request.into()),
+        }
+        let sequence = self.expected;
+        self.msn = self.msn.wrapping_add(1);
+        let request = Request { operation: info.operation, span, by };
+        let plain = self.plain;
+        let executed = Executed { start: sequence, packets: taken, request, original, plain };
+        self.responses.remember(executed, config);
+        self.answer(sequence, answer);
+        self.expected = sequence.plus(taken);
+        Ok(())
+    }
+
+    /// Puts the payload of a SEND behind what has come of it.
+    fn place(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
+        let Some(request) = &self.receive else { return Err(Refusal::Request.into()) };
+        let mut data = payload;
+        for span in request.spans.range(self.received, payload.len() as u64) {
+            let (part, rest) = data.split_at(data.len().min(span.length as usize));
+            (memory.write_local(by.domain, span, part)).map_err(|_| Refusal::Receive)?;
+            data = rest;
+        }
+        Ok(())
+    }
+
+    fn complete(
+        &mut self,
+        packet: &Packet<'_>,
+        info: &OpcodeInfo,
+        done: &mut VecDeque<Completion>,
+    ) {
+        let Some(request) = self.receive.take() else { return };
+        let kind = match info.operation {
+            Operation::Write => CompletionKind::ReceiveWriteImmediate,
+            _ => CompletionKind::Receive,
+        };
+        done.push_back(Completion {
+            length: self.received as u32,
+            immediate: packet.extensions.immediate.map(|immediate| immediate.value),
+            invalidated: packet.extensions.ieth.map(|ieth| ieth.key),
+            solicited: packet.bth.solicited,
+            receive_queue: self.receive_queue,
+            ..Completion::new(request.id, kind, Status::Success)
+        });
+    }
+
+    /// Ends the receive request of the message in progress. False when it has none.
+    pub(super) fn end_receive(&mut self, status: Status, done: &mut VecDeque<Completion>) -> bool {
+        let Some(request) = self.receive.take() else { return false };
+        done.push_back(Completion {
+            receive_queue: self.receive_queue,
+            ..Completion::new(request.id, CompletionKind::Receive, status)
+        });
+        true
+    }
+}
+
+fn atomic(packet: &Packet<'_>, info: &OpcodeInfo) -> Option<Atomic> {
+    let eth = packet.extensions.atomic?;
+    Some(match info.operation {
+        Operation::CompareSwap => {
+            Atomic::CompareSwap { compare: eth.compare.0, swap: eth.swap_or_add.0 }
+        }
+        _ => Atomic::FetchAdd(eth.swap_or_add.0),
+    })
+}

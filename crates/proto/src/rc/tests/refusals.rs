@@ -1,0 +1,171 @@
+//! What is refused, how the receive request ends, and what the owner hears.
+
+use ferroce_wire::number::{Immediate, RKey, VirtualAddress};
+use ferroce_wire::opcode::Opcode;
+use ferroce_wire::packet::ExtensionHeaders;
+use ferroce_wire::syndrome::{NakCode, SyndromeKind};
+use ferroce_wire::transport::{Bth, FlushPlacement, FlushSelectivity, Reth};
+
+use super::pair::{BASE, Faults, KEY, Pair, REGION};
+use super::telling::{FAR, clean, deliver, read, remote, request, statuses, syndromes, write};
+use crate::memory::AccessFlags;
+use crate::work::{MAX_MESSAGE, Operation, RemoteAddress, Status};
+
+const ALL: AccessFlags = AccessFlags(0x30f);
+
+/// A FLUSH to a responder whose queue pair and region allow both placements.
+fn flush(key: u32, offset: u64, length: u32, selectivity: u8, placement: u8) -> Status {
+    let mut pair = Pair::with(1, Faults::default(), 256, |config| config.access = ALL);
+    pair.hosts[1].memory.access = ALL;
+    let operation = Operation::Flush {
+        remote: RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(key) },
+        length,
+        selectivity: FlushSelectivity(selectivity),
+        placement: FlushPlacement(placement),
+    };
+    pair.hosts[0].qp.post_send(request(1, operation, 0)).unwrap();
+    pair.run();
+    statuses(&pair)[0].1
+}
+
+#[test]
+fn a_flush_of_a_range_needs_key_and_bounds() {
+    assert_eq!(flush(KEY, FAR, 64, 0, 1), Status::Success);
+    assert_eq!(flush(KEY, FAR, 0, 0, 1), Status::Success);
+    assert_eq!(flush(KEY + 1, FAR, 64, 0, 1), Status::RemoteAccess);
+    assert_eq!(
+        flush(KEY + 1, FAR, 0, 0, 1),
+        Status::RemoteAccess,
+        "a key is needed for nothing, too"
+    );
+    assert_eq!(flush(KEY, REGION - 8, 64, 0, 1), Status::RemoteAccess);
+}
+
+#[test]
+fn a_flush_of_a_region_has_no_bounds() {
+    assert_eq!(flush(KEY, REGION - 8, 64, 1, 1), Status::Success);
+    assert_eq!(flush(KEY, 0, u32::MAX, 1, 1), Status::Success);
+    assert_eq!(flush(KEY + 1, FAR, 64, 1, 1), Status::RemoteAccess);
+}
+
+#[test]
+fn reserved_values_in_a_flush_are_an_invalid_request() {
+    for placement in 0..16 {
+        let expected = match placement {
+            1..=3 => Status::Success,
+            _ => Status::RemoteInvalidRequest,
+        };
+        assert_eq!(flush(KEY, FAR, 64, 0, placement), expected, "{placement}");
+    }
+    for selectivity in [2, 3] {
+        assert_eq!(flush(KEY, FAR, 64, selectivity, 1), Status::RemoteInvalidRequest);
+    }
+}
+
+/// The next request, made by hand.
+fn answer_to(opcode: Opcode, reth: Reth, payload: &[u8]) -> SyndromeKind {
+    let mut pair = clean(256);
+    let psn = pair.hosts[1].qp.config().receive_psn;
+    let extensions = ExtensionHeaders { reth: Some(reth), ..Default::default() };
+    deliver(&mut pair, 1, Bth { opcode, psn, ..Bth::default() }, extensions, payload);
+    pair.drain();
+    syndromes(&pair)[0]
+}
+
+#[test]
+fn an_atomic_write_of_another_length_or_alignment_is_an_invalid_request() {
+    let reth = Reth { address: VirtualAddress(BASE + FAR), key: RKey(KEY), length: 8 };
+    let invalid = SyndromeKind::Nak(NakCode::InvalidRequest);
+    let write = |reth, payload: &[u8]| answer_to(Opcode::RC_ATOMIC_WRITE, reth, payload);
+    assert!(matches!(write(reth, &[0; 8]), SyndromeKind::Ack(_)));
+    assert_eq!(write(reth, &[0; 4]), invalid);
+    assert_eq!(write(Reth { length: 16, ..reth }, &[0; 8]), invalid);
+    let unaligned = Reth { address: VirtualAddress(BASE + FAR + 4), ..reth };
+    assert_eq!(write(unaligned, &[0; 8]), invalid);
+}
+
+#[test]
+fn no_message_is_longer_than_2_gib() {
+    let reth = Reth { address: VirtualAddress(0), key: RKey(KEY + 1), length: MAX_MESSAGE + 1 };
+    for (opcode, payload) in
+        [(Opcode::RC_RDMA_READ_REQUEST, &[][..]), (Opcode::RC_RDMA_WRITE_FIRST, &[0; 256])]
+    {
+        let length = SyndromeKind::Nak(NakCode::InvalidRequest);
+        assert_eq!(answer_to(opcode, reth, payload), length, "{opcode}");
+        // Of 2^31 bytes only the key is wrong.
+        let reth = Reth { length: MAX_MESSAGE, ..reth };
+        let key = SyndromeKind::Nak(NakCode::RemoteAccessError);
+        assert_eq!(answer_to(opcode, reth, payload), key, "{opcode}");
+    }
+}
+
+/// How the receive request of a refused message ends; no event is raised then.
+fn received(pair: &Pair) -> Status {
+    assert_eq!(pair.hosts[1].qp.refusal(), None, "the completion reports it");
+    pair.hosts[1].received[0].status
+}
+
+#[test]
+fn a_receive_ends_with_the_cause() {
+    let immediate = Some(Immediate(5));
+    let bad = RemoteAddress { key: RKey(KEY + 1), ..remote(FAR) };
+
+    let mut pair = clean(256);
+    pair.post_receive(1, 9, FAR, 100);
+    let bad_write = Operation::Write { remote: bad, immediate };
+    pair.hosts[0].qp.post_send(request(1, bad_write, 8)).unwrap();
+    pair.run();
+    assert_eq!(received(&pair), Status::LocalAccess);
+    assert_eq!(statuses(&pair), [(1, Status::RemoteAccess)]);
+
+    let mut pair = clean(256);
+    pair.post_receive(1, 9, FAR, 100);
+    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 101)).unwrap();
+    pair.run();
+    assert_eq!(received(&pair), Status::LocalLength);
+
+    // A WRITE in the middle of a SEND.
+    let mut pair = clean(256);
+    pair.post_receive(1, 9, FAR, 1000);
+    pair.hosts[0].qp.post_send(request(1, Operation::SEND, 1000)).unwrap();
+    pair.drain();
+    pair.step();
+    let psn = pair.hosts[1].qp.config().receive_psn.add(1);
+    let bth = Bth { opcode: Opcode::RC_RDMA_WRITE_MIDDLE, psn, ..Bth::default() };
+    deliver(&mut pair, 1, bth, ExtensionHeaders::default(), &[0; 256]);
+    pair.drain();
+    assert_eq!(received(&pair), Status::LocalOperation, "not a length");
+}
+
+#[test]
+fn a_refusal_without_a_receive_is_told() {
+    let bad = RemoteAddress { key: RKey(KEY + 1), ..remote(FAR) };
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(request(1, Operation::Read { remote: bad }, 8)).unwrap();
+    pair.run();
+    assert_eq!(pair.hosts[1].qp.refusal(), Some(NakCode::RemoteAccessError));
+}
+
+#[test]
+fn requests_out_of_the_window_are_counted() {
+    let mut pair = clean(256);
+    pair.hosts[0].qp.post_send(write(1, 1024)).unwrap();
+    pair.hosts[0].qp.post_send(read(2, 1024)).unwrap();
+    pair.run();
+    let first = pair.hosts[1].qp.config().receive_psn;
+    let send = |pair: &mut Pair, psn: i32, key: u32| {
+        let opcode = Opcode::RC_RDMA_READ_REQUEST;
+        let reth = Reth { address: VirtualAddress(BASE + FAR), key: RKey(key), length: 1024 };
+        let extensions = ExtensionHeaders { reth: Some(reth), ..Default::default() };
+        let bth = Bth { opcode, psn: first.add(psn as u32), ..Bth::default() };
+        deliver(pair, 1, bth, extensions, &[]);
+        pair.hosts[1].qp.out_of_window_requests()
+    };
+    assert_eq!(send(&mut pair, 4, KEY), 0, "a duplicate");
+    assert_eq!(send(&mut pair, 9, KEY), 0, "a gap");
+    assert_eq!(send(&mut pair, 4, KEY + 1), 1, "another key");
+    assert_eq!(send(&mut pair, 2, KEY), 2, "a READ under the PSN of a WRITE");
+    assert_eq!(send(&mut pair, -1, KEY), 3, "before the connection");
+    assert_eq!(send(&mut pair, 1 << 22, KEY), 3, "far ahead");
+    assert_eq!(send(&mut pair, (1 << 22) + 9, KEY), 4, "too far ahead");
+}
