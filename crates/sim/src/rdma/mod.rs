@@ -129,6 +129,10 @@ impl Simulation {
     /// Draws hosts, connections and programs.
     fn plan(&self) -> (Vec<Connection>, Vec<RdmaHost>) {
         let mut hosts: Vec<_> = (0..self.workload.hosts.max(2) as usize).map(plan::host).collect();
+        let mut random = Random::new(self.seed).stream("batches");
+        for host in &mut hosts {
+            host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
+        }
         let random = Random::new(self.seed).stream("workload");
         let connect = |number: usize| {
             let mut random = random.substream(number as u64);

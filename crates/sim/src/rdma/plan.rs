@@ -151,9 +151,12 @@ impl Draw<'_> {
             programs.push(one.program);
         }
         let set_up = self.workload.set_up;
+        // Few READs and atomics in flight are as common as many, and have bugs of their own.
+        let depth = 1 << self.random.below(4);
         for (side, (work, prelude)) in work.into_iter().zip(prelude).enumerate() {
             let peer = places[1 - side];
-            let mut blueprint = self.blueprint(side, number(places[side].end), mtu, psns[side]);
+            let mut blueprint =
+                self.blueprint(side, number(places[side].end), mtu, psns[side], depth);
             if set_up == SetUp::Direct {
                 blueprint.learn(number(peer.end), psns[1 - side], mtu);
             }
@@ -253,7 +256,14 @@ impl Draw<'_> {
     }
 
     /// What an end knows before it knows its peer.
-    fn blueprint(&mut self, side: usize, number: Qpn, mtu: u16, send_psn: Psn) -> Blueprint {
+    fn blueprint(
+        &mut self,
+        side: usize,
+        number: Qpn,
+        mtu: u16,
+        send_psn: Psn,
+        depth: u8,
+    ) -> Blueprint {
         let partition = PKey(0xffff);
         let send_capacity = self.workload.requests as usize + 2;
         if self.service == Service::Unreliable {
@@ -277,7 +287,8 @@ impl Draw<'_> {
         let config = reliable(number, mtu, send_psn);
         Blueprint::Reliable(rc::Config {
             role,
-            max_rd_atomic: 1 + self.random.below(8) as u8,
+            max_rd_atomic: 1 + self.random.below(u64::from(depth)) as u8,
+            max_dest_rd_atomic: depth,
             congestion: self.workload.congestion.to_config(),
             send_capacity,
             ..config

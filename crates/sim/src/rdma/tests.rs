@@ -61,6 +61,18 @@ fn nothing_wrong_happens_on_a_bad_network() {
     }
 }
 
+/// READs and atomics one after the other and four at a time, while requests and responses overtake each other: a
+/// requester never has more of them in flight than the responder allows, and none may be refused.
+#[test]
+fn reordering_refuses_no_read() {
+    let services = Services::only(Service::Reliable);
+    let workload = Workload { services, ..Workload::default() };
+    for seed in 0..60 {
+        run(Scenario::Reordering, seed, workload);
+        run(Scenario::Duplicating, seed, workload);
+    }
+}
+
 #[test]
 fn nothing_wrong_happens_on_a_hostile_network() {
     let (succeeded, requests) = seeds(Scenario::Hostile, 0..700);

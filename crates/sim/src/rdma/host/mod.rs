@@ -5,6 +5,7 @@ mod schedule;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use ferroce_proto::receive::{Extended, ReceiveQueue};
 use ferroce_proto::time::Instant;
@@ -76,6 +77,10 @@ pub(super) struct RdmaHost {
     pub(super) damaged: u64,
     /// It has taken the place of one that crashed.
     pub(super) restarted: bool,
+    /// How long frames are received before anything is sent, as a thread does that takes them in batches.
+    pub(super) batch: Duration,
+    /// The batch ends then.
+    batch_ends: Option<Instant>,
     schedule: Schedule,
     buffer: Vec<u8>,
 }
@@ -92,6 +97,8 @@ impl RdmaHost {
             management: None,
             damaged: 0,
             restarted: false,
+            batch: Duration::ZERO,
+            batch_ends: None,
             schedule: Schedule::default(),
             buffer: vec![0; 8192],
         }
@@ -205,6 +212,9 @@ impl RdmaHost {
 
 impl Host for RdmaHost {
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
+        if !self.batch.is_zero() {
+            self.batch_ends.get_or_insert(now + self.batch);
+        }
         let Some(arrival) = Arrival::read(bytes) else {
             self.damaged += 1;
             return;
@@ -231,6 +241,7 @@ impl Host for RdmaHost {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.batch_ends = self.batch_ends.filter(|&end| now < end);
         while let Some((index, at)) = self.schedule.due(now) {
             let Some(end) = self.ends.get_mut(index) else { continue };
             if !Schedule::is_current(&mut end.entry, at) {
@@ -251,6 +262,9 @@ impl Host for RdmaHost {
     }
 
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
+        if self.batch_ends.is_some() {
+            return None;
+        }
         if let Some(management) = &mut self.management {
             if management.poll_transmit(self.address, out) {
                 return Some(Destination::Header);
@@ -299,9 +313,7 @@ impl Host for RdmaHost {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let management = self.management.as_ref().and_then(|management| management.poll_timeout());
-        match (self.schedule.next_timer(), management) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let timers = [self.schedule.next_timer(), management, self.batch_ends];
+        timers.into_iter().flatten().min()
     }
 }
