@@ -51,7 +51,8 @@ pub(super) struct Queued {
     pub(super) start: Sequence,
     /// PSNs it takes: one for each packet of payload, or of a READ's response (IBA 9.7.2.2); none when it is local.
     pub(super) packets: u32,
-    /// Send sequence number: requests are counted as the responder counts messages (IBA 9.7.7.2).
+    /// Send sequence number (SSN): counted as the responder counts messages, so that each piece of a READ is one (IBA
+    /// 9.7.7.2).
     number: u32,
     pub(super) progress: Progress,
 }
@@ -124,7 +125,7 @@ pub(super) struct Requester {
     paced_until: Option<Instant>,
     pub(super) retries_left: u8,
     pub(super) not_ready_left: u8,
-    /// Requests posted so far.
+    /// Messages posted so far, as the responder will count them.
     posted: u32,
     /// Limit sequence number: up to which the responder gave credits; none while it does not count.
     pub(super) credit_limit: Option<u32>,
@@ -204,9 +205,11 @@ impl Requester {
             local if local.is_local() => 0,
             _ => 1,
         };
-        if packets > 0 {
-            self.posted = self.posted.wrapping_add(1);
-        }
+        let messages = match operation {
+            Operation::Read { .. } => packets.div_ceil(self.piece),
+            _ => packets.min(1),
+        };
+        self.posted = self.posted.wrapping_add(messages);
         let (start, number, progress) = (self.tail, self.posted, Progress::Queued);
         self.queue.push_back(Queued { request, start, packets, number, progress });
         self.tail = self.tail.plus(packets);

@@ -1,6 +1,7 @@
 mod answers;
 mod congestion;
 mod counters;
+mod credits;
 mod drain;
 mod duplicates;
 mod extended;

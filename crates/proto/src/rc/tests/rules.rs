@@ -5,7 +5,7 @@ use std::vec::Vec;
 use ferroce_wire::number::{Msn, Psn, RKey, VirtualAddress};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
-use ferroce_wire::syndrome::{Credits, NakCode, RnrTimer, Syndrome, SyndromeKind};
+use ferroce_wire::syndrome::{NakCode, RnrTimer, Syndrome, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
 use super::pair::{BASE, Faults, KEY, Pair, span};
@@ -415,31 +415,6 @@ fn answers_to_nothing_are_ignored() {
         pair.run();
         assert_eq!(statuses(&pair), [(1, Status::Success)]);
     }
-}
-
-#[test]
-fn credits_hold_back_what_takes_a_receive() {
-    let mut pair = clean(256);
-    let psn = pair.hosts[0].qp.config().send_psn;
-    for id in 0..4 {
-        pair.post_receive(1, id, FAR, 8);
-        pair.hosts[0].qp.post_send(request(id, Operation::SEND, 8)).unwrap();
-    }
-    // The first is sent, and answered with credit for one more.
-    let first = pair.hosts[0].poll(pair.now).unwrap().bth.psn;
-    assert_eq!(first, psn);
-    let credits = SyndromeKind::Ack(Credits::from_code(1).unwrap()).into();
-    let extensions = ExtensionHeaders {
-        aeth: Some(Aeth { syndrome: credits, msn: Msn(1) }),
-        ..Default::default()
-    };
-    let bth = Bth { opcode: Opcode::RC_ACKNOWLEDGE, psn, ..Bth::default() };
-    deliver(&mut pair, 0, bth, extensions, &[]);
-    let mut sent = 0;
-    while pair.hosts[0].poll(pair.now).is_some() {
-        sent += 1;
-    }
-    assert_eq!(sent, 1);
 }
 
 #[test]
