@@ -9,6 +9,9 @@ use ferroce_wire::packet::{ICRC_LEN, Packet};
 /// The byte of the BTH that has the bit for "acknowledge this", and the bit.
 const ACK_REQUEST: (usize, u8) = (8, 0x80);
 
+/// The byte of the BTH that has MigReq, and the bit: 0 in all of rdma_rxe's packets, 1 in all of ours.
+const MIGRATED: (usize, u8) = (1, 0x40);
+
 /// All of a request but the ICRC: every byte of headers, payload and pad.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request(Vec<u8>);
@@ -19,9 +22,13 @@ impl Request {
         Self(bytes.to_vec())
     }
 
-    /// Of a packet with its ICRC.
+    /// Of a packet of rdma_rxe's with its ICRC, with MigReq as it must be in ours.
     pub(crate) fn captured(bytes: &[u8]) -> Self {
-        Self::new(&bytes[..bytes.len() - ICRC_LEN])
+        let mut request = Self::new(&bytes[..bytes.len() - ICRC_LEN]);
+        let (at, bit) = MIGRATED;
+        assert_eq!(request.0[at] & bit, 0, "rdma_rxe sets MigReq: {request}");
+        request.0[at] |= bit;
+        request
     }
 
     /// Whether it asks for an acknowledgement.

@@ -21,9 +21,16 @@ pub(crate) struct Answer {
     pub(crate) payload: Vec<u8>,
 }
 
-/// What rdma_rxe answered, in order.
+/// What rdma_rxe answered, in order, with the one bit in which every answer of ours differs: MigReq is 0 in all of
+/// rdma_rxe's packets, and must be 1 in all of ours.
 pub(crate) fn expected(exchange: &Exchange) -> Vec<Answer> {
-    exchange.answers.iter().map(|sent| Answer::of(&sent.packet())).collect()
+    let answers = exchange.answers.iter().map(|sent| {
+        let mut answer = Answer::of(&sent.packet());
+        assert!(!answer.bth.migrated, "rdma_rxe sets MigReq: {answer}");
+        answer.bth.migrated = true;
+        answer
+    });
+    answers.collect()
 }
 
 impl Answer {

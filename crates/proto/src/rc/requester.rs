@@ -464,6 +464,8 @@ fn packet<'a>(
     let bth = Bth {
         opcode: config.role.opcode(opcode),
         solicited: request.solicited && last,
+        // Without automatic path migration a connection's state is Migrated (IBA 17.2.8.1).
+        migrated: true,
         pad: pad(payload.len()),
         partition: config.partition,
         destination: config.destination,

@@ -263,6 +263,8 @@ impl Responses {
         }
         let bth = Bth {
             opcode: config.role.opcode(opcode),
+            // As in requests.
+            migrated: true,
             pad: pad(payload.len()),
             partition: config.partition,
             destination: config.destination,

@@ -2,7 +2,7 @@
 
 use ferroce_wire::number::{Immediate, RKey, VirtualAddress};
 use ferroce_wire::opcode::Opcode;
-use ferroce_wire::packet::ExtensionHeaders;
+use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use ferroce_wire::transport::{Bth, FlushPlacement, FlushSelectivity, Reth};
 
@@ -144,6 +144,27 @@ fn a_refusal_without_a_receive_is_told() {
     pair.hosts[0].qp.post_send(request(1, Operation::Read { remote: bad }, 8)).unwrap();
     pair.run();
     assert_eq!(pair.hosts[1].qp.refusal(), Some(NakCode::RemoteAccessError));
+}
+
+#[test]
+fn a_connection_without_path_migration_is_migrated() {
+    let mut pair = clean(256);
+    pair.post_receive(1, 9, FAR, 8);
+    pair.hosts[0].qp.post_send(write(1, 600)).unwrap();
+    pair.hosts[0].qp.post_send(read(2, 600)).unwrap();
+    pair.hosts[0].qp.post_send(request(3, Operation::SEND, 8)).unwrap();
+    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    pair.hosts[0].qp.post_send(request(4, add, 8)).unwrap();
+    pair.marking = true;
+    pair.run();
+    assert_eq!(statuses(&pair).len(), 4);
+    let mut notifications = 0;
+    for (_, bytes) in &pair.log {
+        let bth = Packet::parse(bytes).unwrap().bth;
+        notifications += usize::from(bth.opcode == Opcode::CNP);
+        assert_eq!(bth.migrated, bth.opcode != Opcode::CNP, "{}", bth.opcode);
+    }
+    assert!(notifications > 0);
 }
 
 #[test]

@@ -30,6 +30,16 @@ fn opcodes(packets: &[Vec<u8>]) -> Vec<Opcode> {
 }
 
 #[test]
+fn a_connection_without_path_migration_is_migrated() {
+    let mut pair = Pair::with(1, 256, |_| ());
+    pair.post(write(1, 600, None));
+    pair.post(send(2, 8));
+    let packets = pair.packets();
+    assert_eq!(packets.len(), 4);
+    assert!(packets.iter().all(|bytes| Packet::parse(bytes).unwrap().bth.migrated));
+}
+
+#[test]
 fn a_message_is_cut_by_the_path_mtu() {
     let imm = Some(Immediate(7));
     let with = Operation::Send { immediate: imm, invalidate: None };
