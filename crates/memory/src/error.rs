@@ -32,6 +32,8 @@ errors! {
     pub enum RegisterError {
         /// Peers may write, but the owner may not; or a flag that nobody knows.
         Access => EINVAL, "this combination of access flags is not allowed";
+        /// Peers may flush to persistence, but the memory is not known to be persistent.
+        Persistence => EOPNOTSUPP, "the memory is not persistent: register it without FLUSH_PERSISTENT";
         /// The range, or the addresses it is to have, goes beyond the last address.
         Range => EINVAL, "the range does not fit into the address space";
         /// Not all of the range is mapped, readable, and writable if it is to be written.

@@ -48,7 +48,13 @@ pub struct Registry {
 const KNOWN: u32 = 0x3ff | 0x3ff0_0000;
 
 /// IBA 11.2.8.2: whoever lets peers write may write, too.
+///
+/// A FLUSH to persistence is acknowledged when the data survives a power failure (IBA A19). Nothing in this process can
+/// promise that of ordinary memory, so no region gets the right; rdma_rxe refuses it for all but persistent memory.
 fn check_access(access: AccessFlags) -> Result<(), RegisterError> {
+    if access.contains(AccessFlags::FLUSH_PERSISTENT) {
+        return Err(RegisterError::Persistence);
+    }
     let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
     let remote = (access & writes).0 != 0;
     if access.0 & !KNOWN != 0 || remote && !access.contains(AccessFlags::LOCAL_WRITE) {

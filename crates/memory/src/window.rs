@@ -53,7 +53,6 @@ const GRANTED: AccessFlags = AccessFlags(
         | AccessFlags::REMOTE_READ.0
         | AccessFlags::REMOTE_ATOMIC.0
         | AccessFlags::FLUSH_GLOBAL.0
-        | AccessFlags::FLUSH_PERSISTENT.0
         | AccessFlags::ZERO_BASED.0,
 );
 

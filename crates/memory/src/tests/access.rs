@@ -211,6 +211,39 @@ fn flush_and_combined_rights() {
     assert_eq!(memory.check_remote(BY, span, NONE), Ok(()));
 }
 
+/// Nothing here makes memory persistent, so no region and no window lets a peer believe it.
+#[test]
+fn nobody_may_flush_to_persistence() {
+    let persistent = LOCAL | AccessFlags::FLUSH_PERSISTENT;
+    let (registry, buffer, keys) = setup(64, ALL);
+    let iova = VirtualAddress(BASE);
+    let refused = registry.register_buffer(DOMAIN, &buffer, 0, 64, iova, persistent);
+    assert_eq!(refused, Err(crate::RegisterError::Persistence));
+    assert_eq!(crate::RegisterError::Persistence.errno(), libc::EOPNOTSUPP);
+    let window = registry.allocate_window(DOMAIN, crate::WindowKind::Type2).unwrap();
+    let bind = ferroce_proto::memory::Bind {
+        window,
+        key: window,
+        region: keys.lkey,
+        address: iova,
+        length: 64,
+        access: AccessFlags::FLUSH_PERSISTENT,
+    };
+    assert_eq!((&registry).bind(BY, &bind), Err(Denied::Access));
+    let global = ferroce_proto::memory::Bind { access: AccessFlags::FLUSH_GLOBAL, ..bind };
+    assert_eq!((&registry).bind(BY, &global), Ok(()));
+    // A key by itself, wherever the peer points.
+    let memory = &registry;
+    assert_eq!(memory.check_remote_key(BY, window, AccessFlags::FLUSH_GLOBAL), Ok(()));
+    assert_eq!(memory.check_remote_key(BY, window, READ), Err(Denied::Access));
+    assert_eq!(memory.check_remote_key(BY, keys.rkey, READ), Ok(()));
+    let flush = AccessFlags::FLUSH_GLOBAL;
+    assert_eq!(memory.check_remote_key(BY, keys.rkey, flush), Err(Denied::Access));
+    let stranger = Accessor { domain: Domain(8), ..BY };
+    assert_eq!(memory.check_remote_key(stranger, keys.rkey, READ), Err(Denied::Domain));
+    assert_eq!(memory.check_remote_key(BY, RKey(keys.rkey.0 ^ 0x100), READ), Err(Denied::Key));
+}
+
 /// An aligned address of the peer's may be one that the processor cannot do atomics on.
 #[test]
 fn alignment_is_that_of_the_memory() {
