@@ -38,7 +38,8 @@ impl Id {
             source_index: place.link,
             destination: gid,
             traffic_class: state.traffic_class,
-            hop_limit: 1,
+            // As the kernel does for RoCE v2: 1 would end at the first router.
+            hop_limit: 64,
             ..AddressVector::default()
         };
         let queue_key = super::DATAGRAM_QUEUE_KEY;

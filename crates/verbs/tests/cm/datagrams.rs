@@ -62,6 +62,7 @@ fn group(ip: IpAddr, group: &str) {
         let joined = expect!(channel, other, What::MulticastJoined(joined) => joined);
         assert_eq!(joined.gid, Gid::from_ip(group));
         assert_eq!(joined.peer.queue_pair, Qpn::MULTICAST);
+        assert_eq!(joined.peer.address.hop_limit, 64, "beyond the first router");
         datagram(&end, &joined.peer, b"to all");
         assert_eq!(listening.done().id, WorkId(7));
         listening.holds(40, b"to all");
