@@ -394,6 +394,28 @@ fn a_request_that_is_not_confirmed_takes_no_memory() {
     server.event("left");
 }
 
+/// Packets that come back to the client are lost: what its transport counted is told.
+#[test]
+fn the_client_tells_what_its_transport_counted() {
+    let scratch = Scratch::new("counters");
+    let server = Server::start("127.0.0.1:0");
+    let client = |more: &[&str]| {
+        let mut command = Command::new(FERROCE);
+        command.args(["client", &server.address, "write-read", "--size", "300K"]).args(more);
+        let output = command.env("FERROCE_FAULTS", "loss=20%,seed=3").current_dir(&scratch.0);
+        success(&output.output().unwrap())
+    };
+    let json: Value = serde_json::from_str(&client(&["--json"])).unwrap();
+    let counters = json["hw_counters"].as_object().unwrap();
+    assert_eq!(counters.len(), 10, "{json}");
+    // A fifth of the READ's responses is lost.
+    assert!(counters["implied_nak_seq_err"].as_u64().unwrap() > 0, "{json}");
+    assert_eq!(counters["np_cnp_sent"], 0, "{json}");
+    let out = client(&[]);
+    assert!(out.contains("  counters ") && out.contains("implied_nak_seq_err"), "{out}");
+    assert!(!out.contains("np_cnp_sent"), "{out}");
+}
+
 /// A client here and a server in another namespace, with a cable between them.
 const TWO_HOSTS: &str = r#"
     set -e

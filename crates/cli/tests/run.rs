@@ -70,6 +70,43 @@ fn is_there(program: &str) -> bool {
 }
 
 #[test]
+fn hw_counters_are_the_sums_of_all_processes() {
+    let place = place("counters");
+    let script = r#"
+        counters=/sys/class/infiniband/ferroce_lo/ports/1/hw_counters
+        ls $counters
+        for name in $(ls $counters); do cat $counters/$name; done
+        cd "$1"
+        FERROCE_FAULTS=loss=5%,seed=3 "$0" demo --size 300K --json >/dev/null || exit 1
+        for name in $(ls $counters); do cat $counters/$name; done
+    "#;
+    let out = stdout(&run(&place, &["sh", "-c", script, FERROCE, place.to_str().unwrap()]));
+    let lines: Vec<&str> = out.lines().collect();
+    let (names, counts) = lines.split_at(10);
+    assert_eq!(
+        names,
+        [
+            "duplicate_request",
+            "implied_nak_seq_err",
+            "local_ack_timeout_err",
+            "np_cnp_sent",
+            "np_ecn_marked_roce_packets",
+            "out_of_sequence",
+            "out_of_window_request",
+            "packet_seq_err",
+            "rnr_nak_retry_err",
+            "rp_cnp_handled",
+        ]
+    );
+    let counts: Vec<u64> = counts.iter().map(|count| count.parse().unwrap()).collect();
+    let (before, after) = counts.split_at(10);
+    assert_eq!(before, [0; 10]);
+    // Of the packets of 300 KiB there and back, some are lost: the responder sees gaps and is asked again.
+    assert!(after[5] > 0 && after[7] > 0, "{names:?}: {after:?}");
+    assert_eq!([after[3], after[4], after[9]], [0; 3], "nothing was marked: {after:?}");
+}
+
+#[test]
 fn programs_see_the_devices() {
     let place = place("sees");
     let lo = "/sys/class/infiniband/ferroce_lo";

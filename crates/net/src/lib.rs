@@ -49,6 +49,7 @@ mod processes;
 pub mod random;
 mod receive;
 pub mod route;
+pub mod secure;
 mod send;
 pub mod signal;
 mod slot;

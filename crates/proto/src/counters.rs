@@ -27,6 +27,10 @@ counters! {
     duplicate_request,
     /// Responder: requests behind a gap in the PSNs.
     out_of_sequence,
+    /// Responder: requests with a PSN that no requester in sequence sends: before the first of the connection, more than
+    /// 2^22 from the expected one, or of a READ or atomic that was not executed under it. A few are packets that the
+    /// network delayed; many are a peer, or a stranger, that guesses. (Not a name of Linux's.)
+    out_of_window_request,
     /// Requester: NAKs for a PSN sequence error, within the retry limit.
     packet_seq_err,
     /// Requester: gaps in READ and atomic responses that made it go back, within the retry limit.

@@ -1,5 +1,6 @@
 //! What the client has done, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,8 @@ pub(super) struct Outcome {
     verified_bytes: u64,
     packets_out: u64,
     packets_in: u64,
+    /// What the transports have counted, under the names of Linux `hw_counters`.
+    hw_counters: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     capture: Option<Capture>,
 }
@@ -71,6 +74,7 @@ impl Outcome {
             verified_bytes: 0,
             packets_out: 0,
             packets_in: 0,
+            hw_counters: BTreeMap::new(),
             capture: None,
         }
     }
@@ -106,6 +110,7 @@ impl Outcome {
     pub(super) fn network(&mut self, context: &Context, capture: Option<&Path>) {
         let counted = context.statistics();
         (self.packets_out, self.packets_in) = (counted.packets_out, counted.packets_in);
+        self.hw_counters = counted.hw_counters().collect();
         self.capture = capture.map(|path| Capture {
             path: path.to_owned(),
             dropped: context.capture_status().map_or(0, |status| status.dropped),
@@ -153,6 +158,11 @@ impl Outcome {
         }
         let (out, back) = (units::count(self.packets_out), units::count(self.packets_in));
         writeln!(output, "  {:<15} {out} out, {back} in", "packets")?;
+        let counted = self.hw_counters.iter().filter(|(_, count)| **count > 0);
+        for (number, (name, count)) in counted.enumerate() {
+            let title = if number == 0 { "counters" } else { "" };
+            writeln!(output, "  {title:<15} {name} {}", units::count(*count))?;
+        }
         if let Some(capture) = &self.capture {
             write!(output, "  {:<15} {}", "capture", capture.path.display())?;
             match capture.dropped {

@@ -1,14 +1,14 @@
 //! The files that programs read about devices, as the kernel has them in `/sys` and `/dev`.
 //!
-//! Counters are not among them: packets are counted in the processes that send them, and a zero that does not move would
-//! be a lie. Their folders are there, and empty.
+//! `hw_counters` has the sums of what the processes that use the view have counted; they add to the files themselves.
+//! `counters` is empty: a zero that does not move would be a lie.
 
 use std::fs::{DirBuilder, OpenOptions, read_to_string};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use ferroce::Device;
+use ferroce::{Device, Statistics};
 
 use crate::devices::{guid, is_active};
 
@@ -89,7 +89,10 @@ fn port(folder: &Folder, device: &Device) -> io::Result<()> {
     folder.file("cap_mask", format_args!("0x{CAPABILITIES:08x}"))?;
     folder.folder("pkeys")?.file("0", "0xffff")?;
     folder.folder("counters")?;
-    folder.folder("hw_counters")?;
+    let counters = folder.folder("hw_counters")?;
+    for (name, count) in Statistics::default().hw_counters() {
+        counters.counter(name, count)?;
+    }
     let gids = folder.folder("gids")?;
     let attributes = folder.folder("gid_attrs")?;
     let (types, interfaces) = (attributes.folder("types")?, attributes.folder("ndevs")?);
@@ -143,6 +146,13 @@ impl Folder {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o444).open(self.0.join(name))?;
         file.write_all(format!("{value}\n").as_bytes())
+    }
+
+    /// A file that processes of this user change.
+    fn counter(&self, name: &str, count: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o644).open(self.0.join(name))?;
+        file.write_all(format!("{count}\n").as_bytes())
     }
 
     fn link(&self, name: &str, target: &str) -> io::Result<()> {

@@ -199,13 +199,6 @@ impl QueuePair {
         self.requester.post(request, &self.config)
     }
 
-    /// Requests of the peer whose PSN no requester in sequence sends: before the first PSN of the connection, more
-    /// than 2^22 from the expected one, or the PSN of a READ, atomic, FLUSH or ATOMIC WRITE that was not executed under
-    /// it. A few are packets that the network delayed; many are a peer, or a stranger, that guesses.
-    pub fn out_of_window_requests(&self) -> u64 {
-        self.responder.out_of_window
-    }
-
     /// The request of ours that a packet with this PSN belongs to: one of its own, or an answer to it.
     pub fn work_of(&self, psn: Psn) -> Option<WorkId> {
         self.requester.work_of(psn)

@@ -29,6 +29,11 @@ macro_rules! counters {
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$( (stringify!($name), self.$name) ),+].into_iter()
             }
+
+            /// Sets the one of this name.
+            pub(crate) fn set(&mut self, name: &str, count: u64) {
+                $( if name == stringify!($name) { self.$name = count; } )+
+            }
         }
     };
 }
@@ -64,6 +69,8 @@ counters! {
     duplicate_request,
     /// Responder: requests behind a gap in the PSNs.
     out_of_sequence,
+    /// Responder: requests with a PSN that no requester in sequence sends.
+    out_of_window_request,
     /// Requester: NAKs for a PSN sequence error, within the retry limit.
     packet_seq_err,
     /// Requester: gaps in READ and atomic responses that made it go back, within the retry limit.
@@ -80,12 +87,21 @@ counters! {
     rp_cnp_handled,
 }
 
+impl Statistics {
+    /// Those that Linux drivers show in `hw_counters`, under their names there.
+    pub fn hw_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names: Vec<_> = proto::Counters::default().iter().map(|(name, _)| name).collect();
+        self.iter().filter(move |(name, _)| names.contains(name))
+    }
+}
+
 impl Counters {
     /// Adds what a queue pair counted.
     pub(crate) fn add(&self, counted: &proto::Counters) {
         let proto::Counters {
             duplicate_request,
             out_of_sequence,
+            out_of_window_request,
             packet_seq_err,
             implied_nak_seq_err,
             rnr_nak_retry_err,
@@ -97,6 +113,7 @@ impl Counters {
         for (counter, more) in [
             (&self.duplicate_request, duplicate_request),
             (&self.out_of_sequence, out_of_sequence),
+            (&self.out_of_window_request, out_of_window_request),
             (&self.packet_seq_err, packet_seq_err),
             (&self.implied_nak_seq_err, implied_nak_seq_err),
             (&self.rnr_nak_retry_err, rnr_nak_retry_err),

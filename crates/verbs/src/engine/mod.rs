@@ -18,6 +18,7 @@
 //! | `steering` | when the kernel is told which process gets which packet |
 //! | `thread` | progress while the application does something else |
 //! | `counters` | what was counted |
+//! | `hw_counters` | the same, in the files that `ferroce run` shows |
 
 mod adapter;
 mod arrivals;
@@ -28,6 +29,7 @@ mod destroy;
 mod detours;
 mod echoes;
 mod groups;
+mod hw_counters;
 mod link;
 mod numbers;
 mod port;

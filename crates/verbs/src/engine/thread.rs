@@ -11,6 +11,7 @@ use ferroce_net::{Event, Interest, Poller, clock};
 use ferroce_proto::time::Instant;
 
 use super::adapter::{Adapter, Handle};
+use super::hw_counters::HwCounters;
 use super::steering::Steering;
 use crate::completion::lock;
 use crate::error::Error;
@@ -135,6 +136,7 @@ pub(crate) fn run(adapter: &Adapter) {
     let mut seen = None;
     clock::precise();
     clock::prompt();
+    let mut shown = HwCounters::of(adapter.device.name());
     let mut look = LOOK_SOON;
     let mut steering = Steering::new(clock::now());
     let _stopped = Stopped(&signals.stopped);
@@ -179,6 +181,10 @@ pub(crate) fn run(adapter: &Adapter) {
         if aloof || !adapter.detours.is_empty() {
             deadline = deadline.min(now + look);
         }
+        if let Some(shown) = &mut shown {
+            let due = shown.publish(&adapter.counters.read(), now);
+            deadline = deadline.min(due.unwrap_or(NEVER));
+        }
         signals.asleep_until.store(deadline, Ordering::SeqCst);
         // A timer that was set in between is seen here, or its setter sees until when we sleep.
         let timer = signals.timer.load(Ordering::SeqCst).min(deadline);
@@ -190,6 +196,9 @@ pub(crate) fn run(adapter: &Adapter) {
     }
     sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
     say_farewell(adapter, &mut poller);
+    if let Some(shown) = &mut shown {
+        shown.finish(&adapter.counters.read());
+    }
 }
 
 /// Says that the thread has stopped, however it did.

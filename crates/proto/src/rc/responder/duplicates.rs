@@ -25,17 +25,18 @@ impl Responder {
         memory: &mut impl Memory,
     ) {
         if sequence < self.first {
-            self.out_of_window += 1;
+            self.counters.out_of_window_request += 1;
             return;
         }
         if !has_response(info.operation) {
-            self.out_of_window += u64::from(self.expected.since(sequence) > WINDOW);
+            self.counters.out_of_window_request +=
+                u64::from(self.expected.since(sequence) > WINDOW);
             return self.acknowledge_again(sequence);
         }
         let (Some(span), Some(by)) = (named(packet), by) else { return };
         let request = Request { operation: info.operation, span, by };
         let Some(executed) = self.responses.executed(sequence, &request, config.mtu) else {
-            self.out_of_window += 1;
+            self.counters.out_of_window_request += 1;
             return;
         };
         // What was allowed then may not be any more.

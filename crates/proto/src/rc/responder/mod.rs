@@ -69,8 +69,6 @@ pub(super) struct Responder {
     /// A packet is missing, and the requester was told: everything is silently dropped until it comes (IBA 9.7.5.2.8).
     nak_sent: bool,
     responses: Responses,
-    /// Requests with a PSN that no requester in sequence sends.
-    pub(super) out_of_window: u64,
     pub(super) counters: Counters,
 }
 
@@ -143,7 +141,6 @@ impl Responder {
             receive_queue: None,
             nak_sent: false,
             responses: Responses::default(),
-            out_of_window: 0,
             counters: Counters::default(),
         }
     }
@@ -180,7 +177,8 @@ impl Responder {
         }
         if sequence > self.expected {
             self.counters.out_of_sequence += 1;
-            self.out_of_window += u64::from(sequence.since(self.expected) > WINDOW);
+            self.counters.out_of_window_request +=
+                u64::from(sequence.since(self.expected) > WINDOW);
             if !self.nak_sent {
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();

@@ -174,13 +174,15 @@ fn requests_out_of_the_window_are_counted() {
     pair.hosts[0].qp.post_send(read(2, 1024)).unwrap();
     pair.run();
     let first = pair.hosts[1].qp.config().receive_psn;
-    let send = |pair: &mut Pair, psn: i32, key: u32| {
+    let mut counted = 0;
+    let mut send = |pair: &mut Pair, psn: i32, key: u32| {
         let opcode = Opcode::RC_RDMA_READ_REQUEST;
         let reth = Reth { address: VirtualAddress(BASE + FAR), key: RKey(key), length: 1024 };
         let extensions = ExtensionHeaders { reth: Some(reth), ..Default::default() };
         let bth = Bth { opcode, psn: first.add(psn as u32), ..Bth::default() };
         deliver(pair, 1, bth, extensions, &[]);
-        pair.hosts[1].qp.out_of_window_requests()
+        counted += pair.hosts[1].qp.take_counters().out_of_window_request;
+        counted
     };
     assert_eq!(send(&mut pair, 4, KEY), 0, "a duplicate");
     assert_eq!(send(&mut pair, 9, KEY), 0, "a gap");

@@ -1,0 +1,180 @@
+//! The counters of all processes under one `ferroce run`, in the files where Linux drivers show them:
+//! `ports/1/hw_counters` of the device.
+//!
+//! Each process adds what it has counted since it last did so. It does that soon after a counter moved, and when the device
+//! closes. Outside of `ferroce run` there are no such files, and nothing is done.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use ferroce_net::{lock as file_lock, secure};
+
+use super::counters::Statistics;
+
+/// How long counts may be missing in the files: nanoseconds. Linux drivers read their devices no more often by default.
+const LIFESPAN: u64 = 10_000_000;
+
+/// What one process has added to the files of one device.
+#[derive(Debug)]
+pub(crate) struct HwCounters {
+    folder: PathBuf,
+    added: Statistics,
+    /// When to add again, at the earliest.
+    due: u64,
+}
+
+impl HwCounters {
+    /// The files of this device in the view that `ferroce run` made; `None` without one.
+    pub(crate) fn of(device: &str) -> Option<Self> {
+        // Whoever sets the variable chooses what is written to.
+        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !secure::is_secure())?;
+        Self::below(Path::new(&view), device)
+    }
+
+    fn below(view: &Path, device: &str) -> Option<Self> {
+        let folder = view.join("sys/class/infiniband").join(device).join("ports/1/hw_counters");
+        folder.is_dir().then(|| Self { folder, added: Statistics::default(), due: 0 })
+    }
+
+    /// Adds what was counted, if it is time. Returns when to call again if there is more to add.
+    pub(crate) fn publish(&mut self, counted: &Statistics, now: u64) -> Option<u64> {
+        if self.is_current(counted) {
+            return None;
+        }
+        if now >= self.due {
+            self.add(counted);
+            self.due = now + LIFESPAN;
+        }
+        (!self.is_current(counted)).then_some(self.due)
+    }
+
+    /// Adds what was counted, now: nothing will be counted any more.
+    pub(crate) fn finish(&mut self, counted: &Statistics) {
+        // Another process has a file for the time of two system calls.
+        for _ in 0..1000 {
+            self.add(counted);
+            if self.is_current(counted) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn is_current(&self, counted: &Statistics) -> bool {
+        counted.hw_counters().eq(self.added.hw_counters())
+    }
+
+    fn add(&mut self, counted: &Statistics) {
+        let more: Vec<_> = counted.hw_counters().zip(self.added.hw_counters()).collect();
+        for ((name, count), (_, added)) in more {
+            // Without the file there is nothing to show it in: it counts as shown.
+            let result = if count > added {
+                add_to(&self.folder.join(name), count - added).unwrap_or(true)
+            } else {
+                true
+            };
+            if result {
+                self.added.set(name, count);
+            }
+        }
+    }
+}
+
+/// Adds to the number in a file. False when another process is at it.
+fn add_to(path: &Path, more: u64) -> io::Result<bool> {
+    let mut file: File = OpenOptions::new().read(true).write(true).open(path)?;
+    if !file_lock::is_mine(&file)? {
+        return Ok(false);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let sum = text.trim().parse::<u64>().unwrap_or(0).wrapping_add(more);
+    // Not truncated first: whoever reads meanwhile would find nothing. The number does not get shorter.
+    file.write_all_at(format!("{sum}\n").as_bytes(), 0)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct View(PathBuf);
+
+    impl View {
+        fn new(name: &str) -> Self {
+            let name = format!("ferroce-hw-counters-{}-{name}", std::process::id());
+            let view = Self(std::env::temp_dir().join(name));
+            fs::create_dir_all(view.folder()).unwrap();
+            for (name, _) in Statistics::default().hw_counters() {
+                fs::write(view.folder().join(name), "0\n").unwrap();
+            }
+            view
+        }
+
+        fn folder(&self) -> PathBuf {
+            self.0.join("sys/class/infiniband/ferroce_lo/ports/1/hw_counters")
+        }
+
+        fn open(&self) -> HwCounters {
+            HwCounters::below(&self.0, "ferroce_lo").unwrap()
+        }
+
+        fn read(&self, name: &str) -> String {
+            fs::read_to_string(self.folder().join(name)).unwrap()
+        }
+    }
+
+    impl Drop for View {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn processes_add_up() {
+        let view = View::new("sum");
+        let (mut one, mut other) = (view.open(), view.open());
+        let mut counted = Statistics { duplicate_request: 9, ..Statistics::default() };
+        assert_eq!(one.publish(&counted, 100), None);
+        assert_eq!(other.publish(&counted, 100), None);
+        assert_eq!(view.read("duplicate_request"), "18\n");
+        assert_eq!(view.read("rp_cnp_handled"), "0\n");
+        // Not too often, and not again what is there.
+        counted.duplicate_request += 90;
+        assert_eq!(one.publish(&counted, 200), Some(100 + LIFESPAN));
+        assert_eq!(view.read("duplicate_request"), "18\n");
+        assert_eq!(one.publish(&counted, 100 + LIFESPAN), None);
+        assert_eq!(one.publish(&counted, 300 + LIFESPAN), None);
+        assert_eq!(view.read("duplicate_request"), "108\n");
+        counted.rp_cnp_handled = 1;
+        one.finish(&counted);
+        assert_eq!(view.read("rp_cnp_handled"), "1\n");
+    }
+
+    #[test]
+    fn a_file_that_another_process_writes_is_tried_again() {
+        let view = View::new("lock");
+        let mut counters = view.open();
+        let counted = Statistics { np_cnp_sent: 3, ..Statistics::default() };
+        let file = File::open(view.folder().join("np_cnp_sent")).unwrap();
+        assert!(file_lock::is_mine(&file).unwrap());
+        assert_eq!(counters.publish(&counted, 100), Some(100 + LIFESPAN));
+        drop(file);
+        assert_eq!(counters.publish(&counted, 100 + LIFESPAN), None);
+        assert_eq!(view.read("np_cnp_sent"), "3\n");
+    }
+
+    #[test]
+    fn without_files_there_is_nothing_to_do() {
+        let view = View::new("none");
+        assert!(HwCounters::below(&view.0, "ferroce_eth0").is_none());
+        let mut counters = view.open();
+        fs::remove_dir_all(&view.0).unwrap();
+        let counted = Statistics { np_cnp_sent: 3, ..Statistics::default() };
+        assert_eq!(counters.publish(&counted, 100), None);
+    }
+}
