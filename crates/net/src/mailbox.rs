@@ -51,12 +51,12 @@ struct Peers {
 }
 
 impl Mailbox {
-    /// Binds a mailbox for a slot, which is claimed then if nobody else has it.
-    pub(crate) fn bind(address: SocketAddr, slot: u8) -> Result<Self, Error> {
+    /// Binds a mailbox for a slot, which is claimed then if nobody else has it. The place is how many others there are.
+    pub(crate) fn bind(address: SocketAddr, slot: u8, place: u8) -> Result<Self, Error> {
         let fd = open()?;
         // Before binding: no message without its sender's credentials may be waiting.
         set_option::<c_int>(fd.as_fd(), SOL_SOCKET, libc::SO_PASSCRED, 1).map_err(failed)?;
-        bind(&fd, &name::new(address, Role::Slot(slot)))?;
+        bind(&fd, &name::new(address, Role::Slot { slot, place }))?;
         let peers = Peers { connected: HashMap::new(), lookups: Budget::new(clock::now()) };
         Ok(Self {
             fd,
@@ -101,6 +101,13 @@ impl Mailbox {
         let sent = send(&peer, arrival, data);
         peers.connected.insert(slot, peer);
         sent
+    }
+
+    /// The slots of the other processes of this address.
+    pub(crate) fn others(&self) -> Result<Vec<u8>, Error> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = peers.look_up(self.address)?;
+        Ok(directory.slots().filter(|&slot| slot != self.slot).collect())
     }
 
     /// Receives what other processes forwarded, and returns how many messages that are.

@@ -19,8 +19,8 @@ use crate::{ROCE_PORT, random};
 /// What a Unix socket of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The mailbox of a slot.
-    Slot(u8),
+    /// The mailbox of a slot, whose process was started when there were so many others.
+    Slot { slot: u8, place: u8 },
     /// Says that a slot's owner has a service of the connection manager.
     Service { id: u64, slot: u8 },
     /// Other processes connect to it to learn when the slot's owner ends.
@@ -30,7 +30,7 @@ pub(crate) enum Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slot(slot) => write!(f, "{slot}"),
+            Self::Slot { slot, place } => write!(f, "{slot}-{place}"),
             Self::Service { id, slot } => write!(f, "svc/{id:016x}/{slot}"),
             Self::Liveness(slot) => write!(f, "up/{slot}"),
         }
@@ -40,13 +40,19 @@ impl fmt::Display for Role {
 impl Role {
     fn parse(text: &str) -> Option<Self> {
         let (role, _random) = text.rsplit_once('/')?;
-        let slot = |text: &str| text.parse().ok();
+        let number = |text: &str| text.parse().ok();
         if let Some(live) = role.strip_prefix("up/") {
-            return Some(Self::Liveness(slot(live)?));
+            return Some(Self::Liveness(number(live)?));
         }
-        let Some(service) = role.strip_prefix("svc/") else { return Some(Self::Slot(slot(role)?)) };
-        let (id, owner) = service.split_once('/')?;
-        Some(Self::Service { id: u64::from_str_radix(id, 16).ok()?, slot: slot(owner)? })
+        if let Some(service) = role.strip_prefix("svc/") {
+            let (id, owner) = service.split_once('/')?;
+            return Some(Self::Service {
+                id: u64::from_str_radix(id, 16).ok()?,
+                slot: number(owner)?,
+            });
+        }
+        let (slot, place) = role.split_once('-')?;
+        Some(Self::Slot { slot: number(slot)?, place: number(place)? })
     }
 }
 
@@ -64,7 +70,7 @@ pub(crate) fn prefix(address: SocketAddr) -> String {
     text
 }
 
-/// A new name: `ferroce/<address>/<slot>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
+/// A new name: `ferroce/<address>/<slot>-<place>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
 /// `ferroce/<address>/up/<slot>/<random>`.
 pub(crate) fn new(address: SocketAddr, role: Role) -> String {
     format!("{}{role}/{:016x}", prefix(address), random::number())
@@ -109,7 +115,7 @@ impl Directory {
     /// The slots that are taken.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
         self.0.iter().filter_map(|(role, _)| match role {
-            Role::Slot(slot) => Some(*slot),
+            Role::Slot { slot, .. } => Some(*slot),
             Role::Service { .. } | Role::Liveness(_) => None,
         })
     }
@@ -117,25 +123,36 @@ impl Directory {
     /// The services, and the slots of their owners.
     pub(crate) fn services(&self) -> impl Iterator<Item = (u64, u8)> {
         self.0.iter().filter_map(|(role, _)| match role {
-            Role::Slot(_) | Role::Liveness(_) => None,
+            Role::Slot { .. } | Role::Liveness(_) => None,
             Role::Service { id, slot } => Some((*id, *slot)),
         })
     }
 
     /// The mailbox of a slot.
     pub(crate) fn mailbox(&self, slot: u8) -> Option<&Named> {
-        self.socket(Role::Slot(slot))
+        let is_its = |role: &Role| matches!(role, Role::Slot { slot: its, .. } if *its == slot);
+        self.0.iter().find(|(role, _)| is_its(role)).map(|(_, socket)| socket)
     }
 
-    /// The socket with this role.
-    pub(crate) fn socket(&self, wanted: Role) -> Option<&Named> {
-        self.0.iter().find(|(role, _)| *role == wanted).map(|(_, socket)| socket)
+    /// The socket by which the end of a slot's owner is seen.
+    pub(crate) fn liveness(&self, slot: u8) -> Option<&Named> {
+        self.0.iter().find(|(role, _)| *role == Role::Liveness(slot)).map(|(_, socket)| socket)
+    }
+
+    /// Whether no process has ended before one with a higher slot, as far as can be told: then the kernel has the sockets
+    /// in the order of the slots.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let count = self.slots().count();
+        self.0.iter().all(|(role, _)| match role {
+            Role::Slot { slot, place } => slot == place && usize::from(*slot) < count,
+            Role::Service { .. } | Role::Liveness(_) => true,
+        })
     }
 
     /// How many processes claim this, which is one but for the moment in which two find out that they both want it.
     pub(crate) fn claims(&self, role: Role) -> usize {
         match role {
-            Role::Slot(wanted) => self.slots().filter(|&slot| slot == wanted).count(),
+            Role::Slot { slot: wanted, .. } => self.slots().filter(|&slot| slot == wanted).count(),
             Role::Service { id: wanted, .. } => {
                 self.services().filter(|&(id, _)| id == wanted).count()
             }
@@ -151,16 +168,26 @@ mod tests {
     #[test]
     fn roles_are_read_back() {
         for role in [
-            Role::Slot(0),
-            Role::Slot(254),
+            Role::Slot { slot: 0, place: 0 },
+            Role::Slot { slot: 254, place: 13 },
             Role::Service { id: u64::MAX, slot: 7 },
             Role::Liveness(9),
         ] {
             assert_eq!(Role::parse(&format!("{role}/0123")), Some(role));
         }
-        for other in
-            ["", "7", "x/1", "256/1", "svc/1", "svc/1/2", "svc/x/1/2", "up/1", "up/x/1", "lock"]
-        {
+        for other in [
+            "",
+            "7",
+            "7/1",
+            "x-0/1",
+            "256-0/1",
+            "svc/1",
+            "svc/1/2",
+            "svc/x/1/2",
+            "up/1",
+            "up/x/1",
+            "lock",
+        ] {
             assert_eq!(Role::parse(other), None, "{other}");
         }
     }

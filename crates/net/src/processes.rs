@@ -94,7 +94,7 @@ impl Processes {
             return true;
         }
         let Ok(directory) = Directory::read(name.at()) else { return false };
-        let Some(listener) = directory.socket(Name::Liveness(name.slot)) else { return false };
+        let Some(listener) = directory.liveness(name.slot) else { return false };
         let Ok(socket) = open() else { return false };
         let (raw, length) = name::raw(&listener.name);
         // SAFETY: the name is a local, as long as said.

@@ -90,15 +90,16 @@ impl Slot {
             let Some(number) = (0..SLOTS).find(|&number| free[usize::from(number)]) else {
                 return Err(full);
             };
+            let place = free.iter().filter(|&&free| !free).count() as u8;
             let slots = addresses
                 .iter()
-                .map(|&address| Ok(Self { mailbox: Mailbox::bind(address, number)? }))
+                .map(|&address| Ok(Self { mailbox: Mailbox::bind(address, number, place)? }))
                 .collect::<Result<Vec<_>, Error>>()?;
             // Whoever wants the same slot has bound its name before it looks, so one of both sees the other at least. Both
             // give way, for neither knows whether it was seen.
             let mut alone = true;
             for address in addresses {
-                alone &= directory(*address)?.claims(Role::Slot(number)) == 1;
+                alone &= directory(*address)?.claims(Role::Slot { slot: number, place }) == 1;
             }
             if alone {
                 return Ok(slots);
@@ -124,7 +125,8 @@ impl Slot {
     fn attach(&self, socket: &Socket) -> Result<(), Error> {
         if socket.features().steering {
             let directory = directory(self.address())?;
-            let table = Table::new(directory.slots().count(), directory.services());
+            let mut table = Table::new(directory.slots().count(), directory.services());
+            table.in_order = directory.is_in_order();
             // The program from before stays where this one is refused.
             let _ = table.attach(socket.as_fd());
         }
@@ -144,8 +146,7 @@ impl Slot {
 
     /// The slots of the other processes of this address.
     pub fn others(&self) -> Result<Vec<u8>, Error> {
-        let directory = directory(self.address())?;
-        Ok(directory.slots().filter(|&slot| slot != self.number()).collect())
+        self.mailbox.others()
     }
 
     /// Forwards packets that reached this process to the one they belong to, at once or not at all:

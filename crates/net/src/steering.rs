@@ -9,8 +9,8 @@
 //! The queue pairs below 3 belong to no process. Their packets go to
 //! - the slot in the name that the receiver gave a connection or an exchange, where the message has one;
 //! - the slot of the process that listens for the service, for a request of the connection manager or the set-up exchange;
-//! - a random process otherwise. Any process can find out whose they are, and a repetition reaches another one: a process
-//!   that was stopped delays others, and never stops them.
+//! - a random process otherwise, and always once processes have ended out of order. Any process can find out whose they
+//!   are, and a repetition reaches another one: a process that was stopped delays others, and never stops them.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -88,6 +88,8 @@ pub(crate) struct Table {
     count: u32,
     /// Services, and the slots of their owners.
     services: Vec<(u64, u8)>,
+    /// Whether slots and indices are known to be alike.
+    pub(crate) in_order: bool,
 }
 
 impl Table {
@@ -96,7 +98,7 @@ impl Table {
         // Those with low numbers listen, and those with high ones were bound by clients.
         services.sort_unstable();
         services.truncate(MOST_SERVICES);
-        Self { count: count as u32, services }
+        Self { count: count as u32, services, in_order: true }
     }
 
     /// Makes the group of sockets that this one is bound with choose by this table.
@@ -104,7 +106,7 @@ impl Table {
         let known = set_program(fd, libc::SO_ATTACH_REUSEPORT_CBPF, self.program());
         // A long program may be refused where a short one is not.
         known.or_else(|_| {
-            let short = Self { count: self.count, services: Vec::new() };
+            let short = Self { services: Vec::new(), ..*self };
             set_program(fd, libc::SO_ATTACH_REUSEPORT_CBPF, short.program())
         })
     }
@@ -120,6 +122,10 @@ impl Table {
             unless(IF_ABOVE, 2, 1),
             op(RETURN_K, 0),
         ];
+        if !self.in_order {
+            program.extend(self.random());
+            return program;
+        }
         let setup = self.setup();
         program.push(unless(IF_EQUAL, 2, setup.len() as u8));
         program.extend(setup);

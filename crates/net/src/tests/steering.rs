@@ -289,6 +289,34 @@ fn management_packets_go_to_their_owner_or_to_anybody() {
     assert!(shares.iter().all(|&share| share > 20), "{shares:?}");
 }
 
+/// When processes have ended out of order, a slot says nothing about the place in the kernel's list: a process that is
+/// stopped could be in the place of another.
+#[test]
+fn management_packets_go_to_anybody_when_places_are_unknown() {
+    let _quiet = no_forks();
+    let address = at("127.9.4.8:4791");
+    let service = 0x0000_0000_0106_1d6b;
+    let [first, second, third] = [(); 3].map(|()| Process::start(address, &Options::default()));
+    drop(first);
+    let _claimed = Service::claim(address, service, third.slot.number()).unwrap();
+    assert!(second.slot.steer(&second.socket).unwrap());
+    let mut processes = [second, third];
+    let req = cm(REQ, [1, 0, (service >> 32) as u32, service as u32]);
+    let rep = cm(REP, [1, 0x0200_1234, 0, 0]);
+    for packet in [&req, &rep] {
+        let shares = shares(&mut processes, packet, 200);
+        assert!(shares.iter().all(|&share| share > 20), "{shares:?}");
+    }
+    // One that starts takes the free slot, which is not its place.
+    let [second, third] = processes;
+    let mut processes = [second, third, Process::start(address, &Options::default())];
+    assert_eq!(processes[2].slot.number(), 0);
+    for packet in [&req, &rep] {
+        let shares = shares(&mut processes, packet, 200);
+        assert!(shares.iter().all(|&share| share > 20), "{shares:?}");
+    }
+}
+
 #[test]
 fn more_services_than_a_program_holds() {
     let address = at("127.9.4.7:4791");

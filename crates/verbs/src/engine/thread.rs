@@ -157,7 +157,8 @@ pub(crate) fn run(adapter: &Adapter) {
             adapter.port.look(&adapter.device);
         }
         let now = clock::now();
-        steering.run(adapter, services.is_some_and(|index| poller.readiness(index).readable), now);
+        let changed = services.is_some_and(|index| poller.readiness(index).readable);
+        steering.run(adapter, changed, done == Some(true), now);
 
         signals.aloof.store(1, Ordering::SeqCst);
         // Who drives is polling, too. It may have lost its processor in the middle: to look at the sockets then, again and
