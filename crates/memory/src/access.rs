@@ -131,7 +131,7 @@ impl Memory for &Registry {
             return Ok(());
         }
         let part = (span.address.0, u64::from(span.length));
-        self.local(domain, span.key, part, local_access(write), |_, _| Ok(()))
+        self.local(domain, span.key, part, local_access(write), |_, place| place.check())
     }
 
     fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
@@ -164,7 +164,7 @@ impl Memory for &Registry {
             return Ok(());
         }
         let part = (span.address.0, u64::from(span.length));
-        self.remote(by, span.key, part, access, |_, _| Ok(()))
+        self.remote(by, span.key, part, access, |_, place| place.check())
     }
 
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {

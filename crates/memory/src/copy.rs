@@ -1,4 +1,5 @@
-//! Copies into and out of registered memory.
+//! Copies into and out of registered memory. Memory of a program's own, which may be gone, is copied by [`crate::guard`] to the
+//! same rules.
 //!
 //! # Races
 //! The application may read and write registered memory while we do: in RDMA that is legal, and what is read then is

@@ -33,10 +33,11 @@
 //! that its key names, for as long as its bytes are copied: at most a packet's. To deregister takes the write lock of
 //! that slot, so a key is invalid for all when the call returns. No call holds the locks of two slots.
 //!
-//! # What cannot be helped
-//! A region is used through pointers. If the program unmaps it, protects it or truncates the file behind it while it is
-//! registered, the next access is a SIGSEGV or SIGBUS, as the program's own would be. Regions that are registered
-//! [on demand] are the exception: there, memory that is gone is an error.
+//! # Memory that is gone
+//! A region is used through pointers; its pages are not pinned. If the program unmaps it, protects it or truncates the file
+//! behind it while it is registered, an access is refused: a fault is caught (`guard`), and what is unmapped is noticed
+//! (`hooks`, `watch`), so that other memory at the same addresses is not taken for it. Both modules say what they do not
+//! reach; `docs/memory.md` has it for users.
 //!
 //! # Miri
 //! The tests that need no memory mapped in a special way are written to run under Miri with
@@ -44,14 +45,16 @@
 //! component is not part of the stable toolchain that builds this.
 //!
 //! [`Memory`]: ferroce_proto::memory::Memory
-//! [on demand]: ferroce_proto::memory::AccessFlags::ON_DEMAND
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod access;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 mod atomic;
 mod buffer;
 mod copy;
 mod error;
+mod guard;
+mod hooks;
 mod keys;
 mod pinned;
 mod probe;
@@ -62,6 +65,7 @@ mod system;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod window;
 
 pub use buffer::{Buffer, OutOfBounds};

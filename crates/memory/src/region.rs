@@ -9,7 +9,8 @@ use ferroce_wire::number::VirtualAddress;
 use crate::buffer::Buffer;
 use crate::pinned::Released;
 use crate::range::AddressRange;
-use crate::{atomic, copy, probe, system};
+use crate::watch::Watch;
+use crate::{guard, probe, system};
 
 /// How the bytes of a region are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,8 @@ pub(crate) struct Region {
     pub(crate) windows: AtomicUsize,
     /// Our own memory lasts at least as long as the region.
     pub(crate) owner: Option<Arc<Buffer>>,
+    /// What of it the program has unmapped.
+    pub(crate) watch: Watch,
     /// Tells who waits when the last user of the region is gone.
     pub(crate) released: Released,
 }
@@ -88,6 +91,22 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Whether the program has unmapped none of it, as far as is known.
+    pub(crate) fn check(&self) -> Result<(), Denied> {
+        self.access(|| Ok(()))
+    }
+
+    /// Does something with the memory of an ordinary region, while no part of it is unmapped.
+    #[inline]
+    fn access<T>(&self, act: impl FnOnce() -> Result<T, guard::Fault>) -> Result<T, Denied> {
+        let region = self.region;
+        if region.owner.is_some() || region.kind != Kind::Ordinary {
+            return act().map_err(|_| Denied::Bounds);
+        }
+        let done = region.watch.access(self.address, self.length, || act().ok());
+        done.ok_or(Denied::Bounds)
+    }
+
     /// Where it is, if that is sure to stay.
     pub(crate) fn pointer(&self) -> Option<*mut u8> {
         let ordinary = self.region.kind == Kind::Ordinary;
@@ -103,9 +122,9 @@ impl Place<'_> {
         match self.region.kind {
             Kind::Ordinary => {
                 let from = std::ptr::with_exposed_provenance(self.address);
-                // SAFETY: within a region whose slot is locked, so it is registered, and its range mapped and readable
-                // by the promise of `AddressRange` or because it is ours. `out` is a reference, which that promise excludes.
-                unsafe { copy::load(from, out) };
+                // SAFETY: within a region whose slot is locked, so it is registered, and its range readable by the promise
+                // of `AddressRange` or because it is ours. `out` is a reference, which that promise excludes.
+                self.access(|| unsafe { guard::load(from, out) })?;
             }
             Kind::OnDemand => match system::read_memory(self.address, out) {
                 Ok(length) if length == out.len() => {}
@@ -120,10 +139,10 @@ impl Place<'_> {
     pub(crate) fn read_carefully(&self, out: &mut [u8]) -> Result<(), Denied> {
         match self.region.kind {
             Kind::Ordinary if out.len() == self.length => {
-                match system::read_memory(self.address, out) {
+                self.access(|| match system::read_memory(self.address, out) {
                     Ok(length) if length == out.len() => Ok(()),
-                    _ => Err(Denied::Bounds),
-                }
+                    _ => Err(guard::Fault),
+                })
             }
             _ => self.read(out),
         }
@@ -139,7 +158,7 @@ impl Place<'_> {
             Kind::Ordinary => {
                 let to = std::ptr::with_exposed_provenance_mut(self.address);
                 // SAFETY: as in `read`; only a range that was seen to be writable is registered for writing.
-                unsafe { copy::store(to, data) };
+                self.access(|| unsafe { guard::store(to, data) })?;
             }
             // SAFETY: whoever registered the range allowed it to be written.
             Kind::OnDemand => match unsafe { system::write_memory(self.address, data) } {
@@ -159,13 +178,14 @@ impl Place<'_> {
         }
         match self.region.kind {
             Kind::Ordinary => {}
-            // No system call does this. What is mapped now may in theory be gone in a moment, and be a SIGSEGV.
+            // No system call does this. What is mapped now may be gone in a moment.
             Kind::OnDemand => {
                 probe::range(self.address, self.length, true).map_err(|_| Denied::Bounds)?;
             }
             Kind::Null => return Ok(0),
         }
+        let place = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: as in `write`, and aligned.
-        Ok(unsafe { atomic::execute(std::ptr::with_exposed_provenance_mut(self.address), what) })
+        self.access(|| unsafe { guard::atomic(place, what) })
     }
 }

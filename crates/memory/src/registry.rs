@@ -10,11 +10,12 @@ use crate::buffer::Buffer;
 use crate::error::{DeregisterError, RegisterError, ReregisterError};
 use crate::keys;
 use crate::pinned::{Draining, Released};
-use crate::probe;
 use crate::range::AddressRange;
 use crate::region::{Kind, Region, RegionInfo};
 use crate::system;
 use crate::table::{Table, Tenant};
+use crate::watch::Watch;
+use crate::{guard, hooks, probe};
 
 /// The keys of a region. They are equal, as those of many devices are: what a peer may do is said by the access flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +92,8 @@ fn examine(
             _ => return Err(RegisterError::Unsupported),
         }
     } else {
+        guard::install();
+        hooks::install();
         probe::range(address, length, access.contains(AccessFlags::LOCAL_WRITE))?;
     }
     Ok(Region {
@@ -102,6 +105,7 @@ fn examine(
         base: address,
         windows: AtomicUsize::new(0),
         owner: None,
+        watch: Watch::new(address, length),
         released: Released::default(),
     })
 }
@@ -120,7 +124,8 @@ impl Registry {
     }
 
     fn insert(&self, region: Region) -> Result<Keys, RegisterError> {
-        let key = self.table.insert(Tenant::Region(Arc::new(region))).ok_or(RegisterError::Full)?;
+        let region = watched(region);
+        let key = self.table.insert(Tenant::Region(region)).ok_or(RegisterError::Full)?;
         self.regions.fetch_add(1, Ordering::Relaxed);
         Ok(Keys { lkey: LKey(key), rkey: RKey(key) })
     }
@@ -169,6 +174,7 @@ impl Registry {
             base: buffer.address() + offset,
             windows: AtomicUsize::new(0),
             owner: Some(Arc::clone(buffer)),
+            watch: Watch::new(0, 0),
             released: Released::default(),
         })
     }
@@ -185,6 +191,7 @@ impl Registry {
             base: 0,
             windows: AtomicUsize::new(0),
             owner: None,
+            watch: Watch::new(0, 0),
             released: Released::default(),
         })
     }
@@ -205,7 +212,9 @@ impl Registry {
     pub fn reregister(&self, key: LKey, change: &Change) -> Result<Draining, ReregisterError> {
         loop {
             let old = self.region(key).ok_or(DeregisterError::Key)?;
-            let new = changed(&old, change)?;
+            // Made before the slot is locked, and the old one freed after: to free memory may be to unmap memory, and
+            // who does that waits for accesses, which wait for the slot.
+            let new = watched(changed(&old, change)?);
             // Looking took time, in which the region may have gone, or have been changed by another.
             let mut entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
             let Tenant::Region(current) = &mut entry.tenant else {
@@ -219,7 +228,9 @@ impl Registry {
                 return Err(DeregisterError::Busy.into());
             }
             let draining = old.released.watch();
-            *current = Arc::new(new);
+            let replaced = std::mem::replace(current, new);
+            drop(entry);
+            drop(replaced);
             return Ok(draining);
         }
     }
@@ -265,6 +276,16 @@ impl Registry {
     }
 }
 
+/// A region, whose memory is watched from here on if the program may unmap it.
+fn watched(region: Region) -> Arc<Region> {
+    let region = Arc::new(region);
+    if region.kind == Kind::Ordinary && region.owner.is_none() {
+        // SAFETY: it stays where it is, and is dropped with the region.
+        unsafe { region.watch.link() };
+    }
+    region
+}
+
 /// The region as it is to be.
 fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
     let domain = change.domain.unwrap_or(old.domain);
@@ -301,6 +322,7 @@ fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
         base: old.base,
         windows: AtomicUsize::new(0),
         owner: old.owner.clone(),
+        watch: old.watch.again(),
         released: Released::default(),
     })
 }

@@ -5,3 +5,4 @@ mod cancel;
 mod destroy;
 mod matrix;
 mod source;
+mod unmapped;

@@ -2,12 +2,34 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::copy;
+use crate::{copy, guard};
 
 use super::*;
 
 #[test]
 fn all_lengths_and_alignments() {
+    // SAFETY: as the caller says.
+    copies(
+        |to, data| unsafe { copy::store(to, data) },
+        |from, out| unsafe {
+            copy::load(from, out);
+        },
+    );
+}
+
+#[test]
+fn all_lengths_and_alignments_guarded() {
+    // SAFETY: as the caller says.
+    copies(
+        |to, data| unsafe { guard::store(to, data).unwrap() },
+        |from, out| unsafe {
+            guard::load(from, out).unwrap();
+        },
+    );
+}
+
+/// Both are called for memory that is there.
+fn copies(store: fn(*mut u8, &[u8]), load: fn(*const u8, &mut [u8])) {
     let lengths = (0..200).chain([255, 256, 257, 1000, 4095, 4096]);
     let lengths = lengths.step_by(if cfg!(miri) { 23 } else { 1 });
     let buffer = buffer(4096 + 64);
@@ -17,14 +39,14 @@ fn all_lengths_and_alignments() {
         for (at, from) in (0..9).flat_map(|at| [0, 1, 4, 7].map(|from| (at, from))) {
             let data = &data[from..from + length];
             // SAFETY: all of this is within the buffer.
-            unsafe { copy::store(base.add(16 + at), data) };
+            let place = unsafe { base.add(16 + at) };
+            store(place, data);
             let bytes = buffer.to_vec();
             assert!(bytes[..16 + at].iter().all(|&byte| byte == 0), "{length} at {at}");
             assert_eq!(&bytes[16 + at..][..length], data, "{length} at {at}");
             assert!(bytes[16 + at + length..].iter().all(|&byte| byte == 0), "{length} at {at}");
             let mut out = vec![0xee; from + length + 1];
-            // SAFETY: as above.
-            unsafe { copy::load(base.add(16 + at), &mut out[from..from + length]) };
+            load(place, &mut out[from..from + length]);
             assert_eq!(&out[from..from + length], data);
             assert!(out[..from].iter().all(|&byte| byte == 0xee) && out[from + length] == 0xee);
             buffer.write(16 + at, &vec![0; length]).unwrap();

@@ -258,3 +258,42 @@ fn on_demand() {
     assert_eq!(memory.read_local(DOMAIN, span, &mut out), Ok(()));
     assert_eq!(out, [0; 16]);
 }
+
+/// Every access to a region whose memory is gone, at each border of what is left of it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn memory_that_is_gone_is_refused() {
+    let page = system::page_size();
+    let registry = Registry::new(1);
+    let pages = Pages::new(&[PROT_READ | PROT_WRITE; 3]);
+    let keys = register(&registry, pages.address, pages.length, ALL).unwrap();
+    // Not unmapped, which hooks may see, but out of reach: the fault itself has to be survived.
+    pages.protect(1, PROT_NONE);
+    let span = |at: usize, length: u32| RemoteSpan {
+        key: keys.rkey,
+        address: VirtualAddress((pages.address + at) as u64),
+        length,
+    };
+    for (at, length) in
+        [(page, 1), (page - 1, 2), (page - 100, 200), (2 * page - 1, 8), (0, 3 * page)]
+    {
+        let (span, mut out) = (span(at, length as u32), vec![0; length]);
+        assert_eq!((&registry).read_remote(BY, span, &mut out), Err(Denied::Bounds), "{at}");
+        assert_eq!((&registry).write_remote(BY, span, &out), Err(Denied::Bounds), "{at}");
+    }
+    for what in [Atomic::FetchAdd(1), Atomic::Write(1), Atomic::CompareSwap { compare: 0, swap: 1 }]
+    {
+        assert_eq!((&registry).atomic(BY, span(page, 8), what), Err(Denied::Bounds));
+        assert_eq!((&registry).atomic(BY, span(0, 8), what), Ok(0));
+        (&registry).atomic(BY, span(0, 8), Atomic::Write(0)).unwrap();
+    }
+    assert_eq!((&registry).write_remote(BY, span(2 * page, 8), &[7; 8]), Ok(()));
+    // A file that became shorter is a SIGBUS.
+    let file = memory_file(2 * page as u64);
+    let mapped = Pages::of_file(&file, 2, libc::MAP_SHARED);
+    let keys = register(&registry, mapped.address, mapped.length, ALL).unwrap();
+    file.set_len(page as u64).unwrap();
+    let address = VirtualAddress((mapped.address + page) as u64);
+    let span = RemoteSpan { key: keys.rkey, address, length: 8 };
+    assert_eq!((&registry).write_remote(BY, span, &[7; 8]), Err(Denied::Bounds));
+}
