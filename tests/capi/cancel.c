@@ -5,6 +5,7 @@
  */
 #include "pair.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <sched.h>
@@ -18,6 +19,7 @@ static struct ibv_cq *cq;
 static struct ibv_qp *qps[2];
 static struct ibv_mr *mr;
 static struct rdma_event_channel *events;
+static struct rdma_cm_id *listener;
 static char memory[8192];
 static atomic_int started, cleaned;
 
@@ -54,6 +56,12 @@ static void get_cm_event(void)
 {
     struct rdma_cm_event *event;
     rdma_get_cm_event(events, &event);
+}
+
+static void get_request(void)
+{
+    struct rdma_cm_id *id;
+    rdma_get_request(listener, &id);
 }
 
 static void post_send(void)
@@ -106,6 +114,7 @@ static const struct {
     { "get_cq_event", get_cq_event, ROUNDS },
     { "get_async_event", get_async_event, ROUNDS },
     { "get_cm_event", get_cm_event, ROUNDS },
+    { "get_request", get_request, ROUNDS },
     { "post_send", post_send, ROUNDS },
     { "poll_cq", poll_cq, ROUNDS },
     { "pending", pending, 1 },
@@ -126,6 +135,9 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     device = pair_open();
     CHECK(events = rdma_create_event_channel());
+    struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    CHECK(!rdma_create_id(NULL, &listener, NULL, RDMA_PS_TCP));
+    CHECK(!rdma_bind_addr(listener, (struct sockaddr *)&loopback) && !rdma_listen(listener, 1));
     CHECK(channel = ibv_create_comp_channel(device.context));
     CHECK(cq = ibv_create_cq(device.context, 4 * DEPTH, NULL, channel, 0));
     CHECK(mr = ibv_reg_mr(device.pd, memory, sizeof memory, PAIR_ACCESS));
@@ -175,6 +187,7 @@ int main(int argc, char **argv)
     CHECK(wc.status == IBV_WC_SUCCESS && memory[4096] == 0x55);
     CHECK(!ibv_query_qp(qps[0], &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_RTS);
     rdma_destroy_event_channel(events);
+    CHECK(!rdma_destroy_id(listener));
     CHECK(!ibv_destroy_qp(qps[0]) && !ibv_destroy_qp(qps[1]) && !ibv_destroy_cq(cq));
     CHECK(!ibv_destroy_comp_channel(channel) && !ibv_dereg_mr(mr));
     CHECK(!ibv_dealloc_pd(device.pd) && !ibv_close_device(device.context));

@@ -316,7 +316,7 @@ exports! {
         rdma_get_cm_event => rdmacm::channel::get_cm_event(channel, out) as "C-unwind";
         rdma_get_devices => rdmacm::devices::get_devices(number);
         rdma_get_dst_port => rdmacm::resolve::get_dst_port(id);
-        rdma_get_request => rdmacm::connect::get_request(listen, out);
+        rdma_get_request => rdmacm::connect::get_request(listen, out) as "C-unwind";
         rdma_get_src_port => rdmacm::resolve::get_src_port(id);
         rdma_getaddrinfo => rdmacm::information::getaddrinfo(node, service, hints, out);
         rdma_join_multicast => rdmacm::group::join_multicast(id, address, context);

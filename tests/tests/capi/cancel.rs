@@ -27,6 +27,7 @@ cases! {
     a_wait_for_a_completion_event_is_cancelled: "get_cq_event";
     a_wait_for_an_async_event_is_cancelled: "get_async_event";
     a_wait_for_a_cm_event_is_cancelled: "get_cm_event";
+    a_wait_for_a_connection_request_is_cancelled: "get_request";
     a_thread_that_posts_is_cancelled: "post_send";
     a_thread_that_polls_is_cancelled: "poll_cq";
     posting_and_polling_are_no_cancellation_points: "pending";
@@ -36,7 +37,7 @@ cases! {
 /// The function that records calls is on the stack, too.
 #[test]
 fn a_traced_wait_is_cancelled() {
-    for case in ["get_cq_event", "get_async_event", "get_cm_event"] {
+    for case in ["get_cq_event", "get_async_event", "get_cm_event", "get_request"] {
         cancel(case, &[("FERROCE_TRACE", "/dev/null")]);
     }
 }

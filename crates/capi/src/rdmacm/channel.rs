@@ -121,20 +121,30 @@ pub(crate) unsafe extern "C-unwind" fn get_cm_event(
     out: *mut *mut rdma_cm_event,
 ) -> c_int {
     entry::waiting(|| {
-        let known = match of(channel) {
-            Ok(known) => known,
-            // As `wait_for_ever`.
-            Err(_) if lock(&DESTROYED).contains(&channel.addr()) => return Ok(Next::Signal),
-            Err(error) => return Err(error),
-        };
         // SAFETY: the program's pointer.
         let out = unsafe { entry::write(out) }?;
-        match try_next(&known)? {
-            Some(event) => *out = event,
-            None => return until_readable(known.as_fd().as_raw_fd()),
-        }
-        Ok(Next::Done)
+        attempt(channel, |event| {
+            *out = event;
+            Ok(())
+        })
     })
+}
+
+/// Does something with the next event if there is one, or says what to wait for.
+pub(super) fn attempt(
+    channel: *mut rdma_event_channel,
+    then: impl FnOnce(*mut rdma_cm_event) -> Result<()>,
+) -> Result<Next> {
+    let known = match of(channel) {
+        Ok(known) => known,
+        // As `wait_for_ever`.
+        Err(_) if lock(&DESTROYED).contains(&channel.addr()) => return Ok(Next::Signal),
+        Err(error) => return Err(error),
+    };
+    match try_next(&known)? {
+        Some(event) => then(event).map(|()| Next::Done),
+        None => until_readable(known.as_fd().as_raw_fd()),
+    }
 }
 
 /// # Safety

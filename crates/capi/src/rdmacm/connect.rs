@@ -256,11 +256,11 @@ pub(crate) unsafe extern "C" fn disconnect(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-pub(crate) unsafe extern "C" fn get_request(
+pub(crate) unsafe extern "C-unwind" fn get_request(
     listen: *mut rdma_cm_id,
     out: *mut *mut rdma_cm_id,
 ) -> c_int {
-    entry::count(|| {
+    entry::waiting(|| {
         // SAFETY: the program's id and pointer.
         let (handle, out) = unsafe { (IdHandle::of(listen)?, entry::write(out)?) };
         if !lock_synchronous(handle) {
@@ -269,30 +269,31 @@ pub(crate) unsafe extern "C" fn get_request(
         // SAFETY: the program's id.
         unsafe { channel::acknowledge_own(listen) };
         // Its channel is its own.
-        let event = channel::next(handle.look().channel)?;
-        // SAFETY: just got.
-        let got = unsafe { entry::read(event) }?;
-        let checked = match (got.event, got.status) {
-            (cm_event::CONNECT_REQUEST, 0) => Ok(()),
-            (cm_event::REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
-            (_, 0) => Err(Errno::INVALID),
-            (_, status) => Err(Errno(status.abs())),
-        };
-        let template = lock(&handle.details).template;
-        let ready = checked.and_then(|()| match template {
-            // SAFETY: the new id is ours to give, and the structure is a copy.
-            Some(mut attr) => unsafe {
-                queue_pair::create(got.id, handle.look().pd, &raw mut attr)
-            },
-            None => Ok(()),
-        });
-        if let Err(error) = ready {
-            handle.shown.change(|shown| shown.event = event);
-            return Err(error);
-        }
-        // SAFETY: the new id.
-        unsafe { IdHandle::of(got.id) }?.shown.change(|shown| shown.event = event);
-        *out = got.id;
-        Ok(0)
+        channel::attempt(handle.look().channel, |event| {
+            // SAFETY: just got.
+            let got = unsafe { entry::read(event) }?;
+            let checked = match (got.event, got.status) {
+                (cm_event::CONNECT_REQUEST, 0) => Ok(()),
+                (cm_event::REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
+                (_, 0) => Err(Errno::INVALID),
+                (_, status) => Err(Errno(status.abs())),
+            };
+            let template = lock(&handle.details).template;
+            let ready = checked.and_then(|()| match template {
+                // SAFETY: the new id is ours to give, and the structure is a copy.
+                Some(mut attr) => unsafe {
+                    queue_pair::create(got.id, handle.look().pd, &raw mut attr)
+                },
+                None => Ok(()),
+            });
+            if let Err(error) = ready {
+                handle.shown.change(|shown| shown.event = event);
+                return Err(error);
+            }
+            // SAFETY: the new id.
+            unsafe { IdHandle::of(got.id) }?.shown.change(|shown| shown.event = event);
+            *out = got.id;
+            Ok(())
+        })
     })
 }
