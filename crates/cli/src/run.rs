@@ -68,6 +68,8 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
     let mut command = Command::new(program);
     command.args(arguments);
     command.envs(environment.variables.iter().map(|variable| (variable.name, &variable.value)));
+    let ledger = environment.ledger();
+    command.envs(ledger.iter().map(|folder| ("FERROCE_LEDGER", folder)));
     let child = match signals.leave_out(&mut command).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -82,7 +84,23 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
     };
     environment.is_used_by(child.id());
     let status = wait(child, &signals)?;
+    if let Some(folder) = ledger {
+        say_goodbye(&folder);
+    }
     Ok(code(status))
+}
+
+/// Tells the peers of processes that have ended without a word: killed, or by `_exit`. The others have removed what they
+/// wrote down.
+fn say_goodbye(ledger: &Path) {
+    let Ok(files) = ledger.read_dir() else { return };
+    for path in files.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some((process, _)) = name.split_once('-') else { continue };
+        if !Path::new("/proc").join(process).exists() {
+            ferroce::say_goodbye(&path, &ferroce::Options::default());
+        }
+    }
 }
 
 /// Waits for the end, and passes signals on.

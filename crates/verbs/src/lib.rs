@@ -54,6 +54,7 @@ pub use faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
+pub use management::say_goodbye;
 pub use options::Options;
 pub use queue_pair::{Datagram, QueuePair, QueuePairOptions};
 pub use region::{MemoryRegion, MemoryWindow};

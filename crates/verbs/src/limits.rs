@@ -37,12 +37,15 @@ pub struct Limits {
 const GIDS: u16 = 128;
 
 impl Limits {
+    /// Most inline bytes of a work request, of any device and queue pair.
+    pub const INLINE_BYTES: u32 = 1024;
+
     pub(crate) fn of(device: &Device) -> Self {
         Self {
             queue_pairs: 65_520,
             requests: 1 << 20,
             spans: 32,
-            inline_bytes: 1024,
+            inline_bytes: Self::INLINE_BYTES,
             completion_queues: 1 << 20,
             completions: 1 << 22,
             regions: 1 << 20,

@@ -86,6 +86,13 @@ impl Environment {
         Ok(Self { variables, is_empty: devices.is_empty(), folder })
     }
 
+    /// A folder in which processes write their connections down, for whoever says goodbye when they are killed.
+    pub(crate) fn ledger(&self) -> Option<PathBuf> {
+        let path = self.folder.path().join("connections");
+        std::fs::create_dir(&path).ok()?;
+        Some(path)
+    }
+
     /// Notes a process that needs the view, even if this one is killed before it.
     pub(crate) fn is_used_by(&self, process: u32) {
         self.folder.is_used_by(process);

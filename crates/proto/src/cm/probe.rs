@@ -20,10 +20,11 @@ use core::time::Duration;
 use ferroce_wire::cm::{ApStatus, Apr, CommId, Dreq, Lap, Message};
 
 use ferroce_wire::address::Gid;
+use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::Qpn;
 
 use super::connection::{Connection, Role};
-use super::event::{CallError, Disconnection, Event, Ignored};
+use super::event::{CallError, Disconnection, Event, Ignored, Transmit};
 use super::parameters::ConnectionId;
 use super::state::{State, Trigger};
 use super::timer::Timer;
@@ -37,6 +38,41 @@ pub struct ProbeSchedule {
     pub messages: u8,
     /// Time between two, and after the last one before the probe counts as unanswered.
     pub interval: Duration,
+}
+
+/// A connection as its peer has to be told of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Farewell {
+    /// Where the peer is.
+    pub peer: Gid,
+    /// Our name for the connection.
+    pub local_id: CommId,
+    /// The peer's.
+    pub remote_id: CommId,
+    /// The peer's queue pair.
+    pub remote_qpn: Qpn,
+    /// What messages are sent with.
+    pub traffic_class: u8,
+}
+
+impl Farewell {
+    /// The DREQ.
+    pub fn dreq(&self) -> Transmit {
+        let dreq = Dreq {
+            local_comm_id: self.local_id,
+            remote_comm_id: self.remote_id,
+            remote_qpn: self.remote_qpn,
+            ..Dreq::default()
+        };
+        Transmit {
+            destination: self.peer,
+            traffic_class: self.traffic_class,
+            connection: None,
+            transaction: TransactionId(u64::from(self.local_id.0)),
+            modifier: 0,
+            message: dreq.into(),
+        }
+    }
 }
 
 /// Sweeps without an APR after which a peer gets no more LAPs: Linux drops them on RoCE.
@@ -98,6 +134,18 @@ impl ConnectionManager {
     pub fn peer(&self, connection: ConnectionId) -> Option<(Gid, CommId)> {
         let connection = self.table.get(connection.0)?;
         Some((connection.peer, connection.remote_id?))
+    }
+
+    /// What somebody else has to know to end this connection when we cannot.
+    pub fn farewell(&self, connection: ConnectionId) -> Option<Farewell> {
+        let connection = self.table.get(connection.0)?;
+        Some(Farewell {
+            peer: connection.peer,
+            local_id: connection.id,
+            remote_id: connection.remote_id?,
+            remote_qpn: connection.remote_qpn?,
+            traffic_class: connection.traffic_class,
+        })
     }
 
     /// Our queue pair in a connection, once known.
@@ -232,7 +280,7 @@ impl ConnectionManager {
 
 impl Connection {
     /// The message that asks whether the peer is there.
-    fn probe_message(&self) -> Option<super::Transmit> {
+    fn probe_message(&self) -> Option<Transmit> {
         if self.role == Role::Passive {
             return self.again().filter(|rep| matches!(rep.message, Message::Rep(_)));
         }

@@ -197,6 +197,7 @@ pub(crate) fn run(adapter: &Adapter) {
     }
     sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
     say_farewell(adapter, &mut poller);
+    adapter.management.connections.ledger.remove();
     if let Some(shown) = &mut shown {
         shown.finish(&adapter.counters.read());
     }

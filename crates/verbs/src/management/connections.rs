@@ -23,6 +23,7 @@ use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
+use super::ledger::Ledger;
 use super::random;
 use super::services::Services;
 use crate::cm::Shared;
@@ -31,9 +32,9 @@ use crate::device::Device;
 use crate::engine::{Adapter, One, now};
 
 /// Queue pair 1 of everybody (IBA 10.2.4, 16.7).
-const MANAGEMENT: Qpn = Qpn(1);
+pub(super) const MANAGEMENT: Qpn = Qpn(1);
 /// Its key (IBA 10.2.4).
-const QUEUE_KEY: QKey = QKey(0x8001_0000);
+pub(super) const QUEUE_KEY: QKey = QKey(0x8001_0000);
 
 /// Whom a message is for.
 enum Owner {
@@ -61,6 +62,8 @@ pub(crate) struct Connections {
     /// The processes of this machine that have connections with this one, from the first use of a manager on. `None`
     /// when the process had no descriptor left.
     processes: OnceLock<Option<Processes>>,
+    /// What somebody needs who says goodbye for us.
+    pub(crate) ledger: Ledger,
     /// What is handled was passed on by another process. Only who drives the device reads and writes it.
     forwarded: AtomicBool,
 }
@@ -99,6 +102,7 @@ impl Connections {
             psn: AtomicU32::new(0),
             forwarded: AtomicBool::new(false),
             processes: OnceLock::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -164,6 +168,11 @@ impl Connections {
 
     /// A connection is up: if its peer is a process of this machine, the end of that process ends the connection.
     pub(crate) fn watch_peer(&self, adapter: &Adapter, link: u8, connection: ConnectionId) {
+        let farewell = self.act(adapter, link, |manager, _| manager.cm.farewell(connection));
+        if let (Some(Some(farewell)), Some(here)) = (farewell, adapter.links.get(usize::from(link)))
+        {
+            self.ledger.record(Gid::from_ip(here.address.ip()), &farewell);
+        }
         let Some(processes) = self.processes(adapter) else { return };
         let Some(name) = self.peer_process(adapter, link, connection) else { return };
         let own = adapter.links.iter().any(|link| link.address.ip() == name.address);
@@ -303,14 +312,23 @@ impl Connections {
         }
     }
 
+    pub(super) fn next_psn(&self) -> Psn {
+        Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff)
+    }
+
     /// Sends what a manager has to send. Under its lock, so that messages leave in their order.
     fn transmit(&self, adapter: &Adapter, link: u8, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // A peer that there is no way to is one that does not answer.
             let Ok(mut route) = adapter.route_to(link, transmit.destination) else { continue };
             route.traffic_class = transmit.traffic_class & !3;
-            let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
-            adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &transmit.to_mad());
+            adapter.send_management(
+                route,
+                MANAGEMENT,
+                QUEUE_KEY,
+                self.next_psn(),
+                &transmit.to_mad(),
+            );
         }
     }
 

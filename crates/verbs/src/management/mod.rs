@@ -3,6 +3,7 @@
 
 mod connections;
 mod exchanges;
+mod ledger;
 mod neighbours;
 mod services;
 
@@ -19,6 +20,7 @@ use crate::engine::{Adapter, One, Route};
 pub(crate) use connections::{Connections, Manager};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use ferroce_net::random::number as random;
+pub use ledger::say_goodbye;
 use neighbours::Neighbours;
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::ends::*;
-use crate::other::Other;
+use crate::other::{Other, port};
 use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
 use ferroce::*;
 
@@ -96,6 +96,33 @@ fn a_server_hears_that_its_client_has_died() {
             hears(&channel, &id, &end, busy);
         }
     }
+}
+
+/// What `ferroce run` does for a program that was killed. This one lives, so that nobody but the DREQ tells of its end.
+#[test]
+fn somebody_else_says_goodbye() {
+    let ledger = std::env::temp_dir().join(format!("ferroce-ledger-{}", std::process::id()));
+    std::fs::create_dir(&ledger).unwrap();
+    let files = || -> Vec<_> {
+        std::fs::read_dir(&ledger).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let channel = channel();
+    let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.env("FERROCE_LEDGER", &ledger).env(crate::other::PORT, port().to_string());
+    let mut other = Other::with(command, "deaths::client_process");
+    other.say(&address.port().to_string());
+    let (id, _end) = accept(&channel, &listener);
+    other.hear("up");
+    let [file] = &files()[..] else { panic!("{:?}", files()) };
+    let options = Options { port: port(), ..Options::default() };
+    assert_eq!(say_goodbye(file, &options), 1);
+    expect!(channel, id, What::Disconnected);
+    // Who says goodbye itself leaves nothing to be said.
+    other.say("done");
+    other.wait();
+    assert!(files().is_empty());
+    std::fs::remove_dir(&ledger).unwrap();
 }
 
 #[test]

@@ -41,6 +41,10 @@ impl Other {
         ferroce_net::signal::send(self.child.id(), signal);
     }
 
+    pub(crate) fn wait(&mut self) {
+        self.child.wait().unwrap();
+    }
+
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
