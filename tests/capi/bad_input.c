@@ -72,7 +72,7 @@ static void over_long_inline(void)
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
 	struct ibv_send_wr wr[3];
-	struct ibv_sge one;
+	struct ibv_sge one, huge;
 
 	MUST(!ibv_query_qp(qp, &attr, IBV_QP_CAP, &init));
 	MUST(init.cap.max_inline_data >= INLINE);
@@ -80,6 +80,11 @@ static void over_long_inline(void)
 	chain_sends(wr, 3, &one);
 	wr[1].send_flags |= IBV_SEND_INLINE;
 	refused_in_the_middle(qp, wr, 1, EINVAL);
+	/* Not even looked at: there are no such bytes. */
+	huge = sge(1 << 30);
+	wr[1].sg_list = &huge;
+	refused_in_the_middle(qp, wr, 1, EINVAL);
+	wr[1].sg_list = &one;
 	/* What is read cannot be inline, however short. */
 	one = sge(8);
 	wr[1].opcode = IBV_WR_RDMA_READ;
@@ -251,7 +256,7 @@ static void extended_posting(void)
 	to_rts(qp);
 	ex->wr_flags = IBV_SEND_SIGNALED;
 	/* All or none: the first is good, the second has too much. */
-	for (int way = 0; way < 4; way++) {
+	for (int way = 0; way < 5; way++) {
 		struct ibv_sge many[SGES + 1] = { sge(1), sge(1), sge(1), sge(1) };
 
 		ibv_wr_start(ex);
@@ -265,6 +270,10 @@ static void extended_posting(void)
 		} else if (way == 1) {
 			ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)memory);
 			ibv_wr_set_inline_data(ex, memory, attr.cap.max_inline_data + 1);
+		} else if (way == 4) {
+			/* There are no such bytes. */
+			ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)memory);
+			ibv_wr_set_inline_data(ex, memory, (size_t)1 << 30);
 		} else if (way == 2) {
 			/* It was not made for this. */
 			ibv_wr_rdma_read(ex, mr->rkey, (uintptr_t)memory);

@@ -38,11 +38,15 @@ pub(crate) unsafe fn spans(list: *const ibv_sge, length: usize) -> Result<Spans>
     })
 }
 
-/// The program's bytes at this address, added to those before.
+/// The program's bytes at this address, added to those before. More than any queue pair takes inline are not read: they
+/// may not be there.
 ///
 /// # Safety
 /// They are the program's to read.
 pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) -> Result<()> {
+    if length > (ferroce::Limits::INLINE_BYTES as usize).saturating_sub(out.len()) {
+        return Err(Errno::INVALID);
+    }
     // SAFETY: as the caller says.
     let bytes = unsafe { entry::list(ptr::with_exposed_provenance::<u8>(address), length) }?;
     out.extend_from_slice(bytes);
@@ -62,7 +66,8 @@ unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
     }
     // SAFETY: as the caller says.
     let list = unsafe { entry::list(request.sg_list, length) }?;
-    let mut bytes = Vec::with_capacity(list.iter().map(|one| one.length as usize).sum());
+    let total: usize = list.iter().map(|one| one.length as usize).sum();
+    let mut bytes = Vec::with_capacity(total.min(ferroce::Limits::INLINE_BYTES as usize));
     for one in list {
         // SAFETY: inline data needs no key, but the program must be able to read it.
         unsafe { gather(&mut bytes, one.addr as usize, one.length as usize) }?;
