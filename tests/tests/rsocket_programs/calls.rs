@@ -36,6 +36,7 @@ mod streams {
         threads,
         bad_calls,
         killed,
+        stopped,
         cycles,
     }
 }
