@@ -157,8 +157,11 @@ pub(crate) fn run(adapter: &Adapter) {
             adapter.port.look(&adapter.device);
         }
         let now = clock::now();
-        let changed = services.is_some_and(|index| poller.readiness(index).readable);
-        steering.run(adapter, changed, done == Some(true), now);
+        let readable =
+            |index: Option<_>| index.is_some_and(|index| poller.readiness(index).readable);
+        // A process that has ended may have left its place to another.
+        let busy = done == Some(true) || readable(processes);
+        steering.run(adapter, readable(services), busy, now);
 
         signals.aloof.store(1, Ordering::SeqCst);
         // Who drives is polling, too. It may have lost its processor in the middle: to look at the sockets then, again and
