@@ -1,6 +1,6 @@
 # Everything one does with the project, by name. `make help` lists it.
 #
-#   FUZZ_SECONDS   how long each fuzz target runs: 10 for `make test`, 300 for `make fuzz`
+#   FUZZ_SECONDS   how long each fuzz target runs: 5 for `make test`, 30 for `make test-all`, 300 for `make fuzz`
 #   BENCH          only the benchmarks whose name contains this, for `make bench`
 
 SHELL := /bin/bash
@@ -9,7 +9,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test lint bench coverage interop fuzz soak install uninstall clean
+.PHONY: help build setup test test-all lint bench coverage interop fuzz soak install uninstall clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,8 +20,11 @@ build: ## the command ferroce, optimised: target/release/ferroce
 setup: ## install what the tests need and is missing
 	@scripts/setup
 
-test: ## set-up, lint, all tests and a short fuzz run
+test: ## set-up, lint, tests and a short fuzz run
 	@scripts/test
+
+test-all: ## the same with the full products: every MTU, program, family; all of the interoperability matrices
+	@scripts/test --all
 
 lint: ## format, clippy, documentation, licences, advisories
 	@scripts/lint
@@ -33,7 +36,7 @@ coverage: ## which lines of the protocol core its tests run
 	@scripts/coverage
 
 interop: ## everything that runs against the kernel's rdma_rxe, in virtual machines
-	FERROCE_PEER_REQUIRED=1 cargo nextest run --locked -p ferroce-tests --test interop_rxe
+	FERROCE_REQUIRE_ALL=1 cargo nextest run --locked --profile all -p ferroce-tests --test interop_rxe
 
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 	@scripts/fuzz $(or $(FUZZ_SECONDS),300)

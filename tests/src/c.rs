@@ -5,14 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
+use ferroce_test_support::skip;
+
 use crate::{libraries, tool};
 
-/// Compiles the sources, whose paths begin at this package, to a program of that name. `None`, and a word about it, where
+/// Compiles the sources, whose paths begin at this package, to a program of that name. `None`, after a skip, where
 /// a header that they include is not installed.
 pub fn compile(name: &str, sources: &[impl AsRef<Path>], header: &str) -> Option<PathBuf> {
     if !Path::new("/usr/include").join(header).is_file() {
         let package = if header.starts_with("rdma/") { "librdmacm-dev" } else { "libibverbs-dev" };
-        eprintln!("SKIPPED: {package} is not installed: run `make setup`");
+        skip(format_args!("{package} is not installed: run `make setup`"));
         return None;
     }
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

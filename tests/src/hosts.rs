@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use ferroce_test_support::skip;
+
 /// Two namespaces and their link; gone with this.
 #[derive(Debug)]
 pub struct Hosts([String; 2]);
@@ -13,12 +15,12 @@ pub fn ip(arguments: &str) -> bool {
 }
 
 impl Hosts {
-    /// Joined by `eth0`, with the addresses 10.9.0.1 and 10.9.0.2. `None`, and a word about it, without root.
+    /// Joined by `eth0`, with the addresses 10.9.0.1 and 10.9.0.2. `None`, after a skip, where that is not allowed.
     pub fn new(tag: &str) -> Option<Self> {
         let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
         let [a, b] = names.clone();
         if !ip(&format!("netns add {a}")) {
-            eprintln!("SKIPPED: network namespaces need root and iproute2");
+            skip("network namespaces cannot be made here, or iproute2 is not installed");
             return None;
         }
         let hosts = Self(names);

@@ -1,9 +1,12 @@
 //! Our libibverbs and librdmacm, in a folder of their own, and programs that run on them.
 
-use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+use ferroce_test_support::{built, find_program};
 
 /// What the surroundings set for Ferroce is not for the programs of tests.
 const NOT_FOR_THEM: [&str; 5] =
@@ -11,19 +14,27 @@ const NOT_FOR_THEM: [&str; 5] =
 
 /// A folder for files of tests, which stays: cargo's `CARGO_TARGET_TMPDIR`, which only the tests themselves are told of.
 pub(crate) fn temporary() -> PathBuf {
-    // A test is TARGET/PROFILE/deps/NAME.
-    let test = env::current_exe().expect("this program has a path");
-    test.ancestors().nth(3).expect("cargo has started this program").join("tmp")
+    built::folder().parent().expect("it is in the target folder").join("tmp")
 }
 
-/// The folder, after they are built.
+/// The folder for `LD_LIBRARY_PATH`. One file is all four libraries, so that they are loaded once and share what is open.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = temporary().join("libraries");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/libraries");
-        let built = Command::new(script).arg(&folder).arg("dev").status();
-        assert!(built.expect("the script runs").success(), "the libraries are built");
+        fs::create_dir_all(&folder).expect("a folder for the libraries");
+        for name in ["libibverbs.so.1", "libibverbs.so", "librdmacm.so.1", "librdmacm.so"] {
+            let file = built::folder().join("libferroce_capi.so");
+            let link = folder.join(name);
+            if fs::read_link(&link).is_ok_and(|found| found == file) {
+                continue;
+            }
+            // Put in place at once: other tests do the same, and their programs must not find the system's library.
+            let new = folder.join(format!(".{name}.{}", std::process::id()));
+            let _ = fs::remove_file(&new);
+            symlink(&file, &new).expect("a link to the library");
+            fs::rename(&new, &link).expect("the link in its place");
+        }
         folder
     })
 }
@@ -36,16 +47,9 @@ pub fn give(command: &mut Command) -> &mut Command {
     command.env("LD_LIBRARY_PATH", folder()).stdin(Stdio::null())
 }
 
-/// A program of the system's, with our libraries. `None`, and a word about it, when it is not installed.
+/// A program of the system's, with our libraries. `None`, after a skip, when it is not installed.
 pub fn program(name: &str) -> Option<Command> {
-    let found = env::split_paths(&env::var_os("PATH")?)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file());
-    let Some(path) = found else {
-        eprintln!("SKIPPED: {name} is not installed: run `make setup`");
-        return None;
-    };
-    let mut command = Command::new(path);
+    let mut command = Command::new(find_program(name)?);
     give(&mut command);
     Some(command)
 }

@@ -6,8 +6,17 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// Held by a test while its programs run. nextest runs each test in a process and a network namespace of its own, and
+/// `.config/nextest.toml` says which tests need the processors for themselves. With `cargo test`, the tests of a binary
+/// are threads of one process, and share the ports that the programs have: one after the other, then.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// It ends with this.
 #[derive(Debug)]
@@ -78,13 +87,6 @@ impl Running {
         self.child.try_wait().expect("it can be waited for")
     }
 
-    /// Whether its first thread waits for something: proc(5).
-    pub fn sleeps(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        // Behind the name, which may have anything in it.
-        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
-    }
-
     /// Waits until something holds, or it has ended, or it is late.
     pub fn wait_until(&mut self, holds: impl Fn(&Self) -> bool, until: Instant) {
         while !holds(self) && self.status().is_none() && Instant::now() < until {
@@ -136,7 +138,7 @@ impl Drop for Running {
     }
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on. In a namespace of its own a test could take any; in the machine's it cannot.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"));
     listener.and_then(|listener| listener.local_addr()).expect("there is a port").port()

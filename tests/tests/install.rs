@@ -1,22 +1,14 @@
 //! `make install`: what is installed runs from where it is, and `make uninstall` leaves nothing.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use ferroce_test_support::{built, find_program};
+use ferroce_tests::running::{free_port, listens};
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// Builds what is installed, and says where it is.
-fn built() -> PathBuf {
-    let packages = ["-p", "ferroce-cli", "-p", "ferroce-capi", "-p", "ferroce-view"];
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--locked", "--offline"]).args(packages).current_dir(root());
-    assert!(cargo.status().expect("cargo runs").success());
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    root().join(target.unwrap_or("target".into())).join("debug")
 }
 
 fn make(target: &str, prefix: &Path, built: &Path) {
@@ -64,15 +56,6 @@ fn ferroce(prefix: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed: run `make setup`");
-    }
-    found
-}
-
 /// Ends with the test.
 struct Server(Child);
 
@@ -83,28 +66,15 @@ impl Drop for Server {
     }
 }
 
-fn listens(port: u16) -> bool {
-    let wanted = format!(":{port:04X}");
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        fs::read_to_string(table).unwrap_or_default().lines().any(|line| {
-            let fields: Vec<_> = line.split_whitespace().collect();
-            fields.len() > 3 && fields[1].ends_with(&wanted) && fields[3] == "0A"
-        })
-    })
-}
-
 /// A server and a client, as the README has them.
 fn write_bw(prefix: &Path) {
-    let port = TcpListener::bind("[::]:0")
-        .and_then(|one| one.local_addr())
-        .expect("there is a port")
-        .port();
+    let port = free_port();
     let port_text = port.to_string();
     let arguments = ["run", "--", "ib_write_bw", "-n", "200", "-F", "-p", &port_text];
     let server =
         ferroce(prefix, &arguments).stdout(Stdio::null()).spawn().expect("the server starts");
     let mut server = Server(server);
-    while !listens(port) {
+    while !listens(server.0.id(), port) {
         assert!(
             server.0.try_wait().expect("it can be waited for").is_none(),
             "the server has ended"
@@ -125,8 +95,8 @@ fn write_bw(prefix: &Path) {
 fn what_is_installed_runs_and_goes() {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
     let _ = fs::remove_dir_all(&prefix);
-    let built = built();
-    make("install", &prefix, &built);
+    let built = built::folder();
+    make("install", &prefix, built);
 
     let installed = files(&prefix);
     for name in [
@@ -145,7 +115,7 @@ fn what_is_installed_runs_and_goes() {
         assert!(fs::metadata(prefix.join(name)).expect("it is there").len() > 0, "{name} is empty");
     }
 
-    if is_there("ibv_devinfo") {
+    if find_program("ibv_devinfo").is_some() {
         let output =
             ferroce(&prefix, &["run", "--trace", "--", "ibv_devinfo", "-d", "ferroce_lo"]).output();
         let output = output.expect("it runs");
@@ -154,10 +124,10 @@ fn what_is_installed_runs_and_goes() {
         assert!(output.status.success() && said.contains("PORT_ACTIVE"), "{said}{calls}");
         assert!(calls.contains("ibv_open_device(device=0x"), "{calls}");
     }
-    if is_there("ib_write_bw") {
+    if find_program("ib_write_bw").is_some() {
         write_bw(&prefix);
     }
 
-    make("uninstall", &prefix, &built);
+    make("uninstall", &prefix, built);
     assert_eq!(files(&prefix), [""; 0]);
 }

@@ -9,6 +9,10 @@
 //! before it reaches C.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+// Unit tests open sockets too.
+#[cfg(test)]
+use ferroce_test_support as _;
+
 mod abi;
 mod acknowledge;
 mod address;

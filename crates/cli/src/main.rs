@@ -5,6 +5,10 @@
 //! [`exit::ExitStatus`].
 #![forbid(unsafe_code)]
 
+// Unit tests open sockets too.
+#[cfg(test)]
+use ferroce_test_support as _;
+
 mod analyze;
 mod args;
 mod capture;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use ferroce_test_support::skip;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
 
@@ -73,7 +74,7 @@ fn failure(output: &Output) -> String {
 fn has_ipv6() -> bool {
     let found = std::net::UdpSocket::bind("[::1]:0").is_ok();
     if !found {
-        eprintln!("SKIPPED: the loopback has no IPv6 address");
+        skip("the loopback has no IPv6 address");
     }
     found
 }
@@ -226,7 +227,7 @@ fn in_a_namespace(program: &str, arguments: &[&str]) -> Option<Vec<String>> {
             return Some(all.into_iter().map(str::to_owned).collect());
         }
     }
-    eprintln!("SKIPPED: no network namespace can be made here (unshare, ip)");
+    skip("no network namespace can be made here (unshare, ip)");
     None
 }
 
@@ -243,10 +244,6 @@ fn on_the_loopback_that_all_share() {
 #[test]
 fn without_any_privilege() {
     let scratch = Scratch::new("nobody");
-    let is_root = text(&scratch.run("id", &["-u"]).stdout).trim() == "0";
-    if !is_root {
-        return eprintln!("SKIPPED: all tests run without privilege");
-    }
     // Where nobody may reach it.
     let program = scratch.path("ferroce");
     fs::copy(FERROCE, &program).unwrap();
@@ -254,8 +251,8 @@ fn without_any_privilege() {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
     let mut arguments: Vec<&str> = nobody.into();
     arguments.extend([program, "demo"]);
-    if Command::new("setpriv").arg("--version").output().is_err() {
-        return eprintln!("SKIPPED: there is no setpriv");
+    if !scratch.run("setpriv", &[&nobody[..], &["true"]].concat()).status.success() {
+        return skip("not allowed to become another user");
     }
     let Some(output) = scratch.alone("setpriv", &arguments) else { return };
     let out = success(&output);
@@ -275,7 +272,7 @@ fn wireshark_reads_the_capture() {
         output.ok().map(|output| success(&output))
     };
     let Some(malformed) = read("_ws.malformed") else {
-        return eprintln!("SKIPPED: there is no tshark");
+        return skip("tshark is not installed: run `make setup`");
     };
     assert_eq!(malformed, "");
     let all = read("infiniband").unwrap();
@@ -444,7 +441,7 @@ fn two_hosts() {
     let arguments = ["-c", TWO_HOSTS, "sh", FERROCE];
     let Some(output) = scratch.alone("sh", &arguments) else { return };
     if output.status.code() == Some(77) {
-        return eprintln!("SKIPPED: no virtual cable can be made here: {}", text(&output.stderr));
+        return skip(format_args!("no virtual cable can be made here: {}", text(&output.stderr)));
     }
     let json: Value = serde_json::from_str(&success(&output)).unwrap();
     assert_eq!(json["verified_bytes"], 10 << 20);

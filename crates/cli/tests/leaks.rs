@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use ferroce_test_support::skip;
+
 #[test]
 fn the_demo_loses_no_memory() {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: valgrind is not installed: run `make setup`");
-        return;
+        return skip("valgrind is not installed: run `make setup`");
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("leaks");
     let _ = fs::remove_dir_all(&folder);

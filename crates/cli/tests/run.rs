@@ -7,26 +7,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+
+use ferroce_test_support::{built, skip};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
-/// The folder with the view's library. It is no dependency that cargo would build for us, so we have it built, apart from
-/// what may be under way.
+/// The folder with the view's library.
 fn libraries() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("view");
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--offline", "--package", "ferroce-view"])
-            .arg("--manifest-path")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../view/Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            .status();
-        assert!(built.unwrap().success());
-        target.join("debug")
-    })
+    built::folder()
 }
 
 /// A folder for a test's own, where the view's folder goes as well.
@@ -162,7 +150,7 @@ fn the_tools_of_infiniband_diags_see_them() {
         ("/usr/sbin/ibstatus", ["'ferroce_lo' port 1", "4: ACTIVE", "default gid:"]),
     ] {
         if !Path::new(program).exists() {
-            println!("SKIPPED: {program} is missing, scripts/setup installs it");
+            skip(format_args!("{program} is not installed: run `make setup`"));
             continue;
         }
         let shown = stdout(&run(&place, &[program]));
@@ -381,8 +369,7 @@ fn a_shell_can_take_the_variables() {
 fn no_privilege_is_needed() {
     const NOBODY: u32 = 65_534;
     if fs::metadata("/proc/self").unwrap().uid() != 0 || !is_there("setpriv") {
-        println!("SKIPPED: not root, so all other tests have shown it, or setpriv is missing");
-        return;
+        return skip("not allowed to become another user, or setpriv is not installed");
     }
     // The user must be able to come to the command, wherever cargo has built it.
     let place = std::env::temp_dir().join(format!("ferroce-test-{}", std::process::id()));

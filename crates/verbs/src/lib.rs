@@ -12,6 +12,9 @@
 // The helpers in tests/support serve unit tests too, and name the crate as users do.
 #[cfg(test)]
 extern crate self as ferroce;
+// Unit tests open sockets too.
+#[cfg(test)]
+use ferroce_test_support as _;
 
 mod address;
 pub mod cm;

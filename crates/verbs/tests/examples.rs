@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use ferroce_test_support as _;
+
 /// `target/<profile>/examples`: the tests are in `deps` beside it.
 fn path(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();

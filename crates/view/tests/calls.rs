@@ -5,24 +5,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-/// The library. Nothing links it, so cargo does not build it for a test: we have it built, apart from what may be under
-/// way.
-fn library() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--offline", "--package", "ferroce-view"])
-            .arg("--manifest-path")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            .status();
-        assert!(built.unwrap().success());
-        target.join("debug/libferroce_view.so")
-    })
+use ferroce_test_support::built;
+
+fn library() -> PathBuf {
+    built::folder().join("libferroce_view.so")
 }
 
 fn view(name: &str) -> PathBuf {

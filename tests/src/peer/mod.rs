@@ -19,6 +19,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ferroce_test_support::skip;
+
 pub use capture::Capture;
 pub use error::Error;
 pub use machine::{Direction, Machine, Output, Remote};
@@ -78,16 +80,13 @@ struct State {
 impl Peer {
     /// Starts a network and waits until its machines can be used.
     ///
-    /// Is `None`, and says why on the error output, where this cannot be: without root or without QEMU, for example.
-    /// With `FERROCE_PEER_REQUIRED` in the environment that is an error.
+    /// Is `None`, after a skip, where this cannot be: without root or without QEMU, for example.
     pub fn start(options: Options) -> Result<Option<Self>, Error> {
         let supervisor = match Supervisor::start(&options)? {
             Started::Running(supervisor) => supervisor,
-            Started::Skipped(reason) if env::var_os("FERROCE_PEER_REQUIRED").is_some() => {
-                return Err(Error::Start(reason));
-            }
             Started::Skipped(reason) => {
-                eprintln!("\n*** {reason} ***\n");
+                // What it has said before that may be the whole log of a download.
+                skip(reason.lines().last().unwrap_or("no peer can be started here"));
                 return Ok(None);
             }
         };

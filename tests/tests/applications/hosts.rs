@@ -1,39 +1,28 @@
 //! Where programs run: `ferroce run`, on this host or on one of two others.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use ferroce_test_support::{built, find_program};
 use ferroce_tests::{hosts, tool};
 
-/// The command, after it is built with its libraries.
-pub(crate) fn ferroce() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--locked", "--quiet"]);
-        tool::run(build.args(["-p", "ferroce-cli", "-p", "ferroce-view", "-p", "ferroce-capi"]));
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug/ferroce")
-    })
+/// The command.
+pub(crate) fn ferroce() -> PathBuf {
+    built::folder().join("ferroce")
 }
 
-/// Whether a program is there, and a word about it when it is not.
+/// Whether a program is there; skips when it is not.
 pub(crate) fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed: run `make setup`");
-    }
-    found
+    find_program(program).is_some()
 }
 
 /// Two hosts, each with a loopback of its own, that the kernel knows to be connected.
 pub(crate) struct Hosts(hosts::Hosts);
 
 impl Hosts {
-    /// `None`, and a word about it, where namespaces cannot be made.
+    /// `None`, after a skip, where namespaces cannot be made.
     pub(crate) fn new() -> Option<Self> {
         let hosts = hosts::Hosts::new("apps")?;
         for name in [0, 1].map(|side| hosts.name(side)) {

@@ -1,13 +1,12 @@
 //! One end is killed with signal 9: the others end with an error, and do not wait for ever.
 
 use std::process::Command;
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use super::hosts::{Hosts, has};
 use super::mpi;
-use super::pair::{Client, ONE, Program, Server};
-use ferroce_tests::running::Running;
+use super::pair::{Client, Program, Server};
+use ferroce_tests::running::{Running, turn};
 
 use super::pair::LIMIT;
 
@@ -21,7 +20,7 @@ fn rank(command: Command) {
 
 #[test]
 fn a_rank_on_one_host() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let Some(hosts) = Some(()).filter(|()| mpi::is_there()).and_then(|()| Hosts::new()) else {
         return;
     };
@@ -30,7 +29,7 @@ fn a_rank_on_one_host() {
 
 #[test]
 fn a_rank_on_two_hosts() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     if mpi::is_there() && Hosts::new().is_some() {
         rank(mpi::two_hosts(4, &["kill"]));
     }
@@ -39,7 +38,7 @@ fn a_rank_on_two_hosts() {
 /// Nobody tells the client here: it finds out when its packets stay unanswered (IBA 9.9.2.4.1, transport retry).
 #[test]
 fn the_server_of_a_client() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let Some(hosts) = Some(()).filter(|()| has("ucx_perftest")).and_then(|()| Hosts::new()) else {
         return;
     };

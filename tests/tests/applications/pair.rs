@@ -1,11 +1,11 @@
 //! A server and a client.
 
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::hosts::{Hosts, has};
-use ferroce_tests::running::{Running, listens};
+use ferroce_tests::listening;
+use ferroce_tests::running::{Running, listens, turn};
 
 /// Beyond what anything here takes on a busy machine, and within what a test may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(150);
@@ -39,13 +39,6 @@ pub(crate) struct Program {
     pub(crate) end: Server,
 }
 
-/// What qperf's client says when it has asked for a connection before the server listened, which tells its port before it
-/// does (`cm_open_server` in its source). The answer of the connection manager is the right one, and the next may ask.
-const EARLY: &str = "unexpected event from RDMA CM: Event rejected";
-
-/// These poll without rest: two at once would wait for each other's processors.
-pub(crate) static ONE: Mutex<()> = Mutex::new(());
-
 impl Program {
     fn command(&self, hosts: &Hosts, side: usize, arguments: &str) -> Command {
         let mut command = hosts.program(side, self.name);
@@ -56,7 +49,11 @@ impl Program {
 
     /// Starts both ends.
     pub(crate) fn start(&self, hosts: &Hosts, client: Client, until: Instant) -> [Running; 2] {
-        let mut server = Running::start_group(self.command(hosts, 0, self.server));
+        let mut command = self.command(hosts, 0, self.server);
+        if self.name == "qperf" {
+            listening::at_once(&mut command);
+        }
+        let mut server = Running::start_group(command);
         server.wait_until(|server| listens(server.id(), self.port), until);
         [server, self.start_client(hosts, client)]
     }
@@ -69,16 +66,13 @@ impl Program {
         Running::start_group(command)
     }
 
-    /// Runs both, and returns what the client printed. `None`, and a word about it, when something is missing.
+    /// Runs both, and returns what the client printed. `None`, after a skip, when something is missing.
     pub(crate) fn run(&self, client: Client) -> Option<String> {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn();
         let hosts = Some(()).filter(|()| has(self.name)).and_then(|()| Hosts::new())?;
         let until = Instant::now() + LIMIT;
-        let [server, first] = self.start(&hosts, client, until);
-        let (mut status, mut said) = first.end(until);
-        while self.end == Server::Waits && said.contains(EARLY) && Instant::now() < until {
-            (status, said) = self.start_client(&hosts, client).end(until);
-        }
+        let [server, client] = self.start(&hosts, client, until);
+        let (status, said) = client.end(until);
         if !status.is_some_and(|status| status.success()) {
             let (server_status, server_said) = server.end(Instant::now());
             panic!("{status:?} (none is too late) {said}\n{server_status:?} {server_said}");
@@ -91,7 +85,7 @@ impl Program {
 
     /// Runs a program that has no other end.
     pub(crate) fn alone(name: &str, arguments: &str) -> Option<String> {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn();
         let hosts = Some(()).filter(|()| has(name)).and_then(|()| Hosts::new())?;
         let mut command = hosts.program(0, name);
         command.args(arguments.split_whitespace());

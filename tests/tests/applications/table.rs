@@ -4,6 +4,11 @@ use super::pair::{Client, Program, Server};
 
 /// UCX's measurements: name, arguments. Each runs over reliable connections and over datagrams, on one host and on two.
 macro_rules! ucx {
+    (quick $( $test:ident: $place:ident $client:ident $transports:literal $arguments:literal; )+) => {$(
+        mod $test {
+            ucx!(@place $place $client $transports $test $arguments);
+        }
+    )+};
     ($( $test:ident: $arguments:literal; )+) => {
         mod rc {
             ucx!(@place one Same "UCX_TLS=rc_v,self" $( $test $arguments )+);
@@ -16,7 +21,7 @@ macro_rules! ucx {
     };
     (@place $place:ident $client:ident $transports:literal $( $test:ident $arguments:literal )+) => {
         mod $place {
-            use super::super::*;
+            use crate::table::*;
             $(
                 #[test]
                 fn $test() {
@@ -49,23 +54,16 @@ fn ucx(program: Program, client: Client) {
     assert!(!said.contains("ERROR") && !said.contains("WARN"), "{said}");
 }
 
+// One of every kind.
 #[rustfmt::skip]
 ucx! {
-    tag_latency:        "tag_lat";
-    tag:                "tag_bw -s 2000";
-    tag_large:          "tag_bw -s 300000";
-    tag_synchronous:    "tag_sync_lat";
-    put_latency:        "ucp_put_lat";
-    put:                "ucp_put_bw -s 100000";
-    get:                "ucp_get -s 100000";
-    message_latency:    "ucp_am_lat";
-    message:            "ucp_am_bw -s 100000";
-    stream_latency:     "stream_lat";
-    stream:             "stream_bw -s 100000";
-    add:                "ucp_add";
-    fetch_and_add:      "ucp_fadd";
-    swap:               "ucp_swap";
-    compare_and_swap:   "ucp_cswap";
+    quick
+    tag_large:          one Same  "UCX_TLS=rc_v,self" "tag_bw -s 300000";
+    put:                two Other "UCX_TLS=rc_v,self" "ucp_put_bw -s 100000";
+    get:                one Same  "UCX_TLS=ud_v,self" "ucp_get -s 100000";
+    message_latency:    two Other "UCX_TLS=ud_v,self" "ucp_am_lat";
+    stream:             one Same  "UCX_TLS=rc_v,self" "stream_bw -s 100000";
+    compare_and_swap:   two Other "UCX_TLS=rc_v,self" "ucp_cswap";
 }
 
 /// Other pairs: name, where the client is, which program, its arguments, what it must have printed.
@@ -145,29 +143,56 @@ fn up_to_a_kibibyte(said: &str) -> bool {
 
 #[rustfmt::skip]
 pairs! {
-    // The connection manager carries qperf's reliable connections between hosts, as on all RoCE. Without it, it knows
-    // LIDs alone, and they lead nowhere but on the loopback device, which is its first.
-    qperf_rc_bw:            Same  QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
-    qperf_rc_bw_two:        Other QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
     qperf_rc_bw_lids:       Same  QPERF, "-t 1 @ rc_bw"                     => bandwidth;
-    qperf_rc_lat:           Same  QPERF, "-t 1 -cm1 @ rc_lat"               => latency;
     qperf_rc_lat_two:       Other QPERF, "-t 1 -cm1 @ rc_lat"               => latency;
     qperf_uc_bw:            Same  QPERF, "-t 1 @ uc_bw"                     => both_bandwidths;
-    qperf_ud_bw:            Same  QPERF, "-t 1 @ ud_bw"                     => both_bandwidths;
-    qperf_write_bw:         Same  QPERF, "-t 1 -cm1 @ rc_rdma_write_bw"     => bandwidth;
     qperf_write_bw_two:     Other QPERF, "-t 1 -cm1 @ rc_rdma_write_bw"     => bandwidth;
-    qperf_read_bw:          Same  QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;
-    qperf_read_bw_two:      Other QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;
     qperf_swap_mr:          Same  QPERF, "-t 1 -cm1 @ rc_compare_swap_mr"   => rate;
-    qperf_swap_mr_two:      Other QPERF, "-t 1 -cm1 @ rc_compare_swap_mr"   => rate;
     libfabric_msg:          Same  MSG, MSG.server                           => up_to_a_mebibyte;
-    libfabric_msg_two:      Other MSG, MSG.server                           => up_to_a_mebibyte;
-    libfabric_rdm:          Same  RDM, RDM.server                           => up_to_a_mebibyte;
     libfabric_rdm_two:      Other RDM, RDM.server                           => up_to_a_mebibyte;
-    libfabric_tagged:       Same  TAGGED, TAGGED.server                     => up_to_a_mebibyte;
-    libfabric_tagged_two:   Other TAGGED, TAGGED.server                     => up_to_a_mebibyte;
     libfabric_dgram:        Same  DATAGRAMS, DATAGRAMS.server               => up_to_a_kibibyte;
-    libfabric_dgram_two:    Other DATAGRAMS, DATAGRAMS.server               => up_to_a_kibibyte;
+}
+
+mod full {
+    use super::*;
+
+    #[rustfmt::skip]
+    ucx! {
+        tag_latency:        "tag_lat";
+        tag:                "tag_bw -s 2000";
+        tag_large:          "tag_bw -s 300000";
+        tag_synchronous:    "tag_sync_lat";
+        put_latency:        "ucp_put_lat";
+        put:                "ucp_put_bw -s 100000";
+        get:                "ucp_get -s 100000";
+        message_latency:    "ucp_am_lat";
+        message:            "ucp_am_bw -s 100000";
+        stream_latency:     "stream_lat";
+        stream:             "stream_bw -s 100000";
+        add:                "ucp_add";
+        fetch_and_add:      "ucp_fadd";
+        swap:               "ucp_swap";
+        compare_and_swap:   "ucp_cswap";
+    }
+
+    #[rustfmt::skip]
+    pairs! {
+        // The connection manager carries qperf's reliable connections between hosts, as on all RoCE. Without it, it knows
+        // LIDs alone, and they lead nowhere but on the loopback device, which is its first.
+        qperf_rc_bw:            Same  QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
+        qperf_rc_bw_two:        Other QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
+        qperf_rc_lat:           Same  QPERF, "-t 1 -cm1 @ rc_lat"               => latency;
+        qperf_ud_bw:            Same  QPERF, "-t 1 @ ud_bw"                     => both_bandwidths;
+        qperf_write_bw:         Same  QPERF, "-t 1 -cm1 @ rc_rdma_write_bw"     => bandwidth;
+        qperf_read_bw:          Same  QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;
+        qperf_read_bw_two:      Other QPERF, "-t 1 -cm1 @ rc_rdma_read_bw"      => bandwidth;
+        qperf_swap_mr_two:      Other QPERF, "-t 1 -cm1 @ rc_compare_swap_mr"   => rate;
+        libfabric_msg_two:      Other MSG, MSG.server                           => up_to_a_mebibyte;
+        libfabric_rdm:          Same  RDM, RDM.server                           => up_to_a_mebibyte;
+        libfabric_tagged:       Same  TAGGED, TAGGED.server                     => up_to_a_mebibyte;
+        libfabric_tagged_two:   Other TAGGED, TAGGED.server                     => up_to_a_mebibyte;
+        libfabric_dgram_two:    Other DATAGRAMS, DATAGRAMS.server               => up_to_a_kibibyte;
+    }
 }
 
 /// Programs without another end: name, program, arguments, all of what it must have printed.

@@ -6,9 +6,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_tests::libraries;
 use ferroce_tests::peer::{Output, Peer, Remote};
 use ferroce_tests::running::Running;
+use ferroce_tests::{libraries, listening};
 
 /// Whatever takes longer will never end.
 const LIMIT: Duration = Duration::from_secs(45);
@@ -30,6 +30,7 @@ impl Ours {
             };
         }
         command.args(words);
+        listening::announce(&mut command);
         command.stdin(Stdio::null());
         Ok(Self(Some(Running::start(command))))
     }

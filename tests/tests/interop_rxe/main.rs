@@ -26,8 +26,6 @@ use ferroce_tests::peer::{self, Direction, Options, Peer};
 use ferroce_tests::tool;
 use ferroce_trace::analysis::{self, report::FileReport};
 
-use cells::Column;
-
 /// For what takes a moment on a computer that does nothing else.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -137,10 +135,9 @@ fn enter(peer: &Peer) {
 }
 
 #[test]
+#[ignore = "a child process of another test"]
 fn on_our_side() {
-    if !peer::inside() {
-        return;
-    }
+    assert!(peer::inside(), "see the test above");
     let address = SocketAddr::from(([10, 47, 91, 11], 5000));
     let mut stream = TcpStream::connect_timeout(&address, SOON).expect("a connection");
     stream.set_read_timeout(Some(SOON)).expect("a limit");
@@ -154,7 +151,6 @@ fn on_our_side() {
     socket.send_to(b"the last of all", ("10.47.91.254", 5000)).expect("a datagram");
 }
 
-#[test]
 fn two_machines() {
     let Some(peer) = start(Options { machines: 2, ..Options::default() }) else { return };
     for (version, gid) in [(4, 1), (6, 2)] {
@@ -189,7 +185,6 @@ fn two_machines() {
     }
 }
 
-#[test]
 fn every_mtu() {
     // 4200 is what the others have.
     for (mtu, active) in [(1500, 1024), (9000, 4096)] {
@@ -229,48 +224,67 @@ fn the_end() {
 
 /// Our half of a cell of the matrix, in a process of its own.
 #[test]
+#[ignore = "a child process of another test"]
 fn our_half() {
-    if peer::inside() {
-        ours::run();
+    assert!(peer::inside(), "see `matrix`");
+    ours::run();
+}
+
+/// One row of every kind of the three matrices, each in one column.
+mod quick {
+    use crate::bench::Scope;
+    use crate::cells::Column;
+    use crate::{managed, matrix, programs};
+
+    #[test]
+    fn matrix() {
+        matrix::column(Column { ipv6: false, mtu: 1024 }, Scope::Quick);
+    }
+
+    #[test]
+    fn programs_matrix() {
+        programs::column(Column { ipv6: true, mtu: 4096 }, Scope::Quick);
+    }
+
+    #[test]
+    fn managed_matrix() {
+        managed::column(Column { ipv6: false, mtu: 1024 }, Scope::Quick);
     }
 }
 
-#[test]
-fn matrix_ipv4_1024() {
-    matrix::column(Column { ipv6: false, mtu: 1024 });
-}
+/// All rows and columns: `make test-all` and `make interop`.
+mod full {
+    use crate::bench::Scope;
+    use crate::cells::Column;
+    use crate::{managed, matrix, programs};
 
-#[test]
-fn matrix_ipv6_1024() {
-    matrix::column(Column { ipv6: true, mtu: 1024 });
-}
+    macro_rules! columns {
+        ($( $test:ident: $table:ident $ipv6:literal $mtu:literal; )+) => {$(
+            #[test]
+            fn $test() {
+                $table::column(Column { ipv6: $ipv6, mtu: $mtu }, Scope::Full);
+            }
+        )+};
+    }
 
-#[test]
-fn matrix_ipv4_4096() {
-    matrix::column(Column { ipv6: false, mtu: 4096 });
-}
+    #[test]
+    fn two_machines() {
+        crate::two_machines();
+    }
 
-#[test]
-fn matrix_ipv6_4096() {
-    matrix::column(Column { ipv6: true, mtu: 4096 });
-}
+    #[test]
+    fn every_mtu() {
+        crate::every_mtu();
+    }
 
-#[test]
-fn programs_matrix_ipv4_1024() {
-    programs::column(Column { ipv6: false, mtu: 1024 });
-}
-
-#[test]
-fn programs_matrix_ipv6_4096() {
-    programs::column(Column { ipv6: true, mtu: 4096 });
-}
-
-#[test]
-fn managed_matrix_ipv4_1024() {
-    managed::column(Column { ipv6: false, mtu: 1024 });
-}
-
-#[test]
-fn managed_matrix_ipv6_4096() {
-    managed::column(Column { ipv6: true, mtu: 4096 });
+    columns! {
+        matrix_ipv4_1024:          matrix false 1024;
+        matrix_ipv6_1024:          matrix true 1024;
+        matrix_ipv4_4096:          matrix false 4096;
+        matrix_ipv6_4096:          matrix true 4096;
+        programs_matrix_ipv4_1024: programs false 1024;
+        programs_matrix_ipv6_4096: programs true 4096;
+        managed_matrix_ipv4_1024:  managed false 1024;
+        managed_matrix_ipv6_4096:  managed true 4096;
+    }
 }

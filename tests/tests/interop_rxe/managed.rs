@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use ferroce_tests::listening;
 use ferroce_tests::peer::{Peer, Remote};
 
 use crate::SOON;
-use crate::bench::{Bench, Case};
+use crate::bench::{Bench, Case, Scope};
 use crate::cells::{Column, Role};
 use crate::halves::{self, Ends, GRACE, Ours};
 use crate::messages::Messages;
@@ -17,8 +18,8 @@ use crate::table::{MANAGED, Row};
 /// When a server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ready {
-    /// It listens: port space and port.
-    Port(u16, u16),
+    /// It listens at this port.
+    Port(u16),
     /// It is in the group.
     Group,
 }
@@ -40,14 +41,10 @@ struct Programs {
     ipv4_only: bool,
 }
 
-const RPING: Ready = Ready::Port(TCP, 7174);
-const UCMATOSE: Ready = Ready::Port(TCP, 7471);
-const UDADDY: Ready = Ready::Port(UDP, 7174);
-const OTHER: Ready = Ready::Port(TCP, 7999);
-
-/// Port spaces of RDMA-CM.
-const TCP: u16 = 0x0106;
-const UDP: u16 = 0x0111;
+const RPING: Ready = Ready::Port(7174);
+const UCMATOSE: Ready = Ready::Port(7471);
+const UDADDY: Ready = Ready::Port(7174);
+const OTHER: Ready = Ready::Port(7999);
 
 /// The group of the rows, as Linux has it in `/proc/net/igmp`, and the Ethernet address that rdma_rxe joins for a queue
 /// pair: as if it were a group of IPv6.
@@ -138,7 +135,7 @@ impl Pair {
     fn wait_there(&self, peer: &Peer) -> Result<(), String> {
         let machine = peer.machine(1);
         let waited = match self.programs.ready {
-            Ready::Port(_, port) => machine.wait_for_cm(port, SOON),
+            Ready::Port(port) => machine.wait_for_cm(port, SOON),
             Ready::Group => {
                 let line = format!("grep -q 'eth0.*{ETHERNET}' /proc/net/dev_mcast");
                 machine.wait_until(&line, SOON)
@@ -150,7 +147,7 @@ impl Pair {
     /// Waits until our server is ready, or has ended.
     fn wait_here(&self, peer: &Peer, server: &mut Ours) -> Result<(), String> {
         let (table, wanted) = match self.programs.ready {
-            Ready::Port(space, port) => ("unix", format!("/svc/00000000{space:04x}{port:04x}")),
+            Ready::Port(port) => ("unix", listening::entry(port)),
             Ready::Group => ("igmp", IGMP.to_owned()),
         };
         peer.wait_for_text_here(table, &wanted, SOON, || server.ended().is_some())
@@ -223,8 +220,8 @@ impl Case for Pair {
 }
 
 /// Runs all rows in a column, with each half as the server.
-pub(crate) fn column(column: Column) {
-    let Some(mut bench) = Bench::start(column) else { return };
+pub(crate) fn column(column: Column, scope: Scope) {
+    let Some(mut bench) = Bench::start(column, scope) else { return };
     let mut pairs = Vec::new();
     for &programs in ROWS.iter().filter(|row| !(row.ipv4_only && column.ipv6)) {
         for client in [Role::Theirs, Role::Ours] {

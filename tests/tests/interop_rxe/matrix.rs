@@ -9,7 +9,7 @@ use std::time::Duration;
 use ferroce_tests::peer::{Output, Peer, Remote};
 
 use crate::SOON;
-use crate::bench::{Bench, Case};
+use crate::bench::{Bench, Case, Scope};
 use crate::cells::{self, Cell, Column, End, Role};
 use crate::ours::TASK;
 use crate::table::{MATRIX, Row};
@@ -125,8 +125,8 @@ impl Case for Cell {
 }
 
 /// Runs all cells of a column.
-pub(crate) fn column(column: Column) {
-    let Some(mut bench) = Bench::start(column) else { return };
+pub(crate) fn column(column: Column, scope: Scope) {
+    let Some(mut bench) = Bench::start(column, scope) else { return };
     let (good, bad) = cells::all(column);
     bench.run(&good);
     bench.spoil();

@@ -155,7 +155,7 @@ fn message_differences_are_documented() {
          programs on rdma_rxe, each side as client and as server. Of the messages of a kind that a program's run has brought\n\
          from either side (REQ, REP, RTU, DREQ, DREP, REJ, SIDR_REQ, SIDR_REP), every field of every header is compared, from\n\
          Ethernet's to the private data:\n\n    \
-         cargo test -p ferroce-tests --test interop_rxe managed -- --test-threads 1 --nocapture\n\n\
+         cargo test -p ferroce-tests --test interop_rxe full::managed -- --test-threads 1 --nocapture\n\n\
          These differ, and nothing else does:\n\n\
          | message | header | field | ours | rdma_rxe | why |\n|---|---|---|---|---|---|\n",
     );

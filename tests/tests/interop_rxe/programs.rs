@@ -3,11 +3,12 @@
 //! What both halves are told is in [`ROWS`], one a line. Either half is the server once.
 
 use ferroce_tests::peer::{Peer, Remote};
+use ferroce_tests::{perftest, pingpong};
 
 use crate::SOON;
-use crate::bench::{Bench, Case};
+use crate::bench::{Bench, Case, Scope};
 use crate::cells::{Column, Role};
-use crate::halves::{self, GRACE, Ours};
+use crate::halves::{self, Ends, GRACE, Ours};
 use crate::table::{PROGRAMS, Row};
 
 /// Program, arguments of both halves, and the anomalies that are the point of it.
@@ -104,34 +105,22 @@ impl Pair {
     /// Whether the client's figures are there, and the server found what was sent.
     fn judge(&self, ours: &str, theirs: &str) -> Result<(), String> {
         let client = if self.client == Role::Ours { ours } else { theirs };
-        let measured = match self.program {
-            name if name.starts_with("ibv_") => client.contains("usec/iter"),
-            name if name.ends_with("_bw") => figure(client, 3) > 0.0,
-            _ => figure(client, 5) > 0.0,
+        let judged = match pingpong::check(self.program, self.arguments, client) {
+            Some(judged) => judged,
+            None => {
+                let path_mtu = self.column.mtu as u64;
+                let table = perftest::Table::of(self.program, self.arguments, path_mtu);
+                perftest::check(client, table)
+            }
         };
-        let invalid = [ours, theirs].iter().any(|said| said.contains("invalid data"));
-        if measured && !invalid {
-            return Ok(());
+        if [ours, theirs].iter().any(|said| said.contains("invalid data")) {
+            return Err(format!("our side: {ours}\ntheir side: {theirs}"));
         }
-        Err(format!("our side: {ours}\ntheir side: {theirs}"))
-    }
-}
-
-/// The number in a column of the last line that has nothing but numbers: bandwidth, or latency.
-fn figure(said: &str, column: usize) -> f64 {
-    let numbers = |line: &str| -> Option<Vec<f64>> {
-        line.split_whitespace().map(|word| word.parse().ok()).collect()
-    };
-    let mut rows = said.lines().filter_map(numbers).filter(|row| !row.is_empty());
-    rows.next_back().and_then(|row| row.get(column).copied()).unwrap_or_default()
-}
-
-impl Case for Pair {
-    fn row(&self) -> Row {
-        Row::new(&format!("`{} {}`", self.program, self.arguments), self.client)
+        judged.map_err(|wrong| format!("{wrong}\nour side: {ours}\ntheir side: {theirs}"))
     }
 
-    fn run(&self, peer: &Peer) -> Result<(), String> {
+    /// Runs both halves once.
+    fn once(&self, peer: &Peer) -> Result<Ends, String> {
         let (ours, theirs);
         match self.client {
             Role::Ours => {
@@ -146,7 +135,23 @@ impl Case for Pair {
                 theirs = self.start_there(peer)?;
             }
         }
-        let ends = halves::both(peer, self.program, ours, theirs, GRACE)?;
+        halves::both(peer, self.program, ours, theirs, GRACE)
+    }
+}
+
+impl Case for Pair {
+    fn row(&self) -> Row {
+        Row::new(&format!("`{} {}`", self.program, self.arguments), self.client)
+    }
+
+    fn run(&self, peer: &Peer) -> Result<(), String> {
+        let ends = perftest::calibrated(
+            || self.once(peer),
+            |ends| match ends {
+                Ok(ends) => format!("{}{}", ends.ours, ends.theirs.stdout),
+                Err(_) => String::new(),
+            },
+        )?;
         if ends.our_success != Some(true) || ends.theirs.status != 0 {
             return Err(ends.to_string());
         }
@@ -159,8 +164,8 @@ impl Case for Pair {
 }
 
 /// Runs all rows in a column, with each half as the server.
-pub(crate) fn column(column: Column) {
-    let Some(mut bench) = Bench::start(column) else { return };
+pub(crate) fn column(column: Column, scope: Scope) {
+    let Some(mut bench) = Bench::start(column, scope) else { return };
     let mut pairs = Vec::new();
     for &(program, arguments, expected) in ROWS {
         for client in [Role::Theirs, Role::Ours] {

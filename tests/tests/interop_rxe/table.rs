@@ -66,6 +66,20 @@ impl Row {
 }
 
 impl Row {
+    /// What rows with other sizes and options have in common: the program, and whether packets are lost.
+    pub(crate) fn kind(&self) -> String {
+        let lossy = if self.program.contains("lost") { ", lossy" } else { "" };
+        match self.program.split_once(' ') {
+            Some((program, _)) if program.starts_with('`') => format!("{program}{lossy}"),
+            _ => self.program.clone(),
+        }
+    }
+
+    /// 0 when rdma_rxe asks, 1 when Ferroce does.
+    pub(crate) fn asker(&self) -> usize {
+        usize::from(self.asks == "Ferroce")
+    }
+
     /// What runs, without who asks.
     pub(crate) fn program(&self) -> &str {
         &self.program

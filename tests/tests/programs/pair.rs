@@ -1,13 +1,13 @@
 //! A server, a client, and a limit of time.
 
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferroce_tests::libraries::program;
-use ferroce_tests::running::{Running, free_port, listens};
+use ferroce_tests::perftest;
+use ferroce_tests::running::{Running, free_port, listens, turn};
 
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// What every program is told: our loopback device, by its first address, and where the server listens.
 fn command(name: &str, arguments: &str, port: u16) -> Option<Command> {
@@ -17,9 +17,6 @@ fn command(name: &str, arguments: &str, port: u16) -> Option<Command> {
     command.args(device.split(' ')).args(arguments.split_whitespace());
     Some(command)
 }
-
-/// These programs poll without rest: two pairs at once would wait for each other's processors longer than a peer does.
-static ONE: Mutex<()> = Mutex::new(());
 
 /// Runs both ends, and returns what the client printed.
 pub(crate) fn run(name: &str, arguments: &str) -> Option<String> {
@@ -39,18 +36,31 @@ pub(crate) fn changed(
     arguments: &str,
     change: impl Fn(End, &mut Command),
 ) -> Option<String> {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    program(name)?;
+    let _turn = turn();
+    let ends = || once(name, arguments, &change);
+    let [_, client] = perftest::calibrated(ends, |both: &[String; 2]| both.concat());
+    Some(client)
+}
+
+/// What server and client printed.
+fn once(name: &str, arguments: &str, change: impl Fn(End, &mut Command)) -> [String; 2] {
     let (until, port) = (Instant::now() + LIMIT, free_port());
-    let mut server = command(name, arguments, port)?;
-    change(End::Server, &mut server);
-    let mut server = Running::start(server);
+    let start = |end: End| {
+        let mut command = command(name, arguments, port).expect("it was there before");
+        command.args((end == End::Client).then_some("localhost"));
+        change(end, &mut command);
+        Running::start(command)
+    };
+    let mut server = start(End::Server);
     server.wait_until(|server| listens(server.id(), port), until);
-    let mut client = command(name, arguments, port)?;
-    client.arg("localhost");
-    change(End::Client, &mut client);
-    let said = Running::start(client).finish(until);
-    server.finish(until);
-    Some(said)
+    match start(End::Client).good_end(until) {
+        Ok(said) => [server.finish(until), said],
+        Err(failure) => {
+            let (status, said) = server.end(Instant::now());
+            panic!("{failure}\nand the server ended with {status:?} {said}");
+        }
+    }
 }
 
 /// Runs a program that has no other end.

@@ -1,4 +1,7 @@
-//! The programs, one a line: name of the test, program, arguments of both ends, what the client must have printed.
+//! The programs, one a line: name of the test, program, arguments of both ends, what the client must have printed. One of
+//! every kind runs in `make test`; the others, in `full`, in `make test-all`.
+
+use ferroce_tests::{perftest, pingpong};
 
 use super::pair;
 
@@ -6,28 +9,24 @@ use super::pair;
 enum Check {
     /// This text.
     Says(&'static str),
-    /// A positive number in this column of the last line that starts with one: bandwidth, or latency.
-    Column(usize),
+    /// All that the program's table has: every line's bytes and iterations, and that something was measured. Of a
+    /// pingpong, all bytes and iterations.
+    Measured,
 }
 
-use Check::{Column, Says};
+use Check::{Measured, Says};
 
-/// The average of the bandwidth tests, and of the latency tests.
-const BANDWIDTH: Check = Column(3);
-const LATENCY: Check = Column(5);
+/// The path MTU of the loopback.
+const MTU: u64 = 4096;
 
 impl Check {
-    fn holds(&self, said: &str) -> bool {
+    fn holds(&self, program: &str, arguments: &str, said: &str) -> Result<(), String> {
         match self {
-            Says(text) => said.contains(text),
-            Column(column) => {
-                let numbers = |line: &str| -> Option<Vec<f64>> {
-                    line.split_whitespace().map(|word| word.parse().ok()).collect()
-                };
-                let mut rows = said.lines().filter_map(numbers).filter(|row| !row.is_empty());
-                let last = rows.next_back();
-                last.and_then(|row| row.get(*column).copied()).is_some_and(|one| one > 0.0)
-            }
+            Says(text) if said.contains(text) => Ok(()),
+            Says(text) => Err(format!("not printed: {text}")),
+            Measured => pingpong::check(program, arguments, said).unwrap_or_else(|| {
+                perftest::check(said, perftest::Table::of(program, arguments, MTU))
+            }),
         }
     }
 }
@@ -37,7 +36,8 @@ macro_rules! programs {
         #[test]
         fn $test() {
             let Some(said) = pair::$run($program, $arguments) else { return };
-            assert!($check.holds(&said), "{} {} said:\n{said}", $program, $arguments);
+            let held = $check.holds($program, $arguments, &said);
+            assert_eq!(held, Ok(()), "{} {} said:\n{said}", $program, $arguments);
         }
     )+};
 }
@@ -47,109 +47,117 @@ programs! {
     devices:            alone "ibv_devices"       ""                            => Says("ferroce_lo");
     devinfo:            alone "ibv_devinfo"       "-v -d ferroce_lo"            => Says("RoCE v2");
     asyncwatch:         watch "ibv_asyncwatch"    "-d ferroce_lo"               => Says("async event FD");
-    rc_pingpong:        run   "ibv_rc_pingpong"   ""                            => Says("usec/iter");
-    rc_pingpong_checks: run   "ibv_rc_pingpong"   "-c -s 5001"                  => Says("usec/iter");
-    rc_pingpong_events: run   "ibv_rc_pingpong"   "-e"                          => Says("usec/iter");
-    rc_pingpong_odd:    run   "ibv_rc_pingpong"   "-s 1 -n 200"                 => Says("usec/iter");
-    rc_pingpong_large:  run   "ibv_rc_pingpong"   "-s 3000001 -n 20 -m 4096"    => Says("usec/iter");
-    rc_pingpong_new:    run   "ibv_rc_pingpong"   "-N -c"                       => Says("usec/iter");
-    rc_pingpong_times:  run   "ibv_rc_pingpong"   "-t"                          => Says("usec/iter");
-    rc_pingpong_odp:    run   "ibv_rc_pingpong"   "-o -c"                       => Says("usec/iter");
-    rc_pingpong_all:    run   "ibv_rc_pingpong"   "-o -P -c"                    => Says("usec/iter");
-    rc_pingpong_memory: run   "ibv_rc_pingpong"   "-j"                          => Says("usec/iter");
-    uc_pingpong:        run   "ibv_uc_pingpong"   ""                            => Says("usec/iter");
-    uc_pingpong_events: run   "ibv_uc_pingpong"   "-e"                          => Says("usec/iter");
-    ud_pingpong:        run   "ibv_ud_pingpong"   ""                            => Says("usec/iter");
-    ud_pingpong_events: run   "ibv_ud_pingpong"   "-e"                          => Says("usec/iter");
-    rc_pingpong_256:    run   "ibv_rc_pingpong"   "-m 256 -n 100 -c"            => Says("usec/iter");
-    rc_pingpong_512:    run   "ibv_rc_pingpong"   "-m 512 -n 100 -c"            => Says("usec/iter");
-    rc_pingpong_1024:   run   "ibv_rc_pingpong"   "-m 1024 -n 100 -c"           => Says("usec/iter");
-    rc_pingpong_2048:   run   "ibv_rc_pingpong"   "-m 2048 -n 100 -s 5001 -c"   => Says("usec/iter");
-    rc_pingpong_4096:   run   "ibv_rc_pingpong"   "-m 4096 -n 100 -s 9001 -c"   => Says("usec/iter");
-    uc_pingpong_256:    run   "ibv_uc_pingpong"   "-m 256 -n 100"               => Says("usec/iter");
-    uc_pingpong_512:    run   "ibv_uc_pingpong"   "-m 512 -n 100"               => Says("usec/iter");
-    uc_pingpong_1024:   run   "ibv_uc_pingpong"   "-m 1024 -n 100 -s 1"         => Says("usec/iter");
-    uc_pingpong_2048:   run   "ibv_uc_pingpong"   "-m 2048 -n 100 -s 5001"      => Says("usec/iter");
-    uc_pingpong_4096:   run   "ibv_uc_pingpong"   "-m 4096 -n 100 -s 9001"      => Says("usec/iter");
-    uc_pingpong_large:  run   "ibv_uc_pingpong"   "-m 4096 -n 20 -s 60001"      => Says("usec/iter");
-    ud_pingpong_odd:    run   "ibv_ud_pingpong"   "-s 1001 -n 100"              => Says("usec/iter");
-    srq_pingpong_256:   run   "ibv_srq_pingpong"  "-m 256 -n 100"               => Says("usec/iter");
-    srq_pingpong_512:   run   "ibv_srq_pingpong"  "-m 512 -n 100"               => Says("usec/iter");
-    srq_pingpong_2048:  run   "ibv_srq_pingpong"  "-m 2048 -n 100"              => Says("usec/iter");
-    srq_pingpong_odd:   run   "ibv_srq_pingpong"  "-m 4096 -s 9001 -n 100"      => Says("usec/iter");
-    srq_pingpong_large: run   "ibv_srq_pingpong"  "-m 4096 -s 300001 -n 100 -q 4" => Says("usec/iter");
-    srq_pingpong:       run   "ibv_srq_pingpong"  ""                            => Says("usec/iter");
-    srq_events:         run   "ibv_srq_pingpong"  "-e"                          => Says("usec/iter");
-    xrc_pingpong:       run   "ibv_xsrq_pingpong" ""                            => Says("success");
-    xrc_pingpong_256:   run   "ibv_xsrq_pingpong" "-m 256 -n 50"                => Says("success");
+    rc_pingpong_checks: run   "ibv_rc_pingpong"   "-c -s 5001"                  => Measured;
+    rc_pingpong_events: run   "ibv_rc_pingpong"   "-e"                          => Measured;
+    rc_pingpong_new:    run   "ibv_rc_pingpong"   "-N -c"                       => Measured;
+    rc_pingpong_all:    run   "ibv_rc_pingpong"   "-o -P -c"                    => Measured;
+    ud_pingpong:        run   "ibv_ud_pingpong"   ""                            => Measured;
+    uc_pingpong_2048:   run   "ibv_uc_pingpong"   "-m 2048 -n 100 -s 5001"      => Measured;
+    srq_pingpong:       run   "ibv_srq_pingpong"  ""                            => Measured;
     xrc_pingpong_odd:   run   "ibv_xsrq_pingpong" "-m 4096 -s 9001 -n 50"       => Says("success");
-    xrc_events:         run   "ibv_xsrq_pingpong" "-e"                          => Says("success");
-    write_bw:           run   "ib_write_bw"       "-n 1000"                     => BANDWIDTH;
-    write_bw_all:       run   "ib_write_bw"       "-a -n 50"                    => BANDWIDTH;
-    write_bw_both:      run   "ib_write_bw"       "-b -n 500"                   => BANDWIDTH;
-    write_bw_many:      run   "ib_write_bw"       "-q 8 -n 200"                 => BANDWIDTH;
-    write_bw_64:        run   "ib_write_bw"       "-q 64 -n 50 -s 4096"         => BANDWIDTH;
-    write_bw_time:      run   "ib_write_bw"       "-D 1 -s 4096"                => BANDWIDTH;
-    write_bw_inline:    run   "ib_write_bw"       "-I 64 -s 64 -n 1000"         => BANDWIDTH;
-    write_bw_lists:     run   "ib_write_bw"       "-l 16 -n 512"                => BANDWIDTH;
-    write_bw_uc:        run   "ib_write_bw"       "-c UC -n 500"                => BANDWIDTH;
-    write_bw_uc_all:    run   "ib_write_bw"       "-c UC -a -n 20"              => BANDWIDTH;
-    write_bw_uc_both:   run   "ib_write_bw"       "-c UC -b -s 4096 -n 200"     => BANDWIDTH;
-    write_bw_xrc:       run   "ib_write_bw"       "-c XRC -n 200"               => BANDWIDTH;
-    write_bw_odp:       run   "ib_write_bw"       "--odp -n 200"                => BANDWIDTH;
-    write_lat:          run   "ib_write_lat"      "-n 200"                      => LATENCY;
-    write_lat_all:      run   "ib_write_lat"      "-a -n 20"                    => LATENCY;
-    write_lat_inline:   run   "ib_write_lat"      "-I 64 -s 64 -n 200"          => LATENCY;
-    write_lat_uc:       run   "ib_write_lat"      "-c UC -n 200"                => LATENCY;
-    write_lat_xrc:      run   "ib_write_lat"      "-c XRC -n 200"               => LATENCY;
-    read_bw:            run   "ib_read_bw"        "-n 500"                      => BANDWIDTH;
-    read_bw_all:        run   "ib_read_bw"        "-a -n 50"                    => BANDWIDTH;
-    read_bw_both:       run   "ib_read_bw"        "-b -n 200"                   => BANDWIDTH;
-    read_bw_events:     run   "ib_read_bw"        "-e -n 200"                   => BANDWIDTH;
-    read_bw_xrc:        run   "ib_read_bw"        "-c XRC -n 200"               => BANDWIDTH;
-    read_bw_many:       run   "ib_read_bw"        "-o 16 -q 4 -n 100"           => BANDWIDTH;
-    read_bw_64:         run   "ib_read_bw"        "-q 64 -s 4096 -n 20"         => BANDWIDTH;
-    read_bw_lists:      run   "ib_read_bw"        "-l 4 -n 200"                 => BANDWIDTH;
-    read_bw_time:       run   "ib_read_bw"        "-D 1 -s 4096"                => BANDWIDTH;
-    read_lat:           run   "ib_read_lat"       "-n 500"                      => LATENCY;
-    read_lat_all:       run   "ib_read_lat"       "-a -n 20"                    => LATENCY;
-    read_lat_events:    run   "ib_read_lat"       "-e -n 200"                   => LATENCY;
-    read_lat_xrc:       run   "ib_read_lat"       "-c XRC -n 200"               => LATENCY;
-    send_bw:            run   "ib_send_bw"        "-n 500"                      => BANDWIDTH;
-    send_bw_all:        run   "ib_send_bw"        "-a -n 50"                    => BANDWIDTH;
-    send_bw_both:       run   "ib_send_bw"        "-b -n 500"                   => BANDWIDTH;
-    send_bw_events:     run   "ib_send_bw"        "-e -n 500"                   => BANDWIDTH;
-    send_bw_shared:     run   "ib_send_bw"        "--use-srq -q 4 -n 200"       => BANDWIDTH;
+    write_bw:           run   "ib_write_bw"       "-n 1000"                     => Measured;
+    write_bw_64:        run   "ib_write_bw"       "-q 64 -n 50 -s 4096"         => Measured;
+    write_bw_uc:        run   "ib_write_bw"       "-c UC -n 500"                => Measured;
+    write_bw_xrc:       run   "ib_write_bw"       "-c XRC -n 200"               => Measured;
+    write_lat:          run   "ib_write_lat"      "-n 200"                      => Measured;
+    read_bw:            run   "ib_read_bw"        "-n 500"                      => Measured;
+    read_bw_many:       run   "ib_read_bw"        "-o 16 -q 4 -n 100"           => Measured;
+    read_lat:           run   "ib_read_lat"       "-n 500"                      => Measured;
+    send_bw:            run   "ib_send_bw"        "-n 500"                      => Measured;
+    send_bw_shared:     run   "ib_send_bw"        "--use-srq -q 4 -n 200"       => Measured;
     // One receive request for all: the receiver is hardly ever ready.
-    send_bw_not_ready:  run   "ib_send_bw"        "-r 1 -n 200"                 => BANDWIDTH;
-    send_bw_lists:      run   "ib_send_bw"        "-l 16 -n 512"                => BANDWIDTH;
-    send_bw_inline:     run   "ib_send_bw"        "-I 64 -s 64 -n 500"          => BANDWIDTH;
-    send_bw_64:         run   "ib_send_bw"        "-q 64 -s 4096 -n 50"         => BANDWIDTH;
-    send_bw_time:       run   "ib_send_bw"        "-D 1 -s 4096"                => BANDWIDTH;
-    send_bw_xrc:        run   "ib_send_bw"        "-c XRC -n 200"               => BANDWIDTH;
+    send_bw_not_ready:  run   "ib_send_bw"        "-r 1 -n 200"                 => Measured;
     // Far more than a socket holds: on one machine, nothing is lost for that.
-    send_bw_uc:         run   "ib_send_bw"        "-c UC"                       => BANDWIDTH;
-    send_bw_uc_both:    run   "ib_send_bw"        "-c UC -b"                    => BANDWIDTH;
-    send_bw_uc_many:    run   "ib_send_bw"        "-c UC -q 8 -n 200"           => BANDWIDTH;
-    send_bw_ud:         run   "ib_send_bw"        "-c UD -n 5000"               => BANDWIDTH;
-    send_lat:           run   "ib_send_lat"       "-n 500"                      => LATENCY;
-    send_lat_all:       run   "ib_send_lat"       "-a -n 20"                    => LATENCY;
-    send_lat_shared:    run   "ib_send_lat"       "--use-srq -n 200"            => LATENCY;
-    send_lat_uc:        run   "ib_send_lat"       "-c UC -n 200"                => LATENCY;
-    send_lat_xrc:       run   "ib_send_lat"       "-c XRC -n 200"               => LATENCY;
-    send_lat_inline:    run   "ib_send_lat"       "-I 64 -s 64 -n 500"          => LATENCY;
-    send_lat_events:    run   "ib_send_lat"       "-e -n 500"                   => LATENCY;
-    send_lat_ud:        run   "ib_send_lat"       "-c UD -n 500"                => LATENCY;
-    atomic_bw:          run   "ib_atomic_bw"      "-n 500"                      => BANDWIDTH;
-    atomic_bw_both:     run   "ib_atomic_bw"      "-b -n 200"                   => BANDWIDTH;
-    atomic_bw_many:     run   "ib_atomic_bw"      "-q 8 -n 100"                 => BANDWIDTH;
-    atomic_bw_lists:    run   "ib_atomic_bw"      "-l 4 -n 200"                 => BANDWIDTH;
-    atomic_bw_time:     run   "ib_atomic_bw"      "-D 1"                        => BANDWIDTH;
-    atomic_bw_xrc:      run   "ib_atomic_bw"      "-c XRC -n 200"               => BANDWIDTH;
-    atomic_bw_events:   run   "ib_atomic_bw"      "-e -n 200"                   => BANDWIDTH;
-    atomic_bw_swap:     run   "ib_atomic_bw"      "-A CMP_AND_SWAP -n 500"      => BANDWIDTH;
-    atomic_lat:         run   "ib_atomic_lat"     "-n 500"                      => LATENCY;
-    atomic_lat_events:  run   "ib_atomic_lat"     "-e -n 200"                   => LATENCY;
-    atomic_lat_swap:    run   "ib_atomic_lat"     "-A CMP_AND_SWAP -n 200"      => LATENCY;
-    atomic_lat_xrc:     run   "ib_atomic_lat"     "-c XRC -n 200"               => LATENCY;
+    send_bw_uc:         run   "ib_send_bw"        "-c UC"                       => Measured;
+    send_bw_ud:         run   "ib_send_bw"        "-c UD -n 5000"               => Measured;
+    send_lat:           run   "ib_send_lat"       "-n 500"                      => Measured;
+    atomic_bw:          run   "ib_atomic_bw"      "-n 500"                      => Measured;
+    atomic_lat_swap:    run   "ib_atomic_lat"     "-A CMP_AND_SWAP -n 200"      => Measured;
+}
+
+mod full {
+    use super::*;
+
+    #[rustfmt::skip]
+    programs! {
+        rc_pingpong:        run   "ibv_rc_pingpong"   ""                            => Measured;
+        rc_pingpong_odd:    run   "ibv_rc_pingpong"   "-s 1 -n 200"                 => Measured;
+        rc_pingpong_large:  run   "ibv_rc_pingpong"   "-s 3000001 -n 20 -m 4096"    => Measured;
+        rc_pingpong_times:  run   "ibv_rc_pingpong"   "-t"                          => Measured;
+        rc_pingpong_odp:    run   "ibv_rc_pingpong"   "-o -c"                       => Measured;
+        rc_pingpong_memory: run   "ibv_rc_pingpong"   "-j"                          => Measured;
+        uc_pingpong:        run   "ibv_uc_pingpong"   ""                            => Measured;
+        uc_pingpong_events: run   "ibv_uc_pingpong"   "-e"                          => Measured;
+        ud_pingpong_events: run   "ibv_ud_pingpong"   "-e"                          => Measured;
+        rc_pingpong_256:    run   "ibv_rc_pingpong"   "-m 256 -n 100 -c"            => Measured;
+        rc_pingpong_512:    run   "ibv_rc_pingpong"   "-m 512 -n 100 -c"            => Measured;
+        rc_pingpong_1024:   run   "ibv_rc_pingpong"   "-m 1024 -n 100 -c"           => Measured;
+        rc_pingpong_2048:   run   "ibv_rc_pingpong"   "-m 2048 -n 100 -s 5001 -c"   => Measured;
+        rc_pingpong_4096:   run   "ibv_rc_pingpong"   "-m 4096 -n 100 -s 9001 -c"   => Measured;
+        uc_pingpong_256:    run   "ibv_uc_pingpong"   "-m 256 -n 100"               => Measured;
+        uc_pingpong_512:    run   "ibv_uc_pingpong"   "-m 512 -n 100"               => Measured;
+        uc_pingpong_1024:   run   "ibv_uc_pingpong"   "-m 1024 -n 100 -s 1"         => Measured;
+        uc_pingpong_4096:   run   "ibv_uc_pingpong"   "-m 4096 -n 100 -s 9001"      => Measured;
+        uc_pingpong_large:  run   "ibv_uc_pingpong"   "-m 4096 -n 20 -s 60001"      => Measured;
+        ud_pingpong_odd:    run   "ibv_ud_pingpong"   "-s 1001 -n 100"              => Measured;
+        srq_pingpong_256:   run   "ibv_srq_pingpong"  "-m 256 -n 100"               => Measured;
+        srq_pingpong_512:   run   "ibv_srq_pingpong"  "-m 512 -n 100"               => Measured;
+        srq_pingpong_2048:  run   "ibv_srq_pingpong"  "-m 2048 -n 100"              => Measured;
+        srq_pingpong_odd:   run   "ibv_srq_pingpong"  "-m 4096 -s 9001 -n 100"      => Measured;
+        srq_pingpong_large: run   "ibv_srq_pingpong"  "-m 4096 -s 300001 -n 100 -q 4" => Measured;
+        srq_events:         run   "ibv_srq_pingpong"  "-e"                          => Measured;
+        xrc_pingpong:       run   "ibv_xsrq_pingpong" ""                            => Says("success");
+        xrc_pingpong_256:   run   "ibv_xsrq_pingpong" "-m 256 -n 50"                => Says("success");
+        xrc_events:         run   "ibv_xsrq_pingpong" "-e"                          => Says("success");
+        write_bw_all:       run   "ib_write_bw"       "-a -n 50"                    => Measured;
+        write_bw_both:      run   "ib_write_bw"       "-b -n 500"                   => Measured;
+        write_bw_many:      run   "ib_write_bw"       "-q 8 -n 200"                 => Measured;
+        write_bw_time:      run   "ib_write_bw"       "-D 1 -s 4096"                => Measured;
+        write_bw_inline:    run   "ib_write_bw"       "-I 64 -s 64 -n 1000"         => Measured;
+        write_bw_lists:     run   "ib_write_bw"       "-l 16 -n 512"                => Measured;
+        write_bw_uc_all:    run   "ib_write_bw"       "-c UC -a -n 20"              => Measured;
+        write_bw_uc_both:   run   "ib_write_bw"       "-c UC -b -s 4096 -n 200"     => Measured;
+        write_bw_odp:       run   "ib_write_bw"       "--odp -n 200"                => Measured;
+        write_lat_all:      run   "ib_write_lat"      "-a -n 20"                    => Measured;
+        write_lat_inline:   run   "ib_write_lat"      "-I 64 -s 64 -n 200"          => Measured;
+        write_lat_uc:       run   "ib_write_lat"      "-c UC -n 200"                => Measured;
+        write_lat_xrc:      run   "ib_write_lat"      "-c XRC -n 200"               => Measured;
+        read_bw_all:        run   "ib_read_bw"        "-a -n 50"                    => Measured;
+        read_bw_both:       run   "ib_read_bw"        "-b -n 200"                   => Measured;
+        read_bw_events:     run   "ib_read_bw"        "-e -n 200"                   => Measured;
+        read_bw_xrc:        run   "ib_read_bw"        "-c XRC -n 200"               => Measured;
+        read_bw_64:         run   "ib_read_bw"        "-q 64 -s 4096 -n 20"         => Measured;
+        read_bw_lists:      run   "ib_read_bw"        "-l 4 -n 200"                 => Measured;
+        read_bw_time:       run   "ib_read_bw"        "-D 1 -s 4096"                => Measured;
+        read_lat_all:       run   "ib_read_lat"       "-a -n 20"                    => Measured;
+        read_lat_events:    run   "ib_read_lat"       "-e -n 200"                   => Measured;
+        read_lat_xrc:       run   "ib_read_lat"       "-c XRC -n 200"               => Measured;
+        send_bw_all:        run   "ib_send_bw"        "-a -n 50"                    => Measured;
+        send_bw_both:       run   "ib_send_bw"        "-b -n 500"                   => Measured;
+        send_bw_events:     run   "ib_send_bw"        "-e -n 500"                   => Measured;
+        send_bw_lists:      run   "ib_send_bw"        "-l 16 -n 512"                => Measured;
+        send_bw_inline:     run   "ib_send_bw"        "-I 64 -s 64 -n 500"          => Measured;
+        send_bw_64:         run   "ib_send_bw"        "-q 64 -s 4096 -n 50"         => Measured;
+        send_bw_time:       run   "ib_send_bw"        "-D 1 -s 4096"                => Measured;
+        send_bw_xrc:        run   "ib_send_bw"        "-c XRC -n 200"               => Measured;
+        send_bw_uc_both:    run   "ib_send_bw"        "-c UC -b"                    => Measured;
+        send_bw_uc_many:    run   "ib_send_bw"        "-c UC -q 8 -n 200"           => Measured;
+        send_lat_all:       run   "ib_send_lat"       "-a -n 20"                    => Measured;
+        send_lat_shared:    run   "ib_send_lat"       "--use-srq -n 200"            => Measured;
+        send_lat_uc:        run   "ib_send_lat"       "-c UC -n 200"                => Measured;
+        send_lat_xrc:       run   "ib_send_lat"       "-c XRC -n 200"               => Measured;
+        send_lat_inline:    run   "ib_send_lat"       "-I 64 -s 64 -n 500"          => Measured;
+        send_lat_events:    run   "ib_send_lat"       "-e -n 500"                   => Measured;
+        send_lat_ud:        run   "ib_send_lat"       "-c UD -n 500"                => Measured;
+        atomic_bw_both:     run   "ib_atomic_bw"      "-b -n 200"                   => Measured;
+        atomic_bw_many:     run   "ib_atomic_bw"      "-q 8 -n 100"                 => Measured;
+        atomic_bw_lists:    run   "ib_atomic_bw"      "-l 4 -n 200"                 => Measured;
+        atomic_bw_time:     run   "ib_atomic_bw"      "-D 1"                        => Measured;
+        atomic_bw_xrc:      run   "ib_atomic_bw"      "-c XRC -n 200"               => Measured;
+        atomic_bw_events:   run   "ib_atomic_bw"      "-e -n 200"                   => Measured;
+        atomic_bw_swap:     run   "ib_atomic_bw"      "-A CMP_AND_SWAP -n 500"      => Measured;
+        atomic_lat:         run   "ib_atomic_lat"     "-n 500"                      => Measured;
+        atomic_lat_events:  run   "ib_atomic_lat"     "-e -n 200"                   => Measured;
+        atomic_lat_xrc:     run   "ib_atomic_lat"     "-c XRC -n 200"               => Measured;
+    }
 }

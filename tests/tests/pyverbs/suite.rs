@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ferroce_test_support::{built, skip};
 use ferroce_tests::tool;
 use serde_json::Value;
 
@@ -44,11 +45,11 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
-    /// Unpacks the tests. `None`, and a word about it, where they are not installed.
+    /// Unpacks the tests. `None`, after a skip, where they are not installed.
     pub(crate) fn unpack() -> Option<Self> {
         let has_pyverbs = Command::new(PYTHON).args(["-c", "import pyverbs.device"]).output();
         if !Path::new(PACKAGE).is_dir() || !has_pyverbs.is_ok_and(|it| it.status.success()) {
-            eprintln!("SKIPPED: rdma-core or python3-pyverbs is not installed: run `make setup`");
+            skip("rdma-core or python3-pyverbs is not installed: run `make setup`");
             return None;
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyverbs");
@@ -146,11 +147,7 @@ fn has_manager() -> bool {
 
 /// Python, by `ferroce run`.
 fn with_files() -> Command {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--locked", "--quiet"]);
-    tool::run(build.args(["-p", "ferroce-cli", "-p", "ferroce-view", "-p", "ferroce-capi"]));
-    let ferroce = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug/ferroce");
-    let mut command = Command::new(ferroce);
+    let mut command = Command::new(built::folder().join("ferroce"));
     command.args(["run", "--", PYTHON]);
     command
 }

@@ -112,5 +112,5 @@ fn forking<T>(start: impl FnOnce() -> T) -> T {
 
 /// Says that a test could not be run, in the one place where it shows.
 fn skipped(test: &str, why: &str) {
-    eprintln!("SKIPPED {test}: {why}");
+    ferroce_test_support::skip(format_args!("{test}: {why}"));
 }

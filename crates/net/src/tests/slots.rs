@@ -206,6 +206,7 @@ const CHILD: &str = "FERROCE_NET_CLAIM";
 
 /// Not a test by itself: the second process of the test below, which claims a slot and keeps it until told to end.
 #[test]
+#[ignore = "a child process of another test"]
 fn second_process() {
     let Ok(address) = std::env::var(CHILD) else { return };
     let slot = Slot::claim(at(&address)).unwrap();
@@ -224,7 +225,7 @@ fn second_process() {
 fn start(address: &str) -> (Child, u8) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "tests::slots::second_process", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "tests::slots::second_process", "--include-ignored", "--nocapture"])
         .env(CHILD, address)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());

@@ -4,6 +4,8 @@
 #[macro_use]
 mod ends;
 
+use ferroce_test_support as _;
+
 mod channels;
 mod connections;
 mod corners;

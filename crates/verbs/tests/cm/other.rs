@@ -1,9 +1,9 @@
-//! Another process: this program again, with one test that does as it is told.
+//! Another process: this program again, with one ignored test that does as it is told.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Another process: this program again, with one test that does as it is told.
+/// Another process: this program again, with one ignored test that does as it is told.
 pub(crate) struct Other {
     child: Child,
     input: ChildStdin,
@@ -30,7 +30,9 @@ impl Other {
     }
 
     pub(crate) fn with(mut command: Command, role: &str) -> Self {
-        command.args(["--exact", role, "--nocapture", "--test-threads=1"]).env(ROLE, role);
+        command
+            .args(["--exact", role, "--include-ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take().unwrap();

@@ -31,6 +31,7 @@ fn a_hundred_connections_leave_nothing_behind() {
 
 /// The other process of the test above.
 #[test]
+#[ignore = "a child process of another test"]
 fn count_descriptors() {
     if !Other::is_me("processes::count_descriptors") {
         return;
@@ -100,6 +101,7 @@ fn count_descriptors() {
 
 /// The other process of the test below.
 #[test]
+#[ignore = "a child process of another test"]
 fn listener_process() {
     if !Other::is_me("processes::listener_process") {
         return;
@@ -175,6 +177,7 @@ fn last_words_are_heard() {
 
 /// The other process of the test above.
 #[test]
+#[ignore = "a child process of another test"]
 fn last_words() {
     if !Other::is_me("processes::last_words") {
         return;

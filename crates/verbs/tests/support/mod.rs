@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)] // Each test binary uses a part of it.
 
 use ferroce::*;
+use ferroce_test_support as _;
 
 pub const ACCESS: AccessFlags = AccessFlags(0xf);
 
