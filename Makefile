@@ -2,6 +2,7 @@
 #
 #   FUZZ_SECONDS   how long each fuzz target runs: 5 for `make test`, 30 for `make test-all`, 300 for `make fuzz`
 #   BENCH          only the benchmarks whose name contains this, for `make bench`
+#   SEED, SECONDS  for `make stress`: 1 and 60 unless said otherwise; LANES=4 is how many pairs of threads
 
 SHELL := /bin/bash
 CARGO_HOME ?= $(HOME)/.cargo
@@ -9,7 +10,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test test-all lint bench coverage interop fuzz soak install uninstall clean
+.PHONY: help build setup test test-all lint bench coverage interop fuzz soak stress install uninstall clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -44,6 +45,9 @@ fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
 soak: ## simulate hostile networks for longer (SEEDS=10000 FIRST_SEED=0 SCENARIO=hostile)
 	cargo build --locked --release
 	target/release/ferroce simulate --scenario $(or $(SCENARIO),hostile) --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000)
+
+stress: ## threads, all services and object churn over libibverbs (SEED=1 SECONDS=60 LANES=4)
+	@scripts/stress "$(or $(SEED),1)" "$(or $(SECONDS),60)" "$(or $(LANES),4)"
 
 # Where things go. DESTDIR comes before it for packages. BUILT names a folder with what was built already.
 PREFIX ?= /usr/local

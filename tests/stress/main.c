@@ -1,0 +1,166 @@
+/*
+ * usage: stress [-s SEED] [-t SECONDS] [-l LANES] [-p 1|2]
+ *
+ * Each lane is two threads, a sender and a receiver, in one process or in two. They go from life to life until the time is
+ * over: objects are created, data is moved and checked, and the objects are destroyed. What a life does is decided by the
+ * seed, its lane and its number; only how threads and packets interleave differs from run to run. FERROCE_FAULTS makes the
+ * network a bad one.
+ *
+ * At the end it prints what was done. Status 0: all as it has to be; 1: something was not, and is said; 2: bad arguments.
+ */
+#include "stress.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LANES = 64, GRACE = 60 };
+
+struct counts *counts;
+uint64_t run_seed = 1;
+static double deadline;
+
+static const char *const services[SERVICES] = { "RC", "RC with SRQ", "UC", "UD", "XRC" };
+static const char *const kinds[KINDS] = { "SEND", "SEND_IMM", "WRITE", "WRITE_IMM", "READ", "FETCH_ADD", "CMP_SWAP" };
+
+void fail(struct half *h, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char text[512];
+    vsnprintf(text, sizeof text, format, arguments);
+    fprintf(stderr, "stress: seed %lu, lane %d, %s, life %#lx (%s%s): %s\n", (unsigned long)run_seed, h->lane,
+            h->sender ? "sender" : "receiver", (unsigned long)(h->life ? h->life->seed : 0),
+            h->life ? services[h->life->service] : "none", h->life && h->life->abrupt ? ", abrupt" : "", text);
+    /* Both processes are in one group. */
+    signal(SIGTERM, SIG_IGN);
+    kill(0, SIGTERM);
+    _exit(1);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void stuck(int signal)
+{
+    (void)signal;
+    static const char text[] = "stress: a lane does not come to its end\n";
+    if (write(2, text, sizeof text - 1) < 0)
+        _exit(1);
+    abort();
+}
+
+static void *run_half(void *of)
+{
+    struct half *h = of;
+    struct life life;
+    struct ibv_xrcd_init_attr init = {
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT,
+    };
+    MUST(h, (h->memory = malloc(SIZE)) && (h->xrcd = ibv_open_xrcd(h->device.context, &init)));
+    uint64_t seeds = run_seed * 1000 + h->lane;
+    for (;;) {
+        /* The sender says when it is over. */
+        char mine = now() < deadline ? 'g' : 'q', yours;
+        exchange(h, &mine, &yours, 1);
+        if ((h->sender ? mine : yours) == 'q')
+            break;
+        plan(&life, random_next(&seeds));
+        h->life = &life;
+        run_life(h);
+        h->life = NULL;
+    }
+    MUST(h, !ibv_close_xrcd(h->xrcd));
+    free(h->memory);
+    return NULL;
+}
+
+/* Runs the senders, the receivers, or both. */
+static void run(int lanes, int sockets[LANES][2], bool senders, bool receivers)
+{
+    struct half halves[LANES][2];
+    pthread_t threads[LANES][2];
+    struct pair_device device = pair_open();
+    for (int i = 0; i < lanes; i++)
+        for (int side = 0; side < 2; side++)
+            if (side ? receivers : senders) {
+                halves[i][side] = (struct half){
+                    .lane = i, .control = sockets[i][side], .sender = !side, .device = device,
+                };
+                CHECK(!pthread_create(&threads[i][side], NULL, run_half, &halves[i][side]));
+            }
+    for (int i = 0; i < lanes; i++)
+        for (int side = 0; side < 2; side++)
+            if (side ? receivers : senders)
+                CHECK(!pthread_join(threads[i][side], NULL));
+    CHECK(!ibv_dealloc_pd(device.pd) && !ibv_close_device(device.context));
+}
+
+static void report(int seconds, int lanes, int processes)
+{
+    long total = 0;
+    printf("seed %lu, %d s, %d lanes, %d process%s\n", (unsigned long)run_seed, seconds, lanes, processes,
+           processes > 1 ? "es" : "");
+    for (int service = 0; service < SERVICES; service++) {
+        printf("%-12s %6ld lives, %5ld halves ended abruptly:", services[service], (long)counts->lives[service],
+               (long)counts->abrupt[service]);
+        for (int kind = 0; kind < KINDS; kind++) {
+            total += counts->done[service][kind];
+            if (counts->done[service][kind])
+                printf(" %s %ld", kinds[kind], (long)counts->done[service][kind]);
+        }
+        puts("");
+    }
+    printf("%ld operations, %ld bytes checked, %ld unreliable messages lost, %ld other objects created and destroyed\n", total,
+           (long)counts->bytes, (long)counts->lost, (long)counts->churned);
+}
+
+int main(int argc, char **argv)
+{
+    int seconds = 10, lanes = 4, processes = 1, option, sockets[LANES][2], status = 0;
+    while ((option = getopt(argc, argv, "s:t:l:p:")) != -1) {
+        if (option == 's')
+            run_seed = strtoull(optarg, NULL, 0);
+        else if (option == 't')
+            seconds = atoi(optarg);
+        else if (option == 'l')
+            lanes = atoi(optarg);
+        else if (option == 'p')
+            processes = atoi(optarg);
+        else
+            return 2;
+    }
+    if (optind < argc || seconds < 1 || lanes < 1 || lanes > LANES || processes < 1 || processes > 2) {
+        fprintf(stderr, "usage: stress [-s SEED] [-t SECONDS] [-l LANES] [-p 1|2]\n");
+        return 2;
+    }
+    setpgid(0, 0);
+    counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(counts != MAP_FAILED);
+    for (int i = 0; i < lanes; i++)
+        CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sockets[i]));
+    deadline = now() + seconds;
+    pid_t child = processes == 2 ? fork() : 0;
+    CHECK(child >= 0);
+    signal(SIGALRM, stuck);
+    alarm(seconds + GRACE);
+    if (processes == 2 && !child) {
+        run(lanes, sockets, false, true);
+        return 0;
+    }
+    run(lanes, sockets, true, processes == 1);
+    if (processes == 2)
+        CHECK(waitpid(child, &status, 0) == child);
+    report(seconds, lanes, processes);
+    return status ? 1 : 0;
+}

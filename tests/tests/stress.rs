@@ -1,0 +1,54 @@
+//! A short run of the stress program in `tests/stress`; `make stress` has the long ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ferroce_tests::c;
+
+#[track_caller]
+fn stress(arguments: &[&str], faults: Option<&str>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("stress");
+    let mut sources: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the program's folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .collect();
+    sources.sort();
+    let Some(program) = c::compile("stress", &sources, "infiniband/verbs.h") else { return };
+    let mut command = c::command(&program);
+    if let Some(faults) = faults {
+        command.env("FERROCE_FAULTS", faults);
+    }
+    let output = command.args(arguments).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // Each service had its turn.
+    for service in ["RC", "RC with SRQ", "UC", "UD", "XRC"] {
+        let line = said.lines().find_map(|line| line.strip_prefix(&format!("{service:12} ")));
+        let lives = line.and_then(|line| line.trim_start().split(' ').next());
+        assert!(lives.is_some_and(|lives| lives != "0"), "{service}: {said}");
+    }
+}
+
+/// What goes wrong on purpose.
+const FAULTS: &str = "loss=2%,duplication=1%,reordering=2%,seed=3";
+
+#[test]
+fn one_process() {
+    stress(&["-s", "1", "-t", "3"], None);
+}
+
+#[test]
+fn two_processes() {
+    stress(&["-s", "2", "-t", "3", "-p", "2"], None);
+}
+
+#[test]
+fn one_process_on_a_bad_network() {
+    stress(&["-s", "3", "-t", "3"], Some(FAULTS));
+}
+
+#[test]
+fn two_processes_on_a_bad_network() {
+    stress(&["-s", "4", "-t", "3", "-p", "2"], Some(FAULTS));
+}
