@@ -11,10 +11,10 @@ uint64_t random_next(uint64_t *state)
     return z ^ z >> 31;
 }
 
-void plan(struct life *life, uint64_t seed)
+void plan(struct life *life, uint64_t seed, enum service service)
 {
     uint64_t r = seed;
-    *life = (struct life){ .seed = seed, .service = random_next(&r) % SERVICES };
+    *life = (struct life){ .seed = seed, .service = service };
     life->count = 1 + random_next(&r) % OPERATIONS;
     life->depth = 1 + random_next(&r) % 16;
     life->reads = 1 + random_next(&r) % 8;

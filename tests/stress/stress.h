@@ -86,7 +86,7 @@ _Noreturn void fail(struct half *, const char *format, ...) __attribute__((forma
 
 /* life.c */
 uint64_t random_next(uint64_t *);
-void plan(struct life *, uint64_t seed);
+void plan(struct life *, uint64_t seed, enum service);
 void run_life(struct half *);
 
 /* objects.c */
