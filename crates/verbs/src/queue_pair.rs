@@ -111,6 +111,7 @@ struct Shared {
     core: Arc<Core>,
     owner: Owner,
     capabilities: Capabilities,
+    destroyed: AtomicBool,
     // Held so that they outlive it.
     _completions: [CompletionQueue; 2],
     _receives: Option<SharedReceiveQueue>,
@@ -239,8 +240,14 @@ impl QueuePair {
         adapter.add_queue_pair(&core);
         let completions = [options.send_completions.clone(), options.receive_completions.clone()];
         let receives = options.shared_receives.cloned();
-        let shared =
-            Shared { core, owner, capabilities, _completions: completions, _receives: receives };
+        let shared = Shared {
+            core,
+            owner,
+            capabilities,
+            destroyed: AtomicBool::new(false),
+            _completions: completions,
+            _receives: receives,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -529,10 +536,11 @@ impl Owner {
 impl Shared {
     /// Idempotent: a program may destroy a queue pair that an id of the connection manager still has a handle of.
     fn destroy(&self) {
-        let adapter = self.owner.context().adapter();
-        if !adapter.destroy_queue_pair(&self.core) {
+        if self.destroyed.swap(true, Ordering::Relaxed) {
             return;
         }
+        let adapter = self.owner.context().adapter();
+        adapter.destroy_queue_pair(&self.core);
         // Its number may be another's one day, and windows of type 2 are one queue pair's alone.
         adapter.memory.forget_queue_pair(self.core.number);
         self.core.events.forget(Source::QueuePair(self.core.number));
@@ -540,6 +548,8 @@ impl Shared {
             queue.forget(self.core.number);
             queue.users.fetch_sub(1, Ordering::Relaxed);
         }
+        // Last: from here on the next queue pair may have the number.
+        adapter.remove_queue_pair(self.core.number);
     }
 }
 

@@ -212,10 +212,10 @@ impl Adapter {
         table.insert(core.number.0, Arc::clone(core));
     }
 
-    /// Whether it was there.
-    pub(super) fn remove_queue_pair(&self, number: Qpn) -> bool {
+    /// Gives the number of a destroyed queue pair back.
+    pub(crate) fn remove_queue_pair(&self, number: Qpn) {
         let mut table = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
-        table.remove(&number.0).is_some()
+        table.remove(&number.0);
     }
 
     pub(crate) fn queue_pair(&self, number: Qpn) -> Option<Arc<Core>> {

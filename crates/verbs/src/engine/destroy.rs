@@ -79,11 +79,8 @@ impl Adapter {
         Some(Pass(progress))
     }
 
-    /// Takes a queue pair from the engine. False if that was done before.
-    pub(crate) fn destroy_queue_pair(&self, core: &Arc<Core>) -> bool {
-        if !self.remove_queue_pair(core.number) {
-            return false;
-        }
+    /// Takes a queue pair from the engine. It keeps its number, for which packets may come.
+    pub(crate) fn destroy_queue_pair(&self, core: &Arc<Core>) {
         self.groups.detach(None, core);
         let until = clock::now() + LONGEST;
         while let Some(mut progress) = self.between_passes() {
@@ -99,7 +96,6 @@ impl Adapter {
         }
         lock(&core.inner).destroyed = true;
         self.drive();
-        true
     }
 
     /// Takes a shared receive queue from the engine.

@@ -62,6 +62,9 @@ pub(crate) struct Core {
 impl Core {
     /// Takes out what the endpoint has for its owner.
     pub(crate) fn settle(&self, inner: &mut Inner, adapter: &Adapter, now: Instant) {
+        if inner.destroyed {
+            return;
+        }
         let endpoint = &mut inner.endpoint;
         let counted = endpoint.take_counters();
         if counted != Counters::default() {
