@@ -19,15 +19,22 @@ fn forged(
     psn: Psn,
     remote: RemoteAddress,
 ) -> Vec<u8> {
-    let bth = Bth {
-        opcode: Opcode::RC_RDMA_WRITE_ONLY,
-        partition: PKey(0xffff),
-        destination: queue_pair,
-        psn,
-        ..Bth::default()
-    };
+    request(from, to, (Opcode::RC_RDMA_WRITE_ONLY, b"evil"), queue_pair, psn, remote)
+}
+
+/// A request for four bytes at the start of a region, with this payload.
+fn request(
+    from: &UdpSocket,
+    to: SocketAddr,
+    (opcode, payload): (Opcode, &[u8]),
+    queue_pair: Qpn,
+    psn: Psn,
+    remote: RemoteAddress,
+) -> Vec<u8> {
+    let bth =
+        Bth { opcode, partition: PKey(0xffff), destination: queue_pair, psn, ..Bth::default() };
     let reth = Reth { address: remote.address, key: remote.key, length: 4 };
-    let mut packet = [&bth.to_bytes()[..], &reth.to_bytes(), b"evil"].concat();
+    let mut packet = [&bth.to_bytes()[..], &reth.to_bytes(), payload].concat();
     let octets = |address: SocketAddr| match address {
         SocketAddr::V4(address) => address.ip().octets(),
         SocketAddr::V6(_) => panic!("these tests are IPv4's"),
@@ -127,4 +134,22 @@ fn a_stranger_with_the_right_key_is_still_a_stranger() {
     scene.still_works(3);
     assert_eq!(scene.other.bytes(0, 4), [0; 4]);
     assert_eq!(scene.context.statistics().no_queue_pair, before + 2);
+}
+
+/// A READ under a PSN of the past that was not executed, by someone who has the peer's address and the right key.
+#[test]
+fn a_read_that_was_not_executed_is_counted_and_ignored() {
+    let scene = scene();
+    let before = scene.context.statistics();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (number, remote) = (scene.other.queue_pair.number(), scene.other.region.remote(0));
+    let read = (Opcode::RC_RDMA_READ_REQUEST, &[][..]);
+    for psn in [0xff_ffef, 0xff_0000, 0x90_0000] {
+        let bytes = request(&socket, scene.to, read, number, Psn(psn), remote);
+        socket.send_to(&bytes, scene.to).unwrap();
+    }
+    scene.still_works(4);
+    let seen = scene.context.statistics();
+    assert_eq!(seen.out_of_window_request, before.out_of_window_request + 3);
+    assert_eq!(scene.other.queue_pair.state(), State::ReadyToSend);
 }
