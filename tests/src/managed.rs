@@ -83,23 +83,15 @@ fn once(server: &str, client: &str, ready: Ready, ends: Server) -> [String; 2] {
     };
     let mut server = start(server);
     server.wait_until(|server| ready.holds(server.id()), until);
-    let mut said = match start(client).good_end(until) {
-        Ok(said) => said,
-        Err(failure) => {
-            let (status, said) = server.end(Instant::now());
-            panic!("{failure}\nand the server ended with {status:?} {said}");
-        }
+    let Server::Serves(clients) = ends else {
+        return perftest::both_ends(server, start(client), until);
     };
-    match ends {
-        Server::Ends | Server::ListensTwice => [server.finish(until), said],
-        Server::Serves(clients) => {
-            for _ in 1..clients {
-                said = start(client).finish(until);
-            }
-            assert!(server.status().is_none(), "the server has ended: {}", server.finish(until));
-            [String::new(), said]
-        }
+    let mut said = String::new();
+    for _ in 0..clients {
+        said = start(client).finish(until);
     }
+    assert!(server.status().is_none(), "the server has ended: {}", server.finish(until));
+    [String::new(), said]
 }
 
 /// Runs a program that has no other end.

@@ -1,5 +1,9 @@
 //! What perftest's programs (`ib_write_bw` and its kin) print.
 
+use std::time::Instant;
+
+use crate::running::Running;
+
 /// What a program says when it has measured its processor's clock wrongly: it wants a straight line through a few readings
 /// of two clocks, which a busy machine does not give, and prints 0.00 for every speed afterwards (`get_clock.c`).
 const CALIBRATION: &str = "Correlation coefficient r^2:";
@@ -7,11 +11,34 @@ const CALIBRATION: &str = "Correlation coefficient r^2:";
 /// How often a run is repeated for that reason, which has nothing to do with us.
 const REPEATS: usize = 5;
 
+/// Whether this was printed by a program that could not calibrate its clock.
+pub fn is_uncalibrated(said: &str) -> bool {
+    said.contains(CALIBRATION)
+}
+
+/// What server and client printed when both have ended well, or one of them without a calibrated clock, however that ended.
+/// Panics for any other end.
+pub fn both_ends(server: Running, client: Running, until: Instant) -> [String; 2] {
+    let client = client.good_end(until);
+    // One that waits for a client that has failed would do so for ever.
+    let server = server.good_end(if client.is_ok() { until } else { Instant::now() });
+    match [server, client] {
+        [Ok(server), Ok(client)] => [server, client],
+        ends => {
+            let said = ends.map(|end| end.unwrap_or_else(|failure| failure));
+            let [server, client] = &said;
+            let uncalibrated = said.iter().any(|said| is_uncalibrated(said));
+            assert!(uncalibrated, "the client: {client}\nthe server: {server}");
+            said
+        }
+    }
+}
+
 /// Runs both ends until their clocks are calibrated. Nothing else is repeated: `run` panics for anything else.
 pub fn calibrated<T>(mut run: impl FnMut() -> T, said: impl Fn(&T) -> String) -> T {
     for _ in 0..REPEATS {
         let result = run();
-        if !said(&result).contains(CALIBRATION) {
+        if !is_uncalibrated(&said(&result)) {
             return result;
         }
         eprintln!("perftest could not calibrate its clock: the run is repeated");
@@ -26,8 +53,9 @@ pub struct Row {
     pub bytes: u64,
     /// How many messages.
     pub iterations: u64,
-    /// Bandwidths or latencies.
-    pub measured: Vec<f64>,
+    /// Peak and average bandwidth and the rate of messages, or the shortest, longest and typical latency. perftest writes
+    /// later columns without a space between them when their values are large, and the deviation of large values as `-nan`.
+    pub measured: [f64; 3],
 }
 
 /// All lines of its table.
@@ -35,8 +63,9 @@ pub fn rows(said: &str) -> Vec<Row> {
     let row = |line: &str| {
         let mut words = line.split_whitespace();
         let (bytes, iterations) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let measured: Option<Vec<f64>> = words.map(|word| word.parse().ok()).collect();
-        Some(Row { bytes, iterations, measured: measured? })
+        let mut value = || words.next()?.parse().ok();
+        let measured = [value()?, value()?, value()?];
+        Some(Row { bytes, iterations, measured })
     };
     said.lines().filter_map(row).collect()
 }
@@ -101,10 +130,9 @@ pub fn check(said: &str, table: Table) -> Result<(), String> {
     if found != wanted {
         return Err(format!("bytes and iterations are {found:?}, wanted {wanted:?}"));
     }
-    // A deviation may be zero, and the bandwidth of a few bytes is printed as 0.00; no column is negative or not a number.
+    // The peak of a run for some time, and the bandwidth of a few bytes, are printed as 0.00.
     let sound = |row: &Row| {
-        row.measured.len() >= 3
-            && row.measured.iter().all(|value| value.is_finite() && *value >= 0.0)
+        row.measured.iter().all(|value| value.is_finite() && *value >= 0.0)
             && row.measured.iter().any(|value| *value > 0.0)
     };
     match rows.iter().find(|row| !sound(row)) {

@@ -54,13 +54,7 @@ fn once(name: &str, arguments: &str, change: impl Fn(End, &mut Command)) -> [Str
     };
     let mut server = start(End::Server);
     server.wait_until(|server| listens(server.id(), port), until);
-    match start(End::Client).good_end(until) {
-        Ok(said) => [server.finish(until), said],
-        Err(failure) => {
-            let (status, said) = server.end(Instant::now());
-            panic!("{failure}\nand the server ended with {status:?} {said}");
-        }
-    }
+    perftest::both_ends(server, start(End::Client), until)
 }
 
 /// Runs a program that has no other end.
