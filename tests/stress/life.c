@@ -239,8 +239,7 @@ static void receive_all(struct half *h)
     uint64_t r = life->seed ^ 0x5555;
     struct ibv_wc wc;
     /* A network that reorders and duplicates does so with datagrams, too. */
-    const char *faults = getenv("FERROCE_FAULTS");
-    bool disordered = life->service == UD && faults && *faults;
+    bool disordered = life->service == UD && faulty();
     if (life->late)
         post_receives(h);
     for (int i = 0; i < life->count; i++) {

@@ -83,8 +83,10 @@ void connect_objects(struct half *h)
                                          (ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) |
                                          (responds ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
     attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .sq_psn = PAIR_PSN, .max_rd_atomic = h->life->reads, .timeout = 14 /* 67 ms */, .retry_cnt = 7,
+        .qp_state = IBV_QPS_RTS, .sq_psn = PAIR_PSN, .max_rd_atomic = h->life->reads, .retry_cnt = 7,
         .rnr_retry = 7 /* for ever */,
+        /* 1 s, so that a peer without a processor is not taken for a dead one; 134 ms where packets are lost on purpose. */
+        .timeout = faulty() ? 15 : 18,
     };
     MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
                                          (requests ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0) |

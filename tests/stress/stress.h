@@ -96,6 +96,13 @@ void destroy_objects(struct half *, bool with_qp);
 void exchange(struct half *, const void *out, void *in, size_t size);
 void meet(struct half *); /* both halves wait here for each other */
 
+/* Whether the network is a bad one. */
+static inline bool faulty(void)
+{
+    const char *faults = getenv("FERROCE_FAULTS");
+    return faults && *faults;
+}
+
 static inline bool reliable(enum service service)
 {
     return service == RC || service == RC_SRQ || service == XRC;
