@@ -75,8 +75,6 @@ pub(super) struct Connection {
     pub(super) serial: u64,
     pub(super) probe: Option<Probe>,
     pub(super) answers_lap: AnswersLap,
-    /// It ended because the peer was gone: its queue pair may be in another connection at once.
-    pub(super) lost: bool,
 }
 
 /// 2 × packet lifetime, from the acknowledge timeout in a REQ, which is the next power of two above 2 × packet
@@ -138,7 +136,6 @@ impl Connection {
             serial: 0,
             probe: None,
             answers_lap: AnswersLap::NotYet(0),
-            lost: false,
         }
     }
 

@@ -117,7 +117,7 @@ impl ConnectionManager {
         let id = connection.0;
         let transaction = self.names.transaction(id);
         let lost = self.table.step(id, Trigger::PeerLost)?;
-        (lost.probe, lost.lost, lost.transaction) = (None, true, transaction);
+        (lost.probe, lost.transaction) = (None, transaction);
         let dreq = Dreq {
             local_comm_id: id,
             remote_comm_id: lost.remote(),
@@ -159,11 +159,12 @@ impl ConnectionManager {
     }
 
     /// A message claims a queue pair of this connection's peer for another connection. Says whether the message may
-    /// take it: when the connection was lost.
+    /// take it: when the connection is over. Time-wait is for our own queue pair (IBA 12.9.8.4); when its peer uses a
+    /// number again is the peer's decision, and one that draws numbers at random may do so soon.
     pub(super) fn superseded(&mut self, now: Instant, id: CommId) -> Result<bool, Ignored> {
         let Some(connection) = self.table.get(id) else { return Ok(true) };
         match connection.state {
-            State::TimeWait if connection.lost => Ok(true),
+            State::DreqSent | State::DreqReceived | State::TimeWait => Ok(true),
             State::Established => {
                 let schedule = self.config.stale_probe;
                 if connection.probe.is_none_or(|probe| probe.schedule != schedule) {

@@ -42,9 +42,7 @@ impl ConnectionManager {
             _ => Trigger::RejArrives,
         };
         let state = self.find(envelope, id, rej.local_comm_id)?.state;
-        let rejected = self.table.step(id, trigger)?;
-        // A peer that does not know the connection has no use for its queue pair in it.
-        rejected.lost = rej.reason == RejectReason::INVALID_COMM_ID;
+        self.table.step(id, trigger)?;
         self.settle(now, id);
         let rejection = Box::new(Rejection {
             reason: rej.reason,

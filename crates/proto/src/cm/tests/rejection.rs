@@ -1,8 +1,8 @@
 //! Every way to say no.
 
 use super::super::{
-    ConnectParameters, Disconnection, DreqData, Event, Failure, Ignored, Rejection, RtuData, State,
-    private_data,
+    ConnectParameters, ConnectionId, ConnectionManager, Disconnection, DrepData, DreqData, Event,
+    Failure, Ignored, Rejection, RtuData, State, private_data,
 };
 use super::handshake::{Pair, accepted, established, requested};
 use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
@@ -153,22 +153,65 @@ fn a_reply_from_a_queue_pair_in_use_waits_for_a_probe() {
     assert!(matches!(events(&mut a)[..], [Event::Reply(id, _)] if id == second));
 }
 
-#[test]
-fn a_reply_from_a_queue_pair_that_rests_is_stale() {
-    let Pair { mut a, mut b, at_a, .. } = established();
-    a.disconnect(at(5), at_a, DreqData::default()).unwrap();
-    transmits(&mut a);
+/// The REP of a second connection whose peer uses the queue pair of the first.
+fn reply_from_the_same_queue_pair(
+    a: &mut ConnectionManager,
+    b: &mut ConnectionManager,
+) -> (ConnectionId, Result<(), Ignored>) {
     let wish = ConnectParameters { local_qpn: Qpn(0x99), ..wish() };
     let second = a.connect(at(10), &wish).unwrap();
-    carry(at(11), (12, &mut a), &mut b);
+    carry(at(11), (12, a), b);
     let Some(Event::Request(id, _)) = b.poll_event() else { panic!("no request") };
     let used = super::super::AcceptParameters::new(Qpn(0x2b), Psn(1));
     b.accept(at(12), id, &used).unwrap();
-    let rep = only(&mut b).to_mad();
-    assert_eq!(a.handle_mad(at(13), gid(11), &rep), Err(Ignored::Stale));
+    let rep = only(b).to_mad();
+    (second, a.handle_mad(at(13), gid(11), &rep))
+}
+
+#[test]
+fn a_reply_from_a_queue_pair_in_another_handshake_is_stale() {
+    let Pair { mut a, mut b, .. } = accepted(&wish());
+    carry(at(3), (11, &mut b), &mut a);
+    events(&mut a);
+    let (second, result) = reply_from_the_same_queue_pair(&mut a, &mut b);
+    assert_eq!(result, Err(Ignored::Stale));
     assert_eq!(events(&mut a), [Event::Failed(second, Failure::StaleReply)]);
     let Message::Rej(rej) = only(&mut a).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::STALE_CONNECTION);
+}
+
+/// A peer that draws queue pair numbers at random may soon use one again.
+#[test]
+fn a_reply_may_come_from_a_queue_pair_whose_connection_is_over() {
+    let Pair { mut a, mut b, at_a, .. } = established();
+    a.disconnect(at(5), at_a, DreqData::default()).unwrap();
+    transmits(&mut a);
+    let (second, result) = reply_from_the_same_queue_pair(&mut a, &mut b);
+    assert_eq!(result, Ok(()));
+    assert!(matches!(events(&mut a)[..], [Event::Reply(id, _)] if id == second));
+}
+
+#[test]
+fn a_request_may_come_from_a_queue_pair_whose_connection_is_over() {
+    let Pair { mut a, mut b, at_a, at_b } = established();
+    a.disconnect(at(5), at_a, DreqData::default()).unwrap();
+    carry(at(6), (12, &mut a), &mut b);
+    events(&mut b);
+    for (time, state) in [(7, State::DreqReceived), (20, State::TimeWait)] {
+        if state == State::TimeWait {
+            b.confirm_disconnect(at(time), at_b, DrepData::default()).unwrap();
+            transmits(&mut b);
+            assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::ByPeer)]);
+        }
+        assert_eq!(b.state(at_b), state);
+        a.connect(at(time), &wish()).unwrap();
+        let messages = carry(at(time + 1), (12, &mut a), &mut b);
+        assert!(matches!(messages[..], [Message::Req(_)]), "{messages:?}");
+        let told = events(&mut b);
+        let [Event::Request(id, _)] = told[..] else { panic!("{state:?}: {told:?}") };
+        b.reject(at(time + 2), id, &Rejection::new(RejectReason::NO_RESOURCES)).unwrap();
+        transmits(&mut b);
+    }
 }
 
 #[test]
