@@ -1,6 +1,9 @@
 //! `--capture` of the commands that open a device.
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use ferroce::{Context, Options};
@@ -24,6 +27,22 @@ impl CaptureArgs {
         options.capture = self.capture.clone().or(options.capture);
         options
     }
+}
+
+/// Empties a file, or creates it for its owner alone: captures and traces have payload and keys in them.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    private().create(true).truncate(true).open(path)
+}
+
+/// The same, but only where nothing is yet: in a folder that everybody can write to, no link of somebody else's is followed.
+pub(crate) fn create_new_private(path: &Path) -> io::Result<File> {
+    private().create_new(true).open(path)
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
 }
 
 /// Says what is missing in the capture, if something is. To be called when all is done.

@@ -136,6 +136,9 @@ fn the_demonstration_is_for_programs_too() {
     let capture = &json["capture"];
     assert_eq!((&capture["path"], &capture["icrc_bad"]), (&"here.pcapng".into(), &0.into()));
     check_capture(&scratch.path("here.pcapng"));
+    // It has payload and keys in it.
+    let mode = fs::metadata(scratch.path("here.pcapng")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 /// One server of the exchange is at an address, in all processes: in a namespace there is no other.

@@ -62,7 +62,7 @@ fn what_it_writes_is_diagnosed() {
     for (scenario, expected) in [
         ("clean", &[][..]),
         ("lossy:0.03", &["retransmission"][..]),
-        ("duplicating", &["repeated_acknowledge"][..]),
+        ("duplicating", &["duplicate"][..]),
     ] {
         let path = format!("{directory}/simulated-{}.pcapng", scenario.replace([':', '.'], "-"));
         // None of this seed's requests is one that must be refused.

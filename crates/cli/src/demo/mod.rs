@@ -5,7 +5,7 @@ mod output;
 mod process;
 mod wire;
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use ferroce::clock;
 use serde::Serialize;
 
+use crate::capture::{create_new_private, create_private};
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
 use crate::session::failure::Failure;
@@ -123,18 +124,16 @@ fn demonstrate(
 /// Where the packets go. A place that was asked for has to be there; else there are others, or the demonstration goes
 /// without.
 fn capture(wanted: Option<&Path>, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
-    // What an earlier run has left there is not of this one.
-    let writable = |path: &Path| File::create(path);
     if let Some(path) = wanted {
         let failure =
             |error| Failure::Other(format!("cannot write the capture {}: {error}", path.display()));
-        return writable(path).map(|_| Some(path.to_owned())).map_err(failure);
+        return create_private(path).map(|_| Some(path.to_owned())).map_err(failure);
     }
     let here = PathBuf::from(CAPTURE);
-    let Err(error) = writable(&here) else { return Ok(Some(here)) };
+    let Err(error) = create_private(&here) else { return Ok(Some(here)) };
     let name = format!("ferroce-demo-{}.pcapng", std::process::id());
     let elsewhere = std::env::temp_dir().join(name);
-    match writable(&elsewhere) {
+    match create_new_private(&elsewhere) {
         Ok(_) => {
             let place = elsewhere.display();
             screen.complain(format_args!("cannot write {CAPTURE} here ({error}): it is {place}"));

@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::capture::create_private;
+
 /// A variable to be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variable {
@@ -77,7 +79,7 @@ pub(super) fn trace(path: &Path) -> Result<Variable, String> {
     }
     let refused = |error| format!("{}: cannot write the trace: {error}", path.display());
     let path = std::path::absolute(path).map_err(refused)?;
-    std::fs::File::create(&path).map_err(refused)?;
+    create_private(&path).map_err(refused)?;
     Ok(Variable::path(NAME, path))
 }
 
