@@ -196,8 +196,21 @@ pub(crate) fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_program(fd, libc::SO_ATTACH_FILTER, vec![op(RETURN_K, 0)])
 }
 
+const PADDING: usize = size_of::<*mut sock_filter>() - size_of::<u16>();
+
+/// A [`sock_fprog`] whose padding is initialised: the kernel reads all of it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Program {
+    len: u16,
+    padding: [u8; PADDING],
+    filter: *mut sock_filter,
+}
+
+const _: () = assert!(size_of::<Program>() == size_of::<sock_fprog>());
+
 fn set_program(fd: BorrowedFd<'_>, option: c_int, mut program: Vec<sock_filter>) -> io::Result<()> {
+    let (len, filter) = (program.len() as u16, program.as_mut_ptr());
     // The kernel copies the program before the call returns.
-    let program = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    set_option(fd, SOL_SOCKET, option, program)
+    set_option(fd, SOL_SOCKET, option, Program { len, padding: [0; PADDING], filter })
 }

@@ -14,10 +14,16 @@ const REST: usize = 4096;
 /// Random draws before the numbers are tried one after the other.
 const DRAWS: usize = 64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Numbers {
     /// Those given out last.
     recent: VecDeque<u32>,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { recent: VecDeque::with_capacity(REST) }
+    }
 }
 
 impl Numbers {
