@@ -63,7 +63,8 @@ pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> Modify
         max_reads: Some(16),
         max_peer_reads: Some(16),
         min_rnr_timer: RnrTimer::from_code(1),
-        timeout: Some(AckTimeout(12)),
+        // 134 ms: a peer that a busy machine does not run for that long is rare, and 8 times in a row it does not happen.
+        timeout: Some(AckTimeout(15)),
         retry_count: Some(7),
         rnr_retry: Some(RnrRetry(7)),
         ..Modify::default()
