@@ -365,33 +365,57 @@ fn every_job_over_ipv6() {
     }
 }
 
-/// A client that asks for nearly all of the server's memory and never confirms the connection.
-#[test]
-fn a_request_that_is_not_confirmed_takes_no_memory() {
+/// A client that asks for so many bytes and never confirms its connections. They last as long as the result.
+fn unconfirmed(server: &str, connections: u32, size: u64) -> Vec<ferroce::cm::Id> {
     use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
-    let scratch = Scratch::new("unconfirmed");
-    let mut server = Server::start("127.0.0.1:0");
     let channel = EventChannel::new().unwrap();
     let next = || channel.wait(None).unwrap().unwrap().what;
-    let greedy = Id::new(&channel, PortSpace::Tcp).unwrap();
     let patience = std::time::Duration::from_secs(5);
-    greedy.resolve_address(None, server.address.parse().unwrap(), patience).unwrap();
-    assert!(matches!(next(), What::AddressResolved));
-    greedy.resolve_route(patience).unwrap();
-    assert!(matches!(next(), What::RouteResolved));
-    // "FeS", the version, and a wish for 4 GiB less 16 bytes.
-    let wish = [&0x4665_5301_u32.to_be_bytes()[..], &0xffff_fff0_u64.to_be_bytes()].concat();
-    let wish = ConnectParameters {
-        private_data: wish,
-        // A queue pair of the program's own, which it never brings up.
-        queue_pair: Some(ferroce::Qpn(0x1234)),
-        ..ConnectParameters::default()
+    // "FeS" and the version, then the wish.
+    let wish = [&0x4665_5301_u32.to_be_bytes()[..], &size.to_be_bytes()].concat();
+    let connect = |number: u32| {
+        let id = Id::new(&channel, PortSpace::Tcp).unwrap();
+        id.resolve_address(None, server.parse().unwrap(), patience).unwrap();
+        assert!(matches!(next(), What::AddressResolved));
+        id.resolve_route(patience).unwrap();
+        assert!(matches!(next(), What::RouteResolved));
+        let wish = ConnectParameters {
+            private_data: wish.clone(),
+            // A queue pair of the program's own, which it never brings up.
+            queue_pair: Some(ferroce::Qpn(0x1234 + number)),
+            ..ConnectParameters::default()
+        };
+        id.connect(&wish).unwrap();
+        assert!(matches!(next(), What::ConnectResponse(_)), "connection {number}");
+        id
     };
-    greedy.connect(&wish).unwrap();
-    assert!(matches!(next(), What::ConnectResponse(_)));
+    (0..connections).map(connect).collect()
+}
+
+#[test]
+fn a_request_that_is_not_confirmed_takes_no_memory() {
+    let scratch = Scratch::new("unconfirmed");
+    let mut server = Server::start("127.0.0.1:0");
+    // 4 GiB less 16 bytes: nearly all that the server has.
+    let _greedy = unconfirmed(&server.address, 1, 0xffff_fff0);
     success(&scratch.ferroce(&["client", &server.address, "write-read", "--size", "1M"]));
     assert_eq!(server.event("connected")["bytes"], 1 << 20);
     server.event("left");
+}
+
+#[test]
+fn clients_that_do_not_confirm_lock_nobody_out() {
+    let scratch = Scratch::new("flood");
+    let mut server = Server::start("[::]:0");
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    // As many as the server offers connections to at a time, all from one address.
+    let _flood = unconfirmed(&format!("[::1]:{port}"), 128, 1 << 20);
+    let other = format!("127.0.0.1:{port}");
+    success(&scratch.ferroce(&["client", &other, "write-read", "--size", "1M"]));
+    // The oldest of them has made room.
+    for event in ["refused", "connected", "left"] {
+        server.event(event);
+    }
 }
 
 /// Packets that come back to the client are lost: what its transport counted is told.

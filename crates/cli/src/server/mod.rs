@@ -24,7 +24,7 @@ use crate::session::options;
 use crate::session::place::Listen;
 use crate::style::Screen;
 pub(crate) use report::{Report, Reporter};
-use serve::{Budget, Session, accept, refuse};
+use serve::{Budget, Offer, Session, accept, refuse};
 
 /// Most clients at a time, and most that have not confirmed their connections yet. A client has a thread and a few file
 /// descriptors.
@@ -102,9 +102,17 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
         match event.what {
             What::ConnectRequest(request) => {
                 sessions.retain(|session: &JoinHandle<_>| !session.is_finished());
-                let full = sessions.len() >= MOST_CLIENTS || offers.len() >= MOST_OFFERS;
+                // A client confirms within a round trip, so the oldest offer is the one to give up: refusing newcomers
+                // would let anybody who never confirms lock them out.
+                if offers.len() >= MOST_OFFERS {
+                    let oldest = offers.iter().min_by_key(|(_, offer): &(_, &Offer)| offer.start);
+                    let oldest = oldest.map(|(name, _)| *name);
+                    if let Some(offer) = oldest.and_then(|name| offers.remove(&name)) {
+                        offer.withdraw(reporter);
+                    }
+                }
                 let name = request.id.name();
-                let accepted = match full {
+                let accepted = match sessions.len() >= MOST_CLIENTS {
                     true => Err(refuse(&request, "it has too many clients".into(), reporter)),
                     false => accept(request, &budget, reporter),
                 };

@@ -65,7 +65,7 @@ impl Drop for Share<'_> {
 pub(super) struct Offer {
     request: Box<Request>,
     client: SocketAddr,
-    start: u64,
+    pub(super) start: u64,
     wish: Wish,
     end: End,
     region: MemoryRegion,
