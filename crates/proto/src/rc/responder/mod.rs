@@ -177,8 +177,11 @@ impl Responder {
         }
         if sequence > self.expected {
             self.counters.out_of_sequence += 1;
-            self.counters.out_of_window_request +=
-                u64::from(sequence.since(self.expected) > WINDOW);
+            if sequence.since(self.expected) > WINDOW {
+                // Not from our requester: a NAK would make that one go back for nothing.
+                self.counters.out_of_window_request += 1;
+                return Ok(());
+            }
             if !self.nak_sent {
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();

@@ -192,3 +192,21 @@ fn requests_out_of_the_window_are_counted() {
     assert_eq!(send(&mut pair, 1 << 22, KEY), 3, "far ahead");
     assert_eq!(send(&mut pair, (1 << 22) + 9, KEY), 4, "too far ahead");
 }
+
+#[test]
+fn a_stranger_who_guesses_psns_makes_nobody_go_back() {
+    for (ahead, answers) in [(9, 1), ((1 << 22) + 9, 0)] {
+        let mut pair = clean(256);
+        pair.hosts[0].qp.post_send(write(1, 1024)).unwrap();
+        pair.run();
+        let bth = Bth {
+            opcode: Opcode::RC_RDMA_WRITE_MIDDLE,
+            psn: pair.hosts[1].qp.config().receive_psn.add(ahead),
+            ..Bth::default()
+        };
+        let before = pair.log.len();
+        deliver(&mut pair, 1, bth, ExtensionHeaders::default(), &[0; 256]);
+        pair.run();
+        assert_eq!(pair.log.len() - before, answers, "{ahead} ahead");
+    }
+}
