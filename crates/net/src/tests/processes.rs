@@ -16,6 +16,7 @@ fn name(address: &str, slot: u8) -> ProcessName {
 
 /// The other process: says that it is up, and ends with its input. With a child of its own that outlives it, if asked.
 #[test]
+#[ignore = "a child process of another test"]
 fn watched_process() {
     let Ok(wish) = std::env::var(CHILD) else { return };
     let (address, forks) = wish.split_once(' ').unwrap();
@@ -38,7 +39,8 @@ fn start(address: &str, forks: &str) -> Child {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "tests::processes::watched_process", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "tests::processes::watched_process", "--ignored"])
+        .args(["--nocapture", "--test-threads=1"])
         .env(CHILD, format!("{address} {forks}"))
         .process_group(0)
         .stdin(Stdio::piped())

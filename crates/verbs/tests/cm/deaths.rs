@@ -29,6 +29,7 @@ fn accept(channel: &EventChannel, listener: &Id) -> (Id, End) {
 
 /// The process that ends: it connects to where it is told.
 #[test]
+#[ignore = "a child process of another test"]
 fn client_process() {
     if !Other::is_me("deaths::client_process") {
         return;
@@ -43,6 +44,7 @@ fn client_process() {
 
 /// The process that ends: it listens.
 #[test]
+#[ignore = "a child process of another test"]
 fn server_process() {
     if !Other::is_me("deaths::server_process") {
         return;

@@ -10,6 +10,7 @@ use ferroce::cm::{ConnectParameters, PortSpace, What};
 
 /// A process with an open device that does nothing else.
 #[test]
+#[ignore = "a child process of another test"]
 fn bystander() {
     if !Other::is_me("independence::bystander") {
         return;
@@ -22,6 +23,7 @@ fn bystander() {
 
 /// Accepts connections until it is told to end.
 #[test]
+#[ignore = "a child process of another test"]
 fn server() {
     if !Other::is_me("independence::server") {
         return;
@@ -74,6 +76,7 @@ fn a_stopped_process_stops_nobody() {
 
 /// Forks a child that never calls exec, and waits with it.
 #[test]
+#[ignore = "a child process of another test"]
 fn forker() {
     if !Other::is_me("independence::forker") {
         return;
