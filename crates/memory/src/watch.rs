@@ -1,7 +1,7 @@
 //! Which parts of regions the program has unmapped since they were registered.
 //!
 //! Hardware pins the pages of a region: what the program maps at the same addresses later is out of its reach. We reach
-//! memory by its address, so we have to know. [`crate::hooks`] tells of every unmapping before it happens; the part becomes a
+//! memory by its address, so we have to know. [`crate::hooks`] reports every unmapping before it happens; the part becomes a
 //! hole of the region, and accesses to it are refused from then on. Registering again makes a new region, without holes.
 //!
 //! [`unmapped`] runs in the midst of whatever called `munmap`, the allocator with its locks held among them. So nothing here

@@ -105,7 +105,7 @@ impl StartLock {
     }
 }
 
-/// Whether a process of this user holds the lock. A table that cannot be read tells of nobody else.
+/// Whether a process of this user holds the lock. If the table cannot be read, no other owner is assumed.
 fn is_held_by_us(name: &str) -> bool {
     diag::named(name).map_or(true, |found| found.iter().any(|one| one.name == name && is_ours(one)))
 }

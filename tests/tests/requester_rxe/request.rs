@@ -22,7 +22,7 @@ impl Request {
         Self(bytes.to_vec())
     }
 
-    /// Of a packet of rdma_rxe's with its ICRC, with MigReq as it must be in ours.
+    /// Of a packet of rdma_rxe's with its ICRC, with MigReq as in ours.
     pub(crate) fn captured(bytes: &[u8]) -> Self {
         let mut request = Self::new(&bytes[..bytes.len() - ICRC_LEN]);
         let (at, bit) = MIGRATED;

@@ -71,7 +71,7 @@ pub(super) struct Offer {
     region: MemoryRegion,
 }
 
-/// Who asks.
+/// The client's address.
 fn client_of(request: &Request) -> SocketAddr {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     request.id.peer_address().unwrap_or(unknown)

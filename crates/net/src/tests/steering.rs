@@ -218,8 +218,8 @@ const REP: u8 = 0x13;
 const SIDR_REQ: u8 = 0x17;
 const SIDR_REP: u8 = 0x18;
 
-/// How many of so many copies of a packet each process receives. Nothing is read before all are there: who is stopped
-/// reads nothing.
+/// How many copies of a packet each process receives. Nothing is read before all are there: a stopped process reads
+/// nothing.
 fn shares<const N: usize>(
     processes: &mut [Process; N],
     packet: &[u8],

@@ -384,7 +384,7 @@ fn open_sender(
 ) -> Result<Socket, Error> {
     let sender = Socket::source(address, &options.sockets)?;
     if interface.multicast || interface.loopback {
-        // An interface that cannot is found out by who sends to a group.
+        // An interface that cannot do it fails later, when a packet is sent to a group.
         let _ = sender.multicast_out(interface.index, true);
     }
     Ok(sender)

@@ -61,7 +61,7 @@ impl Adapter {
         Pass(progress)
     }
 
-    /// Whether somebody waits for the end of the pass. What is left undone then is done by who waits.
+    /// Whether a thread waits for the end of the pass. That thread does what the pass leaves undone.
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }

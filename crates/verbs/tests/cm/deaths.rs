@@ -100,7 +100,7 @@ fn a_server_hears_that_its_client_has_died() {
     }
 }
 
-/// What `ferroce run` does for a program that was killed. This one lives, so that nobody but the DREQ tells of its end.
+/// What `ferroce run` does for a program that was killed. This one lives, so that only the DREQ can end the connection.
 #[test]
 fn somebody_else_says_goodbye() {
     let ledger = std::env::temp_dir().join(format!("ferroce-ledger-{}", std::process::id()));

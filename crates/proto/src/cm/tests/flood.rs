@@ -115,7 +115,7 @@ fn a_flood_from_many_addresses_evicts_the_oldest() {
         }
     }
     assert_eq!((accepted, evicted, b.half_open()), (800, 800 - 64, 64));
-    // Room is made for who comes now.
+    // Make room for the new one.
     let [first, ..] = requests(230, 1)[..] else { panic!("no REQ") };
     b.handle_mad(at(300), gid(230), &first).unwrap();
     assert!(matches!(events(&mut b)[..], [Event::Failed(..), Event::Request(..)]));
