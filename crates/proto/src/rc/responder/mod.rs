@@ -47,8 +47,12 @@ enum Message {
     Write(RemoteSpan),
 }
 
-/// PSNs further than this from the expected one are not those of packets in flight: a quarter of the circle.
-const WINDOW: u32 = 1 << 22;
+/// PSNs further than this from the expected one are taken for a stranger's: 64 MiB in flight at a path MTU of 1024.
+///
+/// Each sequence NAK makes the requester go back, so the narrower this is, the more PSNs somebody who knows no more than
+/// the QPN has to try for one. What it costs: the loss of a single READ request longer than this is noticed by the
+/// requester's timer.
+const WINDOW: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Responder {

@@ -189,13 +189,13 @@ fn requests_out_of_the_window_are_counted() {
     assert_eq!(send(&mut pair, 4, KEY + 1), 1, "another key");
     assert_eq!(send(&mut pair, 2, KEY), 2, "a READ under the PSN of a WRITE");
     assert_eq!(send(&mut pair, -1, KEY), 3, "before the connection");
-    assert_eq!(send(&mut pair, 1 << 22, KEY), 3, "far ahead");
-    assert_eq!(send(&mut pair, (1 << 22) + 9, KEY), 4, "too far ahead");
+    assert_eq!(send(&mut pair, 1 << 16, KEY), 3, "far ahead");
+    assert_eq!(send(&mut pair, (1 << 16) + 9, KEY), 4, "too far ahead");
 }
 
 #[test]
 fn a_stranger_who_guesses_psns_makes_nobody_go_back() {
-    for (ahead, answers) in [(9, 1), ((1 << 22) + 9, 0)] {
+    for (ahead, answers) in [(9, 1), ((1 << 16) + 9, 0), (1 << 20, 0)] {
         let mut pair = clean(256);
         pair.hosts[0].qp.post_send(write(1, 1024)).unwrap();
         pair.run();
