@@ -95,6 +95,8 @@ pub(crate) struct Marks {
     pub(crate) segment: Option<usize>,
     /// The user that sent it through a Unix socket.
     pub(crate) user: Option<u32>,
+    /// It is a report that nobody receives at the port where a packet of ours went.
+    pub(crate) port_unreachable: bool,
 }
 
 impl Marks {
@@ -125,9 +127,26 @@ impl Marks {
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
                 self.user = array(value, offset_of!(libc::ucred, uid)).map(u32::from_ne_bytes);
             }
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                self.port_unreachable = is_port_unreachable(value);
+            }
             _ => {}
         }
     }
+}
+
+/// Whether an extended error is ICMP's "port unreachable" (RFC 792, RFC 4443 section 3.1).
+fn is_port_unreachable(value: &[u8]) -> bool {
+    const ICMP: [u8; 2] = [3, 3];
+    const ICMPV6: [u8; 2] = [1, 4];
+    let at = offset_of!(libc::sock_extended_err, ee_origin);
+    let origin = array::<1>(value, at);
+    let kind = array::<2>(value, offset_of!(libc::sock_extended_err, ee_type));
+    matches!(
+        (origin, kind),
+        (Some([libc::SO_EE_ORIGIN_ICMP]), Some(ICMP))
+            | (Some([libc::SO_EE_ORIGIN_ICMP6]), Some(ICMPV6))
+    )
 }
 
 fn array<const N: usize>(value: &[u8], at: usize) -> Option<[u8; N]> {

@@ -48,6 +48,7 @@ mod poll;
 mod processes;
 pub mod random;
 mod receive;
+mod report;
 pub mod route;
 pub mod secure;
 mod send;

@@ -52,7 +52,7 @@ impl Socket {
             match received {
                 Ok(length) => break length,
                 Err(error) if errno(&error) == libc::EAGAIN => return Ok(None),
-                Err(error) if self.is_report(&error, &mut reports) => {}
+                Err(error) if Self::is_report(&error, &mut reports) => {}
                 Err(error) => return Err(Error::system("receive a packet", error)),
             }
         };

@@ -260,7 +260,7 @@ impl Socket {
                     return Ok(count);
                 }
                 Err(error) if errno(&error) == libc::EAGAIN => return Ok(0),
-                Err(error) if self.is_report(&error, &mut reports) => {}
+                Err(error) if Self::is_report(&error, &mut reports) => {}
                 Err(error) => return Err(Error::system("receive packets", error)),
             }
         }

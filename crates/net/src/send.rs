@@ -42,7 +42,7 @@ impl Socket {
             });
             match sent {
                 Ok(_) => return Ok(batch.packets()),
-                Err(error) if self.is_report(&error, &mut reports) => {}
+                Err(error) if Self::is_report(&error, &mut reports) => {}
                 Err(error) => return self.refused(batch, bytes, error),
             }
         }
@@ -167,21 +167,25 @@ impl Socket {
             });
             match sent {
                 Ok(sent) => return Ok(sent.unsigned_abs() as usize),
-                Err(error) if self.is_report(&error, &mut reports) => {}
+                Err(error) if Self::is_report(&error, &mut reports) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whether the error is not this call's: a signal, or a router's or host's answer to an earlier packet, which a
-    /// datagram service has no use for. These end: each such answer is reported once.
-    pub(crate) fn is_report(&self, error: &io::Error, reports: &mut usize) -> bool {
+    /// Whether the error may not be this call's: a signal, or a router's or host's answer to an earlier packet. These
+    /// end: each such answer is reported once, and what is this call's own error comes again.
+    pub(crate) fn is_report(error: &io::Error, reports: &mut usize) -> bool {
         let is = match errno(error) {
-            libc::EINTR => true,
-            libc::ECONNREFUSED | libc::EPROTO => {
-                self.count_report();
-                true
-            }
+            libc::EINTR | libc::ECONNREFUSED | libc::EPROTO => true,
+            libc::EMSGSIZE
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::ENOPROTOOPT
+            | libc::EOPNOTSUPP
+            | libc::EACCES => *reports == 0,
             _ => false,
         };
         *reports += 1;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP, c_int};
 
@@ -24,7 +24,6 @@ pub struct Socket {
     local: SocketAddr,
     features: Features,
     gso: AtomicBool,
-    reports: AtomicU64,
 }
 
 impl Socket {
@@ -79,7 +78,11 @@ impl Socket {
             let mut local = local;
             local.set_port(SOURCE_PORTS.start() + (first.wrapping_add(step) & count));
             match bind(fd.as_fd(), local) {
-                Ok(()) => return Self::finish(fd, features),
+                Ok(()) => {
+                    let socket = Self::finish(fd, features)?;
+                    socket.keep_reports();
+                    return Ok(socket);
+                }
                 Err(error) if errno(&error) == libc::EADDRINUSE => {}
                 Err(error) => return Err(Error::bind(local, error)),
             }
@@ -91,7 +94,7 @@ impl Socket {
         let local = bound_to(fd.as_fd())
             .map_err(|error| Error::system("learn a socket's own address", error))?;
         let gso = AtomicBool::new(features.gso);
-        Ok(Self { fd, local, features, gso, reports: AtomicU64::new(0) })
+        Ok(Self { fd, local, features, gso })
     }
 
     /// The address and port it is bound to.
@@ -129,15 +132,6 @@ impl Socket {
     /// threads keeps them apart.
     pub fn disable_gso(&self) {
         self.gso.store(false, Ordering::Relaxed);
-    }
-
-    /// How many answers of routers and hosts to earlier packets were passed over ("port unreachable" and the like).
-    pub fn reports(&self) -> u64 {
-        self.reports.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn count_report(&self) {
-        self.reports.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]

@@ -9,6 +9,7 @@ mod namespace;
 mod neighbours;
 mod privilege;
 mod processes;
+mod reports;
 mod segments;
 mod slots;
 mod steering;

@@ -50,6 +50,8 @@ pub enum Event {
 pub enum Failure {
     /// Active side: no answer to the REQ, however often it was sent.
     Unreachable,
+    /// Active side: nobody at the peer's address takes part in RoCE, as its host says by ICMP.
+    PortClosed,
     /// Passive side: no RTU in answer to the REP, however often it was sent.
     NeverReady,
     /// The consumer answered neither yes nor no for longer than the peer waits.

@@ -38,6 +38,7 @@ mod state;
 mod table;
 mod timeout;
 mod timer;
+mod unreachable;
 
 #[cfg(test)]
 mod tests;

@@ -57,6 +57,13 @@ impl Resolutions {
         self.asked.contains_key(&id.0) || self.received.contains_key(&id.0)
     }
 
+    /// Whether this is a question of ours to this peer.
+    pub(super) fn is_asked(&self, id: CommId, peer: Gid, transaction: TransactionId) -> bool {
+        self.asked.get(&id.0).is_some_and(|asked| {
+            asked.transmit.destination == peer && asked.transmit.transaction == transaction
+        })
+    }
+
     /// Whether somebody listens for the service, or the question was here before.
     pub(super) fn knows(&self, from: Gid, by: TransactionId, request: &SidrReq) -> bool {
         self.listeners.contains(&request.service_id.0)

@@ -177,6 +177,15 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
+    /// The peer's host reports that the port is closed that the packet with this PSN went to. A reliable connection takes
+    /// it for a timeout, and one after the other they use up its retries; the other services have no use for it.
+    pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            queue_pair.handle_unreachable(now, psn);
+            self.notice();
+        }
+    }
+
     /// The payload of the packet with this PSN could not be read: of a request of ours when `local`, else of an answer
     /// to the peer's READ.
     pub fn handle_denied(&mut self, psn: Psn, local: bool) {

@@ -315,6 +315,22 @@ impl Requester {
         Ok(())
     }
 
+    /// The peer's port is closed, says a report that quotes the packet with this PSN: a timeout that need not be waited
+    /// for. Where no timeout was asked for, or nothing with this PSN is in flight, it means nothing.
+    pub(super) fn handle_unreachable(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Failed> {
+        let sequence = self.unacknowledged.near(psn);
+        if self.timer.is_none() || sequence < self.unacknowledged || sequence >= self.newest {
+            return Ok(());
+        }
+        self.timer = Some(now);
+        self.handle_timeout(now, done)
+    }
+
     /// The time has come that [`Requester::poll_timeout`] named.
     pub(super) fn handle_timeout(
         &mut self,

@@ -271,6 +271,14 @@ impl QueuePair {
         }
     }
 
+    /// The peer's host reports that the port is closed that the packet with this PSN went to.
+    pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
+        let done = &mut self.send_done;
+        if self.fault.is_none() && self.requester.handle_unreachable(now, psn, done).is_err() {
+            self.enter_error(Fault::Requester);
+        }
+    }
+
     /// The payload of the packet with this PSN could not be read: of a request of ours when `local`, else of an answer
     /// to the peer's READ.
     pub fn handle_denied(&mut self, psn: Psn, local: bool) {

@@ -53,6 +53,11 @@ pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, eve
         Event::Failed(_, Failure::Unreachable | Failure::NeverReady | Failure::Evicted) => {
             here.over(What::Unreachable(None));
         }
+        // What a kernel's connection manager answers when nobody listens.
+        Event::Failed(_, Failure::PortClosed) => here.over(What::Rejected {
+            reason: RejectReason::INVALID_SERVICE_ID,
+            private_data: Vec::new(),
+        }),
         Event::Failed(_, Failure::ConsumerTooSlow) => {
             let late = "the program took longer to answer than the peer waits";
             here.over(What::ConnectError(Error::Invalid(late)));

@@ -39,7 +39,7 @@ pub(crate) struct Adapter {
     pub(crate) links: Vec<Link>,
     slot: u32,
     pub(crate) memory: Registry,
-    queue_pairs: RwLock<HashMap<u32, Arc<Core>>>,
+    pub(super) queue_pairs: RwLock<HashMap<u32, Arc<Core>>>,
     receive_queues: RwLock<HashMap<u32, Arc<Receives>>>,
     pub(crate) groups: Groups,
     numbers: Mutex<Numbers>,
@@ -255,6 +255,8 @@ impl Adapter {
             if let Some(tap) = &self.tap {
                 tap.add_source(socket.local());
             }
+            // It watches this one, too, from now on.
+            self.thread.wake();
             Some(socket)
         });
         Route { sender, flow_label: 0, ..route }

@@ -16,6 +16,7 @@
 //! | `destroy` | destroying objects between two passes |
 //! | `detours` | packets that are another process's |
 //! | `steering` | when the kernel is told which process gets which packet |
+//! | `unreachable` | peers whose port is closed |
 //! | `thread` | progress while the application does something else |
 //! | `counters` | what was counted |
 //! | `hw_counters` | the same, in the files that `ferroce run` shows |
@@ -38,6 +39,7 @@ mod queue_pair;
 mod senders;
 mod steering;
 mod thread;
+mod unreachable;
 
 pub(crate) use adapter::{Adapter, Handle, now};
 pub(crate) use arrivals::One;

@@ -73,9 +73,15 @@ impl Senders {
         found.or(shared).map(|index| index as u8)
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
         1 + self.more.iter().map_while(OnceLock::get).count()
+    }
+
+    /// Those that are open, with the index of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Socket)> {
+        let more = self.more.iter().map_while(OnceLock::get).map(|(_, socket)| socket);
+        (0..).zip(std::iter::once(&self.first).chain(more))
     }
 }
 

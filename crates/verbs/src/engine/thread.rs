@@ -131,7 +131,9 @@ pub(crate) fn run(adapter: &Adapter) {
         + neighbours.iter().len()
         + port.iter().len()
         + sockets.len();
-    // Behind those come the groups' sockets, which come and go, and the one whose buffer is full.
+    // Behind those come the groups' sockets and those that packets leave from, which come and go, and the one whose buffer
+    // is full.
+    let mut reports = Vec::new();
     let mut watches_sender = false;
     let mut seen = None;
     clock::precise();
@@ -156,6 +158,9 @@ pub(crate) fn run(adapter: &Adapter) {
         if port.is_some_and(|index| poller.readiness(index).readable) {
             adapter.port.look(&adapter.device);
         }
+        if reports.iter().any(|&index| poller.readiness(index).broken) {
+            adapter.handle_reports();
+        }
         let now = clock::now();
         let readable =
             |index: Option<_>| index.is_some_and(|index| poller.readiness(index).readable);
@@ -171,10 +176,12 @@ pub(crate) fn run(adapter: &Adapter) {
         let interest = if aloof { Interest::Nothing } else { Interest::Read };
         sockets.iter().for_each(|&index| poller.set(index, interest));
         let blocked = adapter.blocked_sender();
-        let version = Some(adapter.groups.version());
+        let sources: usize = adapter.links.iter().map(|link| link.senders.len()).sum();
+        let version = Some((adapter.groups.version(), sources));
         if version != seen || watches_sender || blocked.is_some() {
             poller.truncate(fixed);
             adapter.groups.watch(&mut poller);
+            reports = adapter.watch_reports(&mut poller);
             seen = version;
             watches_sender = blocked.is_some();
             blocked.map(|sender| poller.watch(sender, Interest::Write));

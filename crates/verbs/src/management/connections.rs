@@ -32,7 +32,7 @@ use crate::device::Device;
 use crate::engine::{Adapter, One, now};
 
 /// Queue pair 1 of everybody (IBA 10.2.4, 16.7).
-pub(super) const MANAGEMENT: Qpn = Qpn(1);
+pub(crate) const MANAGEMENT: Qpn = Qpn(1);
 /// Its key (IBA 10.2.4).
 pub(super) const QUEUE_KEY: QKey = QKey(0x8001_0000);
 
@@ -242,6 +242,15 @@ impl Connections {
         });
         self.tell(adapter);
         ours.unwrap_or(true)
+    }
+
+    /// A message to this peer, which began so, found the port closed.
+    pub(crate) fn handle_unreachable(&self, adapter: &Adapter, link: u8, peer: Gid, quoted: &[u8]) {
+        // What quotes nothing of ours is somebody else's, or forged.
+        self.act(adapter, link, |manager, now| {
+            manager.cm.handle_unreachable(now, peer, quoted).ok()
+        });
+        self.tell(adapter);
     }
 
     /// Whom a message is for.

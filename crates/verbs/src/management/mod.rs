@@ -17,7 +17,7 @@ use ferroce_wire::transport::{Bth, Deth};
 use crate::device::Device;
 use crate::engine::{Adapter, One, Route};
 
-pub(crate) use connections::{Connections, Manager};
+pub(crate) use connections::{Connections, MANAGEMENT, Manager};
 pub(crate) use exchanges::Exchanges;
 pub(crate) use ferroce_net::random::number as random;
 pub use ledger::say_goodbye;

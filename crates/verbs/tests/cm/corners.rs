@@ -3,7 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use crate::ends::*;
-use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, What};
+use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, SidrStatus, What};
 use ferroce::*;
 
 /// Everybody at once, each thread with ids and a channel of its own, the listener's thread polling all the while.
@@ -275,4 +275,21 @@ fn data_before_the_ready_message_is_as_good() {
     for _ in 0..2 {
         assert!(matches!(next(&channel).what, What::Disconnected));
     }
+}
+
+/// A host where no process has a device open says so by ICMP: what a kernel would refuse is refused at once, and not
+/// after a minute and a half of silence.
+#[test]
+fn a_host_without_any_process_refuses() {
+    let channel = channel();
+    let nobody = SocketAddr::from(([127, 9, 9, 9], 7471));
+    let client = resolved(&channel, PortSpace::Tcp, nobody);
+    let end = equip(&client);
+    client.connect(&ConnectParameters::default()).unwrap();
+    let reason = expect!(channel, client, What::Rejected { reason, .. } => reason);
+    assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
+    drop(end);
+    let client = resolved(&channel, PortSpace::Udp, nobody);
+    client.connect(&ConnectParameters::default()).unwrap();
+    expect!(channel, client, What::Unreachable(Some(SidrStatus::UNSUPPORTED_SERVICE)));
 }

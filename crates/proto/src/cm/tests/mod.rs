@@ -14,6 +14,7 @@ mod resolution;
 mod retries;
 mod sharing;
 mod states;
+mod unreachable;
 
 use std::vec::Vec;
 

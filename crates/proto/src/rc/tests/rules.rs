@@ -491,3 +491,27 @@ fn a_sequence_nak_behind_an_rnr_nak_is_no_second_reason() {
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
 }
+
+#[test]
+fn a_closed_port_is_a_timeout_that_need_not_be_waited_for() {
+    let mut pair = clean(256);
+    let retries = pair.hosts[0].qp.config().retry_count;
+    pair.hosts[0].qp.post_send(write(1, 512)).unwrap();
+    let first = pair.hosts[0].qp.config().send_psn;
+    let now = pair.now;
+    pair.hosts[0].qp.handle_unreachable(now, first);
+    assert_eq!(opcodes(&pair, 0).len(), 0, "nothing is in flight yet");
+    for round in 0..=retries {
+        pair.drain();
+        assert_eq!(statuses(&pair), [], "round {round}");
+        assert_eq!(opcodes(&pair, 0).len(), 2 * (usize::from(round) + 1));
+        // Of a packet that was never sent, or is long acknowledged.
+        for other in [2, 0xff_ffff] {
+            pair.hosts[0].qp.handle_unreachable(now, first.add(other));
+        }
+        pair.hosts[0].qp.handle_unreachable(now, first.add(1));
+    }
+    pair.drain();
+    assert_eq!(statuses(&pair), [(1, Status::RetryExceeded)]);
+    assert_eq!(pair.now, now);
+}

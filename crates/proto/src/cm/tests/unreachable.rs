@@ -1,0 +1,75 @@
+//! Reports that the peer's port is closed.
+
+use std::vec;
+
+use ferroce_wire::cm::SidrStatus;
+
+use super::super::{Disconnection, DreqData, Event, Failure, ResolveParameters, State};
+use super::handshake::{Pair, established};
+use super::{SERVICE, at, events, gid, manager, transmits, wish};
+
+#[test]
+fn a_closed_port_ends_a_request_at_once() {
+    let mut a = manager(12);
+    let id = a.connect(at(0), &wish()).unwrap();
+    let req = transmits(&mut a)[0].to_mad();
+    a.handle_unreachable(at(1), gid(11), &req[..24]).unwrap();
+    assert_eq!(events(&mut a), [Event::Failed(id, Failure::PortClosed)]);
+    assert_eq!((a.connections(), a.poll_timeout()), (0, None));
+    assert_eq!(transmits(&mut a), [], "there is nobody to tell");
+}
+
+#[test]
+fn a_report_that_does_not_quote_the_transaction_changes_nothing() {
+    let mut a = manager(12);
+    let id = a.connect(at(0), &wish()).unwrap();
+    let req = transmits(&mut a)[0].to_mad();
+    for length in 0..16 {
+        a.handle_unreachable(at(1), gid(11), &req[..length]).unwrap_err();
+    }
+    for bit in 64..128 {
+        let mut forged = req;
+        forged[bit / 8] ^= 1 << (bit % 8);
+        a.handle_unreachable(at(1), gid(11), &forged).unwrap_err();
+    }
+    a.handle_unreachable(at(1), gid(99), &req).unwrap_err();
+    assert_eq!(events(&mut a), []);
+    assert_eq!(a.state(id), State::ReqSent);
+}
+
+#[test]
+fn a_peer_that_has_answered_is_there() {
+    let Pair { mut a, mut b, at_a, at_b } = established();
+    let transaction = a.names.transaction(at_a.0);
+    let mut quoted = [0; 24];
+    quoted[8..16].copy_from_slice(&transaction.0.to_be_bytes());
+    a.handle_unreachable(at(100), gid(11), &quoted).unwrap_err();
+    b.handle_unreachable(at(100), gid(12), &quoted).unwrap_err();
+    assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
+    assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![]));
+}
+
+#[test]
+fn a_closed_port_confirms_a_disconnect() {
+    let Pair { mut a, at_a, .. } = established();
+    events(&mut a);
+    transmits(&mut a);
+    a.disconnect(at(50), at_a, DreqData::default()).unwrap();
+    let dreq = transmits(&mut a)[0].to_mad();
+    a.handle_unreachable(at(51), gid(11), &dreq[..40]).unwrap();
+    assert_eq!(events(&mut a), [Event::Disconnected(at_a, Disconnection::Unconfirmed)]);
+    assert_eq!(a.state(at_a), State::TimeWait);
+}
+
+#[test]
+fn a_closed_port_answers_a_question() {
+    let mut a = manager(12);
+    let parameters = ResolveParameters::new(gid(11), SERVICE);
+    let question = a.resolve(at(0), &parameters).unwrap();
+    let asked = transmits(&mut a)[0].to_mad();
+    a.handle_unreachable(at(1), gid(12), &asked).unwrap_err();
+    a.handle_unreachable(at(1), gid(11), &asked[..24]).unwrap();
+    let [Event::Resolved(id, answer)] = &events(&mut a)[..] else { panic!("no answer") };
+    assert_eq!((*id, answer.status), (question, SidrStatus::UNSUPPORTED_SERVICE));
+    assert_eq!((a.resolutions(), a.poll_timeout()), (0, None));
+}

@@ -1,0 +1,102 @@
+//! Peers whose port is closed: no process there has a device open, or the last one has ended.
+
+use std::sync::{Arc, PoisonError};
+
+use ferroce_net::{Interest, Poller, Socket};
+use ferroce_wire::address::Gid;
+use ferroce_wire::transport::{Bth, Deth};
+
+use super::adapter::{Adapter, now};
+use super::link::Route;
+use crate::completion::lock;
+use crate::management::MANAGEMENT;
+
+/// What is read of a packet that a report quotes: enough to recognise it.
+const QUOTED: usize = 64;
+
+/// Reports that are read at once. More are left for the next time.
+const AT_ONCE: usize = 64;
+
+impl Adapter {
+    /// Watches the sockets that packets leave from for reports, and returns their indices.
+    pub(super) fn watch_reports(&self, poller: &mut Poller) -> Vec<usize> {
+        self.sources().map(|(_, socket)| poller.watch(socket, Interest::Nothing)).collect()
+    }
+
+    /// Reads the reports of all sockets, and tells whom they concern.
+    pub(super) fn handle_reports(&self) {
+        let mut quoted = [0; QUOTED];
+        // The last packet of each queue pair that was reported.
+        let mut reported: Vec<(Route, Bth)> = Vec::new();
+        for (route, socket) in self.sources() {
+            for _ in 0..AT_ONCE {
+                let Some((destination, length)) = socket.take_port_unreachable(&mut quoted) else {
+                    break;
+                };
+                let quoted = &quoted[..length];
+                let Some((bth, rest)) = Bth::split(quoted) else { continue };
+                let route = Route { destination, ..route };
+                if bth.destination == MANAGEMENT {
+                    let mad = rest.get(Deth::LEN..).unwrap_or_default();
+                    let peer = Gid::from_ip(destination.ip());
+                    self.management.connections.handle_unreachable(self, route.link, peer, mad);
+                    continue;
+                }
+                // Whoever does not hear an answer asks again, or is gone.
+                if !bth.opcode.info().is_some_and(|info| info.request) {
+                    continue;
+                }
+                let same = |one: &&mut (Route, Bth)| {
+                    one.0 == route && one.1.destination == bth.destination
+                };
+                match reported.iter_mut().find(same) {
+                    Some(one) => one.1 = bth,
+                    None => reported.push((route, bth)),
+                }
+            }
+        }
+        if !reported.is_empty() {
+            self.end_unreachable(&reported);
+        }
+    }
+
+    /// Tells the queue pairs whose packets these were.
+    fn end_unreachable(&self, reported: &[(Route, Bth)]) {
+        let table = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
+        let cores: Vec<_> = table.values().map(Arc::clone).collect();
+        drop(table);
+        for core in cores {
+            let mut inner = lock(&core.inner);
+            let Some(route) = inner.route.filter(|_| !inner.destroyed) else { continue };
+            let peer = inner.endpoint.attributes().destination;
+            let found = reported.iter().find(|(to, bth)| {
+                (to.link, to.sender, to.destination)
+                    == (route.link, route.sender, route.destination)
+                    && peer == Some(bth.destination)
+            });
+            let Some((_, bth)) = found else { continue };
+            let now = now();
+            inner.endpoint.handle_unreachable(now, bth.psn);
+            core.settle(&mut inner, self, now);
+            drop(inner);
+            self.kick(&core);
+        }
+    }
+
+    /// The sockets that packets leave from, each with what routes through it have in common.
+    fn sources(&self) -> impl Iterator<Item = (Route, &Socket)> {
+        self.links.iter().enumerate().flat_map(|(index, link)| {
+            link.senders.iter().map(move |(sender, socket)| {
+                let route = Route {
+                    link: index as u8,
+                    sender,
+                    flow_label: 0,
+                    destination: link.address,
+                    traffic_class: 0,
+                    hop_limit: None,
+                };
+                (route, socket)
+            })
+        })
+    }
+}

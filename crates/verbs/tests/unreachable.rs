@@ -1,0 +1,41 @@
+//! Queue pairs whose peer's port is closed.
+
+mod support;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use ferroce::*;
+use support::{attributes, bring_up, gid_index, open_alone, side};
+
+/// The next completion. A minute is for a machine that is very busy.
+fn next(queue: &CompletionQueue) -> WorkCompletion {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if let Some(done) = queue.poll_one() {
+            return done;
+        }
+        std::thread::yield_now();
+    }
+    panic!("no completion came");
+}
+
+/// With retries that would take four minutes, the peer's host says at once that nobody is there.
+#[test]
+fn a_closed_port_uses_up_the_retries_at_once() {
+    let context = open_alone(&Options::default());
+    let index = gid_index(&context, false).unwrap();
+    let side = side(&context, ServiceType::ReliableConnection, 1 << 16);
+    let mut attributes = attributes(&context, index, Qpn(0x12_3456), 1024);
+    let nobody = Gid::from_ip(IpAddr::from([127, 9, 9, 9]));
+    attributes.path = attributes.path.map(|path| AddressVector { destination: nobody, ..path });
+    attributes.timeout = Some(AckTimeout(23));
+    bring_up(&side.queue_pair, &attributes);
+    // Many packets, each of which may be reported.
+    side.post(1, Operation::SEND, 0, 20_000);
+    side.post(2, Operation::SEND, 0, 10);
+    let first = next(&side.completions);
+    assert_eq!((first.id, first.status), (WorkId(1), Status::RetryExceeded));
+    let second = next(&side.completions);
+    assert_eq!((second.id, second.status), (WorkId(2), Status::Flushed));
+}
