@@ -138,7 +138,7 @@ impl CompletionQueue {
         if found > 0 || most == 0 {
             return found;
         }
-        self.context.adapter().poll();
+        self.context.adapter().poll(self.queue.ring.is_awaited());
         self.queue.ring.take(most, each)
     }
 
@@ -179,7 +179,6 @@ impl CompletionQueue {
             if let Some(found) = self.poll_one() {
                 return Ok(found);
             }
-            self.context.adapter().stop_polling();
             channel.wait(None)?;
         }
     }

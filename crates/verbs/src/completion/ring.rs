@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 #[cfg(ferroce_loom)]
 use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 #[cfg(not(ferroce_loom))]
 use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use std::sync::PoisonError;
@@ -36,6 +36,8 @@ pub(super) struct Ring<T> {
     entries: Mutex<Entries<T>>,
     /// How many are there: who polls an empty ring takes no lock.
     length: AtomicUsize,
+    /// Somebody asked to be told of an entry, and was not told yet.
+    awaited: AtomicBool,
 }
 
 /// There was no room.
@@ -45,7 +47,11 @@ pub(super) struct Full;
 impl<T> Ring<T> {
     pub(super) fn new(capacity: usize) -> Self {
         let entries = Entries { list: VecDeque::new(), capacity, armed: Armed::No };
-        Self { entries: Mutex::new(entries), length: AtomicUsize::new(0) }
+        Self {
+            entries: Mutex::new(entries),
+            length: AtomicUsize::new(0),
+            awaited: AtomicBool::new(false),
+        }
     }
 
     /// Locks, whatever became of who held it before: the entries are valid at every moment.
@@ -68,6 +74,7 @@ impl<T> Ring<T> {
         };
         if wanted {
             entries.armed = Armed::No;
+            self.awaited.store(false, Ordering::Relaxed);
         }
         Ok(wanted)
     }
@@ -92,6 +99,12 @@ impl<T> Ring<T> {
         if entries.armed != Armed::Any {
             entries.armed = if solicited_only { Armed::Solicited } else { Armed::Any };
         }
+        self.awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked to be told of an entry, and was not told yet.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
     }
 
     pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {

@@ -40,3 +40,18 @@ fn events_go_with_their_queue_and_with_no_other() {
     // The descriptor counts what waits: with nothing left, it says so.
     assert!(channel.channel.wait(Some(0)).unwrap().is_none());
 }
+
+/// A program that waits for events arms the queue and looks once more. Taken for one that polls without a pause, it would
+/// not be woken for up to half a millisecond.
+#[test]
+fn who_looks_once_more_before_it_sleeps_does_not_poll() {
+    let device = crate::Device::named("lo").unwrap();
+    let context = crate::Context::open(&device, &crate::Options::default()).unwrap();
+    let channel = CompletionChannel::new().unwrap();
+    let queue = context.completion_queue(4, Some(&channel)).unwrap();
+    queue.arm(false);
+    for _ in 0..100 {
+        assert_eq!(queue.poll_one(), None);
+        assert!(!context.adapter().thread.is_polled());
+    }
+}

@@ -313,9 +313,12 @@ impl Adapter {
         });
     }
 
-    /// A round of everything, if nobody else is at it: who polls a completion queue drives the device.
-    pub(crate) fn poll(&self) {
-        self.thread.polled();
+    /// A round of everything, if nobody else is at it: who polls a completion queue drives the device. Who asked for an
+    /// event before (`sleeps`) looks once more, and then sleeps: the thread must not leave the sockets to it.
+    pub(crate) fn poll(&self, sleeps: bool) {
+        if !sleeps {
+            self.thread.polled();
+        }
         let mut asked = false;
         let noted = self.claim.try_run(2, || {
             let _fatal = FatalOnPanic::new(self);

@@ -90,6 +90,11 @@ impl Signals {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polled.load(Ordering::SeqCst)
+    }
+
     /// Nobody does any more, as far as this caller goes.
     pub(crate) fn stop_polling(&self) {
         self.polled.store(false, Ordering::SeqCst);
