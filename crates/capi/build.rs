@@ -6,7 +6,7 @@ use std::{env, fs};
 
 const LIST: &str = "src/export.rs";
 /// Beside the functions of the list, a variable.
-const VARIABLE: (&str, &str) = ("IBVERBS_PRIVATE_34", "verbs_allow_disassociate_destroy");
+const VARIABLE: (&str, &str) = ("IBVERBS_PRIVATE_65", "verbs_allow_disassociate_destroy");
 
 fn main() {
     println!("cargo:rerun-if-changed={LIST}");

@@ -98,7 +98,8 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    const KNOWN: u32 = 3;
+    /// Allocators, their context, and leave to allocate memory that a confidential guest shares with its host.
+    const KNOWN: u32 = 7;
     entry::pointer(|| {
         // SAFETY: the program's structure.
         let attr = unsafe { entry::read(attr) }?;

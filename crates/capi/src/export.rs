@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicPtr;
 use crate::rsocket as sockets;
 use crate::trace::{About, Argument, Call, optional};
 use crate::{
-    address, async_event, attributes, completion, context, device, device_memory, domain, names,
-    query, queue_pair, rate, rdmacm, refuse, region, shared_receive, trace,
+    address, async_event, attributes, buffer, completion, context, device, device_memory, domain,
+    names, query, queue_pair, rate, rdmacm, refuse, region, shared_receive, trace,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -52,8 +52,26 @@ macro_rules! pointer {
     };
 }
 
+/// The private ABI of libibverbs changes its version whenever one of its functions changes. Drivers of vendors bind the
+/// version of the release that they were built with, and refuse to load without it. To functions that do nothing the
+/// release makes no difference, so all of them exist under every version.
+macro_rules! older_versions {
+    (verbs_register_driver_65, $version:tt) => {
+        ""
+    };
+    ($name:ident, "IBVERBS_PRIVATE_65") => {
+        older_versions!([$name] "25" "33" "34" "57" "59" "64")
+    };
+    ($name:ident, $version:tt) => {
+        ""
+    };
+    ([$name:ident] $($older:literal)+) => {
+        concat!($( ".symver ", stringify!($name), ", ", stringify!($name), "@IBVERBS_PRIVATE_", $older, "\n" ),+)
+    };
+}
+
 macro_rules! exports {
-    ($( $version:literal { $(
+    ($( $version:tt { $(
         $name:ident => $($function:ident)::+ $( ( $($argument:ident $(: $show:ident)?),* ) $( as $abi:literal )? )?;
     )+ } )+) => {
         $($(
@@ -72,6 +90,7 @@ macro_rules! exports {
                     concat!(stringify!($name), ":"),
                     jump!(),
                     concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
+                    older_versions!($name, $version),
                     slot = sym SLOT,
                 );
 
@@ -112,6 +131,7 @@ global_asm!(
     ".type verbs_allow_disassociate_destroy, @object",
     "verbs_allow_disassociate_destroy: .byte 0",
     ".size verbs_allow_disassociate_destroy, 1",
+    older_versions!(verbs_allow_disassociate_destroy, "IBVERBS_PRIVATE_65"),
     ".popsection",
 );
 
@@ -216,21 +236,69 @@ exports! {
     "IBVERBS_1.14" {
         ibv_query_qp_data_in_order => queue_pair::query_qp_data_in_order(qp, op, flags: hex);
     }
+    "IBVERBS_1.15" {
+        ibv_alloc_dmah => refuse::null();
+        ibv_dealloc_dmah => refuse::number();
+        ibv_reg_mr_ex => buffer::reg_mr_ex(pd, attr);
+    }
+    "IBVERBS_1.16" {
+        ibv_dm_export_dmabuf_fd => refuse::no_descriptor();
+        ibv_query_port_speed => query::query_port_speed(context, port_num, port_speed);
+    }
+    "IBVERBS_1.17" {
+        ibv_alloc_buf => buffer::alloc_buf(pd, size, buf: pointer);
+        ibv_free_buf => buffer::free_buf(buf);
+        ibv_reg_buf_mr => buffer::reg_buf_mr(pd, buf, addr, length, access: access_flags);
+    }
+    "IBVERBS_1.18" {
+        _ibv_query_comp_cntr_caps => refuse::number();
+        ibv_create_comp_cntr => refuse::null();
+        ibv_destroy_comp_cntr => refuse::number();
+        ibv_export_buf_dmabuf_fd => buffer::export_buf_dmabuf_fd(buf);
+        ibv_inc_comp_cntr => refuse::number();
+        ibv_inc_err_comp_cntr => refuse::number();
+        ibv_qp_attach_comp_cntr => refuse::number();
+        ibv_read_comp_cntr => refuse::number();
+        ibv_read_err_comp_cntr => refuse::number();
+        ibv_set_comp_cntr => refuse::number();
+        ibv_set_err_comp_cntr => refuse::number();
+    }
+    "IBVERBS_PRIVATE_25" {
+        verbs_register_driver_25 => refuse::nothing();
+    }
+    "IBVERBS_PRIVATE_33" {
+        verbs_register_driver_33 => refuse::nothing();
+    }
     "IBVERBS_PRIVATE_34" {
+        verbs_register_driver_34 => refuse::nothing();
+    }
+    "IBVERBS_PRIVATE_57" {
+        verbs_register_driver_57 => refuse::nothing();
+    }
+    "IBVERBS_PRIVATE_59" {
+        verbs_register_driver_59 => refuse::nothing();
+    }
+    "IBVERBS_PRIVATE_64" {
+        verbs_register_driver_64 => refuse::nothing();
+    }
+    "IBVERBS_PRIVATE_65" {
         __ioctl_final_num_attrs => refuse::zero();
         __verbs_log => refuse::nothing();
         _verbs_init_and_alloc_context => refuse::null();
         execute_ioctl => refuse::number();
         ibv_cmd_advise_mr => refuse::number();
         ibv_cmd_alloc_dm => refuse::number();
+        ibv_cmd_alloc_dmah => refuse::number();
         ibv_cmd_alloc_mw => refuse::number();
         ibv_cmd_alloc_pd => refuse::number();
         ibv_cmd_attach_mcast => refuse::number();
         ibv_cmd_close_xrcd => refuse::number();
         ibv_cmd_create_ah => refuse::number();
+        ibv_cmd_create_comp_cntr => refuse::number();
         ibv_cmd_create_counters => refuse::number();
         ibv_cmd_create_cq => refuse::number();
         ibv_cmd_create_cq_ex => refuse::number();
+        ibv_cmd_create_cq_ex2 => refuse::number();
         ibv_cmd_create_flow => refuse::number();
         ibv_cmd_create_flow_action_esp => refuse::number();
         ibv_cmd_create_qp => refuse::number();
@@ -244,6 +312,7 @@ exports! {
         ibv_cmd_dealloc_pd => refuse::number();
         ibv_cmd_dereg_mr => refuse::number();
         ibv_cmd_destroy_ah => refuse::number();
+        ibv_cmd_destroy_comp_cntr => refuse::number();
         ibv_cmd_destroy_counters => refuse::number();
         ibv_cmd_destroy_cq => refuse::number();
         ibv_cmd_destroy_flow => refuse::number();
@@ -253,8 +322,12 @@ exports! {
         ibv_cmd_destroy_srq => refuse::number();
         ibv_cmd_destroy_wq => refuse::number();
         ibv_cmd_detach_mcast => refuse::number();
+        ibv_cmd_export_dmabuf_fd => refuse::number();
         ibv_cmd_free_dm => refuse::number();
+        ibv_cmd_free_dmah => refuse::number();
         ibv_cmd_get_context => refuse::number();
+        ibv_cmd_inc_comp_cntr => refuse::number();
+        ibv_cmd_inc_err_comp_cntr => refuse::number();
         ibv_cmd_modify_cq => refuse::number();
         ibv_cmd_modify_flow_action_esp => refuse::number();
         ibv_cmd_modify_qp => refuse::number();
@@ -267,24 +340,38 @@ exports! {
         ibv_cmd_post_recv => refuse::number();
         ibv_cmd_post_send => refuse::number();
         ibv_cmd_post_srq_recv => refuse::number();
+        ibv_cmd_qp_attach_comp_cntr => refuse::number();
+        ibv_cmd_query_comp_cntr_caps => refuse::number();
         ibv_cmd_query_context => refuse::number();
+        ibv_cmd_query_device => refuse::number();
         ibv_cmd_query_device_any => refuse::number();
         ibv_cmd_query_mr => refuse::number();
         ibv_cmd_query_port => refuse::number();
+        ibv_cmd_query_port_speed => refuse::number();
         ibv_cmd_query_qp => refuse::number();
         ibv_cmd_query_srq => refuse::number();
+        ibv_cmd_read_comp_cntr => refuse::number();
         ibv_cmd_read_counters => refuse::number();
+        ibv_cmd_read_err_comp_cntr => refuse::number();
         ibv_cmd_reg_dm_mr => refuse::number();
         ibv_cmd_reg_dmabuf_mr => refuse::number();
         ibv_cmd_reg_mr => refuse::number();
+        ibv_cmd_reg_mr_ex => refuse::number();
         ibv_cmd_req_notify_cq => refuse::number();
         ibv_cmd_rereg_mr => refuse::number();
         ibv_cmd_resize_cq => refuse::number();
+        ibv_cmd_set_comp_cntr => refuse::number();
+        ibv_cmd_set_err_comp_cntr => refuse::number();
+        ibv_dmabuf_heap_alloc => refuse::null();
+        ibv_dmabuf_heap_cc_shared_init => refuse::null();
+        ibv_dmabuf_heap_destroy => refuse::nothing();
+        ibv_dmabuf_heap_free => refuse::nothing();
         ibv_query_gid_type => query::query_gid_type(context, port_num, index, gid_type: number);
         ibv_read_ibdev_sysfs_file => refuse::minus_one();
+        ibv_wr_opcode_str => names::wr_opcode(opcode);
         verbs_init_cq => refuse::nothing();
         verbs_open_device => refuse::null();
-        verbs_register_driver_34 => refuse::nothing();
+        verbs_register_driver_65 => refuse::nothing();
         verbs_set_ops => refuse::nothing();
         verbs_uninit_context => refuse::nothing();
     }
@@ -363,5 +450,15 @@ exports! {
         rdma_get_remote_ece => rdmacm::option::get_remote_ece(id, ece);
         rdma_reject_ece => rdmacm::connect::reject_ece(id, data, length);
         rdma_set_local_ece => rdmacm::option::set_local_ece(id, ece);
+    }
+    "RDMACM_1.4" {
+        rdma_query_addrinfo => rdmacm::user_event::query_addrinfo(id, out);
+        rdma_resolve_addrinfo => rdmacm::user_event::resolve_addrinfo(id, node: text, service: text, hints);
+        rdma_write_cm_event => rdmacm::user_event::write_cm_event(id, event, status, arg: hex);
+    }
+    "RDMACM_1.5" {
+        repoll_create => sockets::epoll::repoll_create(flags: hex);
+        repoll_ctl => sockets::epoll::repoll_ctl(epfd, op, fd, event);
+        repoll_wait => sockets::epoll::repoll_wait(epfd, events, maxevents, timeout);
     }
 }

@@ -18,6 +18,7 @@ mod acknowledge;
 mod address;
 mod async_event;
 mod attributes;
+mod buffer;
 mod completion;
 mod completion_ex;
 mod context;

@@ -31,7 +31,13 @@ texts! {
         c"path migrated", c"path migration request error", c"local catastrophic error", c"port active",
         c"port error", c"LID change", c"P_Key change", c"SM change", c"SRQ catastrophic error",
         c"SRQ limit reached", c"last WQE reached", c"client reregistration", c"GID table change",
-        c"WQ fatal",
+        c"WQ fatal", c"device link speed change",
+    ] else c"unknown";
+    /// `ibv_wr_opcode`.
+    wr_opcode: 0.. [
+        c"rdma-write", c"rdma-write-with-imm", c"send", c"send-with-imm", c"rdma-read", c"atomic-cmp-and-swp",
+        c"atomic-fetch-and-add", c"local-inv", c"bind-mw", c"send-with-inv", c"tso", c"driver1", c"unknown",
+        c"unknown", c"flush", c"atomic-write",
     ] else c"unknown";
     /// `ibv_wc_status`.
     wc_status: 0.. [

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use ferroce::{
-    Data, Datagram, Immediate, Operation, QKey, Qpn, RKey, RemoteAddress, SendRequest, ServiceType,
-    VirtualAddress, WorkId,
+    Data, Datagram, FlushPlacement, FlushSelectivity, Immediate, Operation, QKey, Qpn, RKey,
+    RemoteAddress, SendRequest, ServiceType, VirtualAddress, WorkId,
 };
 
 use crate::abi::Abi;
@@ -44,7 +44,7 @@ impl Batch {
 }
 
 /// `ibv_qp_create_send_ops_flags` has the bits of the opcodes, in its own order.
-const OPERATIONS: [(u32, u64); 11] = [
+const OPERATIONS: [(u32, u64); 12] = [
     (wr::RDMA_WRITE, 1),
     (wr::RDMA_WRITE_WITH_IMM, 1 << 1),
     (wr::SEND, 1 << 2),
@@ -55,6 +55,7 @@ const OPERATIONS: [(u32, u64); 11] = [
     (wr::LOCAL_INV, 1 << 7),
     (wr::BIND_MW, 1 << 8),
     (wr::SEND_WITH_INV, 1 << 9),
+    (wr::FLUSH, 1 << 11),
     (wr::ATOMIC_WRITE, 1 << 12),
 ];
 
@@ -94,6 +95,7 @@ pub(crate) fn table() -> ibv_qp_ex {
         wr_complete: Some(complete),
         wr_abort: Some(abort),
         wr_atomic_write: Some(atomic_write),
+        wr_flush: Some(flush),
         ..Abi::zeroed()
     }
 }
@@ -200,6 +202,28 @@ unsafe extern "C" fn send_inv(qp: Qp, key: u32) {
 /// Segmentation of TCP, for raw packets: not here.
 unsafe extern "C" fn send_tso(qp: Qp, _header: *mut c_void, _size: u16, _mss: u16) {
     with(qp, |_, _| Err(Errno::UNSUPPORTED));
+}
+
+unsafe extern "C" fn flush(
+    qp: Qp,
+    key: u32,
+    address: u64,
+    length: usize,
+    placement: u8,
+    level: u8,
+) {
+    /// `IBV_FLUSH_MR`: the length says nothing.
+    const REGION: u8 = 1;
+    begin(qp, wr::FLUSH, || {
+        let known = matches!(placement, 1..=3) && level <= REGION;
+        let length = u32::try_from(if level == REGION { 0 } else { length }).ok();
+        Ok(Operation::Flush {
+            remote: remote(address, key),
+            length: length.filter(|_| known).ok_or(Errno::INVALID)?,
+            selectivity: FlushSelectivity(level),
+            placement: FlushPlacement(placement),
+        })
+    });
 }
 
 /// The 8 bytes are the program's, and are taken at once.

@@ -25,6 +25,8 @@ const OLD_PORT_ATTR: usize = 48;
 /// In `ibv_gid_entry`; other calls count from RoCE v1 = 0.
 const GID_TYPE_ROCE_V2: u32 = 2;
 const GID_TYPE_SYSFS_ROCE_V2: u32 = 1;
+/// Of a port, in units of 100 Mbit/s.
+const SPEED: u64 = 1000;
 const DEFAULT_PARTITION: u16 = 0xffff;
 
 /// A GID as structures of the ABI hold it.
@@ -145,7 +147,7 @@ fn port_attributes(context: &Context) -> ibv_port_attr {
         pkey_tbl_len: 1,
         lid: context.device().lid(),
         max_vl_num: 1,
-        // 4 lanes of 25 Gbit/s: how fast a software device is, nobody knows before.
+        // 4 lanes of 25 Gbit/s ([`SPEED`]): how fast a software device is, nobody knows before.
         active_width: 2,
         active_speed: 32,
         // Link up, or disabled.
@@ -217,6 +219,21 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     // SAFETY: programs that call this may have the old structure.
     unsafe { query_port_sized(context, port, attr, OLD_PORT_ATTR) }
+}
+
+pub(crate) unsafe extern "C" fn query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    entry::number(|| {
+        check_port(port)?;
+        // SAFETY: the program's context.
+        unsafe { ContextHandle::of(context) }?;
+        // SAFETY: the program's number.
+        *unsafe { entry::write(speed) }? = SPEED;
+        Ok(())
+    })
 }
 
 pub(crate) unsafe extern "C" fn query_gid(

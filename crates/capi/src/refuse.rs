@@ -34,6 +34,14 @@ pub(crate) unsafe extern "C" fn minus_one() -> isize {
     -1
 }
 
+/// For functions that return a descriptor, or −1 and `errno`.
+///
+/// Matrix: -1, errno EOPNOTSUPP
+pub(crate) unsafe extern "C" fn no_descriptor() -> isize {
+    Errno::UNSUPPORTED.set();
+    -1
+}
+
 /// For functions that return nothing.
 ///
 /// Matrix: does nothing

@@ -80,3 +80,4 @@ pub use ferroce_proto::work::{
 };
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
+pub use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};

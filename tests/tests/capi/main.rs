@@ -4,5 +4,6 @@ mod bad_input;
 mod cancel;
 mod destroy;
 mod matrix;
+mod newer;
 mod source;
 mod unmapped;

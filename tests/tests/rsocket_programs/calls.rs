@@ -1,4 +1,4 @@
-//! The calls, one case of `calls.c` or `datagrams.c` a line.
+//! The calls, one case of `calls.c`, `epoll.c` or `datagrams.c` a line.
 
 use ferroce_tests::{c, managed};
 
@@ -38,6 +38,19 @@ mod streams {
         killed,
         stopped,
         cycles,
+    }
+}
+
+mod epoll {
+    cases! {
+        epoll:
+        level,
+        edge,
+        one_shot,
+        mixed,
+        added_later,
+        closed,
+        bad_calls,
     }
 }
 

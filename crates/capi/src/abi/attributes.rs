@@ -143,6 +143,19 @@ structures! {
         log_align_req: u32,
         comp_mask: u32,
     }
+    ibv_mr_init_attr = 72 {
+        length: usize = 0,
+        access: c_int = 8,
+        comp_mask: u64 = 16,
+        iova: u64 = 24,
+        addr: *mut c_void = 32,
+        fd: c_int = 40,
+        fd_offset: u64 = 48,
+        /// A DMA handle.
+        dmah: *mut c_void = 56,
+        /// Opaque; only in later headers.
+        buf: *mut c_void = 64,
+    }
     ibv_ece = 12 {
         vendor_id: u32,
         options: u32,

@@ -40,11 +40,12 @@ numbers! {
     /// `ibv_wr_opcode`.
     wr: u32 {
         RDMA_WRITE = 0, RDMA_WRITE_WITH_IMM = 1, SEND = 2, SEND_WITH_IMM = 3, RDMA_READ = 4, ATOMIC_CMP_AND_SWP = 5,
-        ATOMIC_FETCH_AND_ADD = 6, LOCAL_INV = 7, BIND_MW = 8, SEND_WITH_INV = 9, ATOMIC_WRITE = 15,
+        ATOMIC_FETCH_AND_ADD = 6, LOCAL_INV = 7, BIND_MW = 8, SEND_WITH_INV = 9, FLUSH = 14,
+        ATOMIC_WRITE = 15,
     }
     /// `ibv_send_flags`.
     send: u32 { FENCE = 1, SIGNALED = 1 << 1, SOLICITED = 1 << 2, INLINE = 1 << 3 }
-    /// `ibv_wc_opcode`; FLUSH is of later headers.
+    /// `ibv_wc_opcode`.
     wc: u32 {
         SEND = 0, RDMA_WRITE = 1, RDMA_READ = 2, COMP_SWAP = 3, FETCH_ADD = 4, BIND_MW = 5, LOCAL_INV = 6, FLUSH = 8,
         ATOMIC_WRITE = 9, RECV = 1 << 7, RECV_RDMA_WITH_IMM = (1 << 7) + 1,

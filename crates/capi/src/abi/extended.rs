@@ -10,7 +10,7 @@ type Qp = *mut ibv_qp_ex;
 type Cq = *mut ibv_cq_ex;
 
 structures! {
-    ibv_qp_ex = 352 {
+    ibv_qp_ex = 360 {
         qp_base: ibv_qp,
         comp_mask: u64 = 160,
         wr_id: u64 = 168,
@@ -36,6 +36,8 @@ structures! {
         wr_complete: Option<unsafe extern "C" fn(Qp) -> c_int> = 328,
         wr_abort: Option<unsafe extern "C" fn(Qp)> = 336,
         wr_atomic_write: Option<unsafe extern "C" fn(Qp, u32, u64, *const c_void)> = 344,
+        /// Only in later headers.
+        wr_flush: Option<unsafe extern "C" fn(Qp, u32, u64, usize, u8, u8)> = 352,
     }
     ibv_cq_ex = 288 {
         base: ibv_cq,

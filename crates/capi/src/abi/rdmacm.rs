@@ -143,6 +143,8 @@ structures! {
 pub(crate) union rdma_event_param {
     pub(crate) conn: rdma_conn_param,
     pub(crate) ud: rdma_ud_param,
+    /// Of a program's own event.
+    pub(crate) arg: u64,
 }
 
 // SAFETY: numbers and pointers.
@@ -175,6 +177,9 @@ pub(crate) mod cm_event {
     pub(crate) const MULTICAST_ERROR: u32 = 13;
     pub(crate) const ADDR_CHANGE: u32 = 14;
     pub(crate) const TIMEWAIT_EXIT: u32 = 15;
+    pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
+    pub(crate) const ADDRINFO_ERROR: u32 = 17;
+    pub(crate) const USER: u32 = 18;
 }
 
 /// Flags of `rdma_addrinfo`.
@@ -183,6 +188,9 @@ pub(crate) mod rai {
 
     pub(crate) const PASSIVE: c_int = 1;
     pub(crate) const NUMERICHOST: c_int = 1 << 1;
+    /// Ask InfiniBand's subnet administrator.
+    pub(crate) const SA: c_int = 1 << 4;
+    pub(crate) const DNS: c_int = 1 << 5;
 }
 
 /// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: as many as the device has.

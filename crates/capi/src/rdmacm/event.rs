@@ -36,6 +36,8 @@ enum Param {
     Datagram(Option<DatagramPeer>),
     /// With the program's own pointer.
     Group(DatagramPeer, usize),
+    /// What the program has written.
+    User(u64),
 }
 
 fn told(event: u32, status: c_int) -> Told {
@@ -116,6 +118,7 @@ fn give(about_id: *mut rdma_cm_id, about: Arc<Unacknowledged>, told: Told) -> *m
                 let private = rdma_ud_param { private_data, ..Abi::zeroed() };
                 rdma_event_param { ud: datagram(peer, private) }
             }
+            Param::User(arg) => rdma_event_param { arg: *arg },
         };
     });
     pointer
@@ -171,6 +174,9 @@ fn translate(handle: &IdHandle, what: What) -> Option<Told> {
             Told { param, group: Some(group), ..told(event, status) }
         }
         What::MulticastError(error) => failed(cm_event::MULTICAST_ERROR, &error),
+        What::User(event) => {
+            Told { param: Param::User(event.value), ..told(event.kind, event.status) }
+        }
         // What a later library tells, these programs do not know.
         _ => return None,
     })

@@ -23,6 +23,7 @@ use crate::rdmacm::channel;
 use crate::rdmacm::devices;
 use crate::rdmacm::group::Membership;
 use crate::rdmacm::socket;
+use crate::rdmacm::user_event::Resolution;
 
 /// The partition that all of RoCE is in, in network byte order.
 pub(super) const PARTITION: u16 = 0xffff;
@@ -60,6 +61,7 @@ pub(super) struct Details {
     /// The program has disconnected it.
     pub(super) disconnected: bool,
     pub(super) groups: Vec<Membership>,
+    pub(super) resolution: Resolution,
 }
 
 /// Where the program's object is, and what of it is not acknowledged.

@@ -57,7 +57,20 @@ unsafe fn copy(from: *const sockaddr, length: socklen_t) -> Result<(*mut sockadd
     Ok((to, length))
 }
 
-/// What the resolver says, as far as the hints leave it open. `Err` is the resolver's own number.
+/// Why there is no address.
+pub(super) enum Failure {
+    Errno(Errno),
+    /// The resolver's own number (`EAI_NONAME` and so on).
+    Resolver(c_int),
+}
+
+impl From<Errno> for Failure {
+    fn from(error: Errno) -> Self {
+        Self::Errno(error)
+    }
+}
+
+/// What the resolver says, as far as the hints leave it open.
 ///
 /// # Safety
 /// Texts of the program's, or null.
@@ -66,14 +79,14 @@ unsafe fn ask(
     service: *const c_char,
     hints: Option<&rdma_addrinfo>,
     out: &mut rdma_addrinfo,
-) -> std::result::Result<Result<()>, c_int> {
+) -> std::result::Result<(), Failure> {
     let wanted = hints.map(hints_out);
     let wanted = wanted.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mut found = ptr::null_mut();
     // SAFETY: as the caller says, and places of ours.
     let failed = unsafe { libc::getaddrinfo(node, service, wanted, &raw mut found) };
     if failed != 0 {
-        return Err(failed);
+        return Err(Failure::Resolver(failed));
     }
     // SAFETY: the resolver's list, which has an entry.
     let first = unsafe { &*found };
@@ -95,7 +108,7 @@ unsafe fn ask(
     });
     // SAFETY: the resolver's, which is not used again.
     unsafe { libc::freeaddrinfo(found) };
-    Ok(copied)
+    Ok(copied?)
 }
 
 /// # Safety
@@ -105,32 +118,61 @@ unsafe fn find(
     service: *const c_char,
     hints: Option<&rdma_addrinfo>,
     out: &mut rdma_addrinfo,
-) -> std::result::Result<Result<()>, c_int> {
+) -> std::result::Result<(), Failure> {
     if node.is_null() && service.is_null() {
-        let Some(hints) = hints else { return Ok(Err(Errno::INVALID)) };
+        let hints = hints.ok_or(Errno::INVALID)?;
         out.ai_flags = hints.ai_flags;
         out.ai_family = hints.ai_family;
         out.ai_qp_type = hints.ai_qp_type;
         out.ai_port_space = hints.ai_port_space;
         // SAFETY: the program's address.
-        match unsafe { copy(hints.ai_dst_addr, hints.ai_dst_len) } {
-            Ok(address) => (out.ai_dst_addr, out.ai_dst_len) = address,
-            Err(error) => return Ok(Err(error)),
-        }
+        (out.ai_dst_addr, out.ai_dst_len) = unsafe { copy(hints.ai_dst_addr, hints.ai_dst_len) }?;
     } else {
         // SAFETY: as the caller says.
-        if let Err(error) = unsafe { ask(node, service, hints, out) }? {
-            return Ok(Err(error));
-        }
+        unsafe { ask(node, service, hints, out) }?;
     }
     if let (Some(hints), 0) = (hints, out.ai_src_len) {
         // SAFETY: the program's address.
-        match unsafe { copy(hints.ai_src_addr, hints.ai_src_len) } {
-            Ok(address) => (out.ai_src_addr, out.ai_src_len) = address,
-            Err(error) => return Ok(Err(error)),
-        }
+        (out.ai_src_addr, out.ai_src_len) = unsafe { copy(hints.ai_src_addr, hints.ai_src_len) }?;
     }
-    Ok(Ok(()))
+    Ok(())
+}
+
+/// Looks for the addresses of a name. The list is to be freed by [`freeaddrinfo`].
+///
+/// # Safety
+/// The program's texts and hints, or null.
+pub(super) unsafe fn look_up(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const rdma_addrinfo,
+) -> std::result::Result<*mut rdma_addrinfo, Failure> {
+    // SAFETY: the program's structure.
+    let hints = unsafe { hints.as_ref() };
+    if hints.is_some_and(|hints| hints.ai_flags & rai::SA != 0) {
+        // The subnet administrator of InfiniBand is asked for services by InfiniBand's ports, and there are none.
+        let both = hints.is_some_and(|hints| hints.ai_flags & rai::DNS != 0);
+        return Err(match service.is_null() {
+            _ if both || !node.is_null() => Errno::UNSUPPORTED,
+            true => Errno::INVALID,
+            false => Errno(libc::ENOENT),
+        }
+        .into());
+    }
+    // SAFETY: the call takes no pointers.
+    let made = unsafe { libc::calloc(1, size_of::<rdma_addrinfo>()) }.cast::<rdma_addrinfo>();
+    if made.is_null() {
+        return Err(Errno::NO_MEMORY.into());
+    }
+    let mut about = rdma_addrinfo::zeroed();
+    // SAFETY: the program's texts.
+    let found = unsafe { find(node, service, hints, &mut about) };
+    // SAFETY: of this size.
+    unsafe { made.write(about) };
+    found.map(|()| made).inspect_err(|_| {
+        // SAFETY: nobody has it.
+        unsafe { freeaddrinfo(made) };
+    })
 }
 
 /// rdma_getaddrinfo(3): 0, −1 with `errno`, or the resolver's own number.
@@ -142,31 +184,15 @@ pub(crate) unsafe extern "C" fn getaddrinfo(
 ) -> c_int {
     let mut of_resolver = None;
     let returned = entry::count(|| {
-        // SAFETY: the program's structure and pointer.
-        let (hints, out) = unsafe { (hints.as_ref(), entry::write(out)?) };
-        // SAFETY: the call takes no pointers.
-        let made = unsafe { libc::calloc(1, size_of::<rdma_addrinfo>()) }.cast::<rdma_addrinfo>();
-        if made.is_null() {
-            return Err(Errno::NO_MEMORY);
+        // SAFETY: the program's pointer.
+        let out = unsafe { entry::write(out) }?;
+        // SAFETY: the program's texts and hints.
+        match unsafe { look_up(node, service, hints) } {
+            Ok(found) => *out = found,
+            Err(Failure::Errno(error)) => return Err(error),
+            Err(Failure::Resolver(number)) => of_resolver = Some(number),
         }
-        let mut about = rdma_addrinfo::zeroed();
-        // SAFETY: the program's texts.
-        let found = unsafe { find(node, service, hints, &mut about) };
-        // SAFETY: of this size.
-        unsafe { made.write(about) };
-        if let Ok(Ok(())) = found {
-            *out = made;
-            return Ok(0);
-        }
-        // SAFETY: nobody has it.
-        unsafe { freeaddrinfo(made) };
-        match found {
-            Ok(result) => result.map(|()| 0),
-            Err(number) => {
-                of_resolver = Some(number);
-                Ok(0)
-            }
-        }
+        Ok(0)
     });
     of_resolver.unwrap_or(returned)
 }

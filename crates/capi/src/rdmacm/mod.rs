@@ -12,6 +12,7 @@
 //! | `resolve` | binding, resolving, listening |
 //! | `connect` | connecting, accepting, rejecting, disconnecting |
 //! | `queue_pair` | queue pairs, their completion queues and shared receive queues |
+//! | `user_event` | events that programs write to channels; `rdma_resolve_addrinfo` |
 //! | `group` | multicast |
 //! | `endpoint`, `information` | `rdma_create_ep`, `rdma_getaddrinfo` |
 //! | `option` | options, enhancements of vendors |
@@ -33,6 +34,7 @@ mod path;
 pub(crate) mod queue_pair;
 pub(crate) mod resolve;
 pub(crate) mod socket;
+pub(crate) mod user_event;
 
 use crate::entry::{Errno, Result};
 

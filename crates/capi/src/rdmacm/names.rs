@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-const NAMES: [&CStr; 16] = [
+const NAMES: [&CStr; 19] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",
     c"RDMA_CM_EVENT_ROUTE_RESOLVED",
@@ -19,6 +19,9 @@ const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_MULTICAST_ERROR",
     c"RDMA_CM_EVENT_ADDR_CHANGE",
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+    c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+    c"RDMA_CM_EVENT_USER",
 ];
 
 pub(crate) unsafe extern "C" fn event_str(event: u32) -> *const c_char {

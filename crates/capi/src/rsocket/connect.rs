@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use libc::{sockaddr, socklen_t};
 
 use super::datagram::Datagram;
-use super::service;
 use super::socket::{Phase, Socket};
 use super::table::{self, Any};
 use super::wire::Message;
+use super::{epoll, service};
 use crate::entry::{self, Errno, Result};
 use crate::rdmacm::socket as address;
 
@@ -272,6 +272,9 @@ pub(crate) unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
 
 pub(crate) unsafe extern "C" fn rclose(number: c_int) -> c_int {
     entry::count(|| {
+        if epoll::close(number) {
+            return Ok(0);
+        }
         match table::take(number)? {
             Any::Stream(socket) => close(&socket, None),
             Any::Datagram(socket) => socket.close(None),

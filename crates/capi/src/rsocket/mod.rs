@@ -10,7 +10,7 @@
 //! | `service` | the thread that sees to sockets |
 //! | `completions` | where requests complete |
 //! | `settings` | how large things are |
-//! | `connect`, `transfer`, `poll`, `options` | the calls, of both kinds of sockets |
+//! | `connect`, `transfer`, `poll`, `epoll`, `options` | the calls, of both kinds of sockets |
 //!
 //! Streams alone:
 //!
@@ -25,6 +25,7 @@
 mod completions;
 pub(crate) mod connect;
 mod datagram;
+pub(crate) mod epoll;
 mod flow;
 pub(crate) mod iomap;
 mod link;

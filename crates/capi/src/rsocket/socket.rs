@@ -229,17 +229,23 @@ impl Progress for State {
             Phase::Connected { readable, writable } => {
                 let input = has_data || !readable;
                 let output = !writable || self.link.as_mut().is_some_and(|link| link.can_send());
-                (if input { libc::POLLIN } else { 0 }) | (if output { libc::POLLOUT } else { 0 })
+                (if input { libc::POLLIN } else { 0 })
+                    | (if output { libc::POLLOUT } else { 0 })
+                    | (if readable { 0 } else { libc::POLLRDHUP })
             }
             // Programs take an end for the end of what there is to read: rstream does.
             Phase::Disconnected | Phase::Failed if has_data => libc::POLLIN | libc::POLLOUT,
-            Phase::Disconnected => libc::POLLIN | libc::POLLOUT | libc::POLLHUP,
+            Phase::Disconnected => libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP | libc::POLLHUP,
             Phase::Refused | Phase::Failed => {
                 libc::POLLIN | libc::POLLOUT | libc::POLLERR | libc::POLLHUP
             }
             Phase::Listening if !self.queue.is_empty() => libc::POLLIN,
             Phase::New | Phase::Bound | Phase::Listening | Phase::Opening => 0,
         }
+    }
+
+    fn changes(&self) -> u64 {
+        self.waiters.changes()
     }
 
     fn is_live(&self) -> bool {

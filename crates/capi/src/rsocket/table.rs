@@ -18,6 +18,14 @@ pub(super) enum Any {
 }
 
 impl Any {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stream(one), Self::Stream(other)) => Arc::ptr_eq(one, other),
+            (Self::Datagram(one), Self::Datagram(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// Does something with its state, behind its lock.
     pub(super) fn with<T>(&self, body: impl FnOnce(&mut dyn Progress) -> T) -> T {
         match self {

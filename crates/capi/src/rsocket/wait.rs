@@ -6,7 +6,7 @@
 //!
 //! What they wait for is a socket's state behind its lock, of a stream or of datagrams: [`Progress`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
@@ -97,23 +97,31 @@ pub(super) fn sleep_on(fd: RawFd, events: i16) -> Result<()> {
     sleep(&mut [interest(fd, events)], None)
 }
 
-/// Threads that wait for a socket.
+/// Threads that wait for a socket, and how often they had reason to wake up.
 #[derive(Default)]
-pub(super) struct Waiters(Vec<Arc<Waker>>);
+pub(super) struct Waiters {
+    threads: Vec<Arc<Waker>>,
+    changes: Cell<u64>,
+}
 
 impl Waiters {
     pub(super) fn enter(&mut self, waker: &Arc<Waker>) {
-        self.0.push(Arc::clone(waker));
+        self.threads.push(Arc::clone(waker));
     }
 
     pub(super) fn leave(&mut self, waker: &Arc<Waker>) {
-        if let Some(place) = self.0.iter().position(|one| Arc::ptr_eq(one, waker)) {
-            self.0.swap_remove(place);
+        if let Some(place) = self.threads.iter().position(|one| Arc::ptr_eq(one, waker)) {
+            self.threads.swap_remove(place);
         }
     }
 
     pub(super) fn wake(&self) {
-        self.0.iter().for_each(|waiter| waiter.wake());
+        self.changes.set(self.changes.get().wrapping_add(1));
+        self.threads.iter().for_each(|waiter| waiter.wake());
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.get()
     }
 }
 
@@ -149,6 +157,9 @@ pub(super) trait Progress {
 
     /// What poll(2) says of a socket in this state.
     fn readiness(&mut self) -> i16;
+
+    /// Counts what may have changed its readiness: what completed, connections that came and went.
+    fn changes(&self) -> u64;
 
     /// Whether something may complete at any moment: it is looked for a while before a thread sleeps.
     fn is_live(&self) -> bool;

@@ -95,6 +95,7 @@ tables! {
         wr_complete => ibv_wr_complete(qp);
         wr_abort => ibv_wr_abort(qp);
         wr_atomic_write => ibv_wr_atomic_write(qp: request_of, rkey: hex, remote_addr: hex, atomic_wr);
+        wr_flush => ibv_wr_flush(qp: request_of, rkey: hex, remote_addr: hex, len, type_, level);
     }
     /// Those of a completion queue of the extended interface. What is read of a completion shows as the result.
     completion_queue: ibv_cq_ex {

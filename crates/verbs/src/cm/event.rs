@@ -85,6 +85,21 @@ pub enum What {
     /// The id could not join a multicast group.
     #[doc(alias = "RDMA_CM_EVENT_MULTICAST_ERROR")]
     MulticastError(Error),
+    /// The program raised it, by [`Id::raise_event`].
+    #[doc(alias = "RDMA_CM_EVENT_USER")]
+    User(UserEvent),
+}
+
+/// An event that a program raises for itself, for example to wake a thread that waits for events of the channel. Nothing in
+/// it is interpreted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserEvent {
+    /// Tells kinds of them apart.
+    pub kind: u32,
+    /// Whether something went wrong.
+    pub status: i32,
+    /// Anything.
+    pub value: u64,
 }
 
 /// Somebody wants to connect.

@@ -12,7 +12,7 @@ use ferroce_wire::rdmacm::PortSpace;
 
 use super::attributes::{self, Facts};
 use super::channel::{Channel, EventChannel};
-use super::event::{Event, IdName, What};
+use super::event::{Event, IdName, UserEvent, What};
 use super::parameters::Route;
 use crate::completion::lock;
 use crate::context::Context;
@@ -263,6 +263,12 @@ impl Id {
     #[doc(alias = "rdma_migrate_id")]
     pub fn migrate(&self, channel: &EventChannel) {
         self.shared().migrate(&channel.channel);
+    }
+
+    /// Raises an event in its channel.
+    #[doc(alias = "rdma_write_cm_event")]
+    pub fn raise_event(&self, event: UserEvent) {
+        self.shared().raise(What::User(event));
     }
 
     /// Says which service its queue pair will be of, where the port space leaves that open. Before it connects.

@@ -26,7 +26,9 @@ mod news;
 mod parameters;
 
 pub use channel::EventChannel;
-pub use event::{DatagramPeer, Established, Event, Group, IdName, PeerParameters, Request, What};
+pub use event::{
+    DatagramPeer, Established, Event, Group, IdName, PeerParameters, Request, UserEvent, What,
+};
 pub use id::Id;
 pub use parameters::{ConnectParameters, Route};
 

@@ -300,6 +300,10 @@ impl Progress for State {
             | (if error { libc::POLLERR } else { 0 })
     }
 
+    fn changes(&self) -> u64 {
+        self.waiters.changes()
+    }
+
     fn is_live(&self) -> bool {
         self.has_queues()
     }
