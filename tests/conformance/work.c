@@ -99,6 +99,11 @@ struct ibv_wc expect(struct end *e, enum ibv_wc_status status, const char *what)
     check(wc.status == status, "%s ended with \"%s\", not \"%s\"", what, ibv_wc_status_str(wc.status),
           ibv_wc_status_str(status));
     check(wc.qp_num == e->qp->qp_num, "%s: completion of another queue pair", what);
+    /* rdma_rxe and mlx5 say of every message that came over RoCE, by any service, that it had a GRH; of sends they do not. */
+    bool received = status == IBV_WC_SUCCESS && wc.status == status && wc.opcode & IBV_WC_RECV;
+    if (wc.status == IBV_WC_SUCCESS)
+        check(!!(wc.wc_flags & IBV_WC_GRH) == received, "%s: the GRH is %s: flags %x", what,
+              received ? "missing" : "not expected", wc.wc_flags);
     return wc;
 }
 

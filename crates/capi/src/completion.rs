@@ -300,8 +300,11 @@ pub(crate) fn flags_of(one: &WorkCompletion) -> u32 {
     } else if one.invalidated.is_some() {
         flags |= wc_flags::WITH_INV;
     }
-    // Only datagrams name their source, and all of RoCE's have a global route.
-    if one.source.is_some() {
+    // All of RoCE has a global route, and says so with every message that came, of connected services too: that is
+    // rdma_rxe's and mlx5's behaviour. Only datagrams have the header in front of their data.
+    let received =
+        matches!(one.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate);
+    if received && one.status == Status::Success {
         flags |= wc_flags::GRH;
     }
     flags
