@@ -167,7 +167,8 @@ calls! {
 static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
-    crate::root::read();
+    crate::root::ROOT.read();
+    crate::forward::VERBS.read();
     for next in ALL {
         next.look_up();
     }

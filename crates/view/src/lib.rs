@@ -5,6 +5,8 @@
 //! each call that names a path in one of them with the same path below the folder that `FERROCE_VIEW` names. All other
 //! paths, and everything when the variable is not set, go through untouched ([decision 8](../../../docs/adr/0008-run.md)).
 //!
+//! Beside that it leads calls of libibverbs and librdmacm to ours in programs that carry libraries of their own ([`forward`]).
+//!
 //! It is in programs that know nothing of it, so it keeps to what a C library may do at any time: it allocates nothing,
 //! takes no lock, calls nothing of Rust's standard library that would, and leaves `errno` to the function it stands
 //! before.
@@ -17,9 +19,13 @@
 #[cfg(not(test))]
 mod calls;
 #[cfg(not(test))]
+mod forward;
+#[cfg(not(test))]
 mod glob;
 #[cfg(not(test))]
 mod next;
 mod path;
 #[cfg(not(test))]
 mod root;
+#[cfg(not(test))]
+mod variable;

@@ -2,6 +2,7 @@
 //!
 //! `table` has a line for each program and its arguments; `symbols` checks what all of them bind.
 
+mod bundled;
 mod captures;
 mod farewell;
 mod pair;

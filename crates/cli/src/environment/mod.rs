@@ -74,6 +74,8 @@ impl Environment {
             Variable::before("LD_PRELOAD", libraries.view, b": "),
         ];
         if let Some(folder) = libraries.folder {
+            // For programs that carry a libibverbs under another name: the view leads their calls here.
+            variables.push(Variable::path("FERROCE_VERBS", folder.join("libibverbs.so.1")));
             variables.push(Variable::before("LD_LIBRARY_PATH", folder, b":"));
         }
         variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));

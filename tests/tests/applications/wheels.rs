@@ -1,0 +1,42 @@
+//! Transfer engines of machine learning from PyPI, which `scripts/wheels` fetches: NIXL, whose wheel carries a libibverbs and
+//! a UCX of its own, and Mooncake's. `tests/wheels` has what they run, with two processes each.
+
+mod full {
+    use std::path::Path;
+    use std::process::Command;
+
+    use ferroce_test_support::{built, skip};
+    use ferroce_tests::tool;
+
+    use crate::hosts::{ferroce, plain};
+
+    /// Many messages of the engine's, and no multiple of anything.
+    const BYTES: &str = "20000003";
+
+    fn run(package: &str, script: &str, arguments: &[&str]) {
+        let target = built::folder().parent().expect("it is in the target folder");
+        let wheel = target.join("wheels").join(package);
+        if !wheel.join(".packages").is_file() {
+            return skip(format_args!("{package} is not there: run scripts/wheels"));
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("wheels").join(script);
+        let mut command = Command::new(ferroce());
+        plain(&mut command);
+        // InfiniBand's transports alone: UCX would prefer memory that both processes share.
+        command.env("PYTHONPATH", wheel).env("UCX_TLS", "ib");
+        command.args(["run", "--", "python3"]).arg(script).arg(BYTES).args(arguments);
+        let said = String::from_utf8_lossy(&tool::run(&mut command)).into_owned();
+        let expected = format!("{BYTES} bytes written and read, all of them right");
+        assert!(said.lines().any(|line| line == expected), "{said}");
+    }
+
+    #[test]
+    fn nixl() {
+        run("nixl", "nixl_pair.py", &[]);
+    }
+
+    #[test]
+    fn mooncake() {
+        run("mooncake", "mooncake_pair.py", &["127.0.0.1"]);
+    }
+}
