@@ -83,6 +83,11 @@ numbers! {
         0xff_ffff => "multicast",
         _ => "",
     };
+    /// Shared receive queue (SRQ) number, 24 bits. An SRQ has no reserved numbers, and 0 is how QPs without one say so.
+    pub struct SrqNumber(u32), 8, |srq| match srq.0 {
+        0 => "none",
+        _ => "",
+    };
     /// Message sequence number, 24 bits (IBA 9.7.7.1): how many messages the responder has completed.
     pub struct Msn(u32), 8;
     /// The remote key of a memory region or window: with the address, the capability to reach it.
@@ -159,6 +164,19 @@ impl Qpn {
     pub const GENERAL_SERVICES: Self = Self(1);
     /// The destination of multicast datagrams.
     pub const MULTICAST: Self = Self(0xff_ffff);
+}
+
+/// The protocol core names SRQs and QPs by one type: both are 24-bit numbers of the same device.
+impl From<SrqNumber> for Qpn {
+    fn from(srq: SrqNumber) -> Self {
+        Self(srq.0)
+    }
+}
+
+impl From<Qpn> for SrqNumber {
+    fn from(number: Qpn) -> Self {
+        Self(number.0)
+    }
 }
 
 impl QKey {

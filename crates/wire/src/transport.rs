@@ -2,7 +2,7 @@
 
 use crate::field::header;
 use crate::number::{
-    Hex8, Immediate, Msn, PKey, Psn, QKey, Qpn, RKey, VirtualAddress, Word, numbers,
+    Hex8, Immediate, Msn, PKey, Psn, QKey, Qpn, RKey, SrqNumber, VirtualAddress, Word, numbers,
 };
 use crate::opcode::Opcode;
 use crate::syndrome::Syndrome;
@@ -61,7 +61,7 @@ header! {
         /// Reserved.
         reserved: Hex8 = 8,
         /// The shared receive queue that the message is for.
-        receive_queue: Qpn = 24,
+        receive_queue: SrqNumber = 24,
     }
 
     /// Flush extended transport header (IBA A19).

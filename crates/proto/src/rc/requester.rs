@@ -460,7 +460,8 @@ fn packet<'a>(
         Operation::LocalInvalidate { .. } | Operation::Bind(_) => Opcode::default(),
     };
     let queue = request.receive_queue;
-    extensions.xrceth = queue.map(|queue| Xrceth { receive_queue: queue, ..Xrceth::default() });
+    extensions.xrceth =
+        queue.map(|queue| Xrceth { receive_queue: queue.into(), ..Xrceth::default() });
     let bth = Bth {
         opcode: config.role.opcode(opcode),
         solicited: request.solicited && last,

@@ -1,7 +1,7 @@
 //! What the two sides tell each other, apart from the messages that carry it.
 
 use ferroce_wire::cm::{AckTimeout, PathMtu, RnrRetry};
-use ferroce_wire::number::{Guid, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
+use ferroce_wire::number::{Guid, LKey, Psn, QKey, Qpn, RKey, SrqNumber, VirtualAddress};
 use ferroce_wire::setup::{
     AccessFlags, Capabilities, ConnectionAccept, ConnectionReq, DEFAULT_MAX_MESSAGE_SIZE,
     DEFAULT_RETRY_COUNT, DEFAULT_RNR_RETRY, DEFAULT_TIMEOUT, DeviceDiscoveryResp, DomainId,
@@ -131,7 +131,7 @@ queue_pair_parameters! {
     /// Queue key that it expects; UD only.
     queue_key: QKey,
     /// The shared receive queue that messages to it are for; XRC only.
-    shared_receive_queue: Qpn,
+    shared_receive_queue: SrqNumber,
 }
 
 /// A memory region as its owner describes it. The client's has no key here: that travels in CONNECTION_REQ.

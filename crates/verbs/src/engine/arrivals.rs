@@ -286,7 +286,7 @@ impl Adapter {
         };
         let mut memory = &self.memory;
         if inner.endpoint.settings().service == ServiceType::XrcTarget {
-            let named = one.packet.extensions.xrceth.map(|header| header.receive_queue);
+            let named = one.packet.extensions.xrceth.map(|header| header.receive_queue.into());
             let receives = named.and_then(|number| self.receive_queue(number));
             let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
             inner.endpoint.handle_packet(&arrival, queue.as_deref_mut(), &mut memory);

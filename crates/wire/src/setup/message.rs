@@ -2,7 +2,7 @@
 
 use crate::cm::{AckTimeout, PathMtu, RnrRetry};
 use crate::field::{Octets, header};
-use crate::number::{Guid, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
+use crate::number::{Guid, LKey, Psn, QKey, Qpn, RKey, SrqNumber, VirtualAddress};
 use crate::setup::{
     AccessFlags, Capabilities, DomainId, ExchangeId, Magic, MessageType, PeerId, QpType, RegionId,
     Status, TransactionId, Transports, VERSION,
@@ -141,7 +141,7 @@ messages! {
         /// Reserved.
         reserved3: u8 = 8,
         /// The shared receive queue that messages to it are for; XRC only.
-        shared_receive_queue: Qpn = 24,
+        shared_receive_queue: SrqNumber = 24,
         /// Reserved.
         reserved4: Octets<8> = 64,
     }
@@ -181,7 +181,7 @@ messages! {
         /// Reserved.
         reserved3: u8 = 8,
         /// The shared receive queue that messages to it are for; XRC only.
-        shared_receive_queue: Qpn = 24,
+        shared_receive_queue: SrqNumber = 24,
         /// Reserved.
         reserved4: Octets<8> = 64,
     }

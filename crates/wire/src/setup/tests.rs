@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cm::PathMtu;
 use crate::field::{Meaning, Value};
-use crate::number::{Guid, LKey, Psn, RKey, VirtualAddress};
+use crate::number::{Guid, LKey, Psn, RKey, SrqNumber, VirtualAddress};
 
 const EXCHANGE: ExchangeId = ExchangeId(0x0102_0304);
 
@@ -159,6 +159,19 @@ fn what_the_dissector_shows() {
     assert_eq!(Meaning(&Transports(0x0f)).to_string(), "RC | UC | UD | XRC");
     assert_eq!(Meaning(&Transports(0x90)).to_string(), "0x90 unknown");
     assert_eq!(Meaning(&Capabilities(0)).to_string(), "none");
+}
+
+#[test]
+fn srq_numbers_have_none_of_the_reserved_qp_meanings() {
+    let [_, _, queue_pair, ..] = exchange();
+    let mut shown = None;
+    queue_pair.visit(&mut |spec, value| {
+        if spec.name == "shared_receive_queue" {
+            shown = Some(format!("{} {}", Value(value), Meaning(value)));
+        }
+    });
+    assert_eq!(shown.as_deref(), Some("0x000000 none"));
+    assert_eq!(Meaning(&SrqNumber(1)).to_string(), "");
 }
 
 #[test]

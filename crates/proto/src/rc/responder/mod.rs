@@ -193,7 +193,7 @@ impl Responder {
             }
             return Ok(());
         }
-        let queue = packet.extensions.xrceth.map(|header| header.receive_queue);
+        let queue = packet.extensions.xrceth.map(|header| header.receive_queue.into());
         let verdict = self.check_sequence(info, queue).and_then(|()| {
             // IBA A14: a queue that is not there, or of another domain, is no place for a message.
             let by = by.ok_or(Refusal::Request)?;

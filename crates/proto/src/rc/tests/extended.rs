@@ -58,7 +58,7 @@ fn a_message_goes_to_the_queue_that_it_names() {
         let packet = Packet::parse(bytes).unwrap();
         let info = packet.bth.opcode.info().unwrap();
         assert_eq!(info.transport, Transport::ExtendedReliableConnection);
-        let named = packet.extensions.xrceth.map(|header| header.receive_queue);
+        let named = packet.extensions.xrceth.map(|header| header.receive_queue.into());
         assert_eq!(named, (*side == 0).then_some(QUEUE), "requests name it, answers do not");
     }
 }
@@ -115,7 +115,7 @@ fn all_packets_of_a_message_name_one_queue() {
     for (index, bytes) in sent.iter().enumerate() {
         let mut packet = Packet::parse(bytes).unwrap();
         if index == 1 {
-            packet.extensions.xrceth.as_mut().unwrap().receive_queue = Qpn(1);
+            packet.extensions.xrceth.as_mut().unwrap().receive_queue = Qpn(1).into();
         }
         let receives = Some(&mut host.receives);
         host.qp.handle_packet(pair.now, &packet, false, receives, &mut host.memory);

@@ -12,7 +12,7 @@ use ferroce_proto::setup::{
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::PathMtu;
-use ferroce_wire::number::{Guid, LKey, QKey, Qpn, RKey, VirtualAddress};
+use ferroce_wire::number::{Guid, LKey, QKey, Qpn, RKey, SrqNumber, VirtualAddress};
 use ferroce_wire::setup::{
     Capabilities, ExchangeId, MAX_LEN, PeerId, QUEUE_KEY, QUEUE_PAIR, QpType, RegionId, Status,
     TransactionId, Transports,
@@ -57,7 +57,11 @@ fn queue_pair(one: &Introduction) -> QpParameters {
         recv_queue_size: 4096,
         starting_psn: one.psn,
         queue_key: QKey(0),
-        shared_receive_queue: if extended { queue_number(EXTENDED_QUEUES[0]) } else { Qpn(0) },
+        shared_receive_queue: if extended {
+            queue_number(EXTENDED_QUEUES[0]).into()
+        } else {
+            SrqNumber(0)
+        },
     }
 }
 

@@ -5,7 +5,7 @@ use ferroce_wire::ethernet::{EtherType, Ethernet};
 use ferroce_wire::frame::{Frame, Network};
 use ferroce_wire::infiniband::Grh;
 use ferroce_wire::ip::{Ecn, Identification, IpProtocol, Ipv4, Udp};
-use ferroce_wire::number::{Msn, Psn, Qpn, RKey, VirtualAddress};
+use ferroce_wire::number::{Msn, Psn, Qpn, RKey, SrqNumber, VirtualAddress};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::Syndrome;
@@ -63,7 +63,7 @@ impl Wire {
             reth: Some(reth),
             aeth: Some(Aeth { syndrome: Syndrome::ACK, msn: Msn(1) }),
             deth: Some(Deth { source: Qpn(0x99), ..Deth::default() }),
-            xrceth: Some(Xrceth { receive_queue: Qpn(0x55), ..Xrceth::default() }),
+            xrceth: Some(Xrceth { receive_queue: SrqNumber(0x55), ..Xrceth::default() }),
             feth: Some(Feth::default()),
             atomic: Some(AtomicEth::default()),
             atomic_ack: Some(Default::default()),
