@@ -1,6 +1,6 @@
 //! The connection manager's handshakes over time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use ferroce_wire::mad::Mad;
 use ferroce_wire::rdmacm;
 
 use super::flow::{Handshake, QueuePair};
-use super::report::CmEvent;
+use super::report::{CmEvent, Details};
 use super::sink::Stamp;
 
 /// Handshakes remembered, to find the other half of each.
@@ -45,6 +45,8 @@ pub(super) struct CmSeen {
     pub(super) about: Option<(IpAddr, CommId)>,
     /// Why a connection was refused.
     pub(super) rejected: Option<String>,
+    /// Whether the active side sent this message, where its ids tell.
+    pub(super) from_active: Option<bool>,
 }
 
 impl CmTracker {
@@ -82,18 +84,18 @@ impl CmTracker {
             }
             _ => (None, message.private_data()),
         };
-        let mut details = BTreeMap::new();
+        let mut details = Details::default();
         message.visit(&mut |field, value| {
             if listed && !field.is_reserved() && field.name != "private_data" {
-                details.insert(field.name, explained(value));
+                details.push(field.name, explained(value));
             }
         });
         if let Some(header) = header.filter(|_| listed) {
-            details.insert("ip_version", header.ip_version.to_string());
-            details.insert("ip_source_port", header.source_port.to_string());
+            details.push("ip_version", header.ip_version.to_string());
+            details.push("ip_source_port", header.source_port.to_string());
             if let (Some(from), Some(to)) = (header.source_ip(), header.destination_ip()) {
-                details.insert("ip_source", from.to_string());
-                details.insert("ip_destination", to.to_string());
+                details.push("ip_source", from.to_string());
+                details.push("ip_destination", to.to_string());
             }
         }
         let rejected = match &message {
@@ -119,7 +121,22 @@ impl CmTracker {
             details,
             private_data: if listed { hex(consumer) } else { String::new() },
         };
-        Some(CmSeen { event, connected, about, rejected })
+        let from_active = self.is_from_active(&message, source);
+        Some(CmSeen { event, connected, about, rejected, from_active })
+    }
+
+    /// Whether the side that asked for the connection sent this message. On a loopback both sides have one address, so
+    /// only the message can tell.
+    fn is_from_active(&self, message: &Message, source: IpAddr) -> Option<bool> {
+        match message {
+            Message::Req(_) | Message::Rtu(_) | Message::SidrReq(_) => Some(true),
+            Message::Rep(_) | Message::SidrRep(_) => Some(false),
+            _ => {
+                let side = (source, message.local_comm_id()?);
+                // A passive side that refuses has no id yet: nobody was told one.
+                Some(self.asked.contains_key(&side) && !self.replied.contains_key(&side))
+            }
+        }
     }
 
     /// Follows a handshake, and returns it when this message completes it.

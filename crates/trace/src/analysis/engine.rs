@@ -20,7 +20,7 @@ use super::graph::Grapher;
 use super::hierarchy::Hierarchy;
 use super::latency::Histogram;
 use super::report::{
-    Conversation, Endpoint, FileReport, JoinedBy, PacketRow, ProblemReport, SetupEvent,
+    Conversation, Details, Endpoint, FileReport, JoinedBy, PacketRow, ProblemReport, SetupEvent,
 };
 use super::sink::{Side, Sink, Stamp, Tally};
 use super::window::Seen;
@@ -210,10 +210,11 @@ impl<'o> Engine<'o> {
             Some(Network::Ipv4(ip, _)) => Some(ip.identification.0),
             _ => None,
         };
-        let seen = Seen { stamp, packet, info, identification };
-        if info.transport == Transport::UnreliableDatagram {
-            self.management(packet, source, destination, stamp);
-        }
+        let from_active = match info.transport {
+            Transport::UnreliableDatagram => self.management(packet, source, destination, stamp),
+            _ => None,
+        };
+        let seen = Seen { stamp, packet, info, identification, from_active };
         let side = self.flows.packet(
             source,
             destination,
@@ -228,18 +229,18 @@ impl<'o> Engine<'o> {
         side
     }
 
-    /// Datagrams that set up connections.
+    /// Datagrams that set up connections. Returns whether the side that asks for the connection sent it, if it is one.
     fn management(
         &mut self,
         packet: &Packet<'_>,
         source: IpAddr,
         destination: IpAddr,
         stamp: Stamp,
-    ) {
+    ) -> Option<bool> {
         if packet.bth.destination == Qpn::GENERAL_SERVICES {
             let listed = self.report.cm.len() < self.options.max_cm;
             let seen = self.cm.datagram(packet.payload, source, destination, stamp, listed);
-            let Some(seen) = seen else { return };
+            let seen = seen?;
             if let Some(handshake) = &seen.connected {
                 if !seen.event.repeated {
                     self.flows.connected(handshake);
@@ -258,15 +259,17 @@ impl<'o> Engine<'o> {
             } else {
                 self.report.cm_omitted += 1;
             }
+            seen.from_active
         } else if packet.bth.destination == setup::QUEUE_PAIR {
-            let Ok(message) = setup::Message::parse(packet.payload) else { return };
+            let message = setup::Message::parse(packet.payload).ok()?;
+            let from_active = Some(!is_answer(&message));
             if self.report.setup.len() >= self.options.max_cm {
-                return;
+                return from_active;
             }
-            let mut details = BTreeMap::new();
+            let mut details = Details::default();
             message.visit(&mut |field, value| {
                 if !field.is_reserved() {
-                    details.insert(field.name, explained(value));
+                    details.push(field.name, explained(value));
                 }
             });
             self.report.setup.push(SetupEvent {
@@ -277,6 +280,9 @@ impl<'o> Engine<'o> {
                 message: message.name(),
                 details,
             });
+            from_active
+        } else {
+            None
         }
     }
 
@@ -291,6 +297,7 @@ impl<'o> Engine<'o> {
         let keep = |conversation: Option<u32>| wanted.is_none() || conversation == wanted;
 
         let mut report = self.report;
+        report.conversations_total = numbers.last().copied().unwrap_or(0).into();
         report.steps = self.sink.steps;
         for (code, &count) in self.opcodes.iter().enumerate().filter(|(_, count)| **count > 0) {
             let opcode = ferroce_wire::opcode::Opcode(code as u8);
@@ -386,13 +393,18 @@ fn conversation(id: u32, flow: &Flow, tally: Tally) -> Conversation {
         (name, operations.stats)
     });
     // A conversation that a handshake or a datagram joined may still be one-way: nothing came back.
-    let one_way = flow.joined_by == JoinedBy::Datagram && flow.halves[1].traffic.packets == 0;
+    let joined_by = match flow.joined_by {
+        JoinedBy::Datagram if flow.halves[1].traffic.packets > 0 => JoinedBy::Datagram,
+        JoinedBy::Datagram if flow.a == flow.b => JoinedBy::SameEndpoint,
+        JoinedBy::Datagram => JoinedBy::OneWay,
+        other => other,
+    };
     Conversation {
         id,
         transport: flow.transport.name(),
         a: endpoint(flow.a),
         b: endpoint(flow.b),
-        joined_by: if one_way { JoinedBy::OneWay } else { flow.joined_by },
+        joined_by,
         path_mtu: flow.mtu,
         a_to_b: flow.halves[0].traffic,
         b_to_a: flow.halves[1].traffic,
@@ -404,6 +416,18 @@ fn conversation(id: u32, flow: &Flow, tally: Tally) -> Conversation {
         anomalies: tally.anomalies.iter().map(|(kind, count)| (kind.name(), count.count)).collect(),
         findings,
     }
+}
+
+/// Whether the server sent this message of the set-up exchange.
+fn is_answer(message: &setup::Message) -> bool {
+    use setup::Message;
+    matches!(
+        message,
+        Message::DeviceDiscoveryResp(_)
+            | Message::QpCreateResp(_)
+            | Message::MrRegisterResp(_)
+            | Message::ConnectionAccept(_)
+    )
 }
 
 fn congested(frame: &Frame<'_>) -> bool {

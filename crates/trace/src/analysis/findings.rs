@@ -96,8 +96,8 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
     let marked = tally.count(Kind::EcnMarked);
     if notified + marked > 0 {
         let text = format!(
-            "congestion: {} and {}",
-            named(marked, "packet marked"),
+            "congestion: {} marked and {}",
+            named(marked, "packet"),
             named(notified, "notification")
         );
         say(Severity::Info, text);

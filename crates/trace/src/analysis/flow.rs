@@ -84,6 +84,11 @@ impl StreamKey {
             source_qpn: packet.extensions.deth.map(|deth| deth.source.0),
         }
     }
+
+    /// Whether sender and receiver are the same queue pair.
+    fn is_to_itself(&self) -> bool {
+        self.source == self.destination && self.source_qpn == Some(self.qpn)
+    }
 }
 
 /// What a connection manager's handshake says about one side.
@@ -133,10 +138,14 @@ impl Flows {
     ) -> Option<Side> {
         let key = StreamKey::of(source, destination, seen.packet, seen.info.transport);
         self.looks = (self.looks + LOOKS_PER_PACKET).min(MOST_LOOKS);
-        let Some(side) = self.side(key, seen.stamp) else {
+        let Some(mut side) = self.side(key, seen.stamp) else {
             self.untracked += 1;
             return None;
         };
+        if let (true, Some(from_active)) = (key.is_to_itself(), seen.from_active) {
+            // Management datagrams between processes of one host are all from QP 1 to QP 1: the side that asks is A.
+            side.from_a = from_active;
+        }
         let side = self.join_by_answer(key, side, seen, sink);
         let flow = &mut self.flows[side.conversation];
         flow.last = seen.stamp;

@@ -1,13 +1,34 @@
-//! Percentiles over any number of values in bounded memory.
+//! Percentiles over any number of values in bounded memory: exact while the values are few.
 
 use std::collections::BTreeMap;
 
 use super::report::Latency;
 
-/// Counts values in buckets that grow with the value: each is at most 1/16 of it wide, which is the precision of
-/// the percentiles. Extremes and the mean are exact.
+/// Values of one histogram that are kept one by one: percentiles of no more than these are exact.
+const EXACT: usize = 4096;
+
+/// Values that all histograms of a file keep together, 8 bytes each.
+const EXACT_TOGETHER: usize = 1 << 20;
+
+/// Buckets between two powers of two. A percentile taken from buckets is at most 1/64 too high.
+const STEPS: u32 = 64;
+
+/// How many values the histograms of a file may still keep one by one.
+#[derive(Debug)]
+pub(super) struct SampleBudget(usize);
+
+impl Default for SampleBudget {
+    fn default() -> Self {
+        Self(EXACT_TOGETHER)
+    }
+}
+
+/// Keeps the values themselves up to [`EXACT`] of them. With more, or when the file's budget is spent, it counts them in
+/// buckets that grow with the value. Extremes and the mean are exact either way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
+    /// All values, or none once they are in `buckets`.
+    values: Vec<u64>,
     buckets: BTreeMap<u16, u64>,
     count: u64,
     sum: u128,
@@ -15,15 +36,20 @@ pub(super) struct Histogram {
     max: u64,
 }
 
-/// Buckets between two powers of two.
-const STEPS: u32 = 16;
-
 impl Histogram {
-    pub(super) fn record(&mut self, value: u64) {
+    pub(super) fn record(&mut self, value: u64, budget: &mut SampleBudget) {
+        let exact = self.is_exact();
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
         self.count += 1;
         self.sum += u128::from(value);
+        if exact && self.values.len() < EXACT && budget.0 > 0 {
+            budget.0 -= 1;
+            self.values.push(value);
+            return;
+        }
+        budget.0 += self.values.len();
+        self.spill();
         *self.buckets.entry(bucket(value)).or_default() += 1;
     }
 
@@ -31,10 +57,20 @@ impl Histogram {
         if other.count == 0 {
             return;
         }
+        let exact =
+            self.is_exact() && other.is_exact() && self.values.len() + other.values.len() <= EXACT;
         self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
         self.count += other.count;
         self.sum += other.sum;
+        if exact {
+            self.values.extend(&other.values);
+            return;
+        }
+        self.spill();
+        for &value in &other.values {
+            *self.buckets.entry(bucket(value)).or_default() += 1;
+        }
         for (&bucket, &count) in &other.buckets {
             *self.buckets.entry(bucket).or_default() += count;
         }
@@ -45,20 +81,37 @@ impl Histogram {
         if self.count == 0 {
             return None;
         }
+        let mut sorted = self.values.clone();
+        sorted.sort_unstable();
         Some(Latency {
             count: self.count,
             min_ns: self.min,
-            p50_ns: self.percentile(50),
-            p90_ns: self.percentile(90),
-            p99_ns: self.percentile(99),
+            p50_ns: self.percentile(&sorted, 50),
+            p90_ns: self.percentile(&sorted, 90),
+            p99_ns: self.percentile(&sorted, 99),
             max_ns: self.max,
             mean_ns: (self.sum / u128::from(self.count)) as u64,
+            exact: self.is_exact(),
         })
     }
 
-    /// The upper end of the bucket that holds the value at `percent`, within what was really seen.
-    fn percentile(&self, percent: u64) -> u64 {
+    fn is_exact(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Moves the values to buckets.
+    fn spill(&mut self) {
+        for value in std::mem::take(&mut self.values) {
+            *self.buckets.entry(bucket(value)).or_default() += 1;
+        }
+    }
+
+    /// The nearest-rank percentile: the value itself, or the upper end of its bucket within the extremes.
+    fn percentile(&self, sorted: &[u64], percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100).max(1);
+        if self.is_exact() {
+            return sorted.get(rank as usize - 1).copied().unwrap_or(self.max);
+        }
         let mut seen = 0;
         for (&bucket, &count) in &self.buckets {
             seen += count;
@@ -93,44 +146,73 @@ fn upper(bucket: u16) -> u64 {
 mod tests {
     use super::*;
 
+    fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram {
+        let (mut histogram, mut budget) = (Histogram::default(), SampleBudget::default());
+        values.into_iter().for_each(|value| histogram.record(value, &mut budget));
+        histogram
+    }
+
+    fn percentiles(histogram: &Histogram) -> [u64; 3] {
+        let latency = histogram.summary().unwrap();
+        [latency.p50_ns, latency.p90_ns, latency.p99_ns]
+    }
+
     #[test]
     fn every_value_lies_in_its_bucket() {
         let values = (0..4096).chain((0..64).map(|bit| 1 << bit)).chain([u64::MAX]);
         for value in values {
             assert!(upper(bucket(value)) >= value, "{value}");
             assert!(bucket(value) == 0 || upper(bucket(value) - 1) < value, "{value}");
-            assert!(upper(bucket(value)) - value <= value / 16, "{value}");
+            assert!(upper(bucket(value)) - value <= value / 64, "{value}");
         }
     }
 
     #[test]
-    fn percentiles_of_a_ramp() {
-        let mut histogram = Histogram::default();
-        assert_eq!(histogram.summary(), None);
-        (1..=1000).for_each(|value| histogram.record(value * 100));
-        let latency = histogram.summary().unwrap();
-        assert_eq!((latency.min_ns, latency.max_ns, latency.mean_ns), (100, 100_000, 50_050));
+    fn percentiles_of_few_values_are_exact() {
+        assert_eq!(Histogram::default().summary(), None);
+        let three = histogram([1_677_000, 466_000, 535_000]);
+        assert_eq!(percentiles(&three), [535_000, 1_677_000, 1_677_000]);
+        let ramp = histogram((1..=EXACT as u64).rev().map(|value| value * 1_001));
+        assert_eq!(percentiles(&ramp), [2048, 3687, 4056].map(|rank| rank * 1_001));
+        assert!(ramp.summary().unwrap().exact);
+    }
+
+    #[test]
+    fn percentiles_of_many_values_keep_to_their_bound() {
+        let latency = histogram((1..=100_000).map(|value| value * 77)).summary().unwrap();
+        assert!(!latency.exact);
+        assert_eq!((latency.min_ns, latency.max_ns, latency.mean_ns), (77, 7_700_000, 3_850_038));
         for (found, exact) in
-            [(latency.p50_ns, 50_000), (latency.p90_ns, 90_000), (latency.p99_ns, 99_000)]
+            [(latency.p50_ns, 3_850_000), (latency.p90_ns, 6_930_000), (latency.p99_ns, 7_623_000)]
         {
-            assert!((exact..=exact + exact / 16).contains(&found), "{found} for {exact}");
+            assert!((exact..=exact + exact / 64).contains(&found), "{found} for {exact}");
         }
+    }
+
+    #[test]
+    fn a_spent_budget_costs_precision_and_is_given_back() {
+        let (mut first, mut second, mut budget) =
+            (Histogram::default(), Histogram::default(), SampleBudget(3));
+        first.record(1_000, &mut budget);
+        first.record(2_000, &mut budget);
+        second.record(3_000, &mut budget);
+        assert!(first.is_exact() && second.is_exact() && budget.0 == 0);
+        first.record(4_000, &mut budget);
+        assert!(!first.is_exact() && budget.0 == 2);
+        assert_eq!(first.summary().unwrap().count, 3);
+        second.record(5_000, &mut budget);
+        assert_eq!(percentiles(&second), [3_000, 5_000, 5_000]);
     }
 
     #[test]
     fn merging_is_recording_all() {
-        let (mut left, mut right, mut both) =
-            (Histogram::default(), Histogram::default(), Histogram::default());
-        for value in [3, 70_000, 12] {
-            left.record(value);
-            both.record(value);
+        for (left, right) in [(3, 2), (EXACT, 1), (1, EXACT), (EXACT + 1, 1), (1, EXACT + 1)] {
+            let value = |at: usize| (at as u64 * 7_919) % 100_003;
+            let mut merged = histogram((0..left).map(value));
+            merged.merge(&histogram((left..left + right).map(value)));
+            merged.merge(&Histogram::default());
+            let all = histogram((0..left + right).map(value));
+            assert_eq!(merged.summary(), all.summary(), "{left} and {right}");
         }
-        for value in [1, 9_999_999] {
-            right.record(value);
-            both.record(value);
-        }
-        left.merge(&right);
-        left.merge(&Histogram::default());
-        assert_eq!(left.summary(), both.summary());
     }
 }

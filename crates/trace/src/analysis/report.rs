@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::anomaly::{AnomalyKind, Severity};
 
@@ -48,6 +48,8 @@ pub struct FileReport {
     pub hierarchy: Vec<HierarchyNode>,
     /// Who talked to whom.
     pub conversations: Vec<Conversation>,
+    /// All conversations, those that were not asked for included.
+    pub conversations_total: u64,
     /// Messages in the order in which they were finished.
     pub messages: Vec<Message>,
     /// All messages, those beyond the list's limit included.
@@ -125,6 +127,8 @@ pub enum JoinedBy {
     Datagram,
     /// Only one direction was seen.
     OneWay,
+    /// Both ends are one queue pair, whose packets do not tell their direction.
+    SameEndpoint,
 }
 
 /// Packets and bytes of one direction.
@@ -198,6 +202,9 @@ pub struct Latency {
     pub p99_ns: u64,
     pub max_ns: u64,
     pub mean_ns: u64,
+    /// Whether the percentiles are exact, as they are of a few thousand messages. Otherwise each is at most 1/64 too
+    /// high.
+    pub exact: bool,
 }
 
 /// A sentence of diagnosis.
@@ -285,6 +292,33 @@ pub struct Anomaly {
     pub text: String,
 }
 
+/// Fields of a message and their values as text, in the order in which the message has them. A map in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details(Vec<(&'static str, String)>);
+
+impl Details {
+    /// Adds a field behind the others.
+    pub fn push(&mut self, name: &'static str, value: String) {
+        self.0.push((name, value));
+    }
+
+    /// The value of a field.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find_map(|(field, value)| (field == name).then_some(value))
+    }
+
+    /// All fields, first to last.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+}
+
+impl Serialize for Details {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
 /// One message of the connection manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CmEvent {
@@ -309,7 +343,7 @@ pub struct CmEvent {
     /// The conversation it set up or ended.
     pub conversation: Option<u32>,
     /// Everything else it says, by name.
-    pub details: BTreeMap<&'static str, String>,
+    pub details: Details,
     /// What it says, in one line.
     pub summary: String,
     /// The consumer's private data in hexadecimal, RDMA-CM's own header and trailing zeroes cut off.
@@ -330,7 +364,7 @@ pub struct SetupEvent {
     /// Its name, for example `DEVICE_DISCOVERY_REQ`.
     pub message: &'static str,
     /// What it says, by field.
-    pub details: BTreeMap<&'static str, String>,
+    pub details: Details,
 }
 
 /// Traffic over time in equal steps.

@@ -6,7 +6,7 @@ use ferroce_wire::number::Psn;
 
 use super::Options;
 use super::anomaly::AnomalyKind;
-use super::latency::Histogram;
+use super::latency::{Histogram, SampleBudget};
 use super::report::{Anomaly, Message, MessageStatus, OperationStats};
 use super::window::WindowBudget;
 
@@ -116,6 +116,7 @@ pub(super) struct Sink {
     pub(super) notes: Vec<String>,
     /// What the windows of all requesters may hold.
     pub(super) window_budget: WindowBudget,
+    sample_budget: SampleBudget,
     /// Entries looked at, see [`super::FileReport::steps`].
     pub(super) steps: u64,
     max_messages: usize,
@@ -132,6 +133,7 @@ impl Sink {
             tallies: Vec::new(),
             notes: Vec::new(),
             window_budget: WindowBudget::default(),
+            sample_budget: SampleBudget::default(),
             steps: 0,
             max_messages: options.max_messages,
             max_anomalies: options.max_anomalies,
@@ -174,13 +176,13 @@ impl Sink {
 
     pub(super) fn message(&mut self, side: Side, message: Message) {
         self.messages_total += 1;
-        let operations =
-            self.tally(side.conversation).operations.entry(message.operation).or_default();
+        let tally = entry(&mut self.tallies, side.conversation);
+        let operations = tally.operations.entry(message.operation).or_default();
         operations.stats.messages += 1;
         operations.stats.bytes += message.size;
         operations.stats.packets += message.packets;
         if let (Some(latency), MessageStatus::Acknowledged) = (message.latency_ns, message.status) {
-            operations.latency.record(latency);
+            operations.latency.record(latency, &mut self.sample_budget);
         }
         if self.messages.len() < self.max_messages {
             self.messages.push((side, message));
@@ -188,9 +190,14 @@ impl Sink {
     }
 
     pub(super) fn tally(&mut self, conversation: usize) -> &mut Tally {
-        if self.tallies.len() <= conversation {
-            self.tallies.resize_with(conversation + 1, Tally::default);
-        }
-        &mut self.tallies[conversation]
+        entry(&mut self.tallies, conversation)
     }
+}
+
+/// The tally of a conversation, made if missing.
+fn entry(tallies: &mut Vec<Tally>, conversation: usize) -> &mut Tally {
+    if tallies.len() <= conversation {
+        tallies.resize_with(conversation + 1, Tally::default);
+    }
+    &mut tallies[conversation]
 }

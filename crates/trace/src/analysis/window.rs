@@ -50,6 +50,8 @@ pub(super) struct Seen<'a> {
     pub(super) info: &'static OpcodeInfo,
     /// IPv4 identification.
     pub(super) identification: Option<u16>,
+    /// Whether the side that asked for a connection sent this management datagram, where that is known.
+    pub(super) from_active: Option<bool>,
 }
 
 /// A PSN and the sequence it stands for.

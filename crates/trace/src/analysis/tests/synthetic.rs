@@ -1,9 +1,12 @@
 //! What the captures of rdma_rxe do not have: congestion, XRC, lost unreliable messages, reconnection, offloads, and
 //! packets that nobody should send.
 
+use ferroce_wire::address::Gid;
+use ferroce_wire::cm::{CommId, Drep, Dreq, Message, Rep, Req, Rtu};
 use ferroce_wire::frame::Frame;
 use ferroce_wire::ip::Ecn;
-use ferroce_wire::number::Msn;
+use ferroce_wire::mad::TransactionId;
+use ferroce_wire::number::{Msn, Qpn};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::setup;
@@ -11,6 +14,8 @@ use ferroce_wire::syndrome::{RnrTimer, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Deth, Reth};
 
 use crate::analysis::report::{FileReport, JoinedBy, MessageStatus};
+
+use crate::render::sections::{self, View};
 
 use super::wire::{A, B, Wire};
 
@@ -22,14 +27,15 @@ fn statuses(report: &FileReport) -> Vec<(&str, u64, MessageStatus)> {
 fn congestion_is_noticed_and_belongs_to_its_connection() {
     let mut wire = Wire::new();
     wire.ecn = Ecn::CONGESTION_EXPERIENCED;
-    wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 64);
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 64).send(A, 2, Opcode::RC_SEND_ONLY, 11, 64);
     wire.ecn = Ecn(0);
-    wire.ack(B, 1, 10).send(B, 1, Opcode::CNP, 0, 16);
+    wire.ack(B, 1, 11).send(B, 1, Opcode::CNP, 0, 16);
     let report = wire.report();
-    assert_eq!(report.anomaly_counts, [("ecn_marked", 1), ("cnp", 1)].into());
+    assert_eq!(report.anomaly_counts, [("ecn_marked", 2), ("cnp", 1)].into());
     assert_eq!(report.conversations.len(), 1);
     assert_eq!(report.conversations[0].b_to_a.packets, 2);
-    assert!(report.conversations[0].findings[0].text.contains("congestion"));
+    let finding = &report.conversations[0].findings[0];
+    assert_eq!(finding.text, "congestion: 2 packets marked and 1 notification");
 }
 
 #[test]
@@ -257,32 +263,98 @@ fn the_set_up_exchange_is_listed() {
     let report = wire.report();
     assert_eq!(report.setup.len(), 1);
     assert_eq!(report.setup[0].message, "DEVICE_DISCOVERY_REQ");
-    assert!(report.setup[0].details["exchange"].contains("5"));
+    let fields: Vec<_> = report.setup[0].details.iter().map(|(name, _)| name).collect();
+    let prefix = ["message_type", "version", "status", "attempt", "magic", "exchange"];
+    assert_eq!(fields[..6], prefix, "in the order of the message");
+    assert_eq!(report.setup[0].details.get("exchange"), Some("0x00000005"));
+}
+
+/// The report of these packets, with both ends at 127.0.0.1.
+fn over_loopback(one: Wire) -> FileReport {
+    let mut wire = Wire::new();
+    let file = one.writer.finish().unwrap();
+    let mut at = 24;
+    while at < file.len() {
+        let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
+        let mut frame = file[at + 16..at + 16 + len].to_vec();
+        frame[26..34].copy_from_slice(&[127, 0, 0, 1, 127, 0, 0, 1]);
+        let parsed = Frame::ethernet(&frame, frame.len());
+        let mut out = vec![0; frame.len()];
+        let len = parsed.emit(&mut out).unwrap();
+        wire.raw(&out[..len], len as u32);
+        at += 16 + frame.len();
+    }
+    wire.report()
 }
 
 #[test]
 fn loopback_talks_to_itself() {
     // Both ends have one address: the two streams differ by their queue pairs alone.
     let mut wire = Wire::new();
-    let mut bytes = Vec::new();
-    let mut one = Wire::new();
-    one.send(A, 2, Opcode::RC_SEND_ONLY, 10, 8).ack(B, 1, 10);
-    let file = one.writer.finish().unwrap();
-    let mut at = 24;
-    while at < file.len() {
-        let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
-        bytes.push(file[at + 16..at + 16 + len].to_vec());
-        at += 16 + len;
-    }
-    for mut frame in bytes {
-        frame[26..30].copy_from_slice(&[127, 0, 0, 1]);
-        frame[30..34].copy_from_slice(&[127, 0, 0, 1]);
-        let parsed = Frame::ethernet(&frame, frame.len());
-        let mut out = vec![0; frame.len()];
-        let len = parsed.emit(&mut out).unwrap();
-        wire.raw(&out[..len], len as u32);
-    }
-    let report = wire.report();
+    wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 8).ack(B, 1, 10);
+    let report = over_loopback(wire);
     assert_eq!(report.conversations.len(), 1);
     assert_eq!(statuses(&report), [("SEND", 8, MessageStatus::Acknowledged)]);
+}
+
+/// Packets that each side of the only conversation sent.
+fn directions(report: &FileReport) -> (u64, u64, JoinedBy) {
+    let [one] = &report.conversations[..] else { panic!("{:?}", report.conversations) };
+    (one.a_to_b.packets, one.b_to_a.packets, one.joined_by)
+}
+
+#[test]
+fn connection_managers_on_one_host_have_two_directions() {
+    let (active, passive) = (CommId(7), CommId(9));
+    let gid = Gid::from_ip([127, 0, 0, 1].into());
+    let mut request = Req { local_comm_id: active, local_qpn: Qpn(0x11), ..Req::default() };
+    request.primary_local_gid = gid;
+    request.primary_remote_gid = gid;
+    let mut wire = Wire::new();
+    for message in [
+        Message::Req(request),
+        Message::Rep(Rep {
+            local_comm_id: passive,
+            remote_comm_id: active,
+            local_qpn: Qpn(0x22),
+            ..Rep::default()
+        }),
+        Message::Rtu(Rtu { local_comm_id: active, remote_comm_id: passive, ..Rtu::default() }),
+        // The passive side ends the connection.
+        Message::Dreq(Dreq { local_comm_id: passive, remote_comm_id: active, ..Dreq::default() }),
+        Message::Drep(Drep { local_comm_id: active, remote_comm_id: passive, ..Drep::default() }),
+    ] {
+        wire.datagram(A, 1, &message.to_mad(TransactionId(5)));
+    }
+    let report = over_loopback(wire);
+    assert_eq!(directions(&report), (3, 2, JoinedBy::Datagram));
+}
+
+#[test]
+fn set_up_exchanges_on_one_host_have_two_directions() {
+    let (exchange, transaction) = (setup::ExchangeId(5), setup::TransactionId(1));
+    let mut wire = Wire::new();
+    for bytes in [
+        &setup::DeviceDiscoveryReq::new(exchange, transaction).to_bytes()[..],
+        &setup::DeviceDiscoveryResp::new(exchange, transaction).to_bytes(),
+        &setup::QpCreateReq::new(exchange, transaction).to_bytes(),
+    ] {
+        let deth = Deth { source: setup::QUEUE_PAIR, ..Deth::default() };
+        let extensions = ExtensionHeaders { deth: Some(deth), ..ExtensionHeaders::default() };
+        wire.frame(A, setup::QUEUE_PAIR.0, Opcode::UD_SEND_ONLY, 0, extensions, bytes);
+    }
+    assert_eq!(directions(&over_loopback(wire)), (2, 1, JoinedBy::Datagram));
+}
+
+#[test]
+fn a_queue_pair_that_sends_to_itself_is_no_one_way_conversation() {
+    let mut wire = Wire::new();
+    wire.send(A, 0x99, Opcode::UD_SEND_ONLY, 1, 8);
+    let report = over_loopback(wire);
+    assert_eq!(directions(&report), (1, 0, JoinedBy::SameEndpoint));
+    let view = View { columns: 100, ..View::default() };
+    let text: String =
+        sections::report(&report, &view).iter().map(|it| format!("{it}\n")).collect();
+    assert!(text.contains("a queue pair that sends to itself"), "{text}");
+    assert_eq!(text.matches("127.0.0.1 QP 0x000099").count(), 1, "{text}");
 }

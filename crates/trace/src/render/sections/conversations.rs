@@ -27,15 +27,17 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
         let a = side(Tone::Forth, "A", &conversation.a, &conversation.a_to_b, conversation);
         let b = side(Tone::Back, "B", &conversation.b, &conversation.b_to_a, conversation);
         table.row([vec![id, transport], a].concat());
-        table.row([vec![Line::new(), Line::new()], b].concat());
+        if rows(conversation) == 2 {
+            table.row([vec![Line::new(), Line::new()], b].concat());
+        }
     }
     // What belongs to both sides would widen one column: it is put between the rows.
     let table = table.without_what_does_not_fit(columns, &["payload", "rate"]);
-    let mut rows = table.lines(columns).into_iter();
-    let mut lines: Vec<Line> = rows.next().into_iter().collect();
+    let mut table_rows = table.lines(columns).into_iter();
+    let mut lines: Vec<Line> = table_rows.next().into_iter().collect();
     let indent = 2 + table_indent(file, limit);
     for conversation in file.conversations.iter().take(limit) {
-        lines.extend(rows.by_ref().take(2));
+        lines.extend(table_rows.by_ref().take(rows(conversation)));
         for text in wrap(&about(conversation), columns.saturating_sub(indent).max(24)) {
             let mut line = Line::new();
             line.pad_to(indent);
@@ -46,6 +48,11 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
     let hidden = file.conversations.len().saturating_sub(limit) as u64;
     lines.extend(more(hidden, ("conversation", "conversations"), "--all"));
     lines
+}
+
+/// Table rows of a conversation: one for each side, or a single one when there is no second side to tell apart.
+fn rows(conversation: &Conversation) -> usize {
+    if conversation.joined_by == JoinedBy::SameEndpoint { 1 } else { 2 }
 }
 
 /// Columns that the number and the transport take.
@@ -98,5 +105,6 @@ fn joined(by: JoinedBy) -> &'static str {
         JoinedBy::Address => "joined by address",
         JoinedBy::Datagram => "joined by its datagrams",
         JoinedBy::OneWay => "one way only",
+        JoinedBy::SameEndpoint => "a queue pair that sends to itself",
     }
 }

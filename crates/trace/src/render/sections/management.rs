@@ -41,6 +41,9 @@ pub(super) fn cm(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     lines
 }
 
+/// Fields that the message's name says, or that are the same in every message of this protocol.
+const IMPLIED: [&str; 3] = ["message_type", "version", "magic"];
+
 /// The messages of the set-up exchange in order of time.
 pub(super) fn setup(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     let shown = &file.setup[..file.setup.len().min(limit)];
@@ -50,8 +53,12 @@ pub(super) fn setup(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
     let clock = Clock::for_times(shown.iter().map(|event| event.time_ns));
     let mut table = timeline(clock);
     for event in shown {
-        let details: Vec<_> =
-            event.details.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let details: Vec<_> = event
+            .details
+            .iter()
+            .filter(|(name, _)| !IMPLIED.contains(name))
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
         table.row(vec![
             cell(units::count(event.frame)),
             Line::of(Tone::Faint, clock.time(event.time_ns)),

@@ -26,6 +26,9 @@ const COLUMNS: [(&str, Align); 10] = [
 /// Columns of a file in which no latency was measured.
 const UNMEASURED: usize = 5;
 
+/// Stands before a percentile that is not exact.
+const BOUND: &str = "≤";
+
 /// One row an operation, and one for each conversation that has it when there are a few.
 pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
     let mut sums: BTreeMap<&str, OperationStats> = BTreeMap::new();
@@ -61,8 +64,15 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
             }
         }
     }
-    let table = table.without_what_does_not_fit(columns, &["median", "p90", "largest"]);
+    let table =
+        table.without_what_does_not_fit(columns, &["median", "p90", "largest", "min", "total"]);
     let mut lines = table.lines(columns);
+    let of_each = file.conversations.iter().flat_map(|it| it.operations.values());
+    let of_each = of_each.filter_map(|stats| stats.latency.as_ref());
+    if !file.latency.values().chain(of_each).all(|latency| latency.exact) {
+        let text = format!("  {BOUND} percentiles of many messages, at most 1/64 (1.6%) too high");
+        lines.push(Line::of(Tone::Faint, text));
+    }
     if !sizes.complete {
         let listed = units::count(file.messages.len() as u64);
         let text = format!("  sizes are those of the first {listed} messages");
@@ -86,7 +96,11 @@ fn row(
     if let Some(latency) = latency {
         let Latency { min_ns, p50_ns, p90_ns, p99_ns, max_ns, .. } = latency;
         let tones = [Tone::Plain, Tone::Strong, Tone::Plain, Tone::Plain, Tone::Plain];
-        let values = [min_ns, p50_ns, p90_ns, p99_ns, max_ns].map(units::duration);
+        let bound = if latency.exact { "" } else { BOUND };
+        let [min, max] = [min_ns, max_ns].map(units::duration);
+        let [p50, p90, p99] =
+            [p50_ns, p90_ns, p99_ns].map(|value| format!("{bound}{}", units::duration(value)));
+        let values = [min, p50, p90, p99, max];
         cells.extend(values.into_iter().zip(tones).map(|(value, tone)| Line::of(tone, value)));
     }
     cells
