@@ -47,18 +47,29 @@ impl Table {
     #[must_use]
     pub fn without_what_does_not_fit(mut self, columns: usize, optional: &[&str]) -> Self {
         for name in optional {
-            let width: usize = (0..self.columns.len()).map(|at| self.column_width(at) + GAP).sum();
-            if INDENT + width - GAP <= columns {
-                break;
-            }
             if let Some(at) = self.columns.iter().position(|(column, _)| column == name) {
-                self.columns.remove(at);
-                for row in self.rows.iter_mut().filter(|row| row.len() > at) {
-                    row.remove(at);
-                }
+                self = self.without_if_too_wide(columns, at);
             }
         }
         self
+    }
+
+    /// Leaves a column out, by its place, if the table is wider than `columns`.
+    #[must_use]
+    pub fn without_if_too_wide(mut self, columns: usize, at: usize) -> Self {
+        if self.width() > columns && at < self.columns.len() {
+            self.columns.remove(at);
+            for row in self.rows.iter_mut().filter(|row| row.len() > at) {
+                row.remove(at);
+            }
+        }
+        self
+    }
+
+    /// Columns that the widest row takes, sentences unbroken.
+    fn width(&self) -> usize {
+        let cells: usize = (0..self.columns.len()).map(|at| self.column_width(at) + GAP).sum();
+        (INDENT + cells).saturating_sub(GAP)
     }
 
     /// The table in lines, those of sentences broken to stay within `columns`.

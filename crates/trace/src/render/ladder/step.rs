@@ -93,7 +93,7 @@ pub(super) fn steps(
         }
     }
     let drawn: u64 = steps.iter().map(Step::packets).sum();
-    let total = conversation.a_to_b.packets + conversation.b_to_a.packets;
+    let total = ladders.packets(conversation);
     if drawn < total {
         steps.push(Step::More { packets: total - drawn });
     }
@@ -171,10 +171,10 @@ fn hush(quiet: &mut Vec<Step>, steps: &mut Vec<Step>) {
 }
 
 impl Step {
-    /// Packets it stands for. The control plane has a conversation of its own.
+    /// Packets it stands for.
     fn packets(&self) -> u64 {
         match self {
-            Self::Packet(arrow) => u64::from(arrow.stroke != Stroke::Double),
+            Self::Packet(_) => 1,
             Self::Fold { count, .. } => *count,
             Self::Quiet { packets } => *packets,
             Self::Missing { .. } | Self::Pause { .. } | Self::More { .. } | Self::End { .. } => 0,

@@ -29,6 +29,17 @@ fn loss_and_recovery() {
 }
 
 #[test]
+fn the_caption_counts_what_the_ladder_shows() {
+    let file = lossy();
+    let ladders = Ladders::new(&file);
+    // Ten packets of the connection and the REQ, from 5 µs before the first to the last.
+    assert_eq!(ladders.caption(&file.conversations[0]), "11 packets in 2.10 ms");
+    let mut late = file.conversations[0].clone();
+    late.duration_ns = 0;
+    assert_eq!(ladders.caption(&late), "11 packets in 5.00 µs");
+}
+
+#[test]
 fn everything_is_drawn_when_nothing_limits_it() {
     let text = of_first(&lossy(), 90, None);
     assert_eq!(text.matches("RC RDMA WRITE Middle").count(), 5, "{text}");

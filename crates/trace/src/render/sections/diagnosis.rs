@@ -32,7 +32,12 @@ pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<
             true => "nothing out of the ordinary: no loss, no retransmission, no refusal",
             false => "nothing failed; what is out of the ordinary stands under Anomalies",
         };
-        lines.push(Line::of(Tone::Good, "  ✓ ").plain(text));
+        let mut line = Line::of(Tone::Good, "  ✓ ");
+        for part in wrap(text, columns.saturating_sub(line.width())) {
+            line.pad_to(4);
+            line.push(Tone::Plain, part);
+            lines.push(std::mem::take(&mut line));
+        }
     }
     for item in items.iter().take(limit) {
         lines.extend(draw(item, columns));

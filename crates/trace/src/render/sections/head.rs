@@ -9,7 +9,7 @@ use crate::render::text::{Line, Tone};
 use crate::render::units;
 
 /// The first lines of a report.
-pub(super) fn head(file: &FileReport) -> Vec<Line> {
+pub(super) fn head(file: &FileReport, columns: usize) -> Vec<Line> {
     let mut name = Line::of(Tone::Strong, &file.path);
     let format = if file.format.is_empty() { "no capture file" } else { &file.format };
     name.push(Tone::Faint, format!("  {format}, {}", units::bytes(file.file_bytes)));
@@ -21,28 +21,50 @@ pub(super) fn head(file: &FileReport) -> Vec<Line> {
         return lines;
     }
 
-    let mut packets = Line::of(Tone::Plain, "  ")
-        .with(Tone::Strong, units::counted(file.packets, "packet"))
-        .plain(format!(", {} of RoCE", roce(file)))
-        .plain(format!(" · {}", units::bytes(file.bytes)))
-        .plain(format!(" in {}", units::duration(file.duration_ns)));
+    let packets = Line::of(Tone::Strong, units::counted(file.packets, "packet"))
+        .plain(format!(", {} of RoCE", roce(file)));
+    let mut figures =
+        format!("{} in {}", units::bytes(file.bytes), units::duration(file.duration_ns));
     if let Some(rate) = units::bit_rate(file.bytes, file.duration_ns) {
-        packets.push(Tone::Plain, format!(", {rate}"));
+        figures.push_str(&format!(", {rate}"));
     }
-    lines.push(packets);
+    lines.extend(beside(packets, Line::of(Tone::Plain, figures), columns));
 
-    let mut line = Line::of(Tone::Plain, "  ");
-    if let Some(start) = file.start_ns {
-        line.push(Tone::Faint, format!("from {}", units::date(start)));
+    let mut start = Line::new();
+    if let Some(since) = file.start_ns {
+        start.push(Tone::Faint, format!("from {}", units::date(since)));
     }
+    lines.extend(beside(start, verdicts(file), columns));
+    lines
+}
+
+/// Two parts of the head on one line, or below each other where that is too wide.
+fn beside(left: Line, right: Line, columns: usize) -> Vec<Line> {
+    let indented = |part| {
+        let mut line = Line::of(Tone::Plain, "  ");
+        line.append(part);
+        line
+    };
+    if left.width() == 0 || right.width() == 0 || 2 + left.width() + 3 + right.width() > columns {
+        let parts = [left, right].into_iter().filter(|part| part.width() > 0);
+        return parts.map(indented).collect();
+    }
+    let mut line = indented(left.plain(" · "));
+    line.append(right);
+    vec![line]
+}
+
+/// How many ICRCs are right; empty when there are none.
+fn verdicts(file: &FileReport) -> Line {
     let icrc = file.icrc;
+    let mut line = Line::new();
     if icrc.ok + icrc.bad + icrc.unverifiable > 0 {
         let verdicts = [
             (icrc.ok, "ok", Tone::Good),
             (icrc.bad, "bad", Tone::Bad),
             (icrc.unverifiable, "unverifiable", Tone::Warning),
         ];
-        let mut before = if file.start_ns.is_some() { " · ICRC " } else { "ICRC " };
+        let mut before = "ICRC ";
         for (count, name, tone) in verdicts {
             line.push(Tone::Plain, before);
             let tone = if count > 0 { tone } else { Tone::Plain };
@@ -50,8 +72,7 @@ pub(super) fn head(file: &FileReport) -> Vec<Line> {
             before = ", ";
         }
     }
-    lines.push(line);
-    lines
+    line
 }
 
 fn roce(file: &FileReport) -> String {

@@ -41,7 +41,8 @@ pub(super) fn messages(file: &FileReport, columns: usize) -> Vec<Line> {
         ]);
     }
     let table = table.without_what_does_not_fit(columns, &["packets", "frames"]);
-    let mut lines = table.lines(columns);
+    let mut lines =
+        table.without_what_does_not_fit(columns, &["PSN", "frames", "packets"]).lines(columns);
     let hidden = file.messages_total.saturating_sub(file.messages.len() as u64);
     lines.extend(more(hidden, ("message", "messages"), "--max-messages"));
     lines

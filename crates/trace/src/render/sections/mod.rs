@@ -10,7 +10,7 @@ mod operations;
 mod protocols;
 
 use super::ladder::Ladders;
-use super::text::{Line, Tone};
+use super::text::{Line, Tone, width, wrap};
 use super::{graph, units};
 use crate::analysis::report::{Conversation, Endpoint, FileReport, ProblemReport};
 
@@ -50,15 +50,18 @@ const LADDERS: usize = 8;
 pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
     let limit = |wanted: bool| if wanted || view.all { usize::MAX } else { SHOWN };
     let columns = view.columns;
-    let mut lines = head::head(file);
+    let mut lines = head::head(file, columns);
     let mut section = |title: &str, note: &str, body: Vec<Line>| {
         if !body.is_empty() {
             lines.push(Line::new());
             let mut line = Line::of(Tone::Title, title);
-            if !note.is_empty() {
+            if !note.is_empty() && line.width() + 2 + width(note) <= columns {
                 line.push(Tone::Faint, format!("  {note}"));
+                lines.push(line);
+            } else {
+                lines.push(line);
+                lines.extend(paragraph(note, 2, columns));
             }
-            lines.push(line);
             lines.extend(body);
         }
     };
@@ -93,12 +96,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
             if let Some(mtu) = conversation.path_mtu {
                 note.push_str(&format!(", MTU {mtu}"));
             }
-            let packets = conversation.a_to_b.packets + conversation.b_to_a.packets;
-            note.push_str(&format!(
-                ", {} in {}",
-                units::counted(packets, "packet"),
-                units::duration(conversation.duration_ns)
-            ));
+            note.push_str(&format!(", {}", ladders.caption(conversation)));
             let body = ladders.draw(conversation, columns, wanted.rows);
             section(&title, &note, body);
         }
@@ -116,6 +114,13 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// A faint text over as many lines as it needs; none for no text.
+fn paragraph(text: &str, indent: usize, columns: usize) -> Vec<Line> {
+    let parts = wrap(text, columns.saturating_sub(indent)).into_iter();
+    let parts = parts.filter(|part| !part.is_empty());
+    parts.map(|part| Line::of(Tone::Faint, format!("{:indent$}{part}", ""))).collect()
 }
 
 /// A problem in one line: `frame 12 (byte 3456 of the file): …`.

@@ -23,7 +23,13 @@ pub(super) fn hierarchy(file: &FileReport, columns: usize) -> Vec<Line> {
     for root in &file.hierarchy {
         branch(root, file, ("", ""), longest_bar(columns), &mut table);
     }
-    if file.hierarchy.is_empty() { Vec::new() } else { table.lines(columns) }
+    if file.hierarchy.is_empty() {
+        return Vec::new();
+    }
+    // On a narrow terminal the bars go first, then the percentages, from the right.
+    let table =
+        [5, 4, 2].into_iter().fold(table, |table, at| table.without_if_too_wide(columns, at));
+    table.lines(columns)
 }
 
 /// Adds a protocol and what it carried. `stem` is drawn before its own name, `below` before those of its children.
@@ -66,5 +72,5 @@ pub(super) fn opcodes(file: &FileReport, columns: usize) -> Vec<Line> {
             Line::of(Tone::Forth, bar::lying(count as f64, most as f64, longest_bar(columns))),
         ]);
     }
-    table.lines(columns)
+    table.without_if_too_wide(columns, 3).lines(columns)
 }

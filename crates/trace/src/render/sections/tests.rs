@@ -51,6 +51,39 @@ fn anomalies_of_no_conversation_are_diagnosed_too() {
 }
 
 #[test]
+fn percentiles_that_are_not_exact_are_marked() {
+    let mut file = lossy();
+    let exact = drawn(&operations::table(&file, 100));
+    assert!(!exact.contains('≤'), "{exact}");
+    file.latency.get_mut("RDMA_WRITE").unwrap().exact = false;
+    let text = drawn(&operations::table(&file, 100));
+    assert!(text.contains("  2.10 ms  ≤2.10 ms  ≤2.10 ms  ≤2.10 ms  2.10 ms\n"), "{text}");
+    assert!(
+        text.ends_with("≤ percentiles of many messages, at most 1/64 (1.6%) too high\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn set_up_messages_leave_out_what_their_name_says() {
+    let mut details = crate::analysis::report::Details::default();
+    for name in ["message_type", "version", "status", "magic", "exchange", "attempt"] {
+        details.push(name, "0".into());
+    }
+    let event = crate::analysis::report::SetupEvent {
+        frame: 1,
+        time_ns: 0,
+        source: "10.0.0.1".into(),
+        destination: "10.0.0.2".into(),
+        message: "QP_CREATE_REQ",
+        details,
+    };
+    let file = FileReport { setup: vec![event], ..FileReport::default() };
+    let text = drawn(&management::setup(&file, 100, 20));
+    assert!(text.ends_with("QP_CREATE_REQ  status 0, exchange 0, attempt 0\n"), "{text}");
+}
+
+#[test]
 fn a_sound_file_is_said_to_be() {
     let file = FileReport { roce_packets: 1, ..FileReport::default() };
     let text = drawn(&diagnosis::diagnosis(&file, 100, 20));
@@ -130,7 +163,7 @@ fn an_empty_file_has_no_sections() {
 
 #[test]
 fn nothing_is_wider_than_the_terminal() {
-    for columns in [80, 100, 120, 160] {
+    for columns in [60, 80, 100, 120, 160] {
         let ladder = Some(LadderView { conversation: None, rows: Some(40) });
         let view = View { columns, messages: true, packets: true, ladder, ..View::default() };
         for line in report(&lossy(), &view) {
