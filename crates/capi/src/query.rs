@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use ferroce::{Context, Device, Gid, PathMtu};
+use ferroce::{Context, Device, Gid, PathMtu, identity};
 
 use crate::abi::Abi;
 use crate::abi::constants::{device as flag, odp, port};
@@ -13,9 +13,6 @@ use crate::context::ContextHandle;
 use crate::device::text;
 use crate::entry::{self, Errno, Result};
 
-/// Locally administered, so no vendor's: programs that know vendors' devices find an unknown one.
-const VENDOR: u32 = 0x02_f0ce;
-const PART: u32 = 4791;
 /// Bytes of device memory of one process: it is memory like any other.
 pub(crate) const DEVICE_MEMORY: u64 = 1 << 26;
 /// The largest message, 2^31 bytes (IBA 9.7.4.1.6).
@@ -64,15 +61,15 @@ fn attributes(device: &Device) -> ibv_device_attr {
     let number = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
     let guid = device.guid().to_be();
     ibv_device_attr {
-        fw_ver: text(env!("CARGO_PKG_VERSION")),
+        fw_ver: text(identity::FIRMWARE_VERSION),
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: limits.region_bytes,
         // All sizes from 4 KiB.
         page_size_cap: !0xfff,
-        vendor_id: VENDOR,
-        vendor_part_id: PART,
-        hw_ver: 1,
+        vendor_id: identity::VENDOR_ID,
+        vendor_part_id: identity::VENDOR_PART_ID,
+        hw_ver: identity::HARDWARE_VERSION,
         max_qp: number(limits.queue_pairs),
         max_qp_wr: number(limits.requests),
         device_cap_flags: flag::CURR_QP_STATE_MOD

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use ferroce_sim::Scenario;
-use ferroce_sim::rdma::{Congestion, Services, SetUp};
 use ferroce_trace::link::LinkType;
 
+use crate::analyze::fail_on::{self, FailOn};
 use crate::client::ClientArgs;
 use crate::decode::numbers::Numbers;
 use crate::demo::DemoArgs;
@@ -18,16 +17,19 @@ use crate::duration::Interval;
 use crate::environment::EnvironmentArgs;
 use crate::run::RunArgs;
 use crate::server::ServerArgs;
+use crate::simulate::SimulateArgs;
 use crate::style::ColorChoice;
 
 /// Said in every help text and man page.
 const EXIT_STATUS: &str = "\
 Exit status:
   0  done, and nothing was wrong with the input
-  1  not done, or failed: wrong usage, a file that cannot be opened, output that cannot be
-     written, a violation in a simulation
+  1  not done, or failed: wrong usage, a file that cannot be opened, no such conversation,
+     output that cannot be written, a violation in a simulation
   2  bad input was met: a damaged or foreign file, a malformed packet, a wrong ICRC;
-     whatever was readable was shown";
+     whatever was readable was shown
+  3  analyze found anomalies that --fail-on names
+  Of several, the smallest that is not 0 counts.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,12 +77,15 @@ Examples:
   ferroce analyze --ladder=2 --rows 100 capture.pcap
   ferroce analyze --messages capture.pcap      every message: operation, size, packets, latency
   ferroce analyze --packets capture.pcap       every packet: ICRC verdict and summary
+  ferroce analyze --fail-on warning test.pcap  for scripts: status 3 if anything had to be repaired
+  ferroce analyze --fail-on error,timeout,rnr_nak test.pcap > report.txt
   ferroce analyze --json *.pcapng | jq '.files[].icrc'";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
   ferroce simulate --scenario lossy:0.05 --seed 42
   ferroce simulate --scenario hostile --seeds 1000          seeds 0 to 999
+  ferroce simulate --seeds 1000 --json | jq '.runs[] | select(.violations != []) | .command'
   ferroce simulate --scenario reordering --capture r.pcapng && ferroce analyze --ladder=1 r.pcapng
   ferroce simulate --service rc,ud --hosts 5 --set-up cm --congestion dcqcn
 
@@ -238,54 +243,6 @@ pub(crate) enum Command {
     },
 }
 
-/// Arguments of `ferroce simulate`.
-#[derive(Debug, Args)]
-pub(crate) struct SimulateArgs {
-    /// What the network does; see below
-    #[arg(long, value_name = "NAME", default_value = "hostile")]
-    pub(crate) scenario: Scenario,
-
-    /// What everything is drawn from; with --seeds, the first one
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-
-    /// How many seeds to run, one after the other
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    pub(crate) seeds: u64,
-
-    /// Hosts
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
-    pub(crate) hosts: u32,
-
-    /// Connections, each between two of the hosts; groups of datagram queue pairs count as one
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) connections: u32,
-
-    /// Work requests on each connection
-    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) requests: u32,
-
-    /// Bytes of the largest message
-    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
-    pub(crate) largest: u32,
-
-    /// Services that connections are drawn from: rc, uc, ud, xrc, with commas between
-    #[arg(long, value_name = "LIST", default_value_t = Services::ALL)]
-    pub(crate) service: Services,
-
-    /// How connections come up: direct, cm (connection manager) or exchange (set-up exchange)
-    #[arg(long, value_name = "HOW", default_value_t = SetUp::Direct)]
-    pub(crate) set_up: SetUp,
-
-    /// What bounds how fast reliable connections send: window, dcqcn or none
-    #[arg(long, value_name = "KIND", default_value_t = Congestion::Window)]
-    pub(crate) congestion: Congestion,
-
-    /// Write what the first host sends and gets to a pcapng file; for one seed
-    #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
-    pub(crate) capture: Option<PathBuf>,
-}
-
 /// Arguments of `ferroce decode`.
 #[derive(Args, Debug)]
 pub(crate) struct DecodeArgs {
@@ -400,6 +357,13 @@ pub(crate) struct AnalyzeArgs {
     /// Keep to the conversation with this number
     #[arg(long, value_name = "N")]
     pub(crate) conversation: Option<u32>,
+
+    /// End with exit status 3 if there are such anomalies: error, warning, info, or kinds such as retransmission
+    ///
+    /// With commas between. error is what failed for good; warning also has what the protocol had to repair; info is
+    /// any anomaly. With --conversation, those of that conversation count.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = fail_on::parser(), hide_possible_values = true)]
+    pub(crate) fail_on: Vec<FailOn>,
 
     /// Step of the traffic graph, such as 10ms or 1s; by default it fits the file
     #[arg(long, value_name = "TIME")]

@@ -4,15 +4,12 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use clap::Args;
-use ferroce::{Device, Error, Limits, devices};
+use ferroce::{Device, Error, Limits, devices, identity};
 use serde::Serialize;
 
 use crate::devices::{Devices, GidRow, gids, guid, is_active, json, path_mtu};
 use crate::exit::ExitStatus;
 use crate::style::{Paint, Role, Screen};
-
-/// Nobody's number: no vendor makes a device that is made of software.
-const VENDOR: &str = "0xffffff";
 
 /// The largest path MTU that RoCE has.
 const MAX_MTU: u16 = 4096;
@@ -42,9 +39,9 @@ struct Info {
     fw_ver: &'static str,
     node_guid: String,
     sys_image_guid: String,
-    vendor_id: &'static str,
+    vendor_id: String,
     vendor_part_id: u32,
-    hw_ver: &'static str,
+    hw_ver: String,
     phys_port_cnt: u8,
     #[serde(skip)]
     limits: Vec<(&'static str, u64)>,
@@ -81,12 +78,12 @@ impl Info {
             hca_id: device.name().to_owned(),
             interface: device.interface().name.clone(),
             transport: "InfiniBand",
-            fw_ver: env!("CARGO_PKG_VERSION"),
+            fw_ver: identity::FIRMWARE_VERSION,
             node_guid: guid(device.guid()),
             sys_image_guid: guid(device.guid()),
-            vendor_id: VENDOR,
-            vendor_part_id: 0,
-            hw_ver: "0x0",
+            vendor_id: format!("{:#06x}", identity::VENDOR_ID),
+            vendor_part_id: identity::VENDOR_PART_ID,
+            hw_ver: format!("{:#x}", identity::HARDWARE_VERSION),
             phys_port_cnt: 1,
             limits: limits(&device.limits()),
             ports: [port],
@@ -194,14 +191,18 @@ fn show(info: &Info, verbose: bool, screen: &Screen, output: &mut impl Write) ->
     line(output, paint, 1, "fw_ver", info.fw_ver)?;
     line(output, paint, 1, "node_guid", &info.node_guid)?;
     line(output, paint, 1, "sys_image_guid", &info.sys_image_guid)?;
-    line(output, paint, 1, "vendor_id", info.vendor_id)?;
+    line(output, paint, 1, "vendor_id", &info.vendor_id)?;
     line(output, paint, 1, "vendor_part_id", info.vendor_part_id)?;
-    line(output, paint, 1, "hw_ver", info.hw_ver)?;
+    line(output, paint, 1, "hw_ver", &info.hw_ver)?;
     line(output, paint, 1, "phys_port_cnt", info.phys_port_cnt)?;
     if verbose {
         line(output, paint, 1, "interface", &info.interface)?;
         for (name, value) in &info.limits {
-            line(output, paint, 1, name, value)?;
+            match *name {
+                // As ibv_devinfo writes it.
+                "max_mr_size" => line(output, paint, 1, name, format_args!("{value:#x}"))?,
+                _ => line(output, paint, 1, name, value)?,
+            }
         }
     }
     for port in &info.ports {

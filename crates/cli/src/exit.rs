@@ -15,6 +15,8 @@ pub(crate) enum ExitStatus {
     Failure,
     /// Bad input was met: a damaged or foreign file, a malformed packet. Whatever was readable was shown.
     BadInput,
+    /// Nothing was wrong with the input, and it shows what the user said must not be there.
+    Found,
 }
 
 impl ExitStatus {
@@ -24,15 +26,17 @@ impl ExitStatus {
             Self::Success => 0,
             Self::Failure => 1,
             Self::BadInput => 2,
+            Self::Found => 3,
         }
     }
 
-    /// The status of two jobs together: a job that was not done outweighs bad input, which outweighs success.
+    /// The status of two jobs together: a job that was not done outweighs bad input, which outweighs what was found.
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Failure, _) | (_, Self::Failure) => Self::Failure,
             (Self::BadInput, _) | (_, Self::BadInput) => Self::BadInput,
+            (Self::Found, _) | (_, Self::Found) => Self::Found,
             (Self::Success, Self::Success) => Self::Success,
         }
     }
@@ -59,12 +63,13 @@ impl From<ExitStatus> for ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::ExitStatus::{BadInput, Failure, Success};
+    use super::ExitStatus::{BadInput, Failure, Found, Success};
 
     #[test]
     fn the_worse_of_two_wins() {
         assert_eq!(Success.and(Success), Success);
         assert_eq!(Success.and(BadInput), BadInput);
+        assert_eq!((Success.and(Found), Found.and(BadInput)), (Found, BadInput));
         assert_eq!(BadInput.and(Failure), Failure);
         assert_eq!(Failure.and(Success), Failure);
     }

@@ -22,6 +22,7 @@ mod duration;
 mod environment;
 mod exit;
 mod generate;
+mod progress;
 mod run;
 mod server;
 mod session;

@@ -1,26 +1,119 @@
 //! `ferroce simulate`: connections over a simulated network.
 
+mod json;
 mod ladder;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ferroce_sim::rdma::{Simulation, Summary, Workload};
-use ferroce_sim::{Capture, HostId, Vantage};
+use clap::{Args, ValueHint};
+use ferroce_sim::rdma::{Congestion, Services, SetUp, Simulation, Summary, Workload};
+use ferroce_sim::{Capture, HostId, Scenario, Vantage};
+use ferroce_trace::render::units;
 
-use crate::args::SimulateArgs;
 use crate::exit::ExitStatus;
+use crate::progress::{Progress, Unit};
 use crate::style::Screen;
+
+/// Arguments of `ferroce simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// What the network does; see below
+    #[arg(long, value_name = "NAME", default_value = "hostile")]
+    pub(crate) scenario: Scenario,
+
+    /// What everything is drawn from; with --seeds, the first one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// How many seeds to run, one after the other
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub(crate) seeds: u64,
+
+    /// Hosts
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) hosts: u32,
+
+    /// Connections, each between two of the hosts; groups of datagram queue pairs count as one
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) connections: u32,
+
+    /// Work requests on each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) requests: u32,
+
+    /// Bytes of the largest message
+    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
+    pub(crate) largest: u32,
+
+    /// Services that connections are drawn from: rc, uc, ud, xrc, with commas between
+    #[arg(long, value_name = "LIST", default_value_t = Services::ALL)]
+    pub(crate) service: Services,
+
+    /// How connections come up: direct, cm (connection manager) or exchange (set-up exchange)
+    #[arg(long, value_name = "HOW", default_value_t = SetUp::Direct)]
+    pub(crate) set_up: SetUp,
+
+    /// What bounds how fast reliable connections send: window, dcqcn or none
+    #[arg(long, value_name = "KIND", default_value_t = Congestion::Window)]
+    pub(crate) congestion: Congestion,
+
+    /// Write what the first host sends and gets to a pcapng file; for one seed
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// Write JSON: every run, and the totals
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No progress bar on many seeds
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
 
 /// Runs the seeds that the arguments name.
 pub(crate) fn run(args: &SimulateArgs, screen: &Screen) -> ExitStatus {
     let mut output = BufWriter::new(io::stdout().lock());
-    let result = match args.seeds {
-        1 => one(args, screen, &mut output),
-        _ => many(args, screen, &mut output),
+    let mut progress = Progress::new("seeds", Some(args.seeds), Unit::Count, args.quiet);
+    let result = if args.json {
+        json::write(args, screen, &mut output, &mut progress)
+    } else if args.seeds == 1 {
+        one(args, screen, &mut output)
+    } else {
+        many(args, screen, &mut output, &mut progress)
     };
+    progress.erase();
     ExitStatus::of_output(result.and_then(|status| output.flush().map(|()| status)), screen)
+}
+
+/// The seeds to run.
+fn seeds(args: &SimulateArgs) -> std::ops::Range<u64> {
+    args.seed..args.seed.saturating_add(args.seeds)
+}
+
+/// What came of all runs together.
+#[derive(Debug, Default, serde::Serialize)]
+struct Totals {
+    runs: u64,
+    /// Runs with violations.
+    failed: u64,
+    /// Work requests.
+    requests: u64,
+    succeeded: u64,
+}
+
+impl Totals {
+    fn add(&mut self, summary: &Summary) {
+        self.runs += 1;
+        self.failed += u64::from(status(summary) != ExitStatus::Success);
+        self.requests += summary.requests;
+        self.succeeded += summary.succeeded;
+    }
+
+    fn status(&self) -> ExitStatus {
+        if self.failed == 0 { ExitStatus::Success } else { ExitStatus::Failure }
+    }
 }
 
 fn simulation(args: &SimulateArgs, seed: u64) -> Simulation {
@@ -40,19 +133,17 @@ fn status(summary: &Summary) -> ExitStatus {
     if summary.violations.is_empty() { ExitStatus::Success } else { ExitStatus::Failure }
 }
 
+/// Runs a simulation, with a capture if one is asked for. `None`, after saying why, when that cannot be written.
+fn summary(simulation: &Simulation, args: &SimulateArgs, screen: &Screen) -> Option<Summary> {
+    let Some(path) = &args.capture else { return Some(simulation.run()) };
+    let failed = |error| screen.complain(format_args!("{}: {error}", path.display()));
+    captured(simulation, path).map_err(failed).ok()
+}
+
 /// One seed, told in full.
 fn one(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let simulation = simulation(args, args.seed);
-    let summary = match &args.capture {
-        None => simulation.run(),
-        Some(path) => match captured(&simulation, path) {
-            Ok(summary) => summary,
-            Err(error) => {
-                screen.complain(format_args!("{}: {error}", path.display()));
-                return Ok(ExitStatus::Failure);
-            }
-        },
-    };
+    let Some(summary) = summary(&simulation, args, screen) else { return Ok(ExitStatus::Failure) };
     writeln!(output, "{}", simulation.replay())?;
     writeln!(output, "  network        {}", args.scenario.description())?;
     writeln!(output, "{summary}")?;
@@ -87,26 +178,31 @@ fn failure(
 }
 
 /// Many seeds: those with violations in full, and how many there were.
-fn many(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
-    let (mut ran, mut failed, mut requests, mut succeeded) = (0u64, 0u64, 0, 0);
-    for seed in args.seed..args.seed.saturating_add(args.seeds) {
+fn many(
+    args: &SimulateArgs,
+    screen: &Screen,
+    output: &mut impl Write,
+    progress: &mut Progress,
+) -> io::Result<ExitStatus> {
+    let mut totals = Totals::default();
+    for seed in seeds(args) {
         let simulation = simulation(args, seed);
         let summary = simulation.run();
-        ran += 1;
-        requests += summary.requests;
-        succeeded += summary.succeeded;
+        totals.add(&summary);
         if status(&summary) != ExitStatus::Success {
-            failed += 1;
+            progress.erase();
             failure(&simulation, &summary, screen, output)?;
             output.flush()?;
         }
+        progress.show(totals.runs);
     }
-    writeln!(
-        output,
-        "{succeeded} of {requests} work requests succeeded, the others ended in error"
-    )?;
-    writeln!(output, "{ran} seeds ran, {failed} failed")?;
-    Ok(if failed == 0 { ExitStatus::Success } else { ExitStatus::Failure })
+    progress.erase();
+    let Totals { runs, failed, requests, succeeded } = totals;
+    let requests = units::counted(requests, "work request");
+    let succeeded = units::count(succeeded);
+    writeln!(output, "{succeeded} of {requests} succeeded, the others ended in error")?;
+    writeln!(output, "{} ran, {} failed", units::counted(runs, "seed"), units::count(failed))?;
+    Ok(totals.status())
 }
 
 #[cfg(test)]

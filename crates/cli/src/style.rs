@@ -1,6 +1,7 @@
 //! Where the output goes, and how it looks there: colour and width.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
@@ -119,17 +120,45 @@ pub(crate) struct Screen {
     pub(crate) paint: Paint,
     /// Columns of the terminal that the standard output is; `None` for a file or a pipe, which take any width.
     pub(crate) width: Option<usize>,
+    /// Columns that reports and drawings are laid out for, wherever they go.
+    pub(crate) columns: usize,
+    /// Columns that long lines of a log are wrapped to; `None` for a file or a pipe, unless COLUMNS says otherwise: one
+    /// line is one entry there.
+    pub(crate) log_columns: Option<usize>,
     errors: Paint,
+}
+
+/// Columns of a report that does not go to a terminal, or fewer where the terminal it was started from has fewer: it is
+/// read there, through a pager.
+const FILE_COLUMNS: usize = 100;
+
+/// The number of columns in the environment variable COLUMNS, which goes before what the terminal says (POSIX, 8.3).
+fn columns_set(value: Option<&OsStr>) -> Option<usize> {
+    value?.to_str()?.trim().parse().ok().filter(|columns| *columns > 0)
+}
+
+/// Columns to lay out for. `size` is that of the standard output's terminal if it is one, else of any other that the
+/// command has.
+fn columns(set: Option<usize>, terminal: bool, size: Option<usize>) -> usize {
+    set.unwrap_or_else(|| match size {
+        Some(size) if terminal => size,
+        size => size.unwrap_or(FILE_COLUMNS).min(FILE_COLUMNS),
+    })
 }
 
 impl Screen {
     /// Looks at where the outputs go.
     pub(crate) fn new(choice: ColorChoice) -> Self {
         let terminal = io::stdout().is_terminal();
-        let columns = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        // That of the first of the standard output, error output and input that is a terminal.
+        let size = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let size = size.filter(|columns| *columns > 0);
+        let set = columns_set(std::env::var_os("COLUMNS").as_deref());
         Self {
             paint: Paint::new(choice, terminal),
-            width: terminal.then(columns).flatten(),
+            width: set.or(size).filter(|_| terminal),
+            columns: columns(set, terminal, size),
+            log_columns: set.or(size.filter(|_| terminal)),
             errors: Paint::new(choice, io::stderr().is_terminal()),
         }
     }
@@ -173,6 +202,23 @@ mod tests {
     fn a_terminal_gets_nothing_to_obey() {
         assert_eq!(printable("é→ b"), "é→ b");
         assert_eq!(printable("a\x1b[2J\u{9b}\nb"), "a?[2J??b");
+    }
+
+    #[test]
+    fn columns_are_those_of_the_reader() {
+        let set = |value: &str| columns_set(Some(OsStr::new(value)));
+        assert_eq!(
+            [set("72"), set("0"), set("wide"), columns_set(None)],
+            [Some(72), None, None, None]
+        );
+        // On a terminal, in a file, in a pager on a terminal of 80 and of 200 columns.
+        assert_eq!(columns(None, true, Some(160)), 160);
+        assert_eq!(columns(None, false, None), 100);
+        assert_eq!(columns(None, false, Some(80)), 80);
+        assert_eq!(columns(None, false, Some(200)), 100);
+        for terminal in [true, false] {
+            assert_eq!(columns(Some(72), terminal, Some(160)), 72);
+        }
     }
 
     #[test]

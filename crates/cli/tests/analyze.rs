@@ -21,7 +21,7 @@ fn root() -> PathBuf {
 fn ferroce(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
     command.arg("analyze").args(arguments).current_dir(root());
-    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command.env("LC_ALL", "C.UTF-8").env_remove("COLUMNS").stdin(Stdio::null());
     command
 }
 
@@ -169,6 +169,26 @@ fn every_report_fits_its_width_and_ascii_is_its_shadow() {
 }
 
 #[test]
+fn reports_are_as_wide_as_the_user_says() {
+    let widest = |columns: &str, path: &str| {
+        let mut command = ferroce(&["--ladder", "--messages", "--packets", path]);
+        let output = command.env("COLUMNS", columns).output().expect("runs");
+        stdout(&output).lines().map(|line| line.chars().count()).max().expect("lines")
+    };
+    for path in captures() {
+        for columns in [60, 80] {
+            let widest = widest(&columns.to_string(), &path);
+            assert!(widest <= columns, "{path}: {widest} of {columns}");
+        }
+    }
+    let path = format!("{CAPTURES}/rnr.pcap");
+    assert!((101..=140).contains(&widest("140", &path)), "{}", widest("140", &path));
+    for nonsense in ["0", "-1", "wide", ""] {
+        assert!((90..=100).contains(&widest(nonsense, &path)), "{nonsense:?}");
+    }
+}
+
+#[test]
 fn colour_is_for_those_who_want_it() {
     let path = format!("{CAPTURES}/rnr.pcap");
     let coloured = run(&["--color", "always", &path]);
@@ -236,6 +256,10 @@ fn files_that_are_no_captures_are_named() {
         let document = json(&run(&["--json", &path]));
         assert_eq!(document["files"][0]["problems_total"], 1, "{path}");
     }
+    // It has a size, though nothing of it can be read.
+    let path = scratch("foreign-2000.pcap", &[b'x'; 2000]);
+    assert!(stdout(&run(&[&path])).starts_with(&format!("{path}  no capture file, 2,000 B\n")));
+    assert_eq!(json(&run(&["--json", &path]))["files"][0]["file_bytes"], 2000);
 }
 
 #[test]
@@ -327,4 +351,74 @@ fn one_conversation_can_be_kept_to() {
     let output = run(&["--ladder=2", &path]);
     assert_eq!(stdout(&output).matches("\nLadder of conversation").count(), 1);
     assert!(stdout(&output).contains("CM REQ"), "the handshake is part of it");
+}
+
+#[test]
+fn a_conversation_that_is_not_there_is_an_error() {
+    let path = format!("{CAPTURES}/rping.pcap");
+    let output = run(&["--conversation", "9", &path]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    let complaint =
+        format!("ferroce: {path}: no conversation 9: the file has conversations 1 to 2\n");
+    assert_eq!(stderr(&output), complaint);
+    let output = run(&["--json", "--conversation", "9", &path]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(1), complaint.as_str()));
+    assert_eq!(json(&output)["files"][0]["conversations_total"], 2);
+    // What is there is shown, and what is not is an error all the same.
+    let output = run(&["--ladder=9", &path]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("\nConversations\n"));
+    assert!(stderr(&output).contains(": no ladder of conversation 9: the file has"));
+    let output = run(&["--conversation=2", "--ladder=1", &path]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).ends_with(": --conversation keeps to 2\n"), "{}", stderr(&output));
+    for sound in [&["--conversation", "2", "--ladder"][..], &["--conversation=2", "--ladder=2"]] {
+        assert_eq!(run(&[sound, &[path.as_str()]].concat()).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn scripts_can_fail_on_what_was_found() {
+    let path = |name: &str| format!("{CAPTURES}/{name}.pcap");
+    let status = |what: &str, name: &str| {
+        let output = run(&["--fail-on", what, &path(name)]);
+        assert!(stdout(&output).contains("\nDiagnosis\n"), "the report is there all the same");
+        (output.status.code(), stderr(&output).to_owned())
+    };
+    let silent = |code| (Some(code), String::new());
+    for what in ["error", "warning", "info", "retransmission,timeout"] {
+        assert_eq!(status(what, "rping"), silent(0), "{what}");
+    }
+    assert_eq!(status("error", "rnr"), silent(0));
+    assert_eq!(status("timeout", "rnr"), silent(0));
+    let (code, said) = status("warning", "rnr");
+    assert_eq!(code, Some(3));
+    let found = "found by --fail-on: 9 retransmission, 3 nak_sequence, 3 rnr_nak";
+    assert_eq!(said, format!("ferroce: {}: {found}\n", path("rnr")));
+    assert_eq!(status("timeout,rnr_nak", "rnr").0, Some(3));
+    assert_eq!(status("error", "bad_rkey_write").0, Some(3));
+
+    // One of several files; JSON; a damaged file outweighs it; a wrong name is wrong usage.
+    let several = run(&["--fail-on", "error", &path("op_error"), &path("rping")]);
+    assert_eq!(several.status.code(), Some(3));
+    let document = run(&["--json", "--fail-on", "error", &path("op_error")]);
+    assert_eq!(document.status.code(), Some(3));
+    assert_eq!(json(&document)["files"][0]["anomaly_counts"]["nak_remote_operational"], 1);
+    let bad = scratch("fail-on-cut.pcap", &capture("rnr.pcap")[..1000]);
+    assert_eq!(run(&["--fail-on", "info", &bad]).status.code(), Some(2));
+    let wrong = run(&["--fail-on", "nonsense", &path("rping")]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(stderr(&wrong).contains("nonsense"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn exit_statuses_are_documented() {
+    let output = run(&["--help"]);
+    for part in ["--fail-on", "Exit status:", "  3  analyze found anomalies that --fail-on names"] {
+        assert!(stdout(&output).contains(part), "{part}: {}", stdout(&output));
+    }
+    // Completions come from the same definition.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+    let output = command.args(["completions", "bash"]).output().expect("runs");
+    assert!(stdout(&output).contains("rnr_nak"), "--fail-on is completed");
 }

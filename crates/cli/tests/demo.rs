@@ -120,6 +120,16 @@ fn the_demonstration_shows_every_step() {
     }
     assert!(!out.contains('\u{1b}'), "colour without a terminal");
     check_capture(&scratch.path("demo.pcapng"));
+    // The ladder's title, its rows and the summary count the same packets.
+    let counted = |before: &str| {
+        let rest = out.split(before).nth(1).unwrap_or_else(|| panic!("no {before:?} in\n{out}"));
+        rest.split_once(" packets").map(|(count, _)| count.to_owned())
+    };
+    let is_packet =
+        |line: &&str| line.contains("├───") || line.contains("├═══") || line.contains("│◀");
+    let rows = out.lines().filter(is_packet).count().to_string();
+    assert_eq!(counted("On the wire, connection (RC): "), Some(rows.clone()));
+    assert_eq!(counted("  demo.pcapng: "), Some(rows));
 }
 
 #[test]
@@ -216,6 +226,10 @@ fn what_cannot_be_is_said_at_once() {
     assert!(large.contains("1 GiB at most"), "{large}");
     let chunk = failure(&scratch.ferroce(&["client", "127.0.0.1", "bulk", "--chunk", "1000"]));
     assert!(chunk.contains("no multiple of 4 KiB"), "{chunk}");
+    for (job, option) in [("bulk", "--count"), ("write-read", "--chunk"), ("imm", "--chunk")] {
+        let refused = failure(&scratch.ferroce(&["client", "127.0.0.1", job, option, "4096"]));
+        assert!(refused.contains(&format!("{option} is not for {job}: ")), "{refused}");
+    }
 }
 
 /// What runs a command in a network namespace with nothing but a loopback, as far as this machine allows.
@@ -325,6 +339,7 @@ fn all_jobs(listen: &str) {
     let address = server.address.clone();
     for (job, size, verified) in [
         (&["write-read", "--size", "100001"][..], 100_001, 100_001),
+        (&["write-read", "--size", "1000", "--count", "5"], 1000, 5000),
         (&["imm", "--count", "10"], 4096, 40_960),
         // The last chunk is not a whole one.
         (&["bulk", "--size", "20000001", "--chunk", "64K"], 20_000_001, 20_000_001),
@@ -336,6 +351,8 @@ fn all_jobs(listen: &str) {
         let json: Value = serde_json::from_str(&success(&scratch.ferroce(&arguments))).unwrap();
         assert_eq!((&json["job"], &json["size"]), (&job[0].into(), &size.into()), "{json}");
         assert_eq!(json["verified_bytes"], verified, "{json}");
+        let count = job.iter().position(|word| *word == "--count").map_or("1", |at| job[at + 1]);
+        assert_eq!(json["operations"][0]["count"].to_string(), count, "{json}");
         let file = fs::File::open(scratch.path(&capture)).unwrap();
         let report = analyze("capture", file, &Options::default(), &mut |_| {});
         assert_eq!((report.icrc.bad, &report.problems[..]), (0, &[][..]));

@@ -1,6 +1,10 @@
 //! `ferroce simulate` with the real binary, and `ferroce analyze` on what it wrote.
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+
+use ferroce_test_support::skip;
+use serde_json::Value;
 
 fn ferroce(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ferroce")).args(arguments).output().unwrap()
@@ -26,6 +30,78 @@ fn many_seeds_end_with_their_number() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output).lines().last(), Some("20 seeds ran, 0 failed"));
     assert!(stdout(&output).contains("work requests succeeded"), "{}", stdout(&output));
+}
+
+#[test]
+fn one_is_not_many() {
+    let output =
+        ferroce(&["simulate", "--scenario", "clean", "--connections", "1", "--service", "rc"]);
+    assert!(stdout(&output).contains("2 hosts, 1 connection of rc\n"), "{}", stdout(&output));
+}
+
+#[test]
+fn every_run_is_there_for_programs() {
+    let arguments = ["simulate", "--scenario", "lossy:0.05", "--seed", "5", "--seeds", "3"];
+    let output = ferroce(&[&arguments[..], &["--json"]].concat());
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "ferroce-simulate/1");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 3);
+    for (run, seed) in runs.iter().zip(5..) {
+        assert_eq!(run["command"], format!("ferroce simulate --scenario lossy:0.05 --seed {seed}"));
+        assert_eq!((&run["seed"], &run["violations"]), (&seed.into(), &serde_json::json!([])));
+        assert_eq!(run["workload"]["connections"], 4);
+        assert!(run["frames"]["dropped"]["lost"].as_u64().unwrap() > 0, "{run}");
+    }
+    let sum = |name: &str| runs.iter().map(|run| run[name].as_u64().unwrap()).sum::<u64>();
+    let totals = &document["totals"];
+    assert_eq!((&totals["runs"], &totals["failed"]), (&3.into(), &0.into()));
+    assert_eq!(totals["requests"], sum("requests"));
+    assert_eq!(totals["succeeded"], sum("succeeded"));
+
+    // The same run as text.
+    let text = stdout(&ferroce(&["simulate", "--scenario", "lossy:0.05", "--seed", "5"]));
+    let hash = runs[0]["hash"].as_str().unwrap();
+    assert!(text.contains(&format!("  hash           {hash}\n")), "{text}");
+}
+
+#[test]
+fn json_is_whole_when_the_capture_cannot_be_written() {
+    let output = ferroce(&["simulate", "--json", "--capture", "/no/such/directory/x.pcapng"]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&document["runs"], &document["totals"]["runs"]),
+        (&serde_json::json!([]), &0.into())
+    );
+}
+
+/// Endless seeds on a terminal: what they say of their progress comes, whatever the machine does.
+#[test]
+fn many_seeds_show_their_progress_on_a_terminal() {
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("script(1) is not installed");
+    }
+    let ferroce = env!("CARGO_BIN_EXE_ferroce");
+    // Its standard output is a file: progress is for the terminal that the error output is.
+    let command = format!("exec {ferroce} simulate --scenario clean --seeds 99999999 > /dev/null");
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut terminal = child.stdout.take().unwrap();
+    let (mut said, mut block) = (String::new(), [0; 1024]);
+    while !said.contains(" left") {
+        let count = terminal.read(&mut block).unwrap();
+        assert!(count > 0, "it ended: {said}");
+        said.push_str(&String::from_utf8_lossy(&block[..count]));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.contains("seeds  ") && said.contains(" of 99,999,999  "), "{said}");
 }
 
 const SEED: &str = "10";
@@ -72,7 +148,7 @@ fn what_it_writes_is_diagnosed() {
         assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
         let output = ferroce(&["analyze", "--json", &path]);
         assert_eq!(output.status.code(), Some(0));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let file = &report["files"][0];
         assert_eq!(file["icrc"]["ok"], file["packets"], "{scenario}");
         assert_eq!(file["conversations"].as_array().unwrap().len(), 4, "{scenario}");

@@ -28,6 +28,7 @@ mod event;
 mod faults;
 #[cfg(feature = "tokio")]
 mod future;
+pub mod identity;
 mod limits;
 mod management;
 mod options;

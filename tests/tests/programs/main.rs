@@ -4,6 +4,7 @@
 
 mod bundled;
 mod captures;
+mod devinfo;
 mod farewell;
 mod pair;
 mod shown;

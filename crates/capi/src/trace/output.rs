@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// A file, or `1` for the standard error output.
 const WHERE: &str = "FERROCE_TRACE";
@@ -61,9 +62,13 @@ pub(super) fn open() -> bool {
     true
 }
 
-/// Starts a line: whose it is, when there are several threads or processes.
-pub(super) fn begin(line: &mut String) {
+/// Starts a line: when the call began, given by the monotonic clock, and whose it is when there are several threads or
+/// processes.
+pub(super) fn begin(line: &mut String, started: u64) {
     line.clear();
+    let age = ferroce::clock::now().saturating_sub(started);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    time_of_day(line, now.saturating_sub(Duration::from_nanos(age)));
     // SAFETY: the call takes nothing. Asked each time, for a process that forks has another.
     let thread = unsafe { libc::gettid() };
     let first = FIRST.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
@@ -78,6 +83,14 @@ pub(super) fn begin(line: &mut String) {
             false => write!(line, "[{process}/{thread}] "),
         };
     }
+}
+
+/// The time of day in UTC, as captures and `ferroce decode` have it: local time would take the C library's lock, which a
+/// forked child may find taken.
+fn time_of_day(line: &mut String, since_epoch: Duration) {
+    let (second, micros) = (since_epoch.as_secs() % 86_400, since_epoch.subsec_micros());
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let _ = write!(line, "{hour:02}:{minute:02}:{second:02}.{micros:06} ");
 }
 
 /// Writes a line, at once: what a program did before it crashed is what one wants to see.
@@ -95,5 +108,18 @@ pub(super) fn end(line: &mut String) {
             // Nobody reads it, or the disk is full: the program goes on.
             _ => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day_is_that_of_captures() {
+        let mut line = String::new();
+        // 2024-02-29 23:59:59.999999 UTC.
+        time_of_day(&mut line, Duration::from_nanos(1_709_251_199_999_999_000));
+        assert_eq!(line, "23:59:59.999999 ");
     }
 }

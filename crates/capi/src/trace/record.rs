@@ -70,6 +70,8 @@ pub(crate) struct Clock {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Took {
+    /// When the call began, by the monotonic clock.
+    started: u64,
     nanoseconds: u64,
     /// What the call set, or 0.
     error: c_int,
@@ -94,7 +96,8 @@ impl Clock {
         let nanoseconds = ferroce::clock::now() - self.started;
         // SAFETY: of this thread.
         let error = unsafe { errno().read() };
-        Took { nanoseconds, error, errno: if error == 0 { self.errno } else { error } }
+        let errno = if error == 0 { self.errno } else { error };
+        Took { started: self.started, nanoseconds, error, errno }
     }
 }
 
@@ -104,6 +107,8 @@ struct Idle {
     name: &'static str,
     /// The queue.
     first: Raw,
+    /// When the first of them began.
+    started: u64,
     count: u64,
     nanoseconds: u64,
 }
@@ -145,7 +150,8 @@ impl Thread {
             if !self.idle.as_ref().is_some_and(same) {
                 self.tell_idle();
             }
-            let none = Idle { name: about.name, first, count: 0, nanoseconds: 0 };
+            let (name, started) = (about.name, took.started);
+            let none = Idle { name, first, started, count: 0, nanoseconds: 0 };
             let idle = self.idle.get_or_insert(none);
             idle.count += 1;
             idle.nanoseconds += took.nanoseconds;
@@ -156,7 +162,7 @@ impl Thread {
             if about.nothing_yet.is_some() { self.idle.take_if(|idle| same(idle)) } else { None };
         self.tell_idle();
         let line = &mut self.line;
-        output::begin(line);
+        output::begin(line, took.started);
         line.push_str(about.name);
         line.push('(');
         for (at, (argument, raw)) in about.arguments.iter().zip(arguments).enumerate() {
@@ -182,14 +188,18 @@ impl Thread {
     fn tell_idle(&mut self) {
         let Some(idle) = self.idle.take() else { return };
         let line = &mut self.line;
-        output::begin(line);
+        output::begin(line, idle.started);
         line.push_str(idle.name);
         line.push('(');
         plain(line, idle.first);
-        let _ = write!(line, ", …) found nothing {} times", idle.count);
+        let _ = write!(line, ", …) found nothing {}", times(idle.count));
         duration(line, idle.nanoseconds);
         output::end(line);
     }
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 pub(crate) fn plain(line: &mut String, raw: Raw) {

@@ -1,7 +1,7 @@
 //! `ferroce analyze`: what happened in capture files, as text or as JSON.
 
+pub(crate) mod fail_on;
 pub(crate) mod output;
-pub(crate) mod progress;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -13,12 +13,9 @@ use ferroce_trace::render::sections::{self, LadderView, View};
 
 use crate::args::AnalyzeArgs;
 use crate::exit::ExitStatus;
+use crate::progress::{Progress, Unit};
 use crate::style::Screen;
 use output::{Alphabet, Printable, print};
-use progress::Progress;
-
-/// Columns of a report that does not go to a terminal.
-pub(crate) const FILE_COLUMNS: usize = 100;
 
 /// Problems of a file that are named on the standard error output.
 const NAMED_PROBLEMS: usize = 10;
@@ -39,7 +36,7 @@ fn text(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Res
     let mut first = true;
     for path in &args.files {
         let file = Analyzed::of(path, args);
-        if file.opened {
+        if file.opened && file.has_conversation(args.conversation) {
             if !std::mem::take(&mut first) {
                 writeln!(output)?;
             }
@@ -47,7 +44,7 @@ fn text(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Res
             // What was readable comes first: on a terminal, what is wrong with it stands below.
             output.flush()?;
         }
-        status = status.and(file.complain(screen));
+        status = status.and(file.complain(args, screen));
     }
     Ok(status)
 }
@@ -62,7 +59,7 @@ fn json(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Res
             write!(output, ",")?;
         }
         serde_json::to_writer(&mut *output, &file.report)?;
-        status = status.and(file.complain(screen));
+        status = status.and(file.complain(args, screen));
     }
     writeln!(output, "]}}")?;
     Ok(status)
@@ -100,15 +97,61 @@ impl Analyzed {
     }
 
     fn read(name: &str, input: impl Read, length: Option<u64>, args: &AnalyzeArgs) -> Self {
-        let mut progress = Progress::new(name, length, args.quiet);
-        let report =
+        let mut progress = Progress::new(name, length, Unit::Bytes, args.quiet);
+        let mut report =
             analysis::analyze(name, input, &options(args), &mut |done| progress.show(done));
         progress.erase();
+        // Of a file that is no capture nothing is read, and it has a size all the same.
+        report.file_bytes = report.file_bytes.max(length.unwrap_or(0));
         Self { report, opened: true }
     }
 
-    /// Says what could not be read, and where.
-    fn complain(&self, screen: &Screen) -> ExitStatus {
+    /// Whether there is such a conversation; there is when none is asked for.
+    fn has_conversation(&self, wanted: Option<u32>) -> bool {
+        wanted.is_none_or(|id| (1..=self.report.conversations_total).contains(&u64::from(id)))
+    }
+
+    /// Says what could not be read, and where; what was asked for and is not there; and what `--fail-on` is about.
+    fn complain(&self, args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
+        let mut status = self.complain_of_problems(screen);
+        let path = Printable(&self.report.path);
+        let ladder = args.ladder.flatten();
+        if let Some(id) = args.conversation.filter(|_| !self.has_conversation(args.conversation)) {
+            if self.opened {
+                let there = self.conversations();
+                screen.complain(format_args!("{path}: no conversation {id}: {there}"));
+            }
+            status = status.and(ExitStatus::Failure);
+        } else if let Some(id) = ladder.filter(|_| self.opened && !self.draws(ladder)) {
+            let there = match args.conversation {
+                Some(kept) => format!("--conversation keeps to {kept}"),
+                None => self.conversations(),
+            };
+            screen.complain(format_args!("{path}: no ladder of conversation {id}: {there}"));
+            status = status.and(ExitStatus::Failure);
+        }
+        if let Some(found) = fail_on::found(&args.fail_on, &self.report) {
+            screen.complain(format_args!("{path}: found by --fail-on: {found}"));
+            status = status.and(ExitStatus::Found);
+        }
+        status
+    }
+
+    /// Whether the conversation is among those that a ladder is drawn of.
+    fn draws(&self, ladder: Option<u32>) -> bool {
+        ladder.is_none_or(|id| self.report.conversations.iter().any(|it| it.id == id))
+    }
+
+    /// Which conversations there are, for somebody who asked for another.
+    fn conversations(&self) -> String {
+        match self.report.conversations_total {
+            0 => "the file has none".to_owned(),
+            1 => "the file has only conversation 1".to_owned(),
+            total => format!("the file has conversations 1 to {total}"),
+        }
+    }
+
+    fn complain_of_problems(&self, screen: &Screen) -> ExitStatus {
         let path = Printable(&self.report.path);
         let problems = &self.report.problems;
         for problem in problems.iter().take(NAMED_PROBLEMS) {
@@ -143,7 +186,7 @@ fn options(args: &AnalyzeArgs) -> Options {
 
 fn view(args: &AnalyzeArgs, screen: &Screen) -> View {
     View {
-        columns: screen.width.unwrap_or(FILE_COLUMNS),
+        columns: screen.columns,
         all: args.all,
         anomalies: args.anomalies,
         messages: args.messages,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ferroce::clock;
 use ferroce::cm::EventChannel;
 
+use crate::session::bytes::bytes;
 use crate::session::dump;
 use crate::session::end::{End, Parts};
 use crate::session::events::{Caller, Haste, parameters};
@@ -51,7 +52,7 @@ impl Connection {
         log.done("main", since, "Build PD/CQ/QP, post receives");
         dump::queue_pair(log, &end.queue_pair);
         let since = clock::now();
-        log.say("cm", format!("connect() with private data: {} bytes wanted", wish.size));
+        log.say("cm", format!("connect() with private data: {} wanted", bytes(wish.size)));
         let established = caller.connect(&parameters(wish.emit(), haste))?;
         let grant = Grant::parse(&established.private_data).ok_or(Failure::Stranger)?;
         log.done("cm", since, "ESTABLISHED");

@@ -7,7 +7,7 @@ use ferroce::{Data, Immediate, MemoryRegion, Operation, clock};
 use super::Job;
 use super::connect::Connection;
 use super::output::Outcome;
-use crate::analyze::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::session::bytes::{Pattern, Size};
 use crate::session::end::{End, LOCAL, PATIENCE};
 use crate::session::failure::Failure;
@@ -67,19 +67,37 @@ fn verdict(end: &End, length: u64) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn write_read(connection: &Connection, outcome: &mut Outcome) -> Result<(), Failure> {
+pub(super) fn write_read(
+    connection: &Connection,
+    count: u32,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let (end, size) = (&connection.end, connection.wish.size);
+    let (tx, rx) = (register(end, size)?, register(end, size)?);
+    for _ in 0..count {
+        write_and_read_back(connection, &tx, &rx, outcome)?;
+    }
+    Ok(())
+}
+
+/// Writes bytes that were never there before, reads them back, and has the server look at them as well.
+fn write_and_read_back(
+    connection: &Connection,
+    tx: &MemoryRegion,
+    rx: &MemoryRegion,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
     let (end, size) = (&connection.end, connection.wish.size);
     let seed = clock::now();
-    let (tx, rx) = (register(end, size)?, register(end, size)?);
-    Pattern::new(seed).write(&tx, 0, 0, size as usize)?;
+    Pattern::new(seed).write(tx, 0, 0, size as usize)?;
     let remote = connection.grant.remote;
     let since = clock::now();
-    end.run(Operation::Write { remote, immediate: None }, data(&tx, 0, size))?;
+    end.run(Operation::Write { remote, immediate: None }, data(tx, 0, size))?;
     outcome.timed("WRITE", size, since);
     let since = clock::now();
-    end.run(Operation::Read { remote }, data(&rx, 0, size))?;
+    end.run(Operation::Read { remote }, data(rx, 0, size))?;
     outcome.timed("READ", size, since);
-    let right = Pattern::new(seed).check(&rx, 0, size as usize)? as u64;
+    let right = Pattern::new(seed).check(rx, 0, size as usize)? as u64;
     if right != size {
         return Err(wrong("what was read back", right, size));
     }
@@ -123,7 +141,7 @@ pub(super) fn bulk(
     for slot in 0..depth {
         pattern.write(&tx, (slot * chunk) as usize, slot * chunk, chunk as usize)?;
     }
-    let mut progress = Progress::new("bulk", Some(size), quiet);
+    let mut progress = Progress::new("bulk", Some(size), Unit::Bytes, quiet);
     let (since, mut under_way) = (clock::now(), 0);
     for (number, place) in (0..size).step_by(chunk as usize).enumerate() {
         if under_way == depth {

@@ -66,13 +66,13 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) size: Option<Size>,
 
-    /// Bytes of each WRITE of bulk: a multiple of 4K
-    #[arg(long, value_name = "BYTES", default_value = "4M")]
-    pub(crate) chunk: Size,
+    /// Bytes of each WRITE of bulk: a multiple of 4K [default: 4M]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) chunk: Option<Size>,
 
-    /// Batches of imm
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) count: u32,
+    /// How often to WRITE and READ back [default: 1], or batches of imm [default: 100]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: Option<u32>,
 
     /// Write all packets to this file, for Wireshark; %p in it is the process's number
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -85,6 +85,37 @@ pub(crate) struct ClientArgs {
     /// No progress bar on long work
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// The options that only some jobs have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    chunk: Size,
+    count: u32,
+}
+
+impl Plan {
+    /// An option that the job would ignore is refused.
+    fn of(args: &ClientArgs) -> Result<Self, Failure> {
+        let refused = |option: &str, what: &str| {
+            let name = args.job.name();
+            Err(Failure::Other(format!("{option} is not for {name}: {what}")))
+        };
+        match args.job {
+            Job::Bulk if args.count.is_some() => {
+                return refused(
+                    "--count",
+                    "it writes --size bytes once; write-read and imm repeat",
+                );
+            }
+            Job::WriteRead | Job::Imm if args.chunk.is_some() => {
+                return refused("--chunk", "it sends --size bytes as one message; bulk has chunks");
+            }
+            _ => {}
+        }
+        let count = if args.job == Job::Imm { 100 } else { 1 };
+        Ok(Self { chunk: args.chunk.unwrap_or(Size(4 << 20)), count: args.count.unwrap_or(count) })
+    }
 }
 
 /// Connects, works, checks.
@@ -102,15 +133,16 @@ pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
 fn work(args: &ClientArgs) -> Result<Outcome, Failure> {
     let server = place::resolve(&args.server)?;
     let wish = Wish { size: args.size.unwrap_or(args.job.size()).0 };
-    jobs::check(args.job, wish.size, args.chunk)?;
+    let plan = Plan::of(args)?;
+    jobs::check(args.job, wish.size, plan.chunk)?;
     let channel = EventChannel::with_options(options(args.capture.as_ref()))?;
     let mut log = Log::new("client");
     let connection = Connection::open(channel, server, wish, Haste::Hasty, &mut log)?;
     let mut outcome = Outcome::new(args.job, server, wish.size);
     match args.job {
-        Job::WriteRead => jobs::write_read(&connection, &mut outcome)?,
-        Job::Imm => jobs::imm(&connection, args.count, &mut outcome)?,
-        Job::Bulk => jobs::bulk(&connection, args.chunk, args.quiet, &mut outcome)?,
+        Job::WriteRead => jobs::write_read(&connection, plan.count, &mut outcome)?,
+        Job::Imm => jobs::imm(&connection, plan.count, &mut outcome)?,
+        Job::Bulk => jobs::bulk(&connection, plan.chunk, args.quiet, &mut outcome)?,
     }
     let context = connection.end.queue_pair.context().clone();
     connection.caller.disconnect()?;

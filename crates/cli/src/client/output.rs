@@ -117,8 +117,8 @@ impl Outcome {
         });
         self.answers.sort_unstable();
         if let (Some(&min_ns), Some(&max_ns)) = (self.answers.first(), self.answers.last()) {
-            let at = |percent: usize| self.answers[(self.answers.len() - 1) * percent / 100];
-            let (median_ns, p99_ns) = (at(50), at(99));
+            let (median_ns, p99_ns) =
+                (percentile(&self.answers, 50), percentile(&self.answers, 99));
             self.round_trips = Some(RoundTrips { min_ns, median_ns, p99_ns, max_ns });
         }
     }
@@ -176,5 +176,24 @@ impl Outcome {
         }
         let verified = format!("{}, every byte", Size(self.verified_bytes));
         writeln!(output, "  {:<15} {}", "verified", paint.role(Role::Good, verified))
+    }
+}
+
+/// The nearest-rank percentile, as `ferroce analyze` has it: 0 of nothing.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        assert_eq!([50, 99].map(|percent| percentile(&[466, 535, 1677], percent)), [535, 1677]);
+        let many: Vec<u64> = (1..=1000).collect();
+        assert_eq!([50, 99].map(|percent| percentile(&many, percent)), [500, 990]);
+        assert_eq!(percentile(&[], 50), 0);
     }
 }

@@ -13,7 +13,7 @@ use ferroce::{
 use super::output::Outcome;
 use super::{DemoArgs, SetUp};
 use crate::client::connect::Connection;
-use crate::session::bytes::Pattern;
+use crate::session::bytes::{Pattern, bytes};
 use crate::session::dump;
 use crate::session::end::{End, LOCAL, PATIENCE, Parts, SHARED};
 use crate::session::events::{Caller, Haste};
@@ -179,7 +179,7 @@ impl Client<'_> {
         self.run("RDMA_READ", request)?;
         let right = pattern.check(&self.rx, 0, size as usize)? as u64;
         self.verify("what was written is read back", right, size)?;
-        self.log.say("main", format!("READ complete: {right} of {size} bytes as written"));
+        self.log.say("main", format!("READ complete: {right} of {} as written", bytes(size)));
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Client<'_> {
         self.outcome.check(what, right, length);
         match right == length {
             true => Ok(()),
-            false => Err(Failure::Wrong(format!("not so: {what} ({right} of {length} bytes)"))),
+            false => Err(Failure::Wrong(format!("not so: {what} ({right} of {})", bytes(length)))),
         }
     }
 

@@ -4,12 +4,12 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 
 use ferroce::setup::{Phase, PhaseTime};
+use ferroce_trace::render::text::wrap;
 use ferroce_trace::render::units;
 use serde::Serialize;
 
 use super::wire::Wire;
 use super::{DemoArgs, SetUp};
-use crate::analyze::FILE_COLUMNS;
 use crate::analyze::output::{Alphabet, print};
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
@@ -146,14 +146,15 @@ impl Outcome {
         let (size, address) = (Size(self.size), self.address);
         let title =
             format!("A server and a client process at {address}: {size}, connected by {how}");
-        writeln!(output, "{}", paint.role(Role::Title, title))?;
+        for part in wrap(&title, screen.log_columns.unwrap_or(usize::MAX)) {
+            writeln!(output, "{}", paint.role(Role::Title, part))?;
+        }
         writeln!(output, "\n{}  ms since the start", paint.role(Role::Heading, "Steps"))?;
         for step in &self.steps {
-            write_step(step, self.start_ns, paint, output)?;
+            write_step(step, self.start_ns, screen, output)?;
         }
         if let Some(wire) = &self.wire {
-            let columns = screen.width.unwrap_or(FILE_COLUMNS);
-            for (title, lines) in wire.ladders(columns) {
+            for (title, lines) in wire.ladders(screen.columns) {
                 writeln!(output, "\n{}", paint.role(Role::Heading, title))?;
                 print(&lines, paint, Alphabet::choose(args.ascii), output)?;
             }
@@ -173,7 +174,7 @@ impl Outcome {
         }
         for one in &self.operations {
             let took = units::duration(one.duration_ns);
-            writeln!(output, "  {:<20} {took:>9}  {} bytes", one.operation, one.bytes)?;
+            writeln!(output, "  {:<20} {took:>9}  {}", one.operation, bytes(one.bytes))?;
         }
         for check in &self.checks {
             let (role, word) = match check.right_bytes == check.bytes {
@@ -181,13 +182,13 @@ impl Outcome {
                 false => (Role::Bad, "WRONG"),
             };
             let what = &check.what;
-            writeln!(output, "  {} {what}: {} bytes", paint.role(role, word), check.bytes)?;
+            writeln!(output, "  {} {what}: {}", paint.role(role, word), bytes(check.bytes))?;
         }
         if let Some(wire) = &self.wire {
             let (path, packets) = (wire.path.display(), units::counted(wire.packets, "packet"));
             let icrc = match wire.icrc_bad {
                 0 => "every ICRC right".to_owned(),
-                bad => format!("{bad} ICRCs wrong"),
+                bad => format!("{} wrong", units::counted(bad, "ICRC")),
             };
             let anomalies = match wire.anomalies {
                 0 => "no anomaly".to_owned(),
@@ -196,11 +197,15 @@ impl Outcome {
             writeln!(output, "  {path}: {packets}, {icrc}, {anomalies}; for Wireshark, or:")?;
             writeln!(output, "    ferroce analyze {path}")?;
         }
-        let verified = units::count(self.verified_bytes);
+        let verified = bytes(self.verified_bytes);
         let (role, text) = match self.verified {
-            true => (Role::Good, format!("  all {verified} bytes verified")),
-            false => (Role::Bad, format!("  not done: {verified} bytes verified")),
+            true => (Role::Good, format!("  all {verified} verified")),
+            false => (Role::Bad, format!("  not done: {verified} verified")),
         };
         writeln!(output, "{}", paint.role(role, text))
     }
+}
+
+fn bytes(count: u64) -> String {
+    units::counted(count, "byte")
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ferroce_trace::analysis::report::{Anomaly, Conversation, FileReport};
 use ferroce_trace::analysis::{self, Options};
-use ferroce_trace::render::{Line, ladder, units};
+use ferroce_trace::render::Line;
+use ferroce_trace::render::ladder::Ladders;
 use serde::Serialize;
 
 /// Packets of a ladder.
@@ -60,15 +61,14 @@ impl Wire {
         let ours = |one: &&Conversation| {
             one.transport == "UD" && set_up || is_ours(one, &self.queue_pairs)
         };
+        let ladders = Ladders::new(&self.report);
         let draw = |one: &Conversation| {
             let what = match one.transport {
                 "UD" => "On the wire, set-up".to_owned(),
                 transport => format!("On the wire, connection ({transport})"),
             };
-            let packets = one.a_to_b.packets + one.b_to_a.packets;
-            let packets = units::counted(packets, "packet");
-            let title = format!("{what}: {packets} in {}", units::duration(one.duration_ns));
-            (title, ladder::ladder(&self.report, one, columns, Some(ROWS)))
+            let title = format!("{what}: {}", ladders.caption(one));
+            (title, ladders.draw(one, columns, Some(ROWS)))
         };
         self.report.conversations.iter().filter(ours).map(draw).collect()
     }

@@ -32,7 +32,8 @@ pub(crate) struct EnvironmentArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// Say each call of the libraries, with arguments, result and duration, on the standard error output or in a file
+    /// Say each call of the libraries, with its time (UTC), arguments, result and duration, on the standard error output or
+    /// in a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
         value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,

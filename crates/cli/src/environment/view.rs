@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use ferroce::{Device, Statistics};
+use ferroce::{Device, Statistics, identity};
 
 use crate::devices::{guid, is_active};
 
@@ -57,10 +57,10 @@ fn adapter(folder: &Folder, device: &Device, verbs: &str) -> io::Result<()> {
     folder.file("node_guid", guid(device.guid()))?;
     folder.file("sys_image_guid", guid(device.guid()))?;
     folder.file("node_desc", device.name())?;
-    folder.file("fw_ver", env!("CARGO_PKG_VERSION"))?;
+    folder.file("fw_ver", identity::FIRMWARE_VERSION)?;
     folder.file("hca_type", "Ferroce")?;
     folder.file("board_id", "Ferroce")?;
-    folder.file("hw_rev", "0x0")?;
+    folder.file("hw_rev", format_args!("{:#x}", identity::HARDWARE_VERSION))?;
     let interface = device.interface().name.as_str();
     let hardware = folder.folder("device")?;
     hardware.file("numa_node", -1)?;

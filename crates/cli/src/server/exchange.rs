@@ -11,6 +11,7 @@ use ferroce::{Context, Device, MemoryRegion, Options, QueuePair, clock};
 
 use super::serve::Session;
 use super::{Report, Reporter};
+use crate::session::bytes::bytes;
 use crate::session::dump;
 use crate::session::end::{End, Parts, SHARED};
 use crate::session::failure::Failure;
@@ -77,7 +78,7 @@ impl Application for Made<'_> {
         let region = end.parts.domain.allocate(length, SHARED);
         let region = region.map_err(|_| Status::NO_MEMORY_REGION)?;
         self.session.steps(|log| {
-            log.say("setup", format!("MR_REGISTER_REQ: the client has {} bytes", theirs.length));
+            log.say("setup", format!("MR_REGISTER_REQ: the client has {}", bytes(theirs.length)));
             dump::region(log, since, "remote", &region);
         });
         Ok(Arc::new(region))

@@ -8,7 +8,7 @@ use ferroce::cm::Request;
 use ferroce::{MemoryRegion, clock};
 
 use super::{Report, Reporter};
-use crate::session::bytes::{Pattern, Size};
+use crate::session::bytes::{Pattern, Size, bytes};
 use crate::session::dump;
 use crate::session::end::{Arrival, End, Parts, SHARED};
 use crate::session::events::{Haste, parameters};
@@ -236,11 +236,11 @@ impl<'a> Session<'a> {
     fn check(&mut self, region: &MemoryRegion, seed: u64, length: u64) -> Result<Message, Failure> {
         let since = clock::now();
         // More than there is, is as good as wrong.
-        let bytes = usize::try_from(length.min(region.len())).map_err(|_| Failure::Stranger)?;
-        let right = Pattern::new(seed).check(region, 0, bytes)? as u64;
+        let checked = usize::try_from(length.min(region.len())).map_err(|_| Failure::Stranger)?;
+        let right = Pattern::new(seed).check(region, 0, checked)? as u64;
         self.verified += right;
         self.steps(|log| {
-            log.done("main", since, format!("{right} of {length} bytes are as the client says"));
+            log.done("main", since, format!("{right} of {} are as the client says", bytes(length)));
         });
         Ok(Message::Verdict { right })
     }

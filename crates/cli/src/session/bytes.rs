@@ -34,9 +34,14 @@ impl fmt::Display for Size {
         let fits = |shift: &u32| self.0 > 0 && self.0 % (1 << shift) == 0;
         match units.iter().find(|(shift, _)| fits(shift)) {
             Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
-            None => write!(f, "{} bytes", self.0),
+            None => f.write_str(&bytes(self.0)),
         }
     }
+}
+
+/// A number of bytes without any unit: `1 byte`, `4096 bytes`.
+pub(crate) fn bytes(count: u64) -> String {
+    format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
 /// Bytes that differ from place to place and from seed to seed: what is missing, left over from before or in the wrong
@@ -163,6 +168,7 @@ mod tests {
         assert_eq!(Size(1 << 30).to_string(), "1 GiB");
         assert_eq!(Size(65_536).to_string(), "64 KiB");
         assert_eq!(Size(1001).to_string(), "1001 bytes");
+        assert_eq!((Size(1).to_string(), Size(0).to_string()), ("1 byte".into(), "0 bytes".into()));
     }
 
     #[test]

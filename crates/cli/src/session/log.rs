@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use ferroce::clock;
+use ferroce_trace::render::text::wrap;
 use serde::{Deserialize, Serialize};
 
-use crate::style::{Paint, Role};
+use crate::style::{Role, Screen};
 
 /// A step: what was done, by whom, when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,28 +54,58 @@ impl Log {
     }
 }
 
-/// Writes a step on one line: when, who, what, how long it took.
+/// Writes a step: when, who, what, how long it took. What is too long for the screen goes on below.
 pub(crate) fn write_step(
     step: &Step,
     start: u64,
-    paint: Paint,
+    screen: &Screen,
     output: &mut impl Write,
 ) -> io::Result<()> {
+    let paint = screen.paint;
     let at = step.at_ns.saturating_sub(start) as f64 / 1e6;
     let role = if step.side == "server" { Role::Second } else { Role::First };
     let who = format!("[{} {}]", step.side, step.part);
-    write!(
-        output,
-        "{} {} {}",
-        paint.role(Role::Quiet, format_args!("{at:>8.3}")),
-        paint.role(role, who),
-        crate::style::printable(&step.text)
-    )?;
-    match step.took_ns {
-        Some(took) => {
-            let took = ferroce_trace::render::units::duration(took);
-            writeln!(output, "  {}", paint.role(Role::Quiet, format_args!("({took})")))
-        }
-        None => writeln!(output),
+    let mut text = crate::style::printable(&step.text).into_owned();
+    let took = step.took_ns.map(ferroce_trace::render::units::duration);
+    if let Some(took) = &took {
+        text.push_str(&format!("  ({took})"));
+    }
+    let used = TIME + 1 + who.chars().count() + 1;
+    let mut lines = hanging(&text, screen.log_columns.unwrap_or(usize::MAX), used).into_iter();
+    let at = paint.role(Role::Quiet, format!("{at:>TIME$.3}"));
+    let first = lines.next().unwrap_or_default();
+    writeln!(output, "{at} {} {first}", paint.role(role, who))?;
+    lines.try_for_each(|line| writeln!(output, "{:INDENT$}{line}", ""))
+}
+
+/// Columns of a step's time, and what the lines below it are indented by.
+const TIME: usize = 8;
+const INDENT: usize = TIME + 1;
+
+/// The text in lines of at most `columns`: the first has `used` columns less, those below [`INDENT`].
+fn hanging(text: &str, columns: usize, used: usize) -> Vec<String> {
+    let first = wrap(text, columns.saturating_sub(used).max(LEAST)).into_iter().next();
+    let first = first.unwrap_or_default();
+    let rest = text.get(first.len()..).unwrap_or_default().trim_start();
+    let below = wrap(rest, columns.saturating_sub(INDENT).max(LEAST));
+    std::iter::once(first).chain(below.into_iter().filter(|line| !line.is_empty())).collect()
+}
+
+/// Columns that a text has at least, however narrow the screen is.
+const LEAST: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_steps_go_on_below() {
+        assert_eq!(hanging("one two", 100, 30), ["one two"]);
+        let text = "WR: wr_id=1 opcode=RDMA_WRITE signaled=1 num_sge=1 remote_addr=0x7f rkey=0x5";
+        let lines = hanging(text, 60, 30);
+        assert_eq!(lines[0], "WR: wr_id=1 opcode=RDMA_WRITE");
+        assert_eq!(lines[1], "signaled=1 num_sge=1 remote_addr=0x7f rkey=0x5");
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines.join(" "), text);
     }
 }

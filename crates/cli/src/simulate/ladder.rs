@@ -9,7 +9,6 @@ use ferroce_trace::analysis::report::Conversation;
 use ferroce_trace::analysis::{self, Options};
 use ferroce_trace::render::ladder;
 
-use crate::analyze::FILE_COLUMNS;
 use crate::analyze::output::{Alphabet, print};
 use crate::style::Screen;
 
@@ -40,8 +39,7 @@ pub(super) fn draw(
         return writeln!(output, "\n  nothing of it was on the wire at {host}");
     };
     writeln!(output, "\n  {} as {host} saw it", conversation.transport)?;
-    let columns = screen.width.unwrap_or(FILE_COLUMNS);
-    let lines = ladder::ladder(&report, conversation, columns, Some(ROWS));
+    let lines = ladder::ladder(&report, conversation, screen.columns, Some(ROWS));
     print(&lines, screen.paint, Alphabet::choose(false), output)?;
     writeln!(output)
 }

@@ -126,32 +126,46 @@ impl Summary {
     }
 }
 
+/// A count and its noun: `1 host`, `2 hosts`.
+fn counted(count: impl Into<u64>, noun: &str) -> String {
+    let count = count.into();
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Workload { hosts, connections, services, set_up, congestion, .. } = self.workload;
-        writeln!(f, "  workload       {hosts} hosts, {connections} connections of {services}")?;
+        let (hosts, connections) = (counted(hosts, "host"), counted(connections, "connection"));
+        writeln!(f, "  workload       {hosts}, {connections} of {services}")?;
         writeln!(f, "                 set up: {set_up}, congestion control: {congestion}")?;
-        writeln!(f, "  virtual time   {:?}, {} events", self.time, self.events)?;
+        writeln!(f, "  virtual time   {:?}, {}", self.time, counted(self.events, "event"))?;
         writeln!(
             f,
-            "  work requests  {} posted, {} succeeded, {} bytes moved",
-            self.requests, self.succeeded, self.bytes
+            "  work requests  {} posted, {} succeeded, {} moved",
+            self.requests,
+            self.succeeded,
+            counted(self.bytes, "byte")
         )?;
         for (status, count) in &self.failed {
             writeln!(f, "                 {count} ended with {status:?}")?;
         }
         let others = [
-            (self.refused, "wrong ones were refused, as they must"),
-            (self.crashed, "were of hosts that crashed"),
-            (self.unconnected, "were of connections that did not come up"),
+            (self.refused, "refused, as invalid requests must be"),
+            (self.crashed, "posted on hosts that crashed"),
+            (self.unconnected, "posted on connections that did not come up"),
         ];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             writeln!(f, "                 {count} {what}")?;
         }
         if self.disconnected > 0 {
-            writeln!(f, "  connections    {} came up and were ended in order", self.disconnected)?;
+            writeln!(
+                f,
+                "  connections    {} connected and disconnected in order",
+                self.disconnected
+            )?;
         }
-        writeln!(f, "  damaged        {} frames dropped by their receivers", self.damaged)?;
+        let damaged = counted(self.damaged, "frame");
+        writeln!(f, "  damaged        {damaged} dropped by the receivers")?;
         writeln!(f, "  hash           {:016x}", self.hash)?;
         write!(f, "  violations     {}", self.violations.len())?;
         self.violations.iter().try_for_each(|one| write!(f, "\n    {one}"))

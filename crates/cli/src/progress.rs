@@ -1,4 +1,4 @@
-//! A progress bar for files that take long.
+//! A progress bar for work that takes long.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +7,9 @@ use ferroce_trace::render::bar;
 use ferroce_trace::render::text::cut;
 use ferroce_trace::render::units;
 
-/// Nothing is drawn before: most files are done by then.
+use crate::style::printable;
+
+/// Nothing is drawn before: most work is done by then.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Least time between two drawings.
@@ -16,11 +18,37 @@ const STEP: Duration = Duration::from_millis(100);
 /// Columns of the whole bar.
 const BAR: usize = 24;
 
-/// One line on the standard error output, while a file is read. Draws nothing unless that is a terminal.
+/// What the work is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// `500 MB of 2.00 GB  500 MB/s`
+    Bytes,
+    /// `500 of 2,000  500 /s`
+    Count,
+}
+
+impl Unit {
+    fn amount(self, value: u64) -> String {
+        match self {
+            Self::Bytes => units::bytes(value),
+            Self::Count => units::count(value),
+        }
+    }
+
+    fn speed(self, rate: f64) -> String {
+        match self {
+            Self::Bytes => format!("{}/s", units::bytes(rate as u64)),
+            Self::Count => units::packets_per_second(rate),
+        }
+    }
+}
+
+/// One line on the standard error output, while the work lasts. Draws nothing unless that is a terminal.
 pub(crate) struct Progress {
     name: String,
-    /// Bytes of the file, where it is one.
+    /// The whole work, where it is known.
     length: Option<u64>,
+    unit: Unit,
     start: Instant,
     next: Duration,
     drawn: bool,
@@ -28,13 +56,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(name: &str, length: Option<u64>, quiet: bool) -> Self {
+    pub(crate) fn new(name: &str, length: Option<u64>, unit: Unit, quiet: bool) -> Self {
         let wanted = !quiet && io::stderr().is_terminal();
-        let name = super::output::Printable(name).to_string();
-        Self { name, length, start: Instant::now(), next: PATIENCE, drawn: false, wanted }
+        let name = printable(name).into_owned();
+        Self { name, length, unit, start: Instant::now(), next: PATIENCE, drawn: false, wanted }
     }
 
-    /// So many bytes are read.
+    /// So much is done.
     pub(crate) fn show(&mut self, done: u64) {
         let elapsed = self.start.elapsed();
         if !self.wanted || elapsed < self.next {
@@ -44,7 +72,7 @@ impl Progress {
         self.drawn = true;
         let columns = terminal_size::terminal_size_of(io::stderr());
         let columns = columns.map_or(80, |(width, _)| usize::from(width.0));
-        let line = line(&self.name, done, self.length, elapsed);
+        let line = line(&self.name, done, self.length, self.unit, elapsed);
         // One column is left free: a terminal that wraps would leave lines behind. An output that fails is no
         // reason to stop the work.
         let line = cut(&line, columns.saturating_sub(1));
@@ -59,23 +87,23 @@ impl Progress {
     }
 }
 
-fn line(name: &str, done: u64, length: Option<u64>, elapsed: Duration) -> String {
+fn line(name: &str, done: u64, length: Option<u64>, unit: Unit, elapsed: Duration) -> String {
     let rate = done as f64 / elapsed.as_secs_f64().max(1e-9);
-    let speed = format!("{}/s", units::bytes(rate as u64));
+    let speed = unit.speed(rate);
     let Some(length) = length.filter(|length| *length > 0) else {
-        return format!("{name}  {}  {speed}", units::bytes(done));
+        return format!("{name}  {}  {speed}", unit.amount(done));
     };
     let done = done.min(length);
     // Whole seconds: more would only flicker.
-    let left = match ((length - done) as f64 / rate.max(1.0)) as u64 + 1 {
-        seconds @ ..=119 => format!("{seconds} s"),
+    let left = match ((length - done) as f64 / rate.max(1e-9)) as u64 {
+        seconds @ ..=118 => format!("{} s", seconds + 1),
         seconds => units::duration(seconds.saturating_mul(1_000_000_000)),
     };
     format!(
         "{name}  {:<BAR$}  {} of {}  {speed}  {left} left",
         bar::lying(done as f64, length as f64, BAR),
-        units::bytes(done),
-        units::bytes(length),
+        unit.amount(done),
+        unit.amount(length),
     )
 }
 
@@ -86,22 +114,32 @@ mod tests {
     #[test]
     fn a_file_shows_how_far_and_how_long() {
         assert_eq!(
-            line("x.pcap", 500_000_000, Some(2_000_000_000), Duration::from_secs(1)),
+            line("x.pcap", 500_000_000, Some(2_000_000_000), Unit::Bytes, Duration::from_secs(1)),
             "x.pcap  ██████                    500 MB of 2.00 GB  500 MB/s  4 s left"
         );
     }
 
     #[test]
+    fn things_are_counted() {
+        assert_eq!(
+            line("seeds", 250, Some(1_000), Unit::Count, Duration::from_secs(500)),
+            "seeds  ██████                    250 of 1,000  0.50 /s  25 min 0 s left"
+        );
+    }
+
+    #[test]
     fn a_pipe_has_no_end_to_show() {
-        let text = line("-", 3_000_000, None, Duration::from_millis(500));
+        let text = line("-", 3_000_000, None, Unit::Bytes, Duration::from_millis(500));
         assert_eq!(text, "-  3.00 MB  6.00 MB/s");
     }
 
     #[test]
     fn odd_figures_do_no_harm() {
         for length in [None, Some(0), Some(1)] {
-            line("x", u64::MAX, length, Duration::ZERO);
-            line("x", 0, length, Duration::MAX);
+            for unit in [Unit::Bytes, Unit::Count] {
+                line("x", u64::MAX, length, unit, Duration::ZERO);
+                line("x", 0, length, unit, Duration::MAX);
+            }
         }
     }
 }
