@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use ferroce::{Device, devices};
+use ferroce_trace::render::text::wrap;
 use serde::Serialize;
 
 use crate::exit::ExitStatus;
@@ -88,6 +89,8 @@ fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<(
     };
     let (name, interface) =
         (width(|row| &row.name, "device"), width(|row| &row.interface, "interface"));
+    // The columns before the addresses, with what separates them.
+    let before = name + interface + 6 + 5 + 8 + 19 + 6 * 2;
     let title = format!(
         "{:<name$}  {:<interface$}  {:<6}  {:>5}  {:>8}  {:<19}  {}",
         "device", "interface", "state", "MTU", "path MTU", "GUID", "addresses"
@@ -97,19 +100,33 @@ fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<(
         let role = if row.state == "active" { Role::Good } else { Role::Warning };
         let path_mtu = row.path_mtu.map_or("none".to_owned(), |bytes| bytes.to_string());
         let addresses: Vec<_> = row.gids.iter().map(|gid| gid.address.as_str()).collect();
-        writeln!(
-            output,
-            "{:<name$}  {:<interface$}  {:<6}  {:>5}  {:>8}  {:<19}  {}",
+        let (indent, addresses) = below(before, &addresses.join(" "), screen.width);
+        let beside =
+            if indent == before { addresses.first().map_or("", String::as_str) } else { "" };
+        let line = format!(
+            "{:<name$}  {:<interface$}  {:<6}  {:>5}  {:>8}  {:<19}  {beside}",
             paint.role(Role::Title, &row.name),
             row.interface,
             paint.role(role, row.state),
             row.mtu,
             path_mtu,
             row.guid,
-            addresses.join(" ")
-        )?;
+        );
+        writeln!(output, "{}", line.trim_end())?;
+        for line in addresses.iter().skip(usize::from(indent == before)) {
+            writeln!(output, "{:indent$}{line}", "")?;
+        }
     }
     Ok(())
+}
+
+/// Where addresses stand that have `before` columns before them, and the lines they take: beside the rest as far as the
+/// terminal has room, or below it.
+fn below(before: usize, addresses: &str, width: Option<usize>) -> (usize, Vec<String>) {
+    const LEAST: usize = 20;
+    let Some(width) = width else { return (before, vec![addresses.to_owned()]) };
+    let indent = if before + LEAST <= width { before } else { 4 };
+    (indent, wrap(addresses, width.saturating_sub(indent).max(LEAST)))
 }
 
 /// Writes something for programs to the standard output.
@@ -154,6 +171,15 @@ pub(crate) fn gids(device: &Device) -> Vec<GidRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_go_below_where_the_terminal_is_narrow() {
+        let addresses = "192.0.2.2 fd00::2 fe80::fc:ff:fe00:1";
+        assert_eq!(below(80, addresses, None), (80, vec![addresses.to_owned()]));
+        let lines = ["192.0.2.2 fd00::2", "fe80::fc:ff:fe00:1"].map(str::to_owned);
+        assert_eq!(below(80, addresses, Some(100)), (80, lines.to_vec()));
+        assert_eq!(below(80, addresses, Some(80)), (4, vec![addresses.to_owned()]));
+    }
 
     #[test]
     fn guids_are_written_in_four_parts() {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use ferroce_trace::dissect::{Field, Layer, Tree, Verdict};
+use ferroce_trace::render::text::wrap;
 
 use super::dump;
 use crate::style::{Paint, Role, Screen, fit};
@@ -55,7 +56,9 @@ impl TreeWriter {
         if let (Some(source), Some(destination)) = (tree.source, tree.destination) {
             writeln!(out, "{source} → {destination}")?;
         }
-        writeln!(out, "{}", self.paint.role(Role::Title, &tree.summary))?;
+        for part in wrap(&tree.summary, self.width.unwrap_or(usize::MAX)) {
+            writeln!(out, "{}", self.paint.role(Role::Title, part))?;
+        }
         for layer in &tree.layers {
             writeln!(out)?;
             match self.is_narrow() {
