@@ -6,3 +6,4 @@ pub mod dissect;
 pub mod file;
 pub mod link;
 pub mod render;
+pub mod segments;

@@ -12,7 +12,13 @@ struct Frame<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    segment: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segments: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     file_offset: Option<u64>,
+    #[serde(skip_serializing_if = "is_zero")]
+    dropped: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,6 +32,10 @@ struct Frame<'a> {
     tree: &'a Tree<'a>,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Opens the object. `input` is the file's name, or what else the frames come from.
 pub(super) fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
     write!(out, "{{\"input\": {}, \"frames\": [", serde_json::to_string(input)?)
@@ -34,8 +44,12 @@ pub(super) fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
 /// Writes one frame.
 pub(super) fn frame(out: &mut dyn Write, shown: &Shown<'_>, first: bool) -> io::Result<()> {
     let record = shown.record;
+    let segment = record.and_then(|record| record.segment);
     let frame = Frame {
         number: record.map(|record| record.number),
+        segment: segment.map(|segment| segment.number),
+        segments: segment.map(|segment| segment.count),
+        dropped: record.map_or(0, |record| record.dropped),
         file_offset: record.map(|record| record.data_offset),
         timestamp: record.and_then(|record| record.timestamp).map(|time| time.to_string()),
         interface: record.and_then(|record| record.interface_name),

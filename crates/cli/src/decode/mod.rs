@@ -14,6 +14,8 @@ use std::path::Path;
 
 use ferroce_trace::dissect::{Tree, dissect};
 use ferroce_trace::file::{CaptureReader, FileError, Problem, Record};
+use ferroce_trace::render::units;
+use ferroce_trace::segments::Run;
 
 use crate::args::DecodeArgs;
 use crate::exit::ExitStatus;
@@ -165,6 +167,7 @@ impl Job<'_> {
         let selection = (!numbers.is_empty()).then(|| Selection::new(numbers));
         let mut status = ExitStatus::Success;
         let mut damage = None;
+        let (mut joined, mut buffer) = (0u64, Vec::new());
         loop {
             let record = match reader.next_record() {
                 Ok(Some(record)) => record,
@@ -175,16 +178,24 @@ impl Job<'_> {
                 }
             };
             if selection.as_ref().is_none_or(|wanted| wanted.contains(record.number)) {
-                let tree = dissect(record.link, record.data, record.original_len as usize);
-                let link = record.link;
-                self.writer.frame(&Shown { record: Some(&record), link, tree: &tree })?;
-                status = status.and(self.problems(name, Some(&record), &tree)?);
+                match Run::find(&record) {
+                    None => status = status.and(self.packet(name, &record)?),
+                    Some(run) => {
+                        joined += 1;
+                        for index in 0..run.captured() {
+                            let packet = run.packet(&record, index, &mut buffer);
+                            status = status.and(self.packet(name, &packet)?);
+                        }
+                        status = status.and(self.cut(name, &record, run)?);
+                    }
+                }
             }
             if selection.as_ref().is_some_and(|wanted| wanted.ends_with(record.number)) {
                 break;
             }
         }
         self.writer.end()?;
+        self.capture_notes(name, joined, reader.dropped());
         let count = reader.records();
         let cut = damage.is_some();
         if let Some(error) = damage {
@@ -194,6 +205,43 @@ impl Job<'_> {
             status = status.and(self.missing(name, missing, count, cut));
         }
         Ok(status)
+    }
+
+    /// A packet: a record, or one of those that a record holds.
+    fn packet(&mut self, name: &str, packet: &Record<'_>) -> io::Result<ExitStatus> {
+        let tree = dissect(packet.link, packet.data, packet.original_len as usize);
+        self.writer.frame(&Shown { record: Some(packet), link: packet.link, tree: &tree })?;
+        self.problems(name, Some(packet), &tree)
+    }
+
+    /// Says how many packets of a record the capture cut off.
+    fn cut(&mut self, name: &str, record: &Record<'_>, run: Run) -> io::Result<ExitStatus> {
+        let cut = run.count() - run.captured();
+        if cut == 0 {
+            return Ok(ExitStatus::Success);
+        }
+        self.writer.flush()?;
+        self.screen.complain(format_args!(
+            "{name}: frame {}: of {} packets, the capture kept nothing of {cut}: record with a larger snap length",
+            record.number,
+            run.count()
+        ));
+        Ok(ExitStatus::BadInput)
+    }
+
+    /// Says how the capture was taken, where that matters to who reads it.
+    fn capture_notes(&self, name: &str, joined: u64, dropped: u64) {
+        if joined > 0 {
+            self.screen.complain(format_args!(
+                "{name}: captured before segmentation offload split packets, or after GRO joined them: the packets \
+                 of {} are shown one by one",
+                units::counted(joined, "frame")
+            ));
+        }
+        if dropped > 0 {
+            let packets = units::counted(dropped, "packet");
+            self.screen.complain(format_args!("{name}: the capture lost {packets}"));
+        }
     }
 
     fn damaged(&self, name: &str, error: &FileError) -> ExitStatus {

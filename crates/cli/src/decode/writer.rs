@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use ferroce_trace::dissect::Tree;
 use ferroce_trace::file::Record;
 use ferroce_trace::link::LinkType;
+use ferroce_trace::segments::Segment;
 
 use super::json;
 use super::text::TreeWriter;
@@ -112,8 +113,17 @@ impl<'a> Writer<'a> {
         if let Some(direction) = record.direction {
             line.push_str(&format!("  {direction}"));
         }
-        let title = format!("Frame {}", record.number);
+        let title = match record.segment {
+            None => format!("Frame {}", record.number),
+            Some(Segment { number, count }) => {
+                format!("Frame {}, packet {number} of {count}", record.number)
+            }
+        };
         writeln!(self.out, "{}{line}", paint.role(Role::Heading, title))?;
+        if record.dropped > 0 {
+            let text = format!("! {} lost by the capture before it", record.dropped);
+            writeln!(self.out, "{}", paint.role(Role::Warning, text))?;
+        }
         for comment in record.comment.iter().flat_map(|comment| comment.lines()) {
             let comment = printable(comment);
             writeln!(self.out, "{}", paint.role(Role::Quiet, format!("# {comment}")))?;
@@ -147,11 +157,19 @@ impl<'a> Writer<'a> {
         writeln!(
             self.out,
             "{:>6} {} {}  {between:<width$}  {}",
-            paint.role(Role::Heading, record.number),
+            paint.role(Role::Heading, number(record)),
             paint.role(Role::Bad, mark),
             paint.role(Role::Quiet, time),
             paint.role(role, summary)
         )
+    }
+}
+
+/// A frame's number, and the packet's in it where it holds several: `12`, `12.3`.
+fn number(record: &Record<'_>) -> String {
+    match record.segment {
+        None => record.number.to_string(),
+        Some(segment) => format!("{}.{}", record.number, segment.number),
     }
 }
 

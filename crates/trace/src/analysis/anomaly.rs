@@ -47,6 +47,8 @@ macro_rules! kinds {
 kinds! {
     /// Request packets that never came past the capture point: lost before it, or not captured.
     MissingRequest = "missing_request", Warning;
+    /// Packets that the capture itself lost, as the file says.
+    CaptureGap = "capture_gap", Warning;
     /// Response packets that never came past the capture point.
     MissingResponse = "missing_response", Warning;
     /// A packet that came later than packets sent after it.

@@ -1,6 +1,6 @@
 //! Packets put together to messages.
 
-use ferroce_wire::opcode::Operation;
+use ferroce_wire::opcode::{OpcodeInfo, Operation};
 
 use super::hierarchy::operation_name;
 use super::report::{Message, MessageStatus};
@@ -14,6 +14,8 @@ pub(super) struct Assembly {
     /// The sequence that would continue it.
     next: u64,
     broken: bool,
+    /// The sequence behind its last packet, where its first one tells: a WRITE announces its length.
+    end: Option<u64>,
 }
 
 /// How a sender's message ends when its last packet is there.
@@ -27,10 +29,11 @@ pub(super) enum Ending {
 
 impl Assembly {
     /// Takes the next packet. Packets of a sequence that never came leave a gap, which makes the message
-    /// incomplete, not wrong.
+    /// incomplete. Where a message may have ended and another begun in the gap, two incomplete messages are reported:
+    /// their sizes are those of what was captured, never of two messages taken for one.
     pub(super) fn add(&mut self, slot: &Slot, ending: Ending, teller: &mut Teller<'_>) {
         let Some(info) = slot.info() else { return };
-        if info.position.opens() {
+        if info.position.opens() || !self.continued_by(slot, info) {
             self.flush(teller);
         }
         let fresh = self.message.is_none();
@@ -55,6 +58,9 @@ impl Assembly {
         let continues = if fresh { info.position.opens() } else { slot.sequence == self.next };
         self.broken = if fresh { !continues } else { self.broken || !continues };
         self.next = slot.end();
+        if fresh {
+            self.end = end_of(slot);
+        }
 
         message.packets += 1 + u64::from(slot.responses);
         message.retransmitted += u64::from(slot.sends - 1);
@@ -75,7 +81,11 @@ impl Assembly {
         }
         message.status = match ending {
             _ if message.status == MessageStatus::Refused => MessageStatus::Refused,
-            _ if self.broken => MessageStatus::Incomplete,
+            _ if self.broken || slot.response_gap => MessageStatus::Incomplete,
+            // A part of what it asked for: the rest is not in the capture.
+            Ending::Acknowledged if slot.responses > 0 && slot.finished.is_none() => {
+                MessageStatus::Incomplete
+            }
             Ending::Unreliable => MessageStatus::Sent,
             Ending::Acknowledged if slot.finished.is_some() => MessageStatus::Acknowledged,
             Ending::Acknowledged => MessageStatus::Unacknowledged,
@@ -88,6 +98,19 @@ impl Assembly {
         }
     }
 
+    /// Whether a packet that opens no message belongs to the one under way.
+    fn continued_by(&self, slot: &Slot, info: &OpcodeInfo) -> bool {
+        let Some(message) = &self.message else { return true };
+        let same = message.operation == operation_name(info.operation);
+        let in_time = match self.end {
+            _ if slot.sequence == self.next => true,
+            Some(end) => slot.sequence < end,
+            // A last packet and a first one are two: they do not fit in a gap of one.
+            None => slot.sequence == self.next + 1,
+        };
+        same && in_time
+    }
+
     /// Ends a message whose last packet never came.
     pub(super) fn flush(&mut self, teller: &mut Teller<'_>) {
         let Some(mut message) = self.message.take() else { return };
@@ -96,4 +119,11 @@ impl Assembly {
         }
         teller.sink.message(teller.side, message);
     }
+}
+
+/// The sequence behind the last packet of the message that this one opens, if it tells. All packets but the last have the
+/// payload of the first (IBA 9.7.4.1.6).
+fn end_of(slot: &Slot) -> Option<u64> {
+    let announced = slot.announced.filter(|_| slot.payload > 0)?;
+    Some(slot.sequence + u64::from(announced.div_ceil(slot.payload)))
 }

@@ -108,6 +108,7 @@ impl CmTracker {
         };
         let event = CmEvent {
             frame: stamp.frame,
+            segment: stamp.segment,
             time_ns: stamp.time,
             source: source.to_string(),
             destination: destination.to_string(),

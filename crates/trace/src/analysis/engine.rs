@@ -26,6 +26,7 @@ use super::sink::{Side, Sink, Stamp, Tally};
 use super::window::Seen;
 use crate::dissect;
 use crate::file::Record;
+use crate::segments::{self, Run};
 
 /// The farthest a packet's time may be from that of the first: about a century. Differences of two such times fit.
 const FARTHEST_NS: i64 = i64::MAX / 3;
@@ -44,6 +45,8 @@ pub(super) struct Engine<'o> {
     sink: Sink,
     rows: Vec<(Option<Side>, PacketRow)>,
     last_time: i64,
+    /// A packet of a record that holds several.
+    buffer: Vec<u8>,
 }
 
 impl<'o> Engine<'o> {
@@ -60,38 +63,95 @@ impl<'o> Engine<'o> {
             sink: Sink::new(options),
             rows: Vec::new(),
             last_time: 0,
+            buffer: Vec::new(),
         }
     }
 
     pub(super) fn record(&mut self, record: &Record<'_>) {
-        self.report.packets += 1;
-        self.sink.steps += 1;
-        let bytes = u64::from(record.original_len);
-        self.report.bytes += bytes;
+        self.report.frames += 1;
+        if record.dropped > 0 {
+            self.sink.gaps += 1;
+        }
         let stamp = self.stamp(record);
         for oddity in record.oddities.iter() {
             self.problem(Some(record.number), record.offset, oddity.to_string());
         }
-        let read = dissect::read(record.link, record.data, record.original_len as usize);
-        let frame = match read {
-            Ok(Some((start, frame))) => {
-                if let Some(malformed) = frame.problem {
-                    let at = record.data_offset + (start + malformed.offset) as u64;
-                    self.problem(Some(record.number), at, malformed.problem.to_string());
+        let (start, frame) =
+            match dissect::read(record.link, record.data, record.original_len as usize) {
+                Ok(Some(read)) => read,
+                Ok(None) => return self.unread(record, stamp),
+                Err(error) => {
+                    self.problem(Some(record.number), record.data_offset, error.to_string());
+                    return self.unread(record, stamp);
                 }
-                frame
+            };
+        let verdict = frame.is_roce().then(|| frame.check_icrc());
+        if verdict.is_some_and(|verdict| verdict != IcrcVerdict::Ok) {
+            if let Some(run) = Run::find_in(record.link, start, &frame) {
+                return self.run(record, run, stamp);
             }
-            Ok(None) => return self.grapher.add(stamp.time, false, bytes),
-            Err(error) => {
-                self.problem(Some(record.number), record.data_offset, error.to_string());
-                return self.grapher.add(stamp.time, false, bytes);
+        }
+        self.frame(record, start, &frame, verdict, stamp);
+    }
+
+    /// A record that holds several packets, because of segmentation offload.
+    fn run(&mut self, record: &Record<'_>, run: Run, stamp: Stamp) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for index in 0..run.captured() {
+            let packet = run.packet(record, index, &mut buffer);
+            let stamp = Stamp { segment: index + 1, ..stamp };
+            let read = dissect::read(packet.link, packet.data, packet.original_len as usize);
+            if let Ok(Some((start, frame))) = read {
+                self.frame(&packet, start, &frame, Some(frame.check_icrc()), stamp);
             }
-        };
-        self.hierarchy.add(record.link, &frame, bytes);
-        let roce = frame.is_roce();
-        self.grapher.add(stamp.time, roce, bytes);
-        if roce {
-            self.roce(record, &frame, stamp);
+        }
+        self.buffer = buffer;
+        self.report.offload.frames += 1;
+        self.report.offload.packets += u64::from(run.captured());
+        let cut = run.count() - run.captured();
+        if cut > 0 {
+            let text = format!(
+                "snapped: of {} packets in this frame, the capture kept {} and nothing of {cut}; \
+                 record with a larger snap length",
+                run.count(),
+                run.captured(),
+            );
+            self.problem(Some(record.number), record.offset, text);
+            self.report.dropped += u64::from(cut);
+            self.sink.gaps += 1;
+        }
+    }
+
+    fn unread(&mut self, record: &Record<'_>, stamp: Stamp) {
+        self.count(record);
+        self.grapher.add(stamp.time, false, u64::from(record.original_len));
+    }
+
+    fn count(&mut self, packet: &Record<'_>) {
+        self.report.packets += 1;
+        self.sink.steps += 1;
+        self.report.bytes += u64::from(packet.original_len);
+    }
+
+    /// One packet: a record, or one of those that a record holds.
+    fn frame(
+        &mut self,
+        record: &Record<'_>,
+        start: usize,
+        frame: &Frame<'_>,
+        verdict: Option<IcrcVerdict>,
+        stamp: Stamp,
+    ) {
+        self.count(record);
+        if let Some(malformed) = frame.problem {
+            let at = record.data_offset + (start + malformed.offset) as u64;
+            self.problem(Some(record.number), at, malformed.problem.to_string());
+        }
+        let bytes = u64::from(record.original_len);
+        self.hierarchy.add(record.link, frame, bytes);
+        self.grapher.add(stamp.time, verdict.is_some(), bytes);
+        if let Some(verdict) = verdict {
+            self.roce(record, frame, verdict, stamp);
         }
     }
 
@@ -107,7 +167,7 @@ impl<'o> Engine<'o> {
         };
         self.last_time = time;
         self.report.duration_ns = self.report.duration_ns.max(u64::try_from(time).unwrap_or(0));
-        Stamp { frame: record.number, time }
+        Stamp { frame: record.number, segment: 0, time }
     }
 
     fn problem(&mut self, frame: Option<u64>, offset: u64, text: String) {
@@ -122,10 +182,9 @@ impl<'o> Engine<'o> {
         self.problem(None, offset, text);
     }
 
-    fn roce(&mut self, record: &Record<'_>, frame: &Frame<'_>, stamp: Stamp) {
+    fn roce(&mut self, record: &Record<'_>, frame: &Frame<'_>, verdict: IcrcVerdict, stamp: Stamp) {
         self.report.roce_packets += 1;
         self.sink.notes.clear();
-        let verdict = frame.check_icrc();
         let icrc = match verdict {
             IcrcVerdict::Ok => {
                 self.report.icrc.ok += 1;
@@ -147,6 +206,7 @@ impl<'o> Engine<'o> {
         if self.options.packet_list && self.rows.len() < self.options.max_packet_rows {
             let row = PacketRow {
                 frame: stamp.frame,
+                segment: stamp.segment,
                 time_ns: stamp.time,
                 conversation: None,
                 from_a: true,
@@ -175,7 +235,8 @@ impl<'o> Engine<'o> {
                 .and_then(|(source, destination)| self.flows.side_of(source, destination, packet));
             if packet.payload_len > MAX_PAYLOAD {
                 let text = format!(
-                    "{} bytes of payload: packets that an offload has not split yet; capture behind it",
+                    "{} bytes of payload: several packets of a segmentation offload, or damage; no ICRC tells \
+                     where one ends",
                     packet.payload_len
                 );
                 self.sink.anomaly(AnomalyKind::Oversized, stamp, side, psn, text);
@@ -197,6 +258,18 @@ impl<'o> Engine<'o> {
         if frame.problem.is_some() {
             return None;
         }
+        if !packet.is_whole() && segments::holds_several(frame) {
+            let text = format!(
+                "snapped: {} of {} bytes captured of several packets that segmentation offload makes one frame; \
+                 they cannot be told apart, record with a larger snap length",
+                record.data.len(),
+                record.original_len
+            );
+            self.problem(Some(stamp.frame), record.offset, text);
+            self.sink.gaps += 1;
+            let (source, destination) = frame.addresses()?;
+            return self.flows.side_of(source, destination, packet);
+        }
         if !packet.is_whole() {
             let text = format!(
                 "snapped: {} of {} bytes captured, ICRC cut off; record with a larger snap length",
@@ -214,7 +287,8 @@ impl<'o> Engine<'o> {
             Transport::UnreliableDatagram => self.management(packet, source, destination, stamp),
             _ => None,
         };
-        let seen = Seen { stamp, packet, info, identification, from_active };
+        let gaps = self.sink.gaps;
+        let seen = Seen { stamp, packet, info, identification, from_active, gaps };
         let side = self.flows.packet(
             source,
             destination,
@@ -286,9 +360,11 @@ impl<'o> Engine<'o> {
         }
     }
 
-    pub(super) fn finish(mut self, format: &str, file_bytes: u64) -> FileReport {
+    /// The file is read, or as much of it as can be. The capture says that it lost `dropped` packets.
+    pub(super) fn finish(mut self, format: &str, file_bytes: u64, dropped: u64) -> FileReport {
         self.report.format = format.to_owned();
         self.report.file_bytes = file_bytes;
+        self.report.dropped = self.report.dropped.saturating_add(dropped);
         self.flows.finish(&mut self.sink);
         let numbers = self.numbers();
         let sides = self.flows.by_sides();
@@ -332,7 +408,7 @@ impl<'o> Engine<'o> {
                 report.anomalies.push(anomaly);
             }
         }
-        report.anomalies.sort_by_key(|anomaly| anomaly.frame);
+        report.anomalies.sort_by_key(|anomaly| (anomaly.frame, anomaly.segment));
         if wanted.is_none() {
             report.messages_total = self.sink.messages_total;
             report.anomaly_counts = self.sink.anomaly_counts;
@@ -354,7 +430,8 @@ impl<'o> Engine<'o> {
             for (name, operations) in &tally.operations {
                 latency.entry(name).or_default().merge(&operations.latency);
             }
-            report.conversations.push(conversation(id(index), flow, tally));
+            let conversation = conversation(id(index), flow, tally, report.dropped > 0);
+            report.conversations.push(conversation);
         }
         report.latency =
             latency.iter().filter_map(|(name, all)| Some((*name, all.summary()?))).collect();
@@ -384,10 +461,10 @@ impl<'o> Engine<'o> {
     }
 }
 
-fn conversation(id: u32, flow: &Flow, tally: Tally) -> Conversation {
+fn conversation(id: u32, flow: &Flow, tally: Tally, dropped: bool) -> Conversation {
     let endpoint =
         |peer: super::flow::Peer| Endpoint { address: peer.address.to_string(), qpn: peer.qpn };
-    let findings = findings(&tally);
+    let findings = findings(&tally, dropped);
     let operations = tally.operations.into_iter().map(|(name, mut operations)| {
         operations.stats.latency = operations.latency.summary();
         (name, operations.stats)

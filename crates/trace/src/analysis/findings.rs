@@ -5,8 +5,9 @@ use super::report::Finding;
 use super::sink::Tally;
 use super::text::named;
 
-/// The findings about one conversation, worst first.
-pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
+/// The findings about one conversation, worst first. `dropped` says that the capture itself lost packets: then what is
+/// missing need not be the network's fault.
+pub(super) fn findings(tally: &Tally, dropped: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |severity, text| findings.push(Finding { severity, text });
 
@@ -57,6 +58,15 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
         );
         say(Severity::Error, text);
     }
+    let gaps = tally.count(Kind::CaptureGap);
+    if gaps > 0 {
+        let text = format!(
+            "the capture lost packets of this conversation: {}; messages around them are incomplete",
+            named(gaps, "gap")
+        );
+        say(Severity::Warning, text);
+    }
+    let place = if dropped { "before or by the capture" } else { "before the capture point" };
     let overtaken = tally.count(Kind::Reordered);
     if overtaken > 0 {
         let text = format!(
@@ -67,7 +77,7 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
     }
     if tally.lost_requests > 0 {
         let text = format!(
-            "requests are lost before the capture point: the first sending of {} is not in the capture, or damaged",
+            "requests are lost {place}: the first sending of {} is not in the capture, or damaged",
             named(tally.lost_requests, "packet")
         );
         say(Severity::Warning, text);
@@ -75,7 +85,7 @@ pub(super) fn findings(tally: &Tally) -> Vec<Finding> {
     let missing = tally.count(Kind::MissingResponse);
     if missing > 0 {
         let text = format!(
-            "responses are lost before the capture point: {} in READ or atomic responses",
+            "responses are lost {place}: {} in READ or atomic responses",
             named(missing, "gap")
         );
         say(Severity::Warning, text);

@@ -85,7 +85,7 @@ pub fn analyze(
         Ok(reader) => reader,
         Err(error) => {
             engine.damaged(error.offset, error.problem.to_string());
-            return engine.finish("", 0);
+            return engine.finish("", 0, 0);
         }
     };
     let mut reported = 0;
@@ -110,5 +110,5 @@ pub fn analyze(
         Format::Pcapng => "pcapng",
     };
     progress(reader.offset());
-    engine.finish(format, reader.offset())
+    engine.finish(format, reader.offset(), reader.dropped())
 }

@@ -30,8 +30,14 @@ pub struct FileReport {
     pub format: String,
     /// Bytes of the file that were read.
     pub file_bytes: u64,
+    /// Records of the file. One may hold several packets, see `offload`.
+    pub frames: u64,
     /// Packets of any kind.
     pub packets: u64,
+    /// Packets that the capture lost, as the file itself says.
+    pub dropped: u64,
+    /// Frames that were captured before segmentation offload split them, or after receive offload joined them.
+    pub offload: Offload,
     /// Bytes of all packets, as they were on the wire.
     pub bytes: u64,
     /// Packets of RoCE or InfiniBand.
@@ -78,6 +84,15 @@ pub struct FileReport {
     /// Entries that the trackers looked at: time without a clock. No capture makes it grow faster than its packets.
     #[serde(skip)]
     pub steps: u64,
+}
+
+/// Frames that hold several packets, because of segmentation offload (GSO) or receive offload (GRO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Offload {
+    /// Frames.
+    pub frames: u64,
+    /// Packets in them.
+    pub packets: u64,
 }
 
 /// Verdicts on ICRCs.
@@ -182,6 +197,8 @@ pub struct Conversation {
 pub struct OperationStats {
     /// Messages.
     pub messages: u64,
+    /// Those of them of which packets are not in the capture.
+    pub incomplete: u64,
     /// Bytes of payload.
     pub bytes: u64,
     /// Packets, retransmissions not counted.
@@ -282,6 +299,9 @@ pub struct Anomaly {
     pub severity: Severity,
     /// The packet that shows it.
     pub frame: u64,
+    /// Which packet of that frame, counted from 1, if the frame holds several; else 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub segment: u32,
     /// When.
     pub time_ns: i64,
     /// Its conversation.
@@ -324,6 +344,9 @@ impl Serialize for Details {
 pub struct CmEvent {
     /// The packet.
     pub frame: u64,
+    /// Which packet of that frame, counted from 1, if the frame holds several; else 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub segment: u32,
     /// When.
     pub time_ns: i64,
     /// Sender's address.
@@ -394,6 +417,9 @@ pub struct GraphBin {
 pub struct PacketRow {
     /// Its number in the file.
     pub frame: u64,
+    /// Which packet of that frame, counted from 1, if the frame holds several; else 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub segment: u32,
     /// When.
     pub time_ns: i64,
     /// Its conversation.
@@ -418,4 +444,8 @@ pub struct ProblemReport {
     pub offset: Option<u64>,
     /// What is wrong and what to do.
     pub text: String,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -15,6 +15,8 @@ use super::window::WindowBudget;
 pub(super) struct Stamp {
     /// Number in the file.
     pub(super) frame: u64,
+    /// Which packet of that frame, if it holds several: counted from 1.
+    pub(super) segment: u32,
     /// Nanoseconds since the file's first packet.
     pub(super) time: i64,
 }
@@ -96,6 +98,7 @@ impl Tally {
         for (name, theirs) in other.operations {
             let ours = self.operations.entry(name).or_default();
             ours.stats.messages += theirs.stats.messages;
+            ours.stats.incomplete += theirs.stats.incomplete;
             ours.stats.bytes += theirs.stats.bytes;
             ours.stats.packets += theirs.stats.packets;
             ours.latency.merge(&theirs.latency);
@@ -117,6 +120,8 @@ pub(super) struct Sink {
     /// What the windows of all requesters may hold.
     pub(super) window_budget: WindowBudget,
     sample_budget: SampleBudget,
+    /// Places where the capture is known to have lost packets, so far.
+    pub(super) gaps: u64,
     /// Entries looked at, see [`super::FileReport::steps`].
     pub(super) steps: u64,
     max_messages: usize,
@@ -134,6 +139,7 @@ impl Sink {
             notes: Vec::new(),
             window_budget: WindowBudget::default(),
             sample_budget: SampleBudget::default(),
+            gaps: 0,
             steps: 0,
             max_messages: options.max_messages,
             max_anomalies: options.max_anomalies,
@@ -165,6 +171,7 @@ impl Sink {
                 kind,
                 severity: kind.severity(),
                 frame: at.frame,
+                segment: at.segment,
                 time_ns: at.time,
                 conversation: None,
                 psn,
@@ -179,6 +186,7 @@ impl Sink {
         let tally = entry(&mut self.tallies, side.conversation);
         let operations = tally.operations.entry(message.operation).or_default();
         operations.stats.messages += 1;
+        operations.stats.incomplete += u64::from(message.status == MessageStatus::Incomplete);
         operations.stats.bytes += message.size;
         operations.stats.packets += message.packets;
         if let (Some(latency), MessageStatus::Acknowledged) = (message.latency_ns, message.status) {

@@ -9,6 +9,8 @@ use super::window::{Place, Seen, Slot};
 #[derive(Debug, Default)]
 pub(super) struct UnreliableSender {
     next: Option<Place>,
+    /// Known gaps of the capture when the last packet came.
+    gaps: u64,
     assembly: Assembly,
 }
 
@@ -22,12 +24,18 @@ impl UnreliableSender {
             return teller.anomaly(AnomalyKind::Reordered, psn, text);
         }
         if ahead > 0 {
-            let text = format!(
-                "{} not in the capture: the receiver drops the message they belong to",
-                psns(place.psn, psn)
-            );
-            teller.anomaly(AnomalyKind::MessageLost, place.psn, text);
+            let missing = psns(place.psn, psn);
+            if seen.gaps > self.gaps {
+                let text = format!("{missing} lost by the capture");
+                teller.anomaly(AnomalyKind::CaptureGap, place.psn, text);
+            } else {
+                let text = format!(
+                    "{missing} not in the capture: the receiver drops the message they belong to"
+                );
+                teller.anomaly(AnomalyKind::MessageLost, place.psn, text);
+            }
         }
+        self.gaps = seen.gaps;
         place = Place { psn, sequence: place.sequence_of(psn) };
         self.assembly.add(&Slot::new(seen, place.sequence, None), Ending::Unreliable, teller);
         self.next = Some(Place { psn: psn.add(1), sequence: place.sequence + 1 });

@@ -52,6 +52,8 @@ pub(super) struct Seen<'a> {
     pub(super) identification: Option<u16>,
     /// Whether the side that asked for a connection sent this management datagram, where that is known.
     pub(super) from_active: Option<bool>,
+    /// Known gaps of the capture before it.
+    pub(super) gaps: u64,
 }
 
 /// A PSN and the sequence it stands for.
@@ -85,6 +87,8 @@ pub(super) struct Slot {
     pub(super) payload: u32,
     /// Bytes that a READ asks for.
     pub(super) asked: u32,
+    /// Bytes of the message that a WRITE's first packet announces.
+    pub(super) announced: Option<u32>,
     pub(super) address: Option<u64>,
     pub(super) key: Option<u32>,
     pub(super) immediate: Option<u32>,
@@ -103,10 +107,17 @@ pub(super) struct Slot {
     pub(super) finished: Option<Stamp>,
     /// The packet that refused it.
     pub(super) refused: Option<Stamp>,
-    /// Responses so far: how many in order, how many at all, their bytes.
+    /// Responses so far, and their bytes.
     pub(super) responses: u32,
     pub(super) response_bytes: u64,
+    /// Which of its responses comes next.
+    pub(super) next_response: u32,
+    /// A response is missing, and the requester is expected to ask again.
     pub(super) response_missing: bool,
+    /// The capture lost responses.
+    pub(super) response_gap: bool,
+    /// Known gaps of the capture when it was sent.
+    pub(super) gaps: u64,
 }
 
 impl Slot {
@@ -114,6 +125,7 @@ impl Slot {
         let extensions = &seen.packet.extensions;
         let reading = seen.info.operation == Operation::ReadRequest;
         let asked = extensions.reth.filter(|_| reading).map_or(0, |reth| reth.length);
+        let announced = extensions.reth.filter(|_| !reading).map(|reth| reth.length);
         let (span, span_known) = match mtu {
             // IBA 9.7.2.2: a READ takes as many PSNs as its response has packets.
             Some(mtu) => (asked.div_ceil(mtu).max(1), true),
@@ -128,6 +140,7 @@ impl Slot {
             opcode: seen.packet.bth.opcode,
             payload: seen.packet.payload_len as u32,
             asked,
+            announced,
             address: (extensions.reth.map(|reth| reth.address))
                 .or(extensions.atomic.map(|atomic| atomic.address))
                 .map(|address| address.0),
@@ -145,7 +158,10 @@ impl Slot {
             refused: None,
             responses: 0,
             response_bytes: 0,
+            next_response: 0,
             response_missing: false,
+            response_gap: false,
+            gaps: seen.gaps,
         }
     }
 

@@ -27,6 +27,14 @@ impl ByteOrder {
     }
 
     #[inline]
+    pub(super) fn u64(self, field: [u8; 8]) -> u64 {
+        match self {
+            ByteOrder::Little => u64::from_le_bytes(field),
+            ByteOrder::Big => u64::from_be_bytes(field),
+        }
+    }
+
+    #[inline]
     pub(super) fn i64(self, field: [u8; 8]) -> i64 {
         match self {
             ByteOrder::Little => i64::from_le_bytes(field),

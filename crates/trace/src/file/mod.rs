@@ -38,6 +38,7 @@
 //! ```
 
 mod bytes;
+mod drops;
 mod error;
 mod pcap;
 mod pcapng;

@@ -56,6 +56,8 @@ pub(super) struct Found {
     pub(super) data: Range<usize>,
     /// The options of the block, in pcapng.
     pub(super) options: Range<usize>,
+    /// Packets lost before it.
+    pub(super) dropped: u64,
     pub(super) oddities: Oddities,
 }
 
@@ -128,6 +130,8 @@ impl<R: Read> CaptureReader<R> {
             data: self.source.bytes(found.data),
             comment: annotations.comment,
             direction: annotations.direction,
+            dropped: found.dropped,
+            segment: None,
             oddities,
         }
     }
@@ -155,6 +159,18 @@ impl<R: Read> CaptureReader<R> {
         match &self.format {
             FormatReader::Pcap(reader) => std::slice::from_ref(reader.interface()),
             FormatReader::Pcapng(reader) => reader.interfaces(),
+        }
+    }
+
+    /// How many packets the capture says it lost, as far as the file was read: by the counters in its statistics blocks and
+    /// on its packets. A pcap file cannot tell.
+    #[doc(alias = "isb_ifdrop")]
+    #[doc(alias = "isb_osdrop")]
+    #[doc(alias = "epb_dropcount")]
+    pub fn dropped(&self) -> u64 {
+        match &self.format {
+            FormatReader::Pcap(_) => 0,
+            FormatReader::Pcapng(reader) => reader.dropped(),
         }
     }
 

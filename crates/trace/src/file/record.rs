@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::timestamp::{Resolution, Timestamp};
 use crate::link::LinkType;
+use crate::segments::Segment;
 
 /// One captured packet, lent from the reader's buffer until the next call.
 #[derive(Clone, Debug)]
@@ -13,7 +14,9 @@ pub struct Record<'a> {
     pub number: u64,
     /// Where its header starts in the file.
     pub offset: u64,
-    /// Where [`Record::data`] starts in the file.
+    /// Where [`Record::data`] starts in the file. The headers of a packet that was split out of a larger record are not in
+    /// the file as they are here; for such a packet, byte n of the BTH and of what follows it is at `data_offset` plus its
+    /// offset in `data`.
     pub data_offset: u64,
     /// When it was captured. Simple Packet Blocks have no time, and some times are out of range.
     pub timestamp: Option<Timestamp>,
@@ -33,6 +36,10 @@ pub struct Record<'a> {
     pub comment: Option<Cow<'a, str>>,
     /// Whether it was received or sent, if the file says so.
     pub direction: Option<Direction>,
+    /// Packets that the capture lost between the previous packet of this interface and this one, if it says so.
+    pub dropped: u64,
+    /// Which packet of its record this is, if it was split out of a larger one ([`crate::segments`]).
+    pub segment: Option<Segment>,
     /// What is strange about this record, yet did not stop the reading.
     pub oddities: Oddities,
 }

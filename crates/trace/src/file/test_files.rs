@@ -122,6 +122,7 @@ pub(super) struct Kept {
     pub(super) data: Vec<u8>,
     pub(super) comment: Option<String>,
     pub(super) direction: Option<Direction>,
+    pub(super) dropped: u64,
     pub(super) oddities: Oddities,
 }
 
@@ -153,6 +154,7 @@ pub(super) fn read_all(file: impl std::io::Read) -> (Vec<Kept>, Result<(), FileE
                 data: record.data.to_vec(),
                 comment: record.comment.map(|comment| comment.into_owned()),
                 direction: record.direction,
+                dropped: record.dropped,
                 oddities: record.oddities,
             }),
             Ok(None) => break Ok(()),

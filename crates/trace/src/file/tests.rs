@@ -87,6 +87,7 @@ struct Written {
     cut: u32,
     comment: Option<String>,
     direction: Option<Direction>,
+    dropped: u64,
 }
 
 impl Written {
@@ -98,6 +99,7 @@ impl Written {
             data: &self.data,
             comment: self.comment.as_deref(),
             direction: self.direction,
+            dropped: self.dropped,
         }
     }
 }
@@ -113,8 +115,9 @@ prop_compose! {
             Just(Direction::Inbound),
             Just(Direction::Outbound),
         ]),
+        dropped in prop_oneof![Just(0), any::<u64>()],
     ) -> Written {
-        Written { nanoseconds, interface, data, cut, comment, direction }
+        Written { nanoseconds, interface, data, cut, comment, direction, dropped }
     }
 }
 
@@ -148,6 +151,7 @@ proptest! {
             prop_assert_eq!(record.data, packet.data);
             prop_assert_eq!(record.comment, packet.comment);
             prop_assert_eq!(record.direction, packet.direction);
+            prop_assert_eq!(record.dropped, packet.dropped);
             prop_assert!(record.oddities.is_empty());
         }
     }

@@ -20,13 +20,23 @@ pub struct Packet<'a> {
     pub comment: Option<&'a str>,
     /// Whether it was received or sent.
     pub direction: Option<Direction>,
+    /// Packets of its interface that were lost between the previous one and this. A pcap file cannot say it.
+    pub dropped: u64,
 }
 
 impl<'a> Packet<'a> {
     /// A whole packet, on interface 0.
     pub fn new(timestamp: Timestamp, data: &'a [u8]) -> Packet<'a> {
         let original_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        Packet { timestamp, interface: 0, original_len, data, comment: None, direction: None }
+        Packet {
+            timestamp,
+            interface: 0,
+            original_len,
+            data,
+            comment: None,
+            direction: None,
+            dropped: 0,
+        }
     }
 
     /// A packet as it was read, to be copied to interface 0 of another file. A packet without a
@@ -39,6 +49,7 @@ impl<'a> Packet<'a> {
             data: record.data,
             comment: record.comment.as_deref(),
             direction: record.direction,
+            dropped: record.dropped,
         }
     }
 
@@ -60,6 +71,11 @@ impl<'a> Packet<'a> {
     /// The same packet, going this way.
     pub fn going(self, direction: Direction) -> Packet<'a> {
         Packet { direction: Some(direction), ..self }
+    }
+
+    /// The same packet, before which so many others of its interface were lost.
+    pub fn after_dropped(self, dropped: u64) -> Packet<'a> {
+        Packet { dropped, ..self }
     }
 
     /// The captured length as both formats write it, if they can.

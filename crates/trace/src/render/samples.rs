@@ -73,6 +73,7 @@ fn anomaly(kind: AnomalyKind, frame: u64, time_ns: i64, psn: u32, text: &str) ->
         kind,
         severity,
         frame,
+        segment: 0,
         time_ns,
         conversation: Some(1),
         psn: Some(psn),
@@ -84,6 +85,7 @@ fn row(frame: u64, time_ns: i64, from_a: bool, title: &str, psn: u32, rest: &str
     let qpn = if from_a { 0x12 } else { 0x11 };
     PacketRow {
         frame,
+        segment: 0,
         time_ns,
         conversation: Some(1),
         from_a,
@@ -120,7 +122,13 @@ fn latency() -> Latency {
 }
 
 fn conversation(anomalies: &[Anomaly]) -> Conversation {
-    let stats = OperationStats { messages: 1, bytes: 6_400, packets: 7, latency: Some(latency()) };
+    let stats = OperationStats {
+        messages: 1,
+        bytes: 6_400,
+        packets: 7,
+        latency: Some(latency()),
+        ..OperationStats::default()
+    };
     Conversation {
         id: 1,
         transport: "RC",
@@ -167,6 +175,7 @@ fn message() -> Message {
 fn request() -> CmEvent {
     CmEvent {
         frame: 1,
+        segment: 0,
         time_ns: -5_000,
         source: "10.0.0.1".into(),
         destination: "10.0.0.2".into(),

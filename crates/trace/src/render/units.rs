@@ -13,6 +13,14 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// A frame's number, and that of a packet in it where it holds several: `1,234`, `1,234.5`.
+pub fn frame(frame: u64, segment: u32) -> String {
+    match segment {
+        0 => count(frame),
+        segment => format!("{}.{segment}", count(frame)),
+    }
+}
+
 /// A number and the word for it, in the plural when it is one: `1 packet`, `1,200 packets`.
 pub fn counted(value: u64, one: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };

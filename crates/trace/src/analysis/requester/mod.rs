@@ -62,6 +62,9 @@ pub(super) struct Requester {
     /// Everything before it was finished, also what is not remembered one by one.
     finished_before: u64,
     identifications: Identifications,
+    /// Known gaps of the capture when the last request came, and the last response.
+    request_gaps: u64,
+    response_gaps: u64,
     last_time: i64,
     /// RNR NAKs since the last packet that was accepted.
     not_ready: u32,

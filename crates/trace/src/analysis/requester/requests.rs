@@ -69,8 +69,14 @@ impl Requester {
         if ahead >= 0 {
             if ahead > 0 {
                 let missing = psns(next.psn, psn);
-                let text = format!("{missing} not in the capture: lost before it, or overtaken");
-                teller.anomaly(AnomalyKind::MissingRequest, next.psn, text);
+                if seen.gaps > self.request_gaps {
+                    let text = format!("{missing} lost by the capture");
+                    teller.anomaly(AnomalyKind::CaptureGap, next.psn, text);
+                } else {
+                    let text =
+                        format!("{missing} not in the capture: lost before it, or overtaken");
+                    teller.anomaly(AnomalyKind::MissingRequest, next.psn, text);
+                }
             }
             self.run = None;
             let slot = Slot::new(seen, sequence, *mtu);
@@ -83,6 +89,7 @@ impl Requester {
             self.identifications.any_packet(seen.identification);
         }
         self.last_time = seen.stamp.time;
+        self.request_gaps = seen.gaps;
     }
 
     /// A packet from before the newest.

@@ -21,6 +21,7 @@ impl Requester {
         };
         let sequence = next.sequence_of(psn);
         let syndrome = seen.packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
+        let gap = seen.gaps > std::mem::replace(&mut self.response_gaps, seen.gaps);
         match (seen.info.operation, syndrome) {
             (Operation::Acknowledge, Some(SyndromeKind::Ack(_))) => {
                 if sequence >= next.sequence {
@@ -33,7 +34,7 @@ impl Requester {
                 }
             }
             (Operation::Acknowledge, Some(kind)) => self.refusal(kind, sequence, seen, teller),
-            (Operation::ReadResponse, _) => self.read_response(sequence, seen, teller),
+            (Operation::ReadResponse, _) => self.read_response(sequence, gap, seen, teller),
             (Operation::AtomicAcknowledge, _) => self.atomic_response(sequence, seen, teller),
             _ => {}
         }
@@ -51,7 +52,14 @@ impl Requester {
             if slot.finished.is_some() {
                 return;
             }
-            if slot.needs_response() {
+            if slot.needs_response() && teller.sink.gaps > slot.gaps {
+                // The capture has lost packets since the request: that it lost the response is likelier than that the
+                // network did.
+                slot.response_gap = true;
+                slot.finished = Some(teller.at);
+                let text = format!("response to PSN {} lost by the capture", slot.psn);
+                teller.anomaly(AnomalyKind::CaptureGap, slot.psn, text);
+            } else if slot.needs_response() {
                 // IBA 9.9.2.4.1: a response that later ones overtook is lost, the requester goes back to it.
                 if !slot.response_missing {
                     slot.response_missing = true;
@@ -165,21 +173,35 @@ impl Requester {
         self.drain(teller);
     }
 
-    fn read_response(&mut self, sequence: u64, seen: &Seen<'_>, teller: &mut Teller<'_>) {
+    /// A packet of a READ's response. `gap` says that the capture lost packets since the response before it.
+    fn read_response(
+        &mut self,
+        sequence: u64,
+        gap: bool,
+        seen: &Seen<'_>,
+        teller: &mut Teller<'_>,
+    ) {
         let psn = seen.packet.bth.psn;
         let start = self.window.find(sequence).map(|slot| slot.sequence);
         // A response acknowledges everything before its request (IBA 9.7.5.1.1).
         self.acknowledge(start.unwrap_or(sequence), teller);
         let open = self.window.find(sequence).filter(|slot| {
-            slot.finished.is_none() && sequence - slot.sequence >= u64::from(slot.responses)
+            slot.finished.is_none() && sequence - slot.sequence >= u64::from(slot.next_response)
         });
         let Some(slot) = open else {
             let text = format!("response PSN {psn} came again");
             return teller.anomaly(AnomalyKind::RepeatedResponse, psn, text);
         };
-        let missing = sequence - slot.sequence - u64::from(slot.responses);
-        if missing > 0 {
-            let first = slot.psn.add(slot.responses);
+        let missing = sequence - slot.sequence - u64::from(slot.next_response);
+        let first = slot.psn.add(slot.next_response);
+        if missing > 0 && gap {
+            // They came, and the requester goes on.
+            slot.response_gap = true;
+            slot.next_response += missing as u32;
+            let missing = named(missing, "response packet");
+            let text = format!("{missing} from PSN {first} lost by the capture");
+            teller.anomaly(AnomalyKind::CaptureGap, first, text);
+        } else if missing > 0 {
             if !slot.response_missing {
                 slot.response_missing = true;
                 let missing = named(missing, "response packet");
@@ -190,9 +212,10 @@ impl Requester {
             return;
         }
         slot.responses += 1;
+        slot.next_response += 1;
         slot.response_missing = false;
         slot.response_bytes += seen.packet.payload_len as u64;
-        if seen.info.position.ends() && (slot.responses == slot.span || !slot.span_known) {
+        if seen.info.position.ends() && (slot.next_response == slot.span || !slot.span_known) {
             slot.finished = Some(seen.stamp);
             let start = slot.sequence;
             self.window.answered(start);

@@ -1,3 +1,4 @@
+mod gaps;
 mod hostile;
 mod rxe;
 mod synthetic;

@@ -112,6 +112,7 @@ impl Reader {
             original_len,
             data: taken.start + RECORD_HEADER_LEN..taken.end,
             options: 0..0,
+            dropped: 0,
             oddities,
         }))
     }

@@ -42,9 +42,12 @@ mod option_code {
     pub(super) const INTERFACE_TIME_OFFSET: u16 = 14;
     /// In an Enhanced Packet Block, and in the obsolete Packet Block.
     pub(super) const PACKET_FLAGS: u16 = 2;
+    /// In an Enhanced Packet Block.
+    pub(super) const PACKET_DROP_COUNT: u16 = 4;
     /// In an Interface Statistics Block.
     pub(super) const PACKETS_RECEIVED: u16 = 4;
     pub(super) const PACKETS_DROPPED: u16 = 5;
+    pub(super) const PACKETS_DROPPED_BY_SYSTEM: u16 = 7;
 }
 
 /// The type and length at a block's start (section 3.1).

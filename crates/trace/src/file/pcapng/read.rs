@@ -6,9 +6,10 @@ use super::options::{Options, add_comment, kept_text};
 use super::{
     BLOCK_HEADER_LEN, BLOCK_TRAILER_LEN, BYTE_ORDER_MAGIC, DIRECTION_INBOUND, DIRECTION_MASK,
     DIRECTION_OUTBOUND, INTERFACE_FIXED_LEN, MIN_BLOCK_LEN, PACKET_FIXED_LEN, SECTION_FIXED_LEN,
-    SECTION_MAGIC, SIMPLE_PACKET_FIXED_LEN, block_type, option_code,
+    SECTION_MAGIC, SIMPLE_PACKET_FIXED_LEN, STATISTICS_FIXED_LEN, block_type, option_code,
 };
 use crate::file::bytes::{ByteOrder, padded};
+use crate::file::drops::Drops;
 use crate::file::error::{FileError, Problem};
 use crate::file::reader::{Annotations, Format, Found};
 use crate::file::record::{Direction, Interface, Oddities, Oddity};
@@ -17,12 +18,16 @@ use crate::file::timestamp::Resolution;
 use crate::file::{MAX_BLOCK_LEN, MAX_CAPTURED_LEN, MAX_INTERFACES};
 use crate::link::LinkType;
 
+/// The longest statistics block that is looked into: some counters and texts. Longer ones are skipped.
+const MAX_STATISTICS_LEN: u32 = 1 << 16;
+
 /// The state of reading a pcapng file: that of its current section.
 pub(in crate::file) struct Reader {
     order: ByteOrder,
     /// How many sections came before.
     section: u32,
     interfaces: Vec<Interface>,
+    drops: Drops,
     comment: Option<String>,
     /// Whether the section is of a version that can be read.
     readable: bool,
@@ -61,6 +66,7 @@ impl Reader {
             order: ByteOrder::Little,
             section: 0,
             interfaces: Vec::new(),
+            drops: Drops::default(),
             comment: None,
             readable: false,
             unreadable: None,
@@ -77,6 +83,10 @@ impl Reader {
 
     pub(in crate::file) fn interfaces(&self) -> &[Interface] {
         &self.interfaces
+    }
+
+    pub(in crate::file) fn dropped(&self) -> u64 {
+        self.drops.total()
     }
 
     pub(in crate::file) fn comment(&self) -> Option<&str> {
@@ -101,10 +111,17 @@ impl Reader {
                 // Section 3.4: everything up to the next section must be skipped.
                 _ if !self.readable => self.skip(source, block)?,
                 block_type::ENHANCED_PACKET | block_type::PACKET => {
-                    return self.packet(source, block).map(Some);
+                    let found = self.packet(source, block)?;
+                    if found.dropped > 0 {
+                        self.drops.count(found.interface, found.dropped);
+                    }
+                    return Ok(Some(found));
                 }
                 block_type::SIMPLE_PACKET => return self.simple_packet(source, block).map(Some),
                 block_type::INTERFACE_DESCRIPTION => self.describe_interface(source, block)?,
+                block_type::INTERFACE_STATISTICS if block.length <= MAX_STATISTICS_LEN => {
+                    self.statistics(source, block)?;
+                }
                 // Section 3.1: what is not understood can be ignored.
                 _ => self.skip(source, block)?,
             }
@@ -204,6 +221,7 @@ impl Reader {
         }
         // Section 4.2: interfaces are numbered within a section.
         self.interfaces.clear();
+        self.drops.start_section();
         let mut comment = None;
         if self.readable {
             Options::new(self.order, options)
@@ -253,6 +271,7 @@ impl Reader {
             }
         }
         self.interfaces.push(interface);
+        self.drops.add_interface();
         source.take(block.length as usize);
         Ok(())
     }
@@ -277,6 +296,7 @@ impl Reader {
             block_type::PACKET => u32::from(order.u16(header, 8)),
             _ => order.u32(header, 8),
         };
+        let old_dropped = order.u16(header, 10);
         let interface = self.interface(block, number)?;
         let units = u64::from(order.u32(header, 12)) << 32 | u64::from(order.u32(header, 16));
         let (captured_len, original_len) = (order.u32(header, 20), order.u32(header, 24));
@@ -290,6 +310,14 @@ impl Reader {
         let taken = source.take(block.length as usize);
         let start = taken.start + PACKET_FIXED_LEN;
         let end = start + captured_len as usize;
+        // The block's length is a multiple of 4, so the padding is still inside of it.
+        let options = start + padded(captured_len as usize)..taken.end - BLOCK_TRAILER_LEN;
+        let dropped = match (block.kind, old_dropped) {
+            // Appendix A: all ones if it is not known.
+            (block_type::PACKET, u16::MAX) => 0,
+            (block_type::PACKET, dropped) => u64::from(dropped),
+            _ => self.drop_count(source.bytes(options.clone())),
+        };
         Ok(Found {
             offset: block.offset,
             header_len: PACKET_FIXED_LEN as u32,
@@ -297,10 +325,34 @@ impl Reader {
             interface: number,
             original_len,
             data: start..end,
-            // The block's length is a multiple of 4, so the padding is still inside of it.
-            options: start + padded(captured_len as usize)..taken.end - BLOCK_TRAILER_LEN,
+            options,
+            dropped,
             oddities,
         })
+    }
+
+    /// An Interface Statistics Block (section 4.6).
+    fn statistics<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        block: Block,
+    ) -> Result<(), FileError> {
+        if block.length < (STATISTICS_FIXED_LEN + BLOCK_TRAILER_LEN) as u32 {
+            return self.skip(source, block);
+        }
+        let bytes = self.whole(source, block)?;
+        let (header, options) = fixed_part::<STATISTICS_FIXED_LEN>(bytes);
+        let interface = self.order.u32(header, 8);
+        let dropped = Options::new(self.order, options).filter_map(|(code, value)| match code {
+            option_code::PACKETS_DROPPED | option_code::PACKETS_DROPPED_BY_SYSTEM => {
+                Some(self.order.u64(value.try_into().ok()?))
+            }
+            _ => None,
+        });
+        let dropped = dropped.fold(0, u64::saturating_add);
+        self.drops.state(interface, dropped);
+        source.take(block.length as usize);
+        Ok(())
     }
 
     /// A Simple Packet Block (section 4.4): no time, no options, on the first interface.
@@ -334,8 +386,18 @@ impl Reader {
             original_len,
             data: start..start + captured_len as usize,
             options: 0..0,
+            dropped: 0,
             oddities,
         })
+    }
+
+    /// Packets lost before this one (section 4.3, epb_dropcount).
+    #[inline]
+    fn drop_count(&self, options: &[u8]) -> u64 {
+        Options::new(self.order, options)
+            .find(|(code, _)| *code == option_code::PACKET_DROP_COUNT)
+            .and_then(|(_, value)| Some(self.order.u64(value.try_into().ok()?)))
+            .unwrap_or(0)
     }
 
     /// What the options of a packet say.

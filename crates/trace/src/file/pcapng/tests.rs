@@ -416,3 +416,45 @@ fn section_comments() {
     let reader = CaptureReader::new(&file[..]).unwrap();
     assert_eq!(reader.section_comment(), Some("what it shows"));
 }
+
+#[test]
+fn lost_packets_are_counted() {
+    for order in BOTH_ORDERS {
+        let number = |value: u64| match order {
+            Little => value.to_le_bytes(),
+            Big => value.to_be_bytes(),
+        };
+        let statistics = |interface: u32, by_interface: u64, by_system: u64| {
+            move |body: Bytes| {
+                let body = body.u32(interface).u32(0).u32(0).option(4, &number(100));
+                body.option(5, &number(by_interface)).option(7, &number(by_system))
+            }
+        };
+        let file = plain(order)
+            .interface(no_options)
+            .enhanced(0, 0, b"x", |body| body.option(4, &number(3)))
+            .enhanced(1, 0, b"y", |body| body.option(4, &number(4)).option(1, b"after four"))
+            // Appendix A: 16 bits of interface, 16 bits of drops.
+            .block(2, |body| body.u16(1).u16(5).u32(0).u32(42).u32(1).u32(1).raw(b"z").padded())
+            // Since the start of the capture: the latest counts, and includes those before packets.
+            .block(5, statistics(0, 6, 1))
+            .block(5, statistics(0, 10, 2))
+            // Of no interface, too short, damaged: harmless.
+            .block(5, statistics(7, 1000, 0))
+            .block(5, |body| body.u32(0))
+            .block(5, |body| body.u32(1).u32(0).u32(0).option(5, b"abc"));
+        let mut reader = CaptureReader::new(&file.bytes[..]).unwrap();
+        let mut dropped = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            dropped.push(record.dropped);
+        }
+        assert_eq!(dropped, [3, 4, 5]);
+        assert_eq!(reader.dropped(), 12 + 9);
+        // Another section counts anew.
+        let one = plain(order).enhanced(0, 0, b"x", |body| body.option(4, &number(3))).bytes;
+        let two = one.repeat(2);
+        let mut reader = CaptureReader::new(&two[..]).unwrap();
+        while reader.next_record().unwrap().is_some() {}
+        assert_eq!(reader.dropped(), 6);
+    }
+}

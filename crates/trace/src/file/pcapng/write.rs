@@ -93,6 +93,9 @@ impl<W: Write> PcapngWriter<W> {
             };
             self.option(option_code::PACKET_FLAGS, &flags.to_le_bytes())?;
         }
+        if packet.dropped > 0 {
+            self.option(option_code::PACKET_DROP_COUNT, &packet.dropped.to_le_bytes())?;
+        }
         if let Some(comment) = packet.comment {
             self.option(option_code::COMMENT, comment.as_bytes())?;
         }

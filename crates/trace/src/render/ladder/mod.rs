@@ -60,7 +60,7 @@ impl Ladders<'_> {
             _ => None,
         });
         let clock = Clock::for_times(arrows.clone().map(|arrow| arrow.time_ns));
-        let frames = arrows.clone().map(|arrow| width(&arrow.frame.to_string()));
+        let frames = arrows.clone().map(|arrow| width(&arrow.number()));
         let frame_width = frames.max().unwrap_or(0).max("frame".len());
         let margin = 2 + frame_width + 2 + clock.width() + 2;
         let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
@@ -282,7 +282,7 @@ impl Drawing {
     /// Frame and time of an arrow.
     fn start(&self, arrow: &Arrow) -> Line {
         let mut line = Line::of(Tone::Plain, "  ");
-        line.push(Tone::Plain, format!("{:>frames$}  ", arrow.frame, frames = self.frame_width));
+        line.push(Tone::Plain, format!("{:>frames$}  ", arrow.number(), frames = self.frame_width));
         line.push(Tone::Faint, format!("{}  ", self.clock.time(arrow.time_ns)));
         line
     }

@@ -36,6 +36,8 @@ pub(super) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arrow {
     pub(super) frame: u64,
+    /// Which packet of the frame, if it holds several: counted from 1.
+    pub(super) segment: u32,
     pub(super) time_ns: i64,
     pub(super) from_a: bool,
     /// What it is, the most important first.
@@ -45,6 +47,9 @@ pub(super) struct Arrow {
     pub(super) tone: Tone,
     pub(super) notes: Vec<(Tone, String)>,
 }
+
+/// A frame, and a packet of it if it holds several.
+type Place = (u64, u32);
 
 /// The line an arrow is drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +117,7 @@ fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<S
         if distance >= pause {
             steps.push(Step::Pause { nanoseconds: distance.unsigned_abs() });
         }
-        for (text, tone) in missing.get(&arrow.frame).into_iter().flatten() {
+        for (text, tone) in missing.get(&arrow.place()).into_iter().flatten() {
             let (from_a, text, tone) = (arrow.from_a, (*text).to_owned(), *tone);
             steps.push(Step::Missing { from_a, text, tone });
         }
@@ -120,7 +125,7 @@ fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<S
         while let Some(next) = arrows.next_if(|next| match run.last() {
             None => true,
             Some(last) => {
-                folding && !missing.contains_key(&next.frame) && continues(last, next, pause)
+                folding && !missing.contains_key(&next.place()) && continues(last, next, pause)
             }
         }) {
             run.push(next);
@@ -245,6 +250,18 @@ impl Arrow {
         }
     }
 
+    fn place(&self) -> Place {
+        (self.frame, self.segment)
+    }
+
+    /// Its frame's number, and the packet's in it: `12`, or `12.3`.
+    pub(super) fn number(&self) -> String {
+        match self.segment {
+            0 => self.frame.to_string(),
+            segment => format!("{}.{segment}", self.frame),
+        }
+    }
+
     /// The PSN as the summary writes it.
     pub(super) fn psn(&self) -> Option<&str> {
         self.label.iter().find_map(|part| part.strip_prefix("PSN "))
@@ -253,17 +270,18 @@ impl Arrow {
 
 /// The packets of a conversation, and the messages that set it up or ended it, in order.
 fn arrows(rows: &Rows<'_>, ladders: &Ladders<'_>, conversation: &Conversation) -> Vec<Arrow> {
-    let mut anomalies: BTreeMap<u64, Vec<&Anomaly>> = BTreeMap::new();
+    let mut anomalies: BTreeMap<Place, Vec<&Anomaly>> = BTreeMap::new();
     for &anomaly in rows.anomalies.iter().filter(|anomaly| !is_end(anomaly.kind)) {
-        anomalies.entry(anomaly.frame).or_default().push(anomaly);
+        anomalies.entry((anomaly.frame, anomaly.segment)).or_default().push(anomaly);
     }
-    let mut arrows: BTreeMap<u64, Arrow> = BTreeMap::new();
+    let mut arrows: BTreeMap<Place, Arrow> = BTreeMap::new();
     for event in &rows.cm {
-        arrows.insert(event.frame, control(event, conversation));
+        arrows.insert((event.frame, event.segment), control(event, conversation));
     }
     for row in &rows.packets {
-        let found = anomalies.get(&row.frame).map(Vec::as_slice).unwrap_or_default();
-        arrows.entry(row.frame).or_insert_with(|| packet(row, found, conversation));
+        let place = (row.frame, row.segment);
+        let found = anomalies.get(&place).map(Vec::as_slice).unwrap_or_default();
+        arrows.entry(place).or_insert_with(|| packet(row, found, conversation));
     }
     for arrow in arrows.values_mut() {
         arrow.turn(ladders.sides.is_from_a(arrow.frame, conversation));
@@ -310,6 +328,7 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
     }
     Arrow {
         frame: row.frame,
+        segment: row.segment,
         time_ns: row.time_ns,
         from_a: row.from_a,
         label: label(&row.summary, row.from_a, conversation),
@@ -325,6 +344,7 @@ fn control(event: &CmEvent, conversation: &Conversation) -> Arrow {
     let repeated = event.repeated.then(|| (Tone::Warning, "sent again".to_owned()));
     Arrow {
         frame: event.frame,
+        segment: event.segment,
         time_ns: event.time_ns,
         from_a: event.source == conversation.a.address,
         label,
@@ -355,7 +375,10 @@ fn label(summary: &str, from_a: bool, conversation: &Conversation) -> Vec<String
 fn is_missing(kind: AnomalyKind) -> bool {
     matches!(
         kind,
-        AnomalyKind::MissingRequest | AnomalyKind::MissingResponse | AnomalyKind::MessageLost
+        AnomalyKind::MissingRequest
+            | AnomalyKind::MissingResponse
+            | AnomalyKind::MessageLost
+            | AnomalyKind::CaptureGap
     )
 }
 
@@ -365,14 +388,14 @@ fn is_end(kind: AnomalyKind) -> bool {
 }
 
 /// What is missing, by the packet that shows it.
-type Missing<'a> = BTreeMap<u64, Vec<(&'a str, Tone)>>;
+type Missing<'a> = BTreeMap<Place, Vec<(&'a str, Tone)>>;
 
 fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
     let mut missing = Missing::new();
     for anomaly in &rows.anomalies {
         if is_missing(anomaly.kind) {
             let found = (anomaly.text.as_str(), anomaly.severity.into());
-            missing.entry(anomaly.frame).or_default().push(found);
+            missing.entry((anomaly.frame, anomaly.segment)).or_default().push(found);
         }
     }
     missing

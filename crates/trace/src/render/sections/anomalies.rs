@@ -29,7 +29,7 @@ pub(super) fn list(file: &FileReport, columns: usize, limit: usize) -> Vec<Line>
     for anomaly in shown {
         let conversation = anomaly.conversation.map(|id| format!("#{id}")).unwrap_or_default();
         table.row(vec![
-            cell(units::count(anomaly.frame)),
+            cell(units::frame(anomaly.frame, anomaly.segment)),
             Line::of(Tone::Faint, clock.time(anomaly.time_ns)),
             Line::of(Tone::Faint, conversation),
             Line::of(anomaly.severity.into(), anomaly.kind.name()),

@@ -60,6 +60,21 @@ fn damaged(file: &FileReport) -> Vec<Item<'static>> {
         let text = format!("{packets} with a wrong ICRC: damaged on the way, receivers drop them");
         items.push(item(Severity::Error, text));
     }
+    if file.dropped > 0 {
+        let text = format!(
+            "the capture lost {}: what is missing may be missing in the capture alone",
+            units::counted(file.dropped, "packet")
+        );
+        items.push(item(Severity::Warning, text));
+    }
+    if file.offload.frames > 0 {
+        let text = format!(
+            "captured before segmentation offload split them, or after GRO joined them: {} in {}, analysed one by one",
+            units::counted(file.offload.packets, "packet"),
+            units::counted(file.offload.frames, "frame")
+        );
+        items.push(item(Severity::Info, text));
+    }
     if file.icrc.unverifiable > 0 {
         let packets = units::counted(file.icrc.unverifiable, "packet");
         let text = format!("the ICRC of {packets} cannot be checked: not all bytes are there");

@@ -28,7 +28,12 @@ pub(super) fn head(file: &FileReport, columns: usize) -> Vec<Line> {
     if let Some(rate) = units::bit_rate(file.bytes, file.duration_ns) {
         figures.push_str(&format!(", {rate}"));
     }
-    lines.extend(beside(packets, Line::of(Tone::Plain, figures), columns));
+    let mut figures = Line::of(Tone::Plain, figures);
+    if file.dropped > 0 {
+        figures.push(Tone::Plain, " · ");
+        figures.push(Tone::Warning, format!("{} lost by the capture", units::count(file.dropped)));
+    }
+    lines.extend(beside(packets, figures, columns));
 
     let mut start = Line::new();
     if let Some(since) = file.start_ns {

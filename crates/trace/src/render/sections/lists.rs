@@ -104,7 +104,7 @@ pub(super) fn packets(file: &FileReport, columns: usize) -> Vec<Line> {
             other => (other, Tone::Bad),
         };
         table.row(vec![
-            cell(units::count(row.frame)),
+            cell(units::frame(row.frame, row.segment)),
             Line::of(Tone::Faint, clock.time(row.time_ns)),
             Line::of(Tone::Faint, conversation),
             direction,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::analysis::report::{FileReport, Latency, OperationStats};
+use crate::analysis::report::{FileReport, Latency, Message, MessageStatus, OperationStats};
 use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::units;
@@ -36,6 +36,7 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
         for (&operation, stats) in &conversation.operations {
             let sum = sums.entry(operation).or_default();
             sum.messages += stats.messages;
+            sum.incomplete += stats.incomplete;
             sum.bytes += stats.bytes;
             sum.packets += stats.packets;
         }
@@ -71,6 +72,14 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
     let of_each = of_each.filter_map(|stats| stats.latency.as_ref());
     if !file.latency.values().chain(of_each).all(|latency| latency.exact) {
         let text = format!("  {BOUND} percentiles of many messages, at most 1/64 (1.6%) too high");
+        lines.push(Line::of(Tone::Faint, text));
+    }
+    let incomplete: u64 = sums.values().map(|sum| sum.incomplete).sum();
+    if incomplete > 0 {
+        let text = format!(
+            "  {}: packets of them are not in the capture; sizes leave them out",
+            units::counted(incomplete, "incomplete message")
+        );
         lines.push(Line::of(Tone::Faint, text));
     }
     if !sizes.complete {
@@ -115,7 +124,8 @@ struct Sizes {
 impl Sizes {
     fn of(file: &FileReport) -> Self {
         let mut sorted: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-        for message in &file.messages {
+        let whole = |message: &&Message| message.status != MessageStatus::Incomplete;
+        for message in file.messages.iter().filter(whole) {
             sorted.entry((message.operation, None)).or_default().push(message.size);
             let own = (message.operation, Some(message.conversation));
             sorted.entry(own).or_default().push(message.size);

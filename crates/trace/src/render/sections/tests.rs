@@ -40,6 +40,7 @@ fn anomalies_of_no_conversation_are_diagnosed_too() {
         kind: AnomalyKind::CmReject,
         severity: Severity::Error,
         frame,
+        segment: 0,
         time_ns: 0,
         conversation: None,
         psn: None,

@@ -1,0 +1,166 @@
+//! Segmentation offload: capture records that hold several packets.
+//!
+//! Linux passes a batch of equal-sized UDP datagrams to the interface as one large datagram (UDP GSO), and joins
+//! datagrams that arrive back to back into one (UDP GRO). Captures on lo, on a veth pair, or on a card that segments
+//! in hardware are taken at a point where the batch is still, or already, one datagram. Such a record has one IP and
+//! one UDP header, whose lengths are those of the whole batch, followed by the packets back to back, each from its BTH
+//! to its ICRC. All of them have the same length but the last, which may be shorter.
+//!
+//! [`Run::find`] looks for that length and verifies it by an ICRC. The ICRC covers the lengths in the IP and UDP
+//! headers and the IPv4 identification, so the headers are rebuilt as segmentation makes them: lengths of the one
+//! packet, identifications counting up from that of the record. Where GRO has joined packets from several batches the
+//! identification does not simply count up; it is then solved from the ICRC ([`ferroce_wire::icrc::hidden::solve`]) and accepted only if
+//! it is near the others.
+//!
+//! ```
+//! # use ferroce_trace::{file::CaptureReader, segments::Run};
+//! # let file = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+//! let mut reader = CaptureReader::new(&file[..])?;
+//! let mut buffer = Vec::new();
+//! while let Some(record) = reader.next_record()? {
+//!     match Run::find(&record) {
+//!         None => println!("frame {}: one packet", record.number),
+//!         Some(run) => {
+//!             for index in 0..run.captured() {
+//!                 let packet = run.packet(&record, index, &mut buffer);
+//!                 println!("frame {}: {} bytes", packet.number, packet.original_len);
+//!             }
+//!         }
+//!     }
+//! }
+//! # Ok::<(), ferroce_trace::file::FileError>(())
+//! ```
+
+mod carrier;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use ferroce_wire::frame::{Frame, IcrcVerdict};
+use ferroce_wire::opcode::Position;
+use ferroce_wire::packet::MAX_PAYLOAD;
+
+use crate::dissect;
+use crate::file::Record;
+use crate::link::LinkType;
+use carrier::Carrier;
+
+/// The payload of a packet that another one of its message follows (IBA 9.7.4.1.6): one of the path MTUs (IBA 9.2).
+const PATH_MTUS: [usize; 5] = [256, 512, 1024, 2048, 4096];
+
+/// The place of a packet in the record that it was split out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Counted from 1.
+    pub number: u32,
+    /// Packets in the record, those that the capture cut off included.
+    pub count: u32,
+}
+
+/// The packets of one record: a run of equal length, the last of which may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Bytes of the record before the IP header.
+    link_len: usize,
+    /// Bytes of the IP header with its options.
+    ip_len: usize,
+    /// Bytes of each packet, from the BTH to the ICRC.
+    segment_len: usize,
+    /// Bytes of all packets, as they were on the wire.
+    len: usize,
+    /// Bytes of them that the capture kept.
+    captured_len: usize,
+}
+
+impl Run {
+    /// Finds the packets of a record that holds several. None if it holds one, or if no ICRC confirms where they end.
+    pub fn find(record: &Record<'_>) -> Option<Self> {
+        let (start, frame) =
+            dissect::read(record.link, record.data, record.original_len as usize).ok()??;
+        if !frame.is_roce() || frame.check_icrc() == IcrcVerdict::Ok {
+            return None;
+        }
+        Self::find_in(record.link, start, &frame)
+    }
+
+    /// The same for a record whose frame starts at `start` and does not have the right ICRC as one packet.
+    pub(crate) fn find_in(link: LinkType, start: usize, frame: &Frame<'_>) -> Option<Self> {
+        // The header of an ERF record repeats the length; these come from capture cards, which see the wire.
+        if link == LinkType::ERF || frame.problem.is_some() {
+            return None;
+        }
+        let carrier = Carrier::of(frame)?;
+        let run = search::search(&carrier, &mut search::Work::default())?;
+        let link_len = start + frame.at.network;
+        Some(Self {
+            link_len,
+            ip_len: frame.at.udp - frame.at.network,
+            segment_len: run,
+            len: carrier.len,
+            captured_len: carrier.payload.len(),
+        })
+    }
+
+    /// How many packets the record holds, or would hold if the capture had not cut it.
+    pub fn count(&self) -> u32 {
+        // At most 65,535 bytes, of at least 16 each.
+        self.len.div_ceil(self.segment_len) as u32
+    }
+
+    /// How many of them the capture kept at least a byte of.
+    pub fn captured(&self) -> u32 {
+        self.captured_len.div_ceil(self.segment_len) as u32
+    }
+
+    /// Rebuilds packet `index` (below [`Run::captured`]) in `buffer`: the record's link header, IP and UDP headers as
+    /// segmentation makes them (lengths, identification, checksums), and the packet.
+    pub fn packet<'b>(
+        &self,
+        record: &'b Record<'_>,
+        index: u32,
+        buffer: &'b mut Vec<u8>,
+    ) -> Record<'b> {
+        let at = index as usize * self.segment_len;
+        let len = self.segment_len.min(self.len.saturating_sub(at));
+        let payload = self.link_len + self.ip_len + 8;
+        let packets = record.data.get(payload..).unwrap_or_default();
+        let packets = &packets[..packets.len().min(self.captured_len)];
+        let kept = packets.get(at..packets.len().min(at + len)).unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(record.data.get(..self.link_len).unwrap_or_default());
+        if let Some(carrier) = Carrier::new(&record.data[buffer.len()..], self.ip_len, self.len) {
+            carrier.header(index, len, kept, buffer);
+        }
+        let original_len = (buffer.len() + len) as u32;
+        buffer.extend_from_slice(kept);
+        Record {
+            number: record.number,
+            offset: record.offset,
+            // So that what is found at an offset into the packet is at that place in the file as well.
+            data_offset: record.data_offset + at as u64,
+            timestamp: record.timestamp,
+            section: record.section,
+            interface: record.interface,
+            interface_name: record.interface_name,
+            link: record.link,
+            original_len,
+            data: buffer,
+            comment: record.comment.as_deref().filter(|_| index == 0).map(Into::into),
+            direction: record.direction,
+            dropped: if index == 0 { record.dropped } else { 0 },
+            segment: Some(Segment { number: index + 1, count: self.count() }),
+            oddities: record.oddities,
+        }
+    }
+}
+
+/// Whether a frame cannot be one packet: it has more payload than any path MTU allows, or a packet that another one of
+/// its message follows has a payload that is not a path MTU. Where the capture has cut the first packet of a run, this
+/// is all that tells.
+pub(crate) fn holds_several(frame: &Frame<'_>) -> bool {
+    let Some(packet) = frame.packet.filter(|_| Carrier::of(frame).is_some()) else { return false };
+    let inside = packet.bth.opcode.info().is_some_and(|info| {
+        matches!(info.position, Position::First | Position::Middle) && info.payload
+    });
+    packet.payload_len > MAX_PAYLOAD || inside && !PATH_MTUS.contains(&packet.payload_len)
+}
