@@ -1,18 +1,23 @@
 //! The capture tap: every packet as it is on the wire, in a pcapng file.
 //!
-//! The data path copies a packet into a queue, and a thread of its own makes frames of what is there and writes them:
-//! when the disk is slow the tap drops and counts, and the device does not wait. What a socket does not tell is filled
+//! The data path copies a packet into a queue, and a thread of its own makes frames of what is there and writes them.
+//! When the queue is full the device waits for the thread, but not for long; then the tap drops packets, and the file says
+//! how many are missing, and where (epb_dropcount, isb_ifdrop). What a socket does not tell is filled
 //! in: Ethernet addresses that are not the interface's own, and the UDP checksum of packets that came in.
 //!
 //! A packet that this process sends to itself is in the file once, as it was sent.
 //!
 //! | file | role |
 //! |---|---|
-//! | `file` | the queue, its thread, and which files are open |
+//! | `file` | which files are open |
+//! | `queue` | the queue between the data path and the thread that writes |
+//! | `writer` | what that thread does: makes frames and writes them |
 //! | `frame` | a packet with all its headers, and the comment on it |
 
 mod file;
 mod frame;
+mod queue;
+mod writer;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,14 +30,14 @@ use ferroce_wire::number::Qpn;
 use crate::device::Device;
 use crate::engine::Headers;
 use crate::error::Error;
-use file::{Interface, Shared};
+use queue::{Interface, Shared};
 
 /// How a capture goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureStatus {
     /// Packets in the file.
     pub written: u64,
-    /// Packets that are not: the disk was too slow, or failed.
+    /// Packets that are not: they came faster than they could be written, or writing failed.
     pub dropped: u64,
     /// Why nothing more is written, if so.
     pub failure: Option<String>,
@@ -48,7 +53,7 @@ impl CaptureStatus {
             )),
             (None, 0) => None,
             (None, dropped) => Some(format!(
-                "the disk was too slow: {dropped} packets are missing in the capture, of {}",
+                "{dropped} of {} packets are missing in the capture: they came faster than they could be written",
                 dropped + self.written
             )),
         }
@@ -162,7 +167,7 @@ mod tests {
         let mut status = CaptureStatus { written: 7, ..CaptureStatus::default() };
         assert_eq!(status.complaint(), None);
         status.dropped = 3;
-        let slow = "the disk was too slow: 3 packets are missing in the capture, of 10";
+        let slow = "3 of 10 packets are missing in the capture: they came faster than they could be written";
         assert_eq!(status.complaint().as_deref(), Some(slow));
         status.failure = Some("cannot write: no space".into());
         let failed = "the capture ends after 7 packets, 3 are missing: cannot write: no space";

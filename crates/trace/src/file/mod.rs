@@ -55,7 +55,7 @@ mod tests;
 
 pub use error::{FileError, Problem, WriteError};
 pub use pcap::PcapWriter;
-pub use pcapng::PcapngWriter;
+pub use pcapng::{Batch, PcapngWriter};
 pub use reader::{CaptureReader, Format};
 pub use record::{Direction, Interface, Oddities, Oddity, Record};
 pub use timestamp::{Resolution, Timestamp};

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::test_files::{Kept, Trickle, read_all, read_sound};
 use super::{
-    CaptureReader, Direction, Packet, PcapWriter, PcapngWriter, Problem, Resolution, Timestamp,
-    WriteError,
+    Batch, CaptureReader, Direction, MAX_WRITTEN_LEN, Packet, PcapWriter, PcapngWriter, Problem,
+    Resolution, Timestamp, WriteError,
 };
 use crate::link::LinkType;
 
@@ -104,6 +104,24 @@ impl Written {
     }
 }
 
+/// An output that takes a few bytes at a time.
+struct Few {
+    bytes: Vec<u8>,
+    step: usize,
+}
+
+impl std::io::Write for Few {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = bytes.len().min(self.step);
+        self.bytes.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 prop_compose! {
     fn written(latest: i64)(
         nanoseconds in 0..=latest,
@@ -154,6 +172,36 @@ proptest! {
             prop_assert_eq!(record.dropped, packet.dropped);
             prop_assert!(record.oddities.is_empty());
         }
+    }
+
+    /// To the byte, wherever the output stops for a moment.
+    #[test]
+    fn a_batch_is_written_as_packets_one_by_one_are(
+        packets in prop::collection::vec(written(i64::MAX), 0..20),
+        bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1500), 20),
+        step in 1..5000usize,
+    ) {
+        let mut one_by_one = PcapngWriter::new(Vec::new()).unwrap();
+        let mut together = PcapngWriter::new(Few { bytes: Vec::new(), step }).unwrap();
+        for link in LINKS {
+            one_by_one.add_interface(link, None).unwrap();
+            together.add_interface(link, None).unwrap();
+        }
+        let long = vec![0; MAX_WRITTEN_LEN + 1];
+        let mut batch = Batch::default();
+        for (packet, body) in packets.iter().zip(&bodies) {
+            let data = [&packet.data[..], body].concat();
+            let whole = Packet { data: &data, ..packet.packet() };
+            let original_len = data.len() as u32 + packet.cut;
+            one_by_one.write(&whole.cut_from(original_len)).unwrap();
+            batch.add(&packet.packet(), body).unwrap();
+            // One that does not fit changes nothing.
+            let text = "x".repeat(1 << 16);
+            prop_assert!(batch.add(&packet.packet(), &long).is_err());
+            prop_assert!(batch.add(&packet.packet().with_comment(&text), body).is_err());
+        }
+        together.write_batch(batch).unwrap();
+        prop_assert_eq!(together.finish().unwrap().bytes, one_by_one.finish().unwrap());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::Bth;
 use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
 
 use super::carrier::Carrier;
 use super::search::{BYTES_PER_BYTE, Work, search};
@@ -238,7 +239,14 @@ fn batches() -> impl Strategy<Value = Vec<Part>> {
     prop_oneof![long, short, acknowledgements]
 }
 
+/// The same cases in every run.
+fn config() -> Config {
+    Config { rng_seed: RngSeed::Fixed(4791), failure_persistence: None, ..Config::default() }
+}
+
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn joined_packets_come_apart_as_they_were(way in ways(), parts in batches()) {
         let frames = frames(way, &parts);

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ferroce_wire::ip::InternetChecksum;
 use ferroce_wire::opcode::Opcode;
 
-use super::file::Interface;
-use super::{Direction, Seen};
+use super::queue::Interface;
+use super::{Direction, Owner, Seen};
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -15,8 +15,8 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 /// UDP's number (RFC 768).
 const UDP: u8 = 17;
 
-/// Makes the frame.
-pub(super) fn build(interface: &Interface, seen: &Seen, packet: &[u8], frame: &mut Vec<u8>) {
+/// Makes the headers of the frame, which the packet follows.
+pub(super) fn headers(interface: &Interface, seen: &Seen, packet: &[u8], frame: &mut Vec<u8>) {
     let (source, destination) = (seen.headers.source, seen.headers.destination);
     frame.clear();
     frame.extend_from_slice(&interface.ethernet(destination.ip(), seen.direction == Direction::In));
@@ -45,13 +45,29 @@ pub(super) fn build(interface: &Interface, seen: &Seen, packet: &[u8], frame: &m
     };
     frame.extend_from_slice(&udp[..6]);
     frame.extend_from_slice(&sum.to_be_bytes());
-    frame.extend_from_slice(packet);
 }
 
-/// What stands beside it in Wireshark.
-pub(super) fn comment(seen: &Seen, packet: &[u8], text: &mut String) {
+/// What stands beside a packet in Wireshark. Neighbours mostly have the same comment, so the last one is kept.
+#[derive(Debug, Default)]
+pub(super) struct Comment {
+    text: String,
+    of: Option<(Direction, Owner, Opcode)>,
+}
+
+impl Comment {
+    pub(super) fn on(&mut self, seen: &Seen, packet: &[u8]) -> &str {
+        let opcode = Opcode(packet.first().copied().unwrap_or_default());
+        let of = Some((seen.direction, seen.owner, opcode));
+        if self.of != of {
+            self.of = of;
+            comment(seen, opcode, &mut self.text);
+        }
+        &self.text
+    }
+}
+
+fn comment(seen: &Seen, opcode: Opcode, text: &mut String) {
     text.clear();
-    let opcode = Opcode(packet.first().copied().unwrap_or_default());
     let way = match seen.direction {
         Direction::In => "for",
         Direction::Out => "from",
@@ -129,7 +145,9 @@ mod tests {
 
     fn frame(interface: &Interface, seen: &Seen) -> Vec<u8> {
         let mut frame = Vec::new();
-        build(interface, seen, &packet(seen), &mut frame);
+        let packet = packet(seen);
+        headers(interface, seen, &packet, &mut frame);
+        frame.extend_from_slice(&packet);
         frame
     }
 
@@ -171,12 +189,12 @@ mod tests {
 
     #[test]
     fn comments_name_queue_pair_and_request() {
-        let mut text = String::new();
+        let mut comment = Comment::default();
         let mut one = seen("192.0.2.1:49152", "192.0.2.2:4791", Direction::Out);
-        comment(&one, &packet(&one), &mut text);
+        let text = comment.on(&one, &packet(&one));
         assert_eq!(text, format!("from QP 0x012345, work request 9: {}", Opcode(0x11).name()));
         (one.direction, one.owner.work) = (Direction::In, None);
-        comment(&one, &[], &mut text);
+        let text = comment.on(&one, &[]);
         assert_eq!(text, format!("for QP 0x012345: {}", Opcode(0).name()));
     }
 }

@@ -1,5 +1,6 @@
 //! The format of Wireshark, as draft-ietf-opsawg-pcapng describes it: sections of blocks.
 
+mod batch;
 mod options;
 mod read;
 mod write;
@@ -7,6 +8,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use batch::Batch;
 pub(super) use read::Reader;
 pub use write::PcapngWriter;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 
 use super::{
-    BLOCK_TRAILER_LEN, BYTE_ORDER_MAGIC, DIRECTION_INBOUND, DIRECTION_OUTBOUND,
+    BLOCK_TRAILER_LEN, BYTE_ORDER_MAGIC, Batch, DIRECTION_INBOUND, DIRECTION_OUTBOUND,
     INTERFACE_FIXED_LEN, PACKET_FIXED_LEN, SECTION_FIXED_LEN, SECTION_LENGTH_UNKNOWN,
     STATISTICS_FIXED_LEN, block_type, option_code,
 };
@@ -83,30 +83,19 @@ impl<W: Write> PcapngWriter<W> {
             return Err(WriteError::UnknownInterface(packet.interface));
         }
         let captured_len = packet.captured_len()?;
-        let units = units(packet.timestamp)?;
+        let body = packet_fields(packet, captured_len)?;
         self.options.clear();
-        if let Some(direction) = packet.direction {
-            // Section 4.3.1.
-            let flags = match direction {
-                Direction::Inbound => DIRECTION_INBOUND,
-                Direction::Outbound => DIRECTION_OUTBOUND,
-            };
-            self.option(option_code::PACKET_FLAGS, &flags.to_le_bytes())?;
-        }
-        if packet.dropped > 0 {
-            self.option(option_code::PACKET_DROP_COUNT, &packet.dropped.to_le_bytes())?;
-        }
-        if let Some(comment) = packet.comment {
-            self.option(option_code::COMMENT, comment.as_bytes())?;
-        }
-        // Section 4.3: the upper half of the timestamp comes first, whatever the byte order.
-        let mut body = [0; PACKET_FIXED_LEN - 8];
-        body[0..4].copy_from_slice(&packet.interface.to_le_bytes());
-        body[4..8].copy_from_slice(&((units >> 32) as u32).to_le_bytes());
-        body[8..12].copy_from_slice(&(units as u32).to_le_bytes());
-        body[12..16].copy_from_slice(&captured_len.to_le_bytes());
-        body[16..20].copy_from_slice(&packet.original_len.to_le_bytes());
+        packet_options(packet, &mut self.options)?;
         self.block(block_type::ENHANCED_PACKET, &body, packet.data)
+    }
+
+    /// Writes packets that were collected: in one call of the output, if it can take so much.
+    pub fn write_batch(&mut self, batch: Batch<'_>) -> Result<(), WriteError> {
+        if batch.interfaces > self.interfaces {
+            return Err(WriteError::UnknownInterface(batch.interfaces - 1));
+        }
+        self.output.flush()?;
+        batch.write_to(self.output.get_mut())
     }
 
     /// Says how many packets an interface had until now, and how many of them are missing here.
@@ -146,13 +135,7 @@ impl<W: Write> PcapngWriter<W> {
     /// Adds an option to the next block (section 3.5). Nothing is written yet, so that a value that
     /// does not fit leaves the file as it was.
     fn option(&mut self, code: u16, value: &[u8]) -> Result<(), WriteError> {
-        let length = u16::try_from(value.len())
-            .map_err(|_| WriteError::TextTooLong { length: value.len() })?;
-        self.options.extend_from_slice(&code.to_le_bytes());
-        self.options.extend_from_slice(&length.to_le_bytes());
-        self.options.extend_from_slice(value);
-        self.options.resize(padded(self.options.len()), 0);
-        Ok(())
+        put_option(&mut self.options, code, value)
     }
 
     /// Writes a block of these fixed fields, this packet and the options collected (section 3.1).
@@ -176,6 +159,52 @@ impl<W: Write> PcapngWriter<W> {
         self.options.clear();
         Ok(())
     }
+}
+
+/// Adds an option to `out`, which started at a multiple of 4 bytes (section 3.5).
+pub(super) fn put_option(out: &mut Vec<u8>, code: u16, value: &[u8]) -> Result<(), WriteError> {
+    let length =
+        u16::try_from(value.len()).map_err(|_| WriteError::TextTooLong { length: value.len() })?;
+    out.extend_from_slice(&code.to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(value);
+    out.extend_from_slice(&[0; 3][..padded(value.len()) - value.len()]);
+    Ok(())
+}
+
+/// The fixed fields of an Enhanced Packet Block behind its length (section 4.3).
+pub(super) fn packet_fields(
+    packet: &Packet<'_>,
+    captured_len: u32,
+) -> Result<[u8; PACKET_FIXED_LEN - 8], WriteError> {
+    let units = units(packet.timestamp)?;
+    // The upper half of the timestamp comes first, whatever the byte order.
+    let mut body = [0; PACKET_FIXED_LEN - 8];
+    body[0..4].copy_from_slice(&packet.interface.to_le_bytes());
+    body[4..8].copy_from_slice(&((units >> 32) as u32).to_le_bytes());
+    body[8..12].copy_from_slice(&(units as u32).to_le_bytes());
+    body[12..16].copy_from_slice(&captured_len.to_le_bytes());
+    body[16..20].copy_from_slice(&packet.original_len.to_le_bytes());
+    Ok(body)
+}
+
+/// The options of an Enhanced Packet Block, without the end of the list.
+pub(super) fn packet_options(packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), WriteError> {
+    if let Some(direction) = packet.direction {
+        // Section 4.3.1.
+        let flags = match direction {
+            Direction::Inbound => DIRECTION_INBOUND,
+            Direction::Outbound => DIRECTION_OUTBOUND,
+        };
+        put_option(out, option_code::PACKET_FLAGS, &flags.to_le_bytes())?;
+    }
+    if packet.dropped > 0 {
+        put_option(out, option_code::PACKET_DROP_COUNT, &packet.dropped.to_le_bytes())?;
+    }
+    if let Some(comment) = packet.comment {
+        put_option(out, option_code::COMMENT, comment.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// A time as the format counts it.

@@ -1,0 +1,392 @@
+//! The queue between the data path and the thread that writes.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use super::writer::Writer;
+use super::{CaptureStatus, Seen};
+use crate::completion::lock;
+use crate::device::Device;
+
+/// Bytes in the queue at most, those being written included: so much the disk, or the scheduler, may be behind.
+const LIMIT: usize = 64 << 20;
+
+/// Bytes that are written together, and that are worth waking the thread for.
+const CHUNK: usize = 1 << 20;
+
+/// Empty chunks that are kept for the next packets: memory that was used before costs less than new memory.
+const SPARE: usize = 8;
+
+/// How long the data path waits for room in a full queue. Longer than the thread takes to write a chunk when it has to
+/// share its processor, and shorter than the retransmission timers of peers as a rule. When that was not enough, packets
+/// are dropped until there is room again, so that a disk that hangs does not hang the device.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long fewer packets wait for company. The file is complete up to this.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// An interface as the file describes it.
+#[derive(Clone, Debug)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    /// Its Ethernet address; the loopback's is all zeroes.
+    pub(super) mac: Option<[u8; 6]>,
+}
+
+impl Interface {
+    pub(super) fn of(device: &Device) -> Self {
+        let interface = device.interface();
+        let mac = if interface.loopback { Some([0; 6]) } else { interface.mac };
+        Self { name: device.name().to_owned(), mac }
+    }
+}
+
+/// A packet in the queue.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) interface: u32,
+    pub(super) seen: Seen,
+    /// Nanoseconds since 1970.
+    pub(super) time: u64,
+    /// Bytes of the packet.
+    pub(super) length: usize,
+    /// Packets of its interface that found no room since the one before.
+    pub(super) dropped: u64,
+}
+
+/// Packets that are written together.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    pub(super) entries: Vec<Entry>,
+    /// Their bytes, one after the other.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Chunk {
+    fn size(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+}
+
+/// Packets of an interface that found no room.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refused {
+    total: u64,
+    /// Those since the last packet that found some.
+    since: u64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    chunks: VecDeque<Chunk>,
+    spare: Vec<Chunk>,
+    /// Bytes of all chunks, that being written included.
+    size: usize,
+    /// Interfaces that the file does not describe yet.
+    interfaces: Vec<Interface>,
+    /// Packets that were ever taken, and those of them that the thread is done with.
+    taken: u64,
+    finished: u64,
+    /// By interface.
+    refused: Vec<Refused>,
+    /// Somebody waits until all is written.
+    hurry: bool,
+    closed: bool,
+    /// Waiting for room was in vain, and nothing was written since.
+    stalled: bool,
+}
+
+impl Waiting {
+    fn refused(&mut self, interface: u32) -> &mut Refused {
+        let index = interface as usize;
+        if self.refused.len() <= index {
+            self.refused.resize(index + 1, Refused::default());
+        }
+        &mut self.refused[index]
+    }
+
+    /// The chunk that the next packet goes to.
+    fn open_chunk(&mut self) -> &mut Chunk {
+        if self.chunks.back().is_none_or(|chunk| chunk.size() >= CHUNK) {
+            let chunk = self.spare.pop().unwrap_or_default();
+            self.chunks.push_back(chunk);
+        }
+        let last = self.chunks.len() - 1;
+        &mut self.chunks[last]
+    }
+}
+
+/// What the thread takes to write.
+struct Taken {
+    chunk: Chunk,
+    interfaces: Vec<Interface>,
+    /// Nothing follows.
+    last: bool,
+}
+
+/// An open file, as the data path and the thread share it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    patience: Duration,
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    written_out: Condvar,
+    /// Where the devices that write here send from.
+    sources: RwLock<Vec<(IpAddr, u16)>>,
+    written: AtomicU64,
+    dropped: AtomicU64,
+    failure: OnceLock<String>,
+    /// The thread is done with the file.
+    ended: AtomicBool,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            patience: PATIENCE,
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+            written_out: Condvar::new(),
+            sources: RwLock::default(),
+            written: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            ended: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Shared {
+    /// Devices that write here send from these addresses.
+    pub(super) fn add_sources(&self, sources: impl IntoIterator<Item = SocketAddr>) {
+        let mut known = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(sources.into_iter().map(|address| (address.ip(), address.port())));
+    }
+
+    pub(super) fn is_source(&self, address: SocketAddr) -> bool {
+        let sources = self.sources.read().unwrap_or_else(PoisonError::into_inner);
+        sources.contains(&(address.ip(), address.port()))
+    }
+
+    /// Another device writes here.
+    pub(super) fn add_interface(&self, interface: Interface) {
+        lock(&self.waiting).interfaces.push(interface);
+    }
+
+    pub(super) fn push(&self, interface: u32, seen: &Seen, packet: &[u8]) {
+        let time = real_time();
+        let size = packet.len() + size_of::<Entry>();
+        let mut waiting = self.wait_for_room(size);
+        let before = waiting.size;
+        if before + size > LIMIT || self.failure.get().is_some() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            let refused = waiting.refused(interface);
+            refused.total += 1;
+            refused.since += 1;
+            return;
+        }
+        let dropped = std::mem::take(&mut waiting.refused(interface).since);
+        let chunk = waiting.open_chunk();
+        let length = packet.len();
+        chunk.entries.push(Entry { interface, seen: *seen, time, length, dropped });
+        chunk.bytes.extend_from_slice(packet);
+        waiting.size += size;
+        waiting.taken += 1;
+        let wake = before == 0 || before < CHUNK && before + size >= CHUNK;
+        drop(waiting);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until so many bytes have room, unless that was in vain a moment ago.
+    fn wait_for_room(&self, size: usize) -> MutexGuard<'_, Waiting> {
+        let full =
+            |waiting: &mut Waiting| waiting.size + size > LIMIT && self.failure.get().is_none();
+        let mut waiting = lock(&self.waiting);
+        if !full(&mut waiting) || waiting.stalled || waiting.closed {
+            return waiting;
+        }
+        let waited = self.written_out.wait_timeout_while(waiting, self.patience, full);
+        let (mut waiting, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        waiting.stalled = waited.timed_out();
+        waiting
+    }
+
+    pub(super) fn status(&self) -> CaptureStatus {
+        CaptureStatus {
+            written: self.written.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            failure: self.failure.get().cloned(),
+        }
+    }
+
+    /// Waits for something to write and takes it.
+    fn take(&self) -> Taken {
+        let waiting = lock(&self.waiting);
+        let waiting = self.wake.wait_while(waiting, |waiting| waiting.size == 0 && !waiting.closed);
+        let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        // A thread that woke for each packet would compete with the one that sends them.
+        let gathered = self.wake.wait_timeout_while(waiting, GATHER, |waiting| {
+            waiting.size < CHUNK && !waiting.closed && !waiting.hurry
+        });
+        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        let chunk = waiting.chunks.pop_front().unwrap_or_default();
+        let empty = waiting.chunks.is_empty();
+        if empty {
+            waiting.hurry = false;
+        }
+        let interfaces = std::mem::take(&mut waiting.interfaces);
+        Taken { chunk, interfaces, last: empty && waiting.closed }
+    }
+
+    /// The thread is done with a chunk.
+    fn finish(&self, mut chunk: Chunk) {
+        let (count, size) = (chunk.entries.len() as u64, chunk.size());
+        chunk.entries.clear();
+        chunk.bytes.clear();
+        let mut waiting = lock(&self.waiting);
+        waiting.finished += count;
+        waiting.size -= size;
+        waiting.stalled = false;
+        if waiting.spare.len() < SPARE {
+            waiting.spare.push(chunk);
+        }
+        drop(waiting);
+        self.written_out.notify_all();
+    }
+
+    /// Waits until all that was taken so far is written.
+    pub(super) fn flush(&self) {
+        let mut waiting = lock(&self.waiting);
+        let taken = waiting.taken;
+        waiting.hurry = true;
+        self.wake.notify_one();
+        let done = self.written_out.wait_while(waiting, |waiting| waiting.finished < taken);
+        drop(done.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&self) {
+        lock(&self.waiting).closed = true;
+        self.wake.notify_one();
+    }
+
+    /// The same, unless another thread holds the lock.
+    pub(super) fn try_close(&self) -> Option<()> {
+        self.waiting.try_lock().ok()?.closed = true;
+        self.wake.notify_one();
+        Some(())
+    }
+
+    /// Whether all is written, and the file is closed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// What the thread does.
+    pub(super) fn run(&self, mut writer: Writer) {
+        loop {
+            let Taken { chunk, interfaces, last } = self.take();
+            let written = match self.failure.get() {
+                None => writer
+                    .write(&interfaces, &chunk)
+                    .map_err(|error| self.failure.set(error.to_string())),
+                Some(_) => Err(Ok(())),
+            };
+            let counter = if written.is_ok() { &self.written } else { &self.dropped };
+            counter.fetch_add(chunk.entries.len() as u64, Ordering::Relaxed);
+            self.finish(chunk);
+            if last {
+                // A file that takes no more takes this neither; whoever asks finds the reason.
+                let refused = std::mem::take(&mut lock(&self.waiting).refused);
+                let refused: Vec<_> = refused.iter().map(|refused| refused.total).collect();
+                if let Err(error) = writer.end(&refused) {
+                    let _ = self.failure.set(error.to_string());
+                }
+                self.ended.store(true, Ordering::Release);
+                return;
+            }
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(super) fn real_time() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use ferroce_wire::icrc::hidden::Identification;
+    use ferroce_wire::number::Qpn;
+
+    use super::super::{Direction, Owner};
+    use super::*;
+    use crate::engine::Headers;
+
+    pub(in crate::tap) fn seen() -> Seen {
+        Seen {
+            direction: Direction::Out,
+            headers: Headers {
+                source: "192.0.2.1:49152".parse().unwrap(),
+                destination: "192.0.2.2:4791".parse().unwrap(),
+            },
+            traffic_class: 0,
+            hop_limit: 64,
+            identification: Identification::of_segment(0),
+            owner: Owner { queue_pair: Qpn(7), work: None },
+        }
+    }
+
+    #[test]
+    fn packets_without_room_are_counted_where_they_are_missing() {
+        let shared = Shared { patience: Duration::ZERO, ..Shared::default() };
+        let seen = seen();
+        let room = LIMIT / (4096 + size_of::<Entry>());
+        for _ in 0..room + 500 {
+            shared.push(0, &seen, &[0; 4096]);
+        }
+        assert_eq!(shared.status().dropped, 500);
+        assert!(lock(&shared.waiting).size <= LIMIT);
+        // The next one that finds room says how many did not.
+        let Taken { chunk, last, .. } = shared.take();
+        assert!(!last && chunk.size() >= CHUNK && chunk.size() < CHUNK + 8192);
+        assert!(chunk.entries.iter().all(|entry| entry.dropped == 0));
+        shared.finish(chunk);
+        shared.push(0, &seen, &[0; 4096]);
+        shared.push(0, &seen, &[0; 4096]);
+        let waiting = lock(&shared.waiting);
+        let newest = waiting.chunks.back().unwrap().entries.iter().rev();
+        let dropped: Vec<_> = newest.take(3).map(|entry| entry.dropped).collect();
+        assert_eq!(dropped, [0, 500, 0]);
+        assert_eq!(waiting.refused[0].total, 500);
+    }
+
+    /// However fast they come: the sender waits for the disk.
+    #[test]
+    fn a_full_queue_is_waited_for() {
+        let shared = Shared { patience: Duration::from_secs(3600), ..Shared::default() };
+        let packets = 3 * (LIMIT / 60_000) as u64;
+        let taken = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let (mut packets, mut last) = (0, false);
+                while !last {
+                    let taken = shared.take();
+                    packets += taken.chunk.entries.len() as u64;
+                    last = taken.last;
+                    shared.finish(taken.chunk);
+                }
+                packets
+            });
+            (0..packets).for_each(|_| shared.push(0, &seen(), &[0; 60_000]));
+            shared.close();
+            thread.join().unwrap()
+        });
+        assert_eq!((taken, shared.status().dropped), (packets, 0));
+    }
+}

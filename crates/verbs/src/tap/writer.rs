@@ -1,0 +1,211 @@
+//! What the thread of a capture does: makes frames and writes them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ferroce_net::lock as file_lock;
+use ferroce_trace::file::{
+    self as trace, Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
+};
+
+use super::Direction;
+use super::frame::{self, Comment};
+use super::queue::{Chunk, Interface, real_time};
+
+/// Packets in one call of the system: each has two slices, of which it takes 1024.
+const PACKETS_AT_ONCE: usize = 500;
+
+/// Where a capture goes.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: File,
+    /// The file that is there until the first packet is written, and ours, which then takes its place.
+    replaces: Option<(PathBuf, PathBuf)>,
+}
+
+impl Output {
+    /// Opens the file, for its owner alone: it has payload and keys in it. What is in it stays until there is a packet
+    /// to take its place, so that a program that fails to start destroys nothing.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let there = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
+        if there {
+            let old = OpenOptions::new().write(true).open(path)?;
+            if !file_lock::is_mine(&old)? {
+                return Err(taken());
+            }
+            let target = fs::canonicalize(path)?;
+            let mut temporary = target.clone().into_os_string();
+            temporary.push(".partial");
+            let temporary = PathBuf::from(temporary);
+            // A file in a directory that takes no others is written in place.
+            if let Ok(file) = private().create(true).truncate(false).open(&temporary) {
+                return Ok(Self { file: own(file)?, replaces: Some((temporary, target)) });
+            }
+        }
+        let file = own(private().create(true).truncate(false).open(path)?)?;
+        Ok(Self { file, replaces: None })
+    }
+
+    /// Opens a file that this process has written, to go on.
+    pub(super) fn append(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).open(path)?;
+        // Two writers would damage it. What is no file, such as /dev/null, any number may write.
+        if file.metadata()?.is_file() && !file_lock::is_mine(&file)? {
+            return Err(taken());
+        }
+        Ok(Self { file, replaces: None })
+    }
+
+    /// Whether it is written to the file of its name, and not yet to another.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.replaces.is_none()
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+/// Makes a file ours, and empty. What is no file, such as /dev/null, any number of processes may write.
+fn own(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        if !file_lock::is_mine(&file)? {
+            return Err(taken());
+        }
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+fn taken() -> io::Error {
+    io::Error::other("another process writes it: put %p into its name")
+}
+
+/// Makes frames and writes them.
+pub(super) struct Writer {
+    file: PcapngWriter<File>,
+    replaces: Option<(PathBuf, PathBuf)>,
+    interfaces: Vec<Interface>,
+    /// Packets of each interface that were written.
+    packets: Vec<u64>,
+    headers: Vec<u8>,
+    comment: Comment,
+}
+
+impl Writer {
+    pub(super) fn new(output: Output, first: &Interface) -> Result<Self, WriteError> {
+        let mut writer = Self {
+            file: PcapngWriter::new(output.file)?,
+            replaces: output.replaces,
+            interfaces: Vec::new(),
+            packets: Vec::new(),
+            headers: Vec::new(),
+            comment: Comment::default(),
+        };
+        let begun = writer.add(first).and_then(|()| writer.file.flush());
+        // Whether the disk is full shows now.
+        if let (Err(_), Some((temporary, _))) = (&begun, &writer.replaces) {
+            let _ = fs::remove_file(temporary);
+        }
+        begun.map(|()| writer)
+    }
+
+    fn add(&mut self, interface: &Interface) -> Result<(), WriteError> {
+        self.file.add_interface(LinkType::ETHERNET, Some(&interface.name))?;
+        self.interfaces.push(interface.clone());
+        self.packets.push(0);
+        Ok(())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        interfaces: &[Interface],
+        chunk: &Chunk,
+    ) -> Result<(), WriteError> {
+        for interface in interfaces {
+            self.add(interface)?;
+        }
+        let mut bytes = &chunk.bytes[..];
+        for entries in chunk.entries.chunks(PACKETS_AT_ONCE) {
+            let mut batch = Batch::default();
+            for entry in entries {
+                let (packet, rest) = bytes.split_at(entry.length.min(bytes.len()));
+                bytes = rest;
+                let index = entry.interface as usize;
+                let Some(interface) = self.interfaces.get(index) else { continue };
+                frame::headers(interface, &entry.seen, packet, &mut self.headers);
+                let time = i64::try_from(entry.time).unwrap_or(i64::MAX);
+                let direction = match entry.seen.direction {
+                    Direction::In => trace::Direction::Inbound,
+                    Direction::Out => trace::Direction::Outbound,
+                };
+                let record = Packet::new(Timestamp::from_nanoseconds(time), &self.headers)
+                    .on_interface(entry.interface)
+                    .going(direction)
+                    .after_dropped(entry.dropped)
+                    .with_comment(self.comment.on(&entry.seen, packet));
+                batch.add(&record, packet)?;
+                self.packets[index] += 1;
+            }
+            self.file.write_batch(batch)?;
+        }
+        if chunk.entries.is_empty() { Ok(()) } else { self.take_place() }
+    }
+
+    /// There is a packet: now the file that was there before is replaced.
+    fn take_place(&mut self) -> Result<(), WriteError> {
+        if let Some((temporary, target)) = self.replaces.take() {
+            if let Err(error) = fs::rename(&temporary, target) {
+                let _ = fs::remove_file(temporary);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what is missing, and ends the file. One without a packet leaves what was there before.
+    pub(super) fn end(&mut self, refused: &[u64]) -> Result<(), WriteError> {
+        if let Some((temporary, _)) = self.replaces.take() {
+            return Ok(fs::remove_file(temporary)?);
+        }
+        let now = i64::try_from(real_time()).unwrap_or(i64::MAX);
+        for (index, &written) in self.packets.iter().enumerate() {
+            let missing = refused.get(index).copied().unwrap_or(0);
+            let until = Timestamp::from_nanoseconds(now);
+            self.file.write_statistics(index as u32, until, written + missing, missing)?;
+        }
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_trace::file::CaptureReader;
+
+    use super::super::queue::Entry;
+    use super::super::queue::tests::seen;
+    use super::*;
+
+    #[test]
+    fn the_file_says_what_is_missing_and_where() {
+        let path = std::env::temp_dir().join(format!("ferroce-missing-{}", std::process::id()));
+        let interface = Interface { name: "ferroce_lo".into(), mac: Some([0; 6]) };
+        let mut writer = Writer::new(Output::create(&path).unwrap(), &interface).unwrap();
+        let entry = |dropped| Entry { interface: 0, seen: seen(), time: 1, length: 20, dropped };
+        let entries = [0, 7, 0].map(entry).into();
+        writer.write(&[], &Chunk { entries, bytes: vec![0; 60] }).unwrap();
+        // Two more were dropped behind the last packet.
+        writer.end(&[9]).unwrap();
+        let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
+        let mut dropped = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            dropped.push(record.dropped);
+        }
+        assert_eq!((dropped, reader.dropped()), (vec![0, 7, 0], 9));
+        fs::remove_file(path).unwrap();
+    }
+}
