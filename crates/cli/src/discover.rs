@@ -132,8 +132,10 @@ impl What {
 /// Asks, or answers.
 pub(crate) fn run(args: &DiscoverArgs, screen: &Screen) -> ExitStatus {
     let options = Options { port: args.port, ..args.capture.options() };
-    let done =
-        if args.answer { answer(args, &options, screen) } else { ask(args, &options, screen) };
+    let interrupted = *screen;
+    capture::finish_on_signal(&options, move || capture::report_all(&interrupted));
+    let done = if args.answer { answer(args, &options, screen) } else { ask(args, &options) };
+    capture::report_all(screen);
     let found = match done {
         Ok(found) => found,
         Err(error) => {
@@ -163,7 +165,7 @@ fn timeout(args: &DiscoverArgs) -> Duration {
     args.timeout.map_or(Duration::from_secs(1), |time| Duration::from_nanos(time.nanoseconds))
 }
 
-fn ask(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec<Host>, Error> {
+fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Error> {
     let mut searches = Vec::new();
     if args.addresses.is_empty() {
         let mut failed = None;
@@ -198,10 +200,6 @@ fn ask(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec<Ho
                 found.push(Host::of(context.device().name(), &responder));
             }
         }
-    }
-    // All devices write to one file.
-    if let Some((context, _)) = searches.first() {
-        capture::report(context, screen);
     }
     Ok(found)
 }

@@ -12,6 +12,7 @@ use ferroce_sim::rdma::{Congestion, Services, SetUp, Simulation, Summary, Worklo
 use ferroce_sim::{Capture, HostId, Scenario, Vantage};
 use ferroce_trace::render::units;
 
+use crate::capture::Pending;
 use crate::exit::ExitStatus;
 use crate::progress::{Progress, Unit};
 use crate::style::Screen;
@@ -158,11 +159,13 @@ fn one(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Res
 }
 
 fn captured(simulation: &Simulation, path: &Path) -> Result<Summary, Box<dyn std::error::Error>> {
-    let file = BufWriter::new(File::create(path)?);
+    let pending = Pending::new(path)?;
+    let file = BufWriter::new(File::create(pending.path())?);
     let comment = simulation.replay().to_string();
     let capture = Capture::new(file, Vantage::Host(HostId(0)), &comment)?;
     let (summary, capture) = simulation.run_traced(capture);
     capture.finish()?.flush()?;
+    pending.commit()?;
     Ok(summary)
 }
 

@@ -222,6 +222,9 @@ fn what_cannot_be_is_said_at_once() {
     assert_eq!(text(&output.stdout), "");
     let foreign = failure(&output);
     assert!(foreign.contains("no interface of this machine has the address"), "{foreign}");
+    let left = fs::read(scratch.path("demo.pcapng")).unwrap();
+    assert_eq!(text(&left), "what an earlier run has left");
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
     let large = failure(&scratch.ferroce(&["demo", "--size", "2G"]));
     assert!(large.contains("1 GiB at most"), "{large}");
     let chunk = failure(&scratch.ferroce(&["client", "127.0.0.1", "bulk", "--chunk", "1000"]));

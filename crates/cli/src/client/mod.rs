@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ferroce::cm::EventChannel;
 
+use crate::capture;
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
 use crate::session::events::Haste;
@@ -120,7 +121,7 @@ impl Plan {
 
 /// Connects, works, checks.
 pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
-    match work(args) {
+    match work(args, screen) {
         Ok(outcome) if args.json => crate::devices::json(&outcome, screen),
         Ok(outcome) => outcome.print(screen),
         Err(failure) => {
@@ -130,12 +131,15 @@ pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
     }
 }
 
-fn work(args: &ClientArgs) -> Result<Outcome, Failure> {
+fn work(args: &ClientArgs, screen: &Screen) -> Result<Outcome, Failure> {
+    let options = options(args.capture.as_ref());
+    let interrupted = *screen;
+    capture::finish_on_signal(&options, move || capture::report_all(&interrupted));
     let server = place::resolve(&args.server)?;
     let wish = Wish { size: args.size.unwrap_or(args.job.size()).0 };
     let plan = Plan::of(args)?;
     jobs::check(args.job, wish.size, plan.chunk)?;
-    let channel = EventChannel::with_options(options(args.capture.as_ref()))?;
+    let channel = EventChannel::with_options(options)?;
     let mut log = Log::new("client");
     let connection = Connection::open(channel, server, wish, Haste::Hasty, &mut log)?;
     let mut outcome = Outcome::new(args.job, server, wish.size);

@@ -39,6 +39,9 @@ struct RoundTrips {
 struct Capture {
     path: PathBuf,
     dropped: u64,
+    /// What is missing and why, in words.
+    #[serde(skip)]
+    complaint: Option<String>,
 }
 
 /// What was done.
@@ -111,9 +114,11 @@ impl Outcome {
         let counted = context.statistics();
         (self.packets_out, self.packets_in) = (counted.packets_out, counted.packets_in);
         self.hw_counters = counted.hw_counters().collect();
+        let captured = context.flush_capture().unwrap_or_default();
         self.capture = capture.map(|path| Capture {
             path: path.to_owned(),
-            dropped: context.capture_status().map_or(0, |status| status.dropped),
+            dropped: captured.dropped,
+            complaint: captured.complaint(),
         });
         self.answers.sort_unstable();
         if let (Some(&min_ns), Some(&max_ns)) = (self.answers.first(), self.answers.last()) {
@@ -165,12 +170,10 @@ impl Outcome {
         }
         if let Some(capture) = &self.capture {
             write!(output, "  {:<15} {}", "capture", capture.path.display())?;
-            match capture.dropped {
-                0 => writeln!(output)?,
-                dropped => {
-                    let dropped = units::counted(dropped, "packet");
-                    let text = format!("; {dropped} are missing: the disk is too slow");
-                    writeln!(output, "{}", paint.role(Role::Warning, text))?;
+            match &capture.complaint {
+                None => writeln!(output)?,
+                Some(complaint) => {
+                    writeln!(output, "; {}", paint.role(Role::Warning, complaint))?;
                 }
             }
         }

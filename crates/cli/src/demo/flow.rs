@@ -74,7 +74,9 @@ pub(super) fn run(
     let mut client = Client { end, wish, grant, caller, rx, tx, log, outcome };
     let ran = client.operations().and_then(|()| client.leave());
     let context = client.end.queue_pair.context().clone();
-    client.outcome.dropped = context.capture_status().map_or(0, |status| status.dropped);
+    let captured = context.flush_capture().unwrap_or_default();
+    client.outcome.dropped = captured.dropped;
+    client.outcome.capture_complaint = captured.complaint();
     let Client { log, outcome, .. } = client;
     outcome.steps = log.steps;
     ran

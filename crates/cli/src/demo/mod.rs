@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use ferroce::clock;
 use serde::Serialize;
 
-use crate::capture::{create_new_private, create_private};
+use crate::capture::{Pending, create_new_private, create_private};
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
 use crate::session::failure::Failure;
@@ -88,15 +88,39 @@ pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
     };
     let mut outcome = Outcome::new(args, clock::now());
     let mut server = None;
-    let ran = demonstrate(args, capture.as_deref(), &mut outcome, &mut server);
-    outcome.wire = capture.as_deref().and_then(|path| wire::Wire::read(path, &outcome.queue_pairs));
-    if let (None, Some(path)) = (&outcome.wire, &capture) {
-        // Nothing was on the wire. That the file stays is no harm; that something else goes, such as /dev/null, would be.
-        if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
-            let _ = fs::remove_file(path);
+    let ran = demonstrate(args, capture.as_ref().map(Pending::path), &mut outcome, &mut server);
+    let read = |path: &Path, outcome: &mut Outcome| {
+        outcome.wire = wire::Wire::read(path, &outcome.queue_pairs);
+    };
+    match (capture, &ran) {
+        (None, _) => {}
+        (Some(capture), Ok(())) => match capture.commit() {
+            Ok(path) => read(&path, &mut outcome),
+            Err(error) => {
+                screen.complain(format_args!("cannot put the capture in its place: {error}"))
+            }
+        },
+        (Some(capture), Err(_)) => {
+            let path = capture.path();
+            read(path, &mut outcome);
+            if outcome.wire.is_some() && capture.is_beside() {
+                let path = path.display();
+                screen.complain(format_args!(
+                    "the capture of this attempt is {path}; the one before stays"
+                ));
+            } else if outcome.wire.is_none()
+                && fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+            {
+                // Nothing was on the wire. That the file stays is no harm; that something else goes, such as /dev/null,
+                // would be.
+                let _ = fs::remove_file(path);
+            }
         }
     }
     let status = outcome.print(args, screen);
+    if let Some(complaint) = &outcome.capture_complaint {
+        screen.complain(complaint);
+    }
     if let Err(failure) = ran {
         screen.complain(failure);
         return ExitStatus::Failure;
@@ -123,21 +147,27 @@ fn demonstrate(
 
 /// Where the packets go. A place that was asked for has to be there; else there are others, or the demonstration goes
 /// without.
-fn capture(wanted: Option<&Path>, screen: &Screen) -> Result<Option<PathBuf>, Failure> {
+fn capture(wanted: Option<&Path>, screen: &Screen) -> Result<Option<Pending>, Failure> {
+    let open = |path: &Path| {
+        let pending = Pending::new(path)?;
+        create_private(pending.path()).map(|_| pending)
+    };
     if let Some(path) = wanted {
         let failure =
             |error| Failure::Other(format!("cannot write the capture {}: {error}", path.display()));
-        return create_private(path).map(|_| Some(path.to_owned())).map_err(failure);
+        return open(path).map(Some).map_err(failure);
     }
-    let here = PathBuf::from(CAPTURE);
-    let Err(error) = create_private(&here) else { return Ok(Some(here)) };
+    let error = match open(Path::new(CAPTURE)) {
+        Ok(pending) => return Ok(Some(pending)),
+        Err(error) => error,
+    };
     let name = format!("ferroce-demo-{}.pcapng", std::process::id());
     let elsewhere = std::env::temp_dir().join(name);
     match create_new_private(&elsewhere) {
         Ok(_) => {
             let place = elsewhere.display();
             screen.complain(format_args!("cannot write {CAPTURE} here ({error}): it is {place}"));
-            Ok(Some(elsewhere))
+            Ok(Some(Pending::fresh(elsewhere)))
         }
         Err(_) => {
             screen

@@ -65,6 +65,9 @@ pub(super) struct Outcome {
     pub(super) wire: Option<Wire>,
     /// Packets that the capture lacks.
     pub(super) dropped: u64,
+    /// The same in words.
+    #[serde(skip)]
+    pub(super) capture_complaint: Option<String>,
     #[serde(skip)]
     pub(super) queue_pairs: Vec<u32>,
 }
@@ -88,6 +91,7 @@ impl Outcome {
             verified_bytes: 0,
             wire: None,
             dropped: 0,
+            capture_complaint: None,
             queue_pairs: Vec::new(),
         }
     }

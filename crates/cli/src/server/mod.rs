@@ -16,6 +16,7 @@ use ferroce::cm::{EventChannel, Id, PortSpace, What};
 use ferroce::setup::Presence;
 use ferroce::{Context, Device, devices};
 
+use crate::capture;
 use crate::demo::SetUp;
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
@@ -65,6 +66,9 @@ pub(crate) struct ServerArgs {
 
 /// Listens and serves until it is ended.
 pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
+    let reporter = Arc::new(Reporter::new(args.json, args.demo, *screen));
+    let interrupted = Arc::clone(&reporter);
+    capture::finish_on_signal(&options(args.capture.as_ref()), move || interrupted.captures());
     if args.demo {
         // Whoever started us is gone when our input ends.
         thread::spawn(|| {
@@ -72,11 +76,11 @@ pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
             std::process::exit(0);
         });
     }
-    let reporter = Arc::new(Reporter::new(args.json, args.demo, *screen));
     let result = match args.set_up {
         SetUp::Cm => listen(args, &reporter),
         SetUp::Exchange => exchange::serve(args.listen.0, &reporter),
     };
+    reporter.captures();
     match result {
         Ok(()) => ExitStatus::Success,
         Err(failure) => {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use ferroce::clock;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,17 @@ pub(crate) enum Report {
         /// What went wrong.
         failure: Option<String>,
     },
+    /// A capture is complete.
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Packets in it.
+        packets: u64,
+        /// Packets that are missing in it.
+        dropped: u64,
+        /// What is missing and why, in words.
+        complaint: Option<String>,
+    },
     /// A step of the demonstration.
     Step(Step),
 }
@@ -79,6 +91,15 @@ impl Reporter {
         let _ = written.and_then(|()| output.flush());
     }
 
+    /// Says how the captures went, when their devices are closed.
+    pub(super) fn captures(&self) {
+        for (path, status) in ferroce::captures() {
+            let complaint = status.complaint();
+            let (packets, dropped) = (status.written, status.dropped);
+            self.report(&Report::Capture { path, packets, dropped, complaint });
+        }
+    }
+
     fn text(&self, report: &Report, output: &mut impl Write) -> io::Result<()> {
         let paint = self.screen.paint;
         let at = (clock::now() - self.start) as f64 / 1e9;
@@ -100,6 +121,14 @@ impl Reporter {
                 let verified = Size(*verified_bytes);
                 let end = paint.role(role, end);
                 writeln!(output, "{at}  {client} {end} after {took}; {verified} verified here")
+            }
+            Report::Capture { path, packets, complaint, .. } => {
+                let packets = ferroce_trace::render::units::counted(*packets, "packet");
+                write!(output, "{at}  capture {}: {packets}", path.display())?;
+                match complaint {
+                    Some(complaint) => writeln!(output, "; {}", paint.role(Role::Bad, complaint)),
+                    None => writeln!(output),
+                }
             }
             Report::Step(_) => Ok(()),
         }
