@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
-use ferroce::{AddressHandle, AddressVector, Device, Gid};
+use ferroce::{AddressHandle, AddressVector, Context, Device, Gid, Qpn};
 
 use crate::abi::Abi;
-use crate::abi::attributes::{ibv_ah_attr, ibv_global_route};
+use crate::abi::attributes::{ibv_ah_attr, ibv_global_route, ibv_qp_attr};
 use crate::abi::constants::wc_flags;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_ah, ibv_pd};
@@ -43,12 +43,13 @@ pub(crate) fn vector_in(attr: &ibv_ah_attr, device: &Device) -> Result<AddressVe
     })
 }
 
-/// The way of programs that know of LIDs alone, such as qperf. From the loopback there is one way, to where the port's own
-/// LID is, so these find each other there. On other devices LIDs say nothing, and it is an error as on all Ethernet.
+/// The way of programs that know of LIDs alone, such as qperf: to this host, for the port's own LID. Other hosts have the
+/// same, so that a queue pair's destination has to be here, too: see [`check_lid`].
 fn itself(attr: &ibv_ah_attr, device: &Device) -> Option<AddressVector> {
-    let own = device.gids().into_iter().enumerate();
-    let mut own = own.filter(|_| device.interface().loopback && attr.dlid == device.lid());
-    let (index, entry) = own.find(|(_, entry)| entry.address.ip().is_loopback())?;
+    let gids = device.gids();
+    let loopback = gids.iter().position(|entry| entry.address.ip().is_loopback());
+    let index = loopback.unwrap_or(0);
+    let entry = gids.get(index).filter(|_| attr.dlid == device.lid())?;
     Some(AddressVector {
         port: attr.port_num,
         source_index: u8::try_from(index).ok()?,
@@ -58,6 +59,16 @@ fn itself(attr: &ibv_ah_attr, device: &Device) -> Option<AddressVector> {
         hop_limit: 1,
         service_level: attr.sl & 0xf,
     })
+}
+
+/// Whether a queue pair that is connected by LIDs has its peer on this host. Between hosts they say nothing, and it is an
+/// error as on all Ethernet.
+pub(crate) fn check_lid(attr: &ibv_qp_attr, context: &Context) -> Result<()> {
+    let by_lid = attr.ah_attr.is_global == 0 && !context.device().interface().loopback;
+    if by_lid && !context.is_on_this_host(Qpn(attr.dest_qp_num)) {
+        return Err(Errno::INVALID);
+    }
+    Ok(())
 }
 
 pub(crate) fn vector_out(vector: &AddressVector) -> ibv_ah_attr {
@@ -121,7 +132,9 @@ fn way_back(device: &Device, header: &[u8; 40]) -> Result<ibv_ah_attr> {
     // A datagram to a group came to no address of ours: any of its family will do.
     let ours = gids.iter().position(|entry| entry.gid == destination);
     let family = gids.iter().position(|entry| entry.address.is_ipv4() == source.to_ip().is_ipv4());
-    let index = ours.or(family).ok_or(Errno::INVALID)?;
+    // To the loopback it does not matter, and its addresses may not be in the table.
+    let any = source.to_ip().is_loopback().then_some(0);
+    let index = ours.or(family).or(any).ok_or(Errno::INVALID)?;
     Ok(vector_out(&AddressVector {
         port: 1,
         source_index: index as u8,

@@ -10,7 +10,7 @@ use ferroce::{
 use crate::abi::Abi;
 use crate::abi::attributes::{ibv_qp_attr, ibv_qp_init_attr};
 use crate::abi::objects::ibv_qp;
-use crate::address::{vector_in, vector_out};
+use crate::address::{check_lid, vector_in, vector_out};
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::queue_pair::{QueuePairHandle, capabilities_in, capabilities_out};
@@ -83,6 +83,9 @@ pub(crate) unsafe extern "C" fn modify_qp(
         let (handle, attr) = unsafe { (QueuePairHandle::of(qp.cast())?, entry::read(attr)?) };
         let device = handle.queue_pair.context().device();
         let mut change = change(attr, mask as u32, device)?;
+        if change.path.is_some() && change.destination.is_some() {
+            check_lid(attr, handle.queue_pair.context())?;
+        }
         change.clear(without_meaning(handle.service));
         let state = handle.queue_pair.modify(&change)?;
         handle.shown.change(|shown| shown.qp_base.state = state.code());

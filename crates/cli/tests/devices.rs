@@ -20,7 +20,7 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn the_loopback_is_a_device_everywhere() {
+fn loopback_is_a_device_where_there_is_no_other() {
     let text = stdout(&ferroce(&["devices"]));
     let line = text.lines().find(|line| line.starts_with("ferroce_lo ")).unwrap();
     for part in [" lo ", " active ", " 4096 ", "127.0.0.1"] {

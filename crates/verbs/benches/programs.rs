@@ -114,6 +114,7 @@ fn program(libraries: &Path, line: &str, count: usize, column: usize) -> f64 {
         let mut command = Command::new(name);
         command.args(["-d", "ferroce_lo", "-x", "0", "-F", "-m", "4096", "-p", &port]);
         command.args(&options).args(["-n", &count.to_string()]).env("LD_LIBRARY_PATH", libraries);
+        command.env("FERROCE_DEVICES", "lo");
         command.stdout(Stdio::piped());
         command
     };

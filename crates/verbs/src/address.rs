@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ferroce_proto::qp::AddressVector;
 use ferroce_wire::address::Gid;
 
+use crate::device::own_name;
 use crate::domain::{Membership, ProtectionDomain};
 use crate::engine::{Adapter, Route};
 use crate::error::Error;
@@ -44,12 +45,36 @@ impl AddressHandle {
 
 impl Adapter {
     /// The way that an address vector says. Not ECN-capable: whoever slows down when packets are marked sets that.
+    ///
+    /// A loopback address is this host, whatever the source GID: packets go there from the device's own loopback address
+    /// or, where another device carries these, from the source's address to itself.
     pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, Error> {
-        let index = usize::from(vector.source_index);
-        let link = self.links.get(index).ok_or(Error::Invalid("there is no such source GID"))?;
+        let source = usize::from(vector.source_index);
+        if source >= self.device.gids().len() {
+            return Err(Error::Invalid("there is no such source GID"));
+        }
+        let destination = own_name(vector.destination.to_ip());
+        let own = self.links[source].address.ip();
+        let toward = |ip| AddressVector { destination: Gid::from_ip(ip), ..*vector };
+        if !destination.is_loopback() || own.is_loopback() {
+            return self.route_from(vector.source_index, &toward(destination));
+        }
+        match self.loopback_link(destination.is_ipv4()) {
+            Some(link) => self.route_from(link, &toward(destination)),
+            None => self.route_from(vector.source_index, &toward(own)),
+        }
+    }
+
+    /// The way from a link.
+    fn route_from(&self, index: u8, vector: &AddressVector) -> Result<Route, Error> {
+        let link = self.links.get(usize::from(index));
+        let link = link.ok_or(Error::Invalid("there is no such source GID"))?;
         let mut destination = SocketAddr::new(vector.destination.to_ip(), self.options.port);
         if destination.is_ipv4() != link.address.is_ipv4() {
             return Err(Error::Invalid("source and destination are of different address families"));
+        }
+        if link.address.ip().is_loopback() && leaves_host(destination) {
+            return Err(Error::Invalid("packets from a loopback address reach this host alone"));
         }
         if let SocketAddr::V6(address) = &mut destination {
             let link_local = address.ip().segments()[0] & 0xffc0 == 0xfe80;
@@ -58,7 +83,7 @@ impl Adapter {
             }
         }
         Ok(Route {
-            link: vector.source_index,
+            link: index,
             sender: 0,
             flow_label: vector.flow_label,
             destination,
@@ -69,7 +94,18 @@ impl Adapter {
 
     /// The way to a GID from one of ours, as management takes it.
     pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, Error> {
-        let vector = AddressVector { source_index: link, destination, ..AddressVector::default() };
-        self.route(&vector)
+        self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
     }
+}
+
+/// Whether packets to this address leave the host. Those to a group are for the loopback's own interface, too.
+fn leaves_host(destination: SocketAddr) -> bool {
+    let ip = destination.ip();
+    !ip.is_loopback() && !ip.is_multicast() && !is_own(destination)
+}
+
+/// Whether an address is one of this host's: the kernel sends to these from themselves.
+pub(crate) fn is_own(address: SocketAddr) -> bool {
+    let ip = address.ip();
+    ip.is_loopback() || ferroce_net::route::source_for(address).is_ok_and(|own| own.ip() == ip)
 }

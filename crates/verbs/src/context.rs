@@ -1,10 +1,14 @@
 //! An open device.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use ferroce_net::route;
 use ferroce_proto::qp::PathMtu;
+use ferroce_wire::number::Qpn;
 
+use crate::address::is_own;
 use crate::completion::{CompletionChannel, CompletionQueue};
 use crate::device::Device;
 use crate::domain::ProtectionDomain;
@@ -66,6 +70,33 @@ impl Context {
     /// The largest path MTU.
     pub fn mtu(&self) -> PathMtu {
         self.device().mtu().unwrap_or_default()
+    }
+
+    /// The largest path MTU to a destination. Addresses of this host are reached by the loopback's interface, whatever
+    /// device they are of, and its MTU is larger than Ethernet's.
+    pub(crate) fn path_mtu_to(&self, destination: SocketAddr) -> Result<PathMtu, Error> {
+        let device = self.mtu();
+        if destination.ip().is_multicast() {
+            return Ok(device);
+        }
+        let mtu = route::path_mtu(destination)?;
+        let fits = route::roce_mtu(mtu, destination.is_ipv6());
+        let fits = fits.and_then(|bytes| PathMtu::from_bytes(usize::from(bytes)));
+        let interface = || self.device().interface().name.clone();
+        let fits = fits.ok_or_else(|| Error::MtuTooSmall { interface: interface(), mtu })?;
+        let smaller = if fits.bytes() < device.bytes() { fits } else { device };
+        Ok(if is_own(destination) { fits } else { smaller })
+    }
+
+    /// Whether a queue pair of this number would belong to this host, as far as can be told: it is one of this process,
+    /// or of another one that has the device open.
+    pub fn is_on_this_host(&self, number: Qpn) -> bool {
+        let (adapter, slot) = (self.adapter(), (number.0 >> 16) as u8);
+        if slot == adapter.slot() {
+            return adapter.queue_pair(number).is_some();
+        }
+        let others = adapter.links.first().and_then(|link| link.slot.others().ok());
+        others.is_some_and(|others| others.contains(&slot))
     }
 
     /// A new protection domain.

@@ -1,20 +1,29 @@
-//! Devices: one for each network interface with an address, the loopback included.
+//! Devices: one for each network interface with an address. The loopback's addresses are reached through the first of
+//! them, as Linux binds them to an RDMA device that is there (`cma_bind_loopback`); it is a device of its own where there
+//! is no other, or where `FERROCE_DEVICES` asks for it.
 
-use std::net::SocketAddr;
+mod listing;
 
-use ferroce_net::environment;
-use ferroce_net::interface::{Interface, interfaces};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ferroce_net::interface::{Address, Interface};
 use ferroce_proto::qp::PathMtu;
 use ferroce_wire::address::Gid;
 
 use crate::error::Error;
 use crate::limits::Limits;
+use listing::Listing;
+
+pub use listing::{Names, NotNames};
 
 /// A device that can be opened. Naming one costs nothing: no socket is open, and no thread runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     name: String,
     interface: Interface,
+    /// Loopback addresses that are reached through it. They are not in its GID table: programs that look there for an
+    /// address to give to other hosts would find one that means something else to these.
+    loopback: Vec<Address>,
 }
 
 /// An entry of a device's GID table: an address of its interface (IBA A17.4.2).
@@ -26,49 +35,36 @@ pub struct GidEntry {
     pub address: SocketAddr,
 }
 
-/// The variable with the names of the devices that a process shall see, with commas between. `ferroce run` sets it, so
-/// that the libraries list what its view of `/sys` has.
-const WANTED: &str = "FERROCE_DEVICES";
-
-/// All devices, the loopback first: it is there on every machine. If `FERROCE_DEVICES` names some, these alone.
+/// All devices. The first is the one for programs that take any: one with a carrier and an address that other hosts can
+/// reach, if there is such. The loopback is among them only where there is no other.
+///
+/// If `FERROCE_DEVICES` names some, by their names or their interfaces', it is these alone, in that order. `FERROCE_NAME`
+/// says what they are called, as [`Names`] are written.
 ///
 /// # Errors
 ///
 /// When the system does not tell which interfaces it has.
 pub fn devices() -> Result<Vec<Device>, Error> {
-    let mut found: Vec<_> = interfaces()?
-        .into_iter()
-        .filter(|interface| interface.up && !interface.addresses.is_empty())
-        .collect();
-    found.sort_by_key(|interface| (!interface.loopback, interface.index));
-    let wanted = environment::var_os(WANTED).and_then(|names| names.into_string().ok());
-    let wanted = wanted.unwrap_or_default();
-    Ok(found.into_iter().map(Device::of).filter(|device| device.is_among(&wanted)).collect())
+    Ok(Listing::read()?.devices())
 }
 
 impl Device {
-    fn of(interface: Interface) -> Self {
-        Self { name: format!("ferroce_{}", interface.name), interface }
-    }
-
-    /// Whether it is in a list of names, which is for all devices when it is empty.
-    fn is_among(&self, names: &str) -> bool {
-        let mut names = names.split(',').filter(|name| !name.is_empty()).peekable();
-        names.peek().is_none() || names.any(|name| name == self.name || name == self.interface.name)
-    }
-
-    /// The device of this name. The interface's own name does as well, and so do those that `FERROCE_DEVICES` leaves out.
+    /// The device of this name. The interface's own name does as well, and so do those that are not listed.
     ///
     /// # Errors
     ///
     /// [`Error::NoDevice`], and [`Error::NoAddress`] for an interface that could be one.
     pub fn named(name: &str) -> Result<Self, Error> {
-        let interface = name.strip_prefix("ferroce_").unwrap_or(name);
-        let found = interfaces()?.into_iter().find(|one| one.name == interface);
+        let listing = Listing::read()?;
+        if let Some(device) = listing.devices().into_iter().find(|device| device.name == name) {
+            return Ok(device);
+        }
+        let interface = name.strip_prefix(listing::PREFIX).unwrap_or(name);
+        let found = listing.interfaces().iter().find(|one| one.name == interface);
         match found {
             None => Err(Error::NoDevice(name.into())),
-            Some(found) if found.addresses.is_empty() => Err(Error::NoAddress(found.name)),
-            Some(found) => Ok(Self::of(found)),
+            Some(found) if found.addresses.is_empty() => Err(Error::NoAddress(found.name.clone())),
+            Some(found) => Ok(listing.device(found)),
         }
     }
 
@@ -82,28 +78,66 @@ impl Device {
         Self::with_address(source)
     }
 
-    /// The device with this address, and the index of its GID.
+    /// The device with this address, and the index of its GID. For a loopback address that is the loopback's own, listed
+    /// or not.
     ///
     /// # Errors
     ///
     /// When the address is not ours.
     pub fn with_address(address: SocketAddr) -> Result<(Self, u8), Error> {
-        let device = Self::of(ferroce_net::interface::interface_of(address)?);
-        let index = device.gids().iter().position(|entry| entry.address.ip() == address.ip());
-        match index.and_then(|index| u8::try_from(index).ok()) {
+        let interface = ferroce_net::interface::interface_of(address)?;
+        let device = Listing::read()?.device(&interface);
+        let addresses: Vec<_> = device.gids().iter().map(|entry| entry.address.ip()).collect();
+        match position(&addresses, address.ip()).and_then(|index| u8::try_from(index).ok()) {
             Some(index) => Ok((device, index)),
             None => Err(Error::NoAddress(device.interface.name)),
         }
     }
 
-    /// The device without an address that cannot be used yet: a new IPv6 address is not ours before the network was asked
-    /// for others who have it (RFC 4862, duplicate address detection).
-    pub(crate) fn without(mut self, address: std::net::IpAddr) -> Self {
-        self.interface.addresses.retain(|own| own.ip != address);
+    /// The device through which an address of ours is reached: for a loopback address, the one that carries these.
+    ///
+    /// # Errors
+    ///
+    /// When the address is not ours.
+    pub(crate) fn carrying(address: SocketAddr) -> Result<Self, Error> {
+        if address.ip().is_loopback() {
+            let first = devices()?.into_iter().next();
+            let carries = |device: &Self| {
+                device.loopback.iter().any(|own| own.ip.is_ipv4() == address.is_ipv4())
+            };
+            if let Some(device) = first.filter(carries) {
+                return Ok(device);
+            }
+        }
+        Ok(Self::with_address(address)?.0)
+    }
+
+    /// All addresses that it is reached by: those of its GID table, in that order, then loopback addresses.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let all = self.interface.addresses.iter().chain(&self.loopback);
+        all.map(|own| own.with_port(ferroce_net::ROCE_PORT)).collect()
+    }
+
+    /// The device without the loopback's addresses.
+    pub(crate) fn without_loopback(mut self) -> Self {
+        self.loopback.clear();
         self
     }
 
-    /// Its name: that of the interface, behind `ferroce_`.
+    /// Whether it carries loopback addresses beside its own.
+    pub(crate) fn carries_loopback(&self) -> bool {
+        !self.loopback.is_empty()
+    }
+
+    /// The device without an address that cannot be used yet: a new IPv6 address is not ours before the network was asked
+    /// for others who have it (RFC 4862, duplicate address detection).
+    pub(crate) fn without(mut self, address: IpAddr) -> Self {
+        self.interface.addresses.retain(|own| own.ip != address);
+        self.loopback.retain(|own| own.ip != address);
+        self
+    }
+
+    /// Its name: that of the interface behind `ferroce_`, unless `FERROCE_NAME` says otherwise.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -159,4 +193,16 @@ impl Device {
             Error::MtuTooSmall { interface: self.interface.name.clone(), mtu: self.interface.mtu }
         })
     }
+}
+
+/// The position of an address among those of a device.
+pub(crate) fn position(addresses: &[IpAddr], wanted: IpAddr) -> Option<usize> {
+    addresses.iter().position(|&own| own == own_name(wanted))
+}
+
+/// The address that an address of ours stands for. Debian's `/etc/hosts` has 127.0.1.1 for the name of the host, which no
+/// interface has.
+pub(crate) fn own_name(ip: IpAddr) -> IpAddr {
+    const DEBIAN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1));
+    if ip == DEBIAN { Ipv4Addr::LOCALHOST.into() } else { ip }
 }

@@ -49,7 +49,7 @@ pub fn leave() {
 pub use address::AddressHandle;
 pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
 pub use context::Context;
-pub use device::{Device, GidEntry, devices};
+pub use device::{Device, GidEntry, Names, NotNames, devices};
 pub use domain::ProtectionDomain;
 pub use engine::Statistics;
 pub use error::Error;

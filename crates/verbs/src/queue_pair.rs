@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ferroce_proto::congestion::{Congestion, Window};
 use ferroce_proto::endpoint::{Endpoint, Settings};
-use ferroce_proto::qp::{Capabilities, Modify, Permission, ServiceType, State};
+use ferroce_proto::qp::{Capabilities, Modify, PathMtu, Permission, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
 use ferroce_proto::work::{Data, Operation, ReceiveRequest, SendRequest, WorkId};
@@ -301,7 +301,8 @@ impl QueuePair {
         self.shared.owner.context()
     }
 
-    /// Changes its state, attributes, or both.
+    /// Changes its state, attributes, or both. A path MTU larger than the path's is lowered to it, which
+    /// [`QueuePair::attributes`] shows.
     ///
     /// # Errors
     ///
@@ -318,10 +319,8 @@ impl QueuePair {
         {
             return Err(Error::Invalid("more READs and atomics under way than the device allows"));
         }
-        if change.path_mtu.is_some_and(|mtu| mtu.bytes() > self.context().mtu().bytes()) {
-            return Err(Error::Invalid("the path MTU is larger than the device's"));
-        }
         let route = change.path.map(|path| adapter.route(&path)).transpose()?;
+        let change = &Modify { path_mtu: self.path_mtu(change, route), ..*change };
         let core = &self.shared.core;
         let now = now();
         let state = {
@@ -348,6 +347,18 @@ impl QueuePair {
         };
         adapter.kick(core);
         Ok(state)
+    }
+
+    /// The path MTU that a change leads to. One above the device's is for peers of this host, which the loopback's
+    /// interface leads to; for others it is lowered to the device's.
+    fn path_mtu(&self, change: &Modify, route: Option<Route>) -> Option<PathMtu> {
+        let (wanted, device) = (change.path_mtu?, self.context().mtu());
+        if wanted.bytes() <= device.bytes() {
+            return Some(wanted);
+        }
+        let way = route.and_then(|route| self.context().path_mtu_to(route.destination).ok());
+        let most = way.unwrap_or(device);
+        Some(if wanted.bytes() > most.bytes() { most } else { wanted })
     }
 
     /// Adds a request to the send queue of a connected service.

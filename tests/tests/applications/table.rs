@@ -178,7 +178,7 @@ mod full {
     #[rustfmt::skip]
     pairs! {
         // The connection manager carries qperf's reliable connections between hosts, as on all RoCE. Without it, it knows
-        // LIDs alone, and they lead nowhere but on the loopback device, which is its first.
+        // LIDs alone, and they lead nowhere but to the host itself.
         qperf_rc_bw:            Same  QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
         qperf_rc_bw_two:        Other QPERF, "-t 1 -cm1 @ rc_bw"                => bandwidth;
         qperf_rc_lat:           Same  QPERF, "-t 1 -cm1 @ rc_lat"               => latency;
@@ -210,8 +210,9 @@ macro_rules! programs {
 
 #[rustfmt::skip]
 programs! {
-    ucx_devices:        "ucx_info" "-d"         => ["Memory domain: ferroce_lo", "Memory domain: ferroce_eth0",
+    ucx_devices:        "ucx_info" "-d"         => ["Memory domain: ferroce_eth0",
                                                     "Transport: rc_verbs", "Transport: ud_verbs", "Device: ferroce_eth0:1"];
     libfabric_devices:  "fi_info" "-p verbs"    => ["domain: ferroce_eth0\n", "FI_PROTO_RDMA_CM_IB_RC", "FI_PROTO_IB_UD",
                                                     "provider: verbs;ofi_rxm"];
+    libfabric_loopback: "fi_info" "-p verbs -n 127.0.0.1" => ["domain: ferroce_eth0\n", "type: FI_EP_MSG", "type: FI_EP_RDM"];
 }

@@ -263,9 +263,14 @@ impl IdHandle {
             Some(context) => Some(devices::open(context.device())?),
             None => None,
         };
+        // As Linux has it, the GID of a loopback address is one in the device's table (cma.c, cma_bind_loopback).
+        let gids = self.id.context().map(|context| context.device().gids()).unwrap_or_default();
+        let index = self.id.source_index().unwrap_or(0);
+        let carrier = gids.get(usize::from(index)).filter(|own| !own.address.ip().is_loopback());
         let gid = |address: Option<SocketAddr>| {
-            let known = address.filter(|address| !address.ip().is_unspecified());
-            known.map(|address| gid_out(Gid::from_ip(address.ip())))
+            let known = address.filter(|address| !address.ip().is_unspecified())?;
+            let carrier = carrier.filter(|_| known.ip().is_loopback());
+            Some(gid_out(carrier.map_or(Gid::from_ip(known.ip()), |own| own.gid)))
         };
         self.shown.change(|shown| {
             let address = &mut shown.route.addr;

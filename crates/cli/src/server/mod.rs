@@ -152,14 +152,13 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
 /// Answers `ferroce discover` for the devices that clients may come to, while it is kept. Where that is not possible,
 /// another process answers already, or clients have to know.
 fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
-    let any = address.ip().is_unspecified();
-    let reached = |device: &Device| {
-        any || device.gids().iter().any(|entry| entry.address.ip() == address.ip())
-    };
     let options = options(args.capture.as_ref());
-    let devices = devices().unwrap_or_default().into_iter().filter(reached);
+    let devices = match address.ip().is_unspecified() {
+        true => devices(),
+        false => Device::with_address(address).map(|(device, _)| vec![device]),
+    };
     let present = |device| Presence::new(&Context::open(&device, &options)?);
-    devices.filter_map(|device| present(device).ok()).collect()
+    devices.unwrap_or_default().into_iter().filter_map(|device| present(device).ok()).collect()
 }
 
 fn bind(listener: &Id, address: SocketAddr) -> Result<(), Failure> {

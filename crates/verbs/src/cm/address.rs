@@ -14,7 +14,7 @@ use super::event::What;
 use super::id::{Id, Place, Stage, State};
 use super::parameters::Route;
 use crate::context::Context;
-use crate::device::{Device, devices};
+use crate::device::{Device, devices, own_name};
 use crate::engine::Adapter;
 use crate::error::Error;
 use crate::management::random;
@@ -32,28 +32,38 @@ impl Place {
     fn open(device: &Device, ip: IpAddr, options: &Options) -> Result<Self, Error> {
         // Ids of one device share it, with its events: they have a channel of their own for news.
         let context = Context::of(Adapter::open(device, options)?);
-        let link = context.adapter().link_of(Gid::from_ip(ip));
+        let link = context.adapter().link_of(ip);
         // An address that came after the device was opened is not one that it listens on.
         let link = link.ok_or_else(|| Error::NoAddress(device.interface().name.clone()))?;
         Ok(Self { context, link })
+    }
+
+    /// The same device, by the address that packets to a destination leave from: a loopback address for another.
+    fn toward(self, destination: IpAddr) -> Self {
+        let is_loopback = self.address().is_some_and(|own| own.ip().is_loopback());
+        let link = match destination.is_loopback() && !is_loopback {
+            true => self.adapter().loopback_link(destination.is_ipv4()).unwrap_or(self.link),
+            false => self.link,
+        };
+        Self { link, ..self }
     }
 }
 
 /// All places that an address stands for: one, or every one of its family if it is that for "any".
 fn places(address: SocketAddr, one_family: bool, options: &Options) -> Result<Vec<Place>, Error> {
     if !address.ip().is_unspecified() {
-        let (device, _) = Device::with_address(address)?;
+        let device = Device::carrying(address)?;
         return Ok(vec![Place::open(&device, address.ip(), options)?]);
     }
     let (mut found, mut failed) = (Vec::new(), None);
     for device in devices()? {
-        for entry in device.gids() {
+        for own in device.addresses() {
             // IPv6's "any" is IPv4's as well, as with the system's own ports, unless told otherwise.
-            let other = address.is_ipv4() != entry.address.is_ipv4();
+            let other = address.is_ipv4() != own.is_ipv4();
             if other && (address.is_ipv4() || one_family) {
                 continue;
             }
-            match Place::open(&device, entry.address.ip(), options) {
+            match Place::open(&device, own.ip(), options) {
                 Ok(place) => found.push(place),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -212,19 +222,26 @@ impl Id {
             return Err(NO_IPOIB);
         }
         let place = match state.place.clone() {
-            Some(place) => place,
+            Some(place) => place.toward(destination.ip()),
             None => {
                 let source = route::source_for(destination)?;
-                let (device, _) = Device::with_address(source)?;
+                let device = Device::carrying(source)?;
                 Place::open(&device, source.ip(), &self.shared().channel().options)?
             }
         };
         let mut local = place.address().ok_or(Error::Closed)?;
+        let mut destination = destination;
+        destination.set_ip(own_name(destination.ip()));
+        if destination.ip().is_loopback() && !local.ip().is_loopback() {
+            // Another device carries the loopback's addresses: this one reaches itself.
+            destination.set_ip(local.ip());
+        }
         if local.is_ipv4() != destination.is_ipv4() {
             return Err(Error::Invalid("source and destination are of different families"));
         }
         // The peer is told a port, and nothing ever comes to it: it need not be ours alone.
         local.set_port(state.local.map_or_else(any_port, |bound| bound.port()));
+        place.adapter().route_to(place.link, Gid::from_ip(destination.ip()))?;
         state.local = Some(local);
         state.peer = Some(destination);
         state.place = Some(place);
@@ -241,7 +258,7 @@ impl Id {
     pub fn resolve_route(&self, _timeout: Duration) -> Result<(), Error> {
         let mut state = self.state();
         state.expect(&[Stage::AddressResolved], "resolve an address first")?;
-        match path_mtu(&state) {
+        match self.path_mtu_of(&state) {
             Ok(mtu) => {
                 state.path_mtu = mtu;
                 state.stage = Stage::RouteResolved;
@@ -261,7 +278,7 @@ impl Id {
     pub fn set_route(&self, route: &Route) -> Result<(), Error> {
         let mut state = self.state();
         state.expect(&[Stage::AddressResolved], "resolve an address first")?;
-        let most = state.place()?.context.mtu();
+        let most = self.path_mtu_of(&state)?;
         if route.mtu.bytes().is_none() || route.mtu.bytes() > most.bytes() {
             return Err(Error::Invalid("the device has no packets of that size"));
         }
@@ -272,20 +289,14 @@ impl Id {
         self.shared().raise(What::RouteResolved);
         Ok(())
     }
-}
 
-/// The largest payload that device and way take.
-fn path_mtu(state: &State) -> Result<PathMtu, Error> {
-    let place = state.place()?;
-    let peer = state.peer.ok_or(Error::Invalid("resolve an address first"))?;
-    let device = place.context.mtu();
-    if peer.ip().is_multicast() {
-        return Ok(device);
+    /// The largest payload that device and way take. Datagram queue pairs send to anyone: theirs is the device's.
+    fn path_mtu_of(&self, state: &State) -> Result<PathMtu, Error> {
+        let place = state.place()?;
+        let peer = state.peer.ok_or(Error::Invalid("resolve an address first"))?;
+        let way = place.context.path_mtu_to(peer)?;
+        let device = place.context.mtu();
+        let datagram = self.shared().is_datagram(state) && device.bytes() < way.bytes();
+        Ok(if datagram { device } else { way })
     }
-    let mtu = route::path_mtu(peer)?;
-    let fits = route::roce_mtu(mtu, peer.is_ipv6());
-    let fits = fits.and_then(|bytes| PathMtu::from_bytes(usize::from(bytes)));
-    let interface = || place.context.device().interface().name.clone();
-    let fits = fits.ok_or_else(|| Error::MtuTooSmall { interface: interface(), mtu })?;
-    Ok(if fits.bytes() < device.bytes() { fits } else { device })
 }

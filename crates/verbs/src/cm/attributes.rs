@@ -31,10 +31,10 @@ pub(super) struct Facts {
 }
 
 /// The way that a path describes, from our side.
-pub(super) fn vector(link: u8, path: &Path) -> AddressVector {
+pub(super) fn vector(source_index: u8, path: &Path) -> AddressVector {
     AddressVector {
         port: 1,
-        source_index: link,
+        source_index,
         destination: path.remote_gid,
         flow_label: path.flow_label,
         traffic_class: path.traffic_class.0,
@@ -56,8 +56,8 @@ pub(super) fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTim
 
 impl Facts {
     /// What the passive side knows from a request.
-    pub(super) fn of_request(link: u8, request: &Request) -> Self {
-        let mut path = vector(link, &request.path);
+    pub(super) fn of_request(source_index: u8, request: &Request) -> Self {
+        let mut path = vector(source_index, &request.path);
         // Answers go to where the request came from, and so do packets.
         path.destination = request.from;
         Self {

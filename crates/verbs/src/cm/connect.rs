@@ -189,7 +189,8 @@ impl Id {
         // IBA 12.7.34: the way there and back, and what our side takes to acknowledge.
         path.ack_timeout = attributes::ack_timeout(wish.ack_timeout, proto::Config::ACK_DELAY);
         let most = place.context.limits().reads;
-        let mut facts = Facts::of_wish(attributes::vector(place.link, &path), state.path_mtu, wish);
+        let mut facts =
+            Facts::of_wish(attributes::vector(place.source_index(), &path), state.path_mtu, wish);
         facts.receive_psn = random_psn();
         facts.responder_resources = facts.responder_resources.min(most);
         facts.initiator_depth = facts.initiator_depth.min(most);

@@ -35,7 +35,7 @@ impl Id {
         }
         let address = AddressVector {
             port: 1,
-            source_index: place.link,
+            source_index: place.source_index(),
             destination: gid,
             traffic_class: state.traffic_class,
             // As the kernel does for RoCE v2: 1 would end at the first router.

@@ -78,6 +78,11 @@ impl Place {
         Some(self.adapter().links.get(usize::from(self.link))?.address)
     }
 
+    /// Its index in the GID table, or the one that stands for it.
+    pub(super) fn source_index(&self) -> u8 {
+        self.adapter().source_index(self.link)
+    }
+
     /// Does something with the address's connection manager.
     pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Result<T, Error> {
         self.connections().act(self.adapter(), self.link, act).ok_or(Error::Closed)
@@ -282,9 +287,10 @@ impl Id {
         self.state().place.as_ref().map(|place| place.context.clone())
     }
 
-    /// The index of our GID, once the address is known.
+    /// The index of our GID, once the address is known. For a loopback address that is not in the device's table, one that
+    /// packets to it may name.
     pub fn source_index(&self) -> Option<u8> {
-        self.state().place.as_ref().map(|place| place.link)
+        self.state().place.as_ref().map(Place::source_index)
     }
 
     /// Our address and port.

@@ -130,7 +130,17 @@ impl Here<'_> {
             Ok((header, rest)) => (header.source_port, rest),
             Err(_) => (0, &data[..]),
         };
-        let ours = self.adapter.device.mtu().unwrap_or_default();
+        let device = self.adapter.device.mtu().unwrap_or_default();
+        let way = || {
+            let context = Context::of(self.adapter.thread.handle()?);
+            let back = self.adapter.route_to(self.link, request.from).ok()?;
+            context.path_mtu_to(back.destination).ok()
+        };
+        // Only a peer of this host can have more than the device.
+        let ours = match request.path_mtu.bytes() > device.bytes() {
+            true => way().unwrap_or(device),
+            false => device,
+        };
         if request.path_mtu.bytes() > ours.bytes() {
             // IBA 12.6.7.2, reason 26: with the largest that we could do.
             let information = Information::padded(&[ours.0 << 4]).unwrap_or_default();
@@ -147,7 +157,7 @@ impl Here<'_> {
             self.act(|manager, now| manager.drop_connection(now, connection));
             return;
         };
-        state.facts = Facts::of_request(self.link, request);
+        state.facts = Facts::of_request(self.adapter.source_index(self.link), request);
         state.facts.receive_psn = random_psn();
         state.path_mtu = request.path_mtu;
         state.traffic_class = request.path.traffic_class.0;
@@ -287,7 +297,7 @@ impl Here<'_> {
         let Some(peer) = state.peer else { return };
         let address = AddressVector {
             port: 1,
-            source_index: self.link,
+            source_index: self.adapter.source_index(self.link),
             destination: Gid::from_ip(peer.ip()),
             traffic_class: state.traffic_class,
             flow_label: state.route.map_or(0, |route| route.flow_label),

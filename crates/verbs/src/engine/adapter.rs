@@ -1,7 +1,7 @@
 //! All that the handles of one device share in a process.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
@@ -11,7 +11,6 @@ use ferroce_net::interface::Interface;
 use ferroce_net::{Slot, Socket, clock, random, signal};
 use ferroce_proto::memory::Domain;
 use ferroce_proto::time::Instant;
-use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
 
 use super::claim::Claim;
@@ -25,7 +24,7 @@ use super::queue_pair::{Core, Receives};
 use super::senders::{Senders, first_port, source_port};
 use super::{groups::Groups, thread};
 use crate::completion::lock;
-use crate::device::Device;
+use crate::device::{Device, position};
 use crate::error::Error;
 use crate::event::{Events, What};
 use crate::management::Management;
@@ -36,6 +35,7 @@ use crate::tap::Tap;
 pub(crate) struct Adapter {
     pub(crate) device: Device,
     pub(crate) options: Options,
+    /// Those of the GID table, in its order, then those with loopback addresses.
     pub(crate) links: Vec<Link>,
     slot: u32,
     pub(crate) memory: Registry,
@@ -164,22 +164,27 @@ impl Adapter {
         })
     }
 
-    /// Opens the sockets of all addresses that can be used, and leaves the others out.
+    /// Opens the sockets of all addresses that can be used, and leaves the others out. Another user may have the port on
+    /// the loopback: the device is of use without it.
     fn open_links(mut device: Device, options: &Options) -> Result<Opened, Error> {
         loop {
             let at_port = |mut address: SocketAddr| {
                 address.set_port(options.port);
                 address
             };
-            let addresses: Vec<_> =
-                device.gids().iter().map(|entry| at_port(entry.address)).collect();
-            if addresses.is_empty() {
+            let addresses: Vec<_> = device.addresses().into_iter().map(at_port).collect();
+            if device.gids().is_empty() {
                 return Err(Error::NoAddress(device.interface().name.clone()));
             }
             match Slot::open_all(&addresses, &options.sockets) {
                 Ok(opened) => return Ok((device, addresses, opened)),
                 Err(ferroce_net::Error::AddressNotOurs { address }) if addresses.len() > 1 => {
                     device = device.without(address);
+                }
+                Err(ferroce_net::Error::PortTaken { address })
+                    if address.ip().is_loopback() && device.carries_loopback() =>
+                {
+                    device = device.without_loopback();
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -238,10 +243,28 @@ impl Adapter {
         table.get(&number.0).cloned()
     }
 
-    /// The index of the link with this GID.
-    pub(crate) fn link_of(&self, gid: Gid) -> Option<u8> {
-        let index = self.links.iter().position(|link| Gid::from_ip(link.address.ip()) == gid);
-        index.and_then(|index| u8::try_from(index).ok())
+    /// The index of the link with this address.
+    pub(crate) fn link_of(&self, address: IpAddr) -> Option<u8> {
+        let addresses: Vec<_> = self.links.iter().map(|link| link.address.ip()).collect();
+        position(&addresses, address).and_then(|index| u8::try_from(index).ok())
+    }
+
+    /// The index of the link with a loopback address of a family.
+    pub(crate) fn loopback_link(&self, ipv4: bool) -> Option<u8> {
+        let is_it = |link: &Link| link.address.ip().is_loopback() && link.address.is_ipv4() == ipv4;
+        self.links.iter().position(is_it).and_then(|index| u8::try_from(index).ok())
+    }
+
+    /// The index in the GID table that stands for a link. Loopback links that are not in it have that of an address of
+    /// their family, or the first: [`Adapter::route`] goes by the destination then.
+    pub(crate) fn source_index(&self, link: u8) -> u8 {
+        let gids = self.device.gids();
+        if usize::from(link) < gids.len() {
+            return link;
+        }
+        let ipv4 = self.links.get(usize::from(link)).is_some_and(|link| link.address.is_ipv4());
+        let family = gids.iter().position(|entry| entry.address.is_ipv4() == ipv4);
+        family.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
     }
 
     /// The same route, through the socket that packets from one queue pair to another leave by.

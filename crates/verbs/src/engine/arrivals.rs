@@ -271,9 +271,12 @@ impl Adapter {
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { one.envelope() } else { NO_ENVELOPE };
         if !datagram {
-            // A stranger who knows the number and the PSN is still a stranger.
+            // A stranger who knows the number and the PSN is still a stranger. A peer on this host may know us by another
+            // address than the one that we send from: the kernel takes packets with these from no other host.
+            let source = one.arrival.source.ip();
             let peer = inner.route.map(|route| route.destination.ip());
-            if peer != Some(one.arrival.source.ip()) {
+            let is_ours = |ip: IpAddr| self.links.iter().any(|link| link.address.ip() == ip);
+            if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
                 return count(&self.counters.no_queue_pair);
             }
         }

@@ -93,7 +93,7 @@ impl Connections {
             })
         };
         Self {
-            managers: device.gids().iter().map(|_| manager()).collect(),
+            managers: device.addresses().iter().map(|_| manager()).collect(),
             services: Services::new(slot),
             slot,
             telling: Mutex::new(()),

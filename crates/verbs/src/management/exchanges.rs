@@ -291,6 +291,7 @@ impl Exchanges {
             // The address that the asker can reach: of its family and, for IPv6, of its scope.
             let own = Gid::from_ip(address.ip());
             own.to_ip().is_ipv4() == from.address.to_ip().is_ipv4()
+                && own.to_ip().is_loopback() == from.address.to_ip().is_loopback()
                 && is_local(own) == is_local(from.address)
         };
         let Some(serving) = machines.servers.iter_mut().find(|one| fits(one)) else { return false };

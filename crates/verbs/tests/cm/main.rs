@@ -13,5 +13,8 @@ mod datagrams;
 mod deaths;
 mod forged;
 mod independence;
+#[path = "../support/interfaces.rs"]
+mod interfaces;
+mod one_device;
 mod other;
 mod processes;

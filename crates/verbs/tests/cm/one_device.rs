@@ -1,0 +1,141 @@
+//! Loopback addresses on a host that has Ethernet: connections to them use its first device.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, What};
+use ferroce::*;
+
+use crate::ends::*;
+use crate::interfaces::{self, ELSEWHERE};
+
+fn address(ip: &str) -> IpAddr {
+    ip.parse().unwrap()
+}
+
+/// The device of an id, and the path MTU of a queue pair.
+fn way(id: &Id, end: &End) -> (String, Option<usize>) {
+    let device = id.context().unwrap().device().name().to_owned();
+    (device, end.queue_pair.attributes().path_mtu.and_then(|mtu| mtu.bytes()))
+}
+
+#[test]
+fn connections_to_loopback_addresses_are_the_first_devices() {
+    if !interfaces::make() {
+        return;
+    }
+    let nothing = ConnectParameters::default();
+    for ip in ["127.0.0.1", "::1", "10.9.0.1", "fd09::1"] {
+        let pair = connected(address(ip), &nothing, &nothing);
+        let (client, server) = (&pair.client, &pair.server);
+        let expected = ("ferroce_eth0".to_owned(), Some(4096));
+        assert_eq!(way(&client.1, &client.2), expected, "{ip}");
+        assert_eq!(way(&server.1, &server.2), expected, "{ip}");
+        // An index that the program may use itself.
+        let gids = client.1.context().unwrap().device().gids();
+        let index = usize::from(client.1.source_index().unwrap());
+        assert_eq!(gids[index].address.is_ipv4(), address(ip).is_ipv4());
+        data_both_ways(&client.2, &server.2);
+    }
+}
+
+#[test]
+fn a_server_at_any_address_is_reached_by_all() {
+    if !interfaces::make() {
+        return;
+    }
+    let (here, there) = (channel(), channel());
+    let any = "::".parse().unwrap();
+    let (listener, bound) = listener(&there, PortSpace::Tcp, any, 0);
+    for ip in ["127.0.0.1", "127.0.1.1", "::1", "10.9.0.1", "10.9.1.1"] {
+        let client = resolved(&here, PortSpace::Tcp, SocketAddr::new(address(ip), bound.port()));
+        let end = equip(&client);
+        client.connect(&ConnectParameters::default()).unwrap();
+        let server = request(&there, &listener).id;
+        let other = equip(&server);
+        server.accept(&ConnectParameters::default()).unwrap();
+        expect!(here, client, What::Established(_));
+        expect!(there, server, What::Established(_));
+        end.receive(1024, 1024);
+        other.receive(1024, 1024);
+        data_both_ways(&end, &other);
+        // The next one has a channel without old events.
+        client.close();
+        expect!(there, server, What::Disconnected);
+        server.close();
+    }
+}
+
+#[test]
+fn a_server_at_a_loopback_address_is_there_alone() {
+    if !interfaces::make() {
+        return;
+    }
+    let (here, there) = (channel(), channel());
+    let (_listener, bound) = listener(&there, PortSpace::Tcp, V4, 0);
+    let outside = SocketAddr::new(address("10.9.0.1"), bound.port());
+    let client = resolved(&here, PortSpace::Tcp, outside);
+    let _end = equip(&client);
+    client.connect(&ConnectParameters::default()).unwrap();
+    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
+}
+
+#[test]
+fn an_id_that_is_bound_elsewhere_connects_to_a_loopback_address() {
+    if !interfaces::make() {
+        return;
+    }
+    let (here, there) = (channel(), channel());
+    let (listener, bound) = listener(&there, PortSpace::Tcp, V4, 0);
+    let client = Id::new(&here, PortSpace::Tcp).unwrap();
+    let source = SocketAddr::new(address("10.9.0.1"), 0);
+    client.resolve_address(Some(source), bound, SECOND).unwrap();
+    // Without a port, the source is a wish.
+    expect!(here, client, What::AddressResolved);
+    client.resolve_route(SECOND).unwrap();
+    expect!(here, client, What::RouteResolved);
+    let end = equip(&client);
+    client.connect(&ConnectParameters::default()).unwrap();
+    let server = request(&there, &listener).id;
+    let other = equip(&server);
+    server.accept(&ConnectParameters::default()).unwrap();
+    expect!(here, client, What::Established(_));
+    expect!(there, server, What::Established(_));
+    end.receive(1024, 1024);
+    other.receive(1024, 1024);
+    data_both_ways(&end, &other);
+}
+
+#[test]
+fn a_loopback_address_does_not_lead_to_another_host() {
+    if !interfaces::make() {
+        return;
+    }
+    let here = channel();
+    let client = Id::new(&here, PortSpace::Tcp).unwrap();
+    client.bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
+    client.resolve_address(None, SocketAddr::new(address(ELSEWHERE), 7174), SECOND).unwrap();
+    expect!(here, client, What::AddressError(_));
+}
+
+#[test]
+fn datagrams_to_a_loopback_address_have_the_devices_path_mtu() {
+    if !interfaces::make() {
+        return;
+    }
+    let (here, there) = (channel(), channel());
+    let (listener, bound) = listener(&there, PortSpace::Udp, V4, 0);
+    let client = resolved(&here, PortSpace::Udp, bound);
+    assert_eq!(client.path_mtu().bytes(), Some(1024));
+    let end = equip_with(&client, ServiceType::UnreliableDatagram);
+    client.connect(&ConnectParameters::default()).unwrap();
+    let server = request(&there, &listener).id;
+    let other = equip_with(&server, ServiceType::UnreliableDatagram);
+    other.receive(1024, 1024);
+    server.accept(&ConnectParameters::default()).unwrap();
+    let up = expect!(here, client, What::Established(up) => up);
+    datagram(&end, &up.datagram.unwrap(), b"by the loopback");
+    other.done();
+    // Behind the 40 bytes of a global route.
+    other.holds(1024 + 40, b"by the loopback");
+}
