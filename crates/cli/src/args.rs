@@ -102,7 +102,7 @@ const DEVINFO_EXAMPLES: &str = "\
 Examples:
   ferroce devinfo                              every device
   ferroce devinfo ferroce_eth0                 one; the interface's name, eth0, does as well
-  ferroce devinfo -v lo                        with all limits and the GID table
+  ferroce devinfo -v eth0                      with all limits and the GID table
   ferroce devinfo --json | jq '.devices[].ports[].gids'";
 
 const DISCOVER_EXAMPLES: &str = "\
@@ -116,7 +116,8 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   ferroce run -- ibv_devinfo                   RDMA programs as they are, unprivileged
-  ferroce run --device eth0 -- ib_write_bw     with one device: between hosts, for the first is lo
+  ferroce run --device eth1 -- ib_write_bw     with one device of several
+  ferroce run --name rxe%d -- ibv_devices      with devices called rxe0, rxe1, …
   ferroce run --capture %p.pcapng -- ./test.sh with a capture of each process
   ferroce run --trace -- rping -s              each call of the libraries, said
   ferroce run -v -- bash                       a shell, and what is set for it
@@ -131,7 +132,7 @@ Exit status:
 const ENV_EXAMPLES: &str = "\
 Examples:
   eval \"$(ferroce env)\"                       for the rest of this shell
-  eval \"$(ferroce env --device lo)\"           with one device";
+  eval \"$(ferroce env --device eth1)\"         with one device of several";
 
 /// RDMA over Converged Ethernet in user space: see every packet, explained.
 #[derive(Debug, Parser)]

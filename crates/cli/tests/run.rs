@@ -28,7 +28,9 @@ fn place(name: &str) -> PathBuf {
 fn ferroce(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(FERROCE);
     command.args(arguments).env("FERROCE_LIB", libraries()).env("XDG_RUNTIME_DIR", place);
-    for name in ["FERROCE_DEVICES", "FERROCE_CAPTURE", "LD_PRELOAD", "LD_LIBRARY_PATH"] {
+    for name in
+        ["FERROCE_DEVICES", "FERROCE_NAME", "FERROCE_CAPTURE", "LD_PRELOAD", "LD_LIBRARY_PATH"]
+    {
         command.env_remove(name);
     }
     command
@@ -119,6 +121,22 @@ fn programs_see_the_devices() {
     let listed = stdout(&run(&place, &["ls", "/sys/class/infiniband"]));
     assert!(listed.lines().any(|line| line == "ferroce_lo"), "{listed}");
     assert!(is_empty(&place));
+}
+
+#[test]
+fn devices_are_called_by_a_pattern() {
+    let place = place("names");
+    let run = |pattern: &str| {
+        let arguments = ["run", "--no-libraries", "--device", "lo", "--name", pattern, "sh", "-c"];
+        let script = "ls /sys/class/infiniband; cat /sys/class/infiniband_verbs/uverbs0/ibdev; \
+                      echo $FERROCE_NAME $FERROCE_DEVICES";
+        ferroce(&place, &arguments).arg(script).output().unwrap()
+    };
+    assert_eq!(stdout(&run("rxe%d")), "rxe0\nrxe0\nrxe%d lo\n");
+    assert_eq!(stdout(&run("rdma_%s")), "rdma_lo\nrdma_lo\nrdma_%s lo\n");
+    let refused = run("no/name");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("%d stands for the number"), "{refused:?}");
 }
 
 #[test]
@@ -257,7 +275,7 @@ fn variables_are_set_and_said() {
         libraries().canonicalize().unwrap().display()
     );
     let capture = format!("FERROCE_CAPTURE={}", capture.display());
-    for line in [preload.as_str(), &capture, "FERROCE_TRACE=1", "FERROCE_DEVICES=ferroce_lo"] {
+    for line in [preload.as_str(), &capture, "FERROCE_TRACE=1", "FERROCE_DEVICES=lo"] {
         for shown in [stdout(&output), text(&output.stderr)] {
             assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
         }
@@ -272,7 +290,7 @@ fn messaging_libraries_are_told_unless_the_user_did() {
     let run = |arguments: &[&str]| {
         let mut command =
             ferroce(&place, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
-        for name in ["UCX_NET_DEVICES", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"] {
+        for name in ["UCX_IB_PATH_MTU", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"] {
             command.env_remove(name);
         }
         command.args(arguments).env("UCX_TLS", "self").output().unwrap()
@@ -280,8 +298,7 @@ fn messaging_libraries_are_told_unless_the_user_did() {
     let output = run(&["env"]);
     let agent = format!("env -u FERROCE_DEVICES FERROCE_LIB={}", libraries().display());
     let agent = format!("OMPI_MCA_orte_launch_agent={agent} {FERROCE} run -- orted");
-    for line in ["UCX_NET_DEVICES=ferroce_lo:1", "OMPI_MCA_pml=ucx", "OMPI_MCA_osc=ucx,sm", &agent]
-    {
+    for line in ["UCX_IB_PATH_MTU=4096", "OMPI_MCA_pml=ucx", "OMPI_MCA_osc=ucx,sm", &agent] {
         for shown in [stdout(&output), text(&output.stderr)] {
             assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
         }
@@ -357,7 +374,7 @@ fn a_shell_can_take_the_variables() {
             .env("XDG_RUNTIME_DIR", &place)
             .output()
             .unwrap();
-        assert_eq!(stdout(&output), "1: CA\nferroce_lo\nferroce_lo\n");
+        assert_eq!(stdout(&output), "1: CA\nferroce_lo\nlo\n");
         // The session is over: the next one cleans up.
         assert!(!is_empty(&place));
         stdout(&run(&place, &["true"]));

@@ -1,20 +1,20 @@
-//! Which devices a program shall see.
+//! Which devices a program shall see, and what they are called.
 
-use ferroce::{Device, devices};
+use ferroce::{Device, Names, devices};
 
-/// The devices of these names, in the order in which all are listed. Without names, those of the environment that we
-/// run in; without these, all.
-pub(super) fn chosen(names: &[String]) -> Result<Vec<Device>, String> {
+/// The devices of these names, in that order. Without names, those of the environment that we run in; without these, all.
+/// They are called by this pattern, or by that of the environment.
+pub(super) fn chosen(names: &[String], pattern: Option<&Names>) -> Result<Vec<Device>, String> {
     let inherited = std::env::var("FERROCE_DEVICES").unwrap_or_default();
     let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();
     if wanted.is_empty() {
         wanted = inherited.split(',').collect();
     }
     wanted.retain(|name| !name.is_empty());
-    if wanted.is_empty() {
-        return devices().map_err(|error| error.to_string());
-    }
     let mut chosen = Vec::new();
+    if wanted.is_empty() {
+        chosen = devices().map_err(|error| error.to_string())?;
+    }
     for name in wanted {
         let device = Device::named(name).map_err(|error| error.to_string())?;
         if !device.interface().up {
@@ -28,6 +28,6 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Device>, String> {
             chosen.push(device);
         }
     }
-    chosen.sort_by_key(|device| (!device.interface().loopback, device.interface().index));
+    pattern.cloned().unwrap_or_else(Names::of_environment).apply(&mut chosen);
     Ok(chosen)
 }

@@ -6,11 +6,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use ferroce::Device;
-
 use super::EnvironmentArgs;
 use super::variables::Variable;
-use crate::devices::is_active;
 
 /// The variables that an outer `ferroce run` has set, as `NAME=VALUE`.
 const OURS: &str = "FERROCE_TOLD";
@@ -20,9 +17,9 @@ const SEPARATOR: char = ';';
 const TRANSPORTS: &str = "rc_verbs,ud_verbs,self";
 
 /// The variables, with the one that lists them.
-pub(super) fn variables(args: &EnvironmentArgs, devices: &[Device]) -> Vec<Variable> {
+pub(super) fn variables(args: &EnvironmentArgs) -> Vec<Variable> {
     let outer = std::env::var(OURS).unwrap_or_default();
-    let mut set = wanted(args, devices);
+    let mut set = wanted(args);
     set.retain(|variable| is_free(variable.name, std::env::var_os(variable.name), &outer));
     let listed: Vec<_> = set.iter().map(listed).collect();
     set.push(Variable::text(OURS, listed.join(&SEPARATOR.to_string())));
@@ -40,19 +37,12 @@ fn listed(variable: &Variable) -> String {
     format!("{}={}", variable.name, variable.value.to_string_lossy())
 }
 
-fn wanted(args: &EnvironmentArgs, devices: &[Device]) -> Vec<Variable> {
-    let far = far(devices);
-    let mut wanted = vec![Variable::text("UCX_TLS", TRANSPORTS.into())];
-    if !far.is_empty() {
-        let ports: Vec<_> = far.iter().map(|device| format!("{}:1", device.name())).collect();
-        wanted.push(Variable::text("UCX_NET_DEVICES", ports.join(",")));
-    }
-    // libfabric takes one name. Of several devices the program has to choose.
-    if let [device] = far[..] {
-        if !device.interface().loopback {
-            wanted.push(Variable::text("FI_VERBS_DEVICE_NAME", device.name().into()));
-        }
-    }
+fn wanted(args: &EnvironmentArgs) -> Vec<Variable> {
+    let mut wanted = vec![
+        Variable::text("UCX_TLS", TRANSPORTS.into()),
+        // UCX takes the MTU of the port for all peers. Our queue pairs lower this one to what the path to theirs carries.
+        Variable::text("UCX_IB_PATH_MTU", "4096".into()),
+    ];
     // Open MPI has no trust in UCX on devices that it has not heard of, and Debian's configuration excludes it. Windows of
     // shared memory (MPI_Win_allocate_shared) are `sm`'s.
     wanted.push(Variable::text("OMPI_MCA_pml", "ucx".into()));
@@ -60,18 +50,6 @@ fn wanted(args: &EnvironmentArgs, devices: &[Device]) -> Vec<Variable> {
     let agent = std::env::current_exe().ok().and_then(|program| launch_agent(&program, args));
     wanted.extend(agent.map(|agent| Variable::text("OMPI_MCA_orte_launch_agent", agent)));
     wanted
-}
-
-/// The devices that reach other hosts, those without a signal only if there are no others; without any, the loopback. A
-/// library that sees both takes the loopbacks of two hosts for neighbours, as they have the same address.
-fn far(devices: &[Device]) -> Vec<&Device> {
-    let some = |wanted: fn(&Device) -> bool| {
-        let some: Vec<_> = devices.iter().filter(|device| wanted(device)).collect();
-        (!some.is_empty()).then_some(some)
-    };
-    some(|device| !device.interface().loopback && is_active(device))
-        .or_else(|| some(|device| !device.interface().loopback))
-        .unwrap_or_else(|| devices.iter().collect())
 }
 
 /// How mpirun starts its daemon on other hosts: by this command, so that the ranks there have that host's devices. Open
@@ -88,6 +66,9 @@ fn launch_agent(program: &Path, args: &EnvironmentArgs) -> Option<String> {
         Some("-") => Some("-".to_owned()),
         _ => std::path::absolute(path).ok()?.to_str().map(str::to_owned),
     };
+    if let Some(names) = &args.names {
+        words.push(format!("--name={names}"));
+    }
     if let Some(capture) = &args.capture {
         words.push(format!("--capture={}", full(capture)?));
     }
@@ -107,6 +88,7 @@ mod tests {
     fn args(capture: Option<&str>) -> EnvironmentArgs {
         EnvironmentArgs {
             devices: Vec::new(),
+            names: "rxe%d".parse().ok(),
             capture: capture.map(Into::into),
             trace: Some("-".into()),
             no_libraries: false,
@@ -131,7 +113,7 @@ mod tests {
     fn the_daemons_of_other_hosts_are_run_by_us() {
         let agent = launch_agent(Path::new("/opt/ferroce"), &args(Some("/x/%p.pcapng"))).unwrap();
         assert!(agent.starts_with("env -u FERROCE_DEVICES "), "{agent}");
-        let end = "/opt/ferroce run --capture=/x/%p.pcapng --trace=- -- orted";
+        let end = "/opt/ferroce run --name=rxe%d --capture=/x/%p.pcapng --trace=- -- orted";
         assert!(agent.ends_with(end), "{agent}");
         // It would come to a shell in pieces.
         assert_eq!(launch_agent(Path::new("/my opt/ferroce"), &args(None)), None);

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use ferroce::Names;
 
 use crate::exit::ExitStatus;
 use crate::style::Screen;
@@ -25,6 +26,12 @@ pub(crate) struct EnvironmentArgs {
     /// Show these devices alone, by their names or their interfaces'; may be repeated
     #[arg(long = "device", value_name = "NAME", value_delimiter = ',')]
     pub(crate) devices: Vec<String>,
+
+    /// Call the devices by this pattern: %d is a device's number, %s its interface [default: ferroce_%s]
+    ///
+    /// For programs and scripts that look for names such as rxe0 or mlx5_0: --name rxe%d.
+    #[arg(long = "name", value_name = "PATTERN")]
+    pub(crate) names: Option<Names>,
 
     /// Write all packets to a pcapng file; %p in its name is the process's number
     ///
@@ -59,7 +66,7 @@ impl Environment {
     }
 
     fn new(args: &EnvironmentArgs, owner: &Owner) -> Result<Self, String> {
-        let devices = devices::chosen(&args.devices)?;
+        let devices = devices::chosen(&args.devices, args.names.as_ref())?;
         let found = libraries::Found::new(!args.no_libraries)?;
         let capture = args.capture.as_deref().map(variables::capture).transpose()?;
         let folder = Folder::new(owner)
@@ -67,11 +74,12 @@ impl Environment {
         let place = |error| format!("{}: cannot make the view: {error}", folder.path().display());
         view::build(folder.path(), &devices).map_err(place)?;
         let libraries = found.placed(folder.path()).map_err(place)?;
-        let names: Vec<_> = devices.iter().map(ferroce::Device::name).collect();
+        let interfaces: Vec<_> =
+            devices.iter().map(|device| device.interface().name.as_str()).collect();
         let mut variables = vec![
             Variable::path("FERROCE_VIEW", folder.path().to_owned()),
             // The libraries show what the view shows, also when an interface comes up meanwhile.
-            Variable::text("FERROCE_DEVICES", names.join(",")),
+            Variable::text("FERROCE_DEVICES", interfaces.join(",")),
             Variable::before("LD_PRELOAD", libraries.view, b": "),
         ];
         if let Some(folder) = libraries.folder {
@@ -79,13 +87,15 @@ impl Environment {
             variables.push(Variable::path("FERROCE_VERBS", folder.join("libibverbs.so.1")));
             variables.push(Variable::before("LD_LIBRARY_PATH", folder, b":"));
         }
+        let names = args.names.as_ref().map(ToString::to_string);
+        variables.extend(names.map(|names| Variable::text("FERROCE_NAME", names)));
         variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));
         if let Some(path) = &args.trace {
             variables.push(variables::trace(path)?);
             // A program that we have not started ourselves may have others beside it: its lines say which it is.
             variables.push(Variable::text("FERROCE_RUN", std::process::id().to_string()));
         }
-        variables.extend(messaging::variables(args, &devices));
+        variables.extend(messaging::variables(args));
         Ok(Self { variables, is_empty: devices.is_empty(), folder })
     }
 
