@@ -77,7 +77,7 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
     let incomplete: u64 = sums.values().map(|sum| sum.incomplete).sum();
     if incomplete > 0 {
         let text = format!(
-            "  {}: packets of them are not in the capture; sizes leave them out",
+            "  {}: not all packets are in the capture; left out of median and largest",
             units::counted(incomplete, "incomplete message")
         );
         lines.push(Line::of(Tone::Faint, text));
