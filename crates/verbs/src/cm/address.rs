@@ -97,6 +97,15 @@ fn names_no_device(address: SocketAddr) -> bool {
     address.ip().is_unspecified() || address.ip().is_loopback()
 }
 
+/// An address as it is, or IPv4's where that is mapped into IPv6: what the C library's resolver makes of 127.0.0.1 on a host
+/// without other IPv4 addresses (getaddrinfo(3), `AI_V4MAPPED` and `AI_ADDRCONFIG`).
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
 const NO_IPOIB: Error = Error::Invalid("there is no IP over InfiniBand on RoCE");
 
 impl Id {
@@ -110,7 +119,7 @@ impl Id {
     pub fn bind(&self, address: SocketAddr) -> Result<(), Error> {
         let mut state = self.state();
         state.expect(&[Stage::Idle], "the id is bound already")?;
-        self.bind_state(&mut state, address)
+        self.bind_state(&mut state, unmapped(address))
     }
 
     pub(super) fn bind_state(&self, state: &mut State, address: SocketAddr) -> Result<(), Error> {
@@ -168,7 +177,7 @@ impl Id {
     ) -> Result<(), Error> {
         let mut state = self.state();
         state.expect(&[Stage::Idle, Stage::Bound], "the id has an address already")?;
-        let mut destination = destination;
+        let (source, mut destination) = (source.map(unmapped), unmapped(destination));
         if destination.ip().is_unspecified() {
             destination.set_ip(match destination {
                 SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

@@ -46,7 +46,7 @@ fn a_server_at_any_address_is_reached_by_all() {
     let (here, there) = (channel(), channel());
     let any = "::".parse().unwrap();
     let (listener, bound) = listener(&there, PortSpace::Tcp, any, 0);
-    for ip in ["127.0.0.1", "127.0.1.1", "::1", "10.9.0.1", "10.9.1.1"] {
+    for ip in ["127.0.0.1", "127.0.1.1", "::ffff:127.0.0.1", "::1", "10.9.0.1", "10.9.1.1"] {
         let client = resolved(&here, PortSpace::Tcp, SocketAddr::new(address(ip), bound.port()));
         let end = equip(&client);
         client.connect(&ConnectParameters::default()).unwrap();
