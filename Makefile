@@ -56,12 +56,13 @@ LIBRARIES = libibverbs.so.1 libibverbs.so librdmacm.so.1 librdmacm.so
 
 install: ## install to PREFIX=/usr/local: command, libraries, man pages, completions
 ifndef BUILT
-	cargo build --locked --release -p ferroce-cli -p ferroce-capi -p ferroce-view
+	cargo build --locked --release -p ferroce-cli -p ferroce-capi -p ferroce-view -p ferroce-sockets
 endif
 	install -d "$(TO)/bin" "$(TO)/lib/ferroce" "$(TO)/share/man/man1" "$(TO)/share/bash-completion/completions" \
 		"$(TO)/share/zsh/site-functions" "$(TO)/share/fish/vendor_completions.d"
 	install -m 755 "$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/ferroce" "$(TO)/bin/ferroce"
 	install -m 644 "$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/libferroce_view.so" \
+		"$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/libferroce_sockets.so" \
 		"$(or $(BUILT),$(or $(CARGO_TARGET_DIR),target)/release)/libferroce_capi.so" "$(TO)/lib/ferroce"
 	for name in $(LIBRARIES); do ln -sf libferroce_capi.so "$(TO)/lib/ferroce/$$name"; done
 	"$(TO)/bin/ferroce" man --dir "$(TO)/share/man/man1"

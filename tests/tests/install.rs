@@ -103,6 +103,7 @@ fn what_is_installed_runs_and_goes() {
         "bin/ferroce",
         "lib/ferroce/libferroce_capi.so",
         "lib/ferroce/libferroce_view.so",
+        "lib/ferroce/libferroce_sockets.so",
         "lib/ferroce/libibverbs.so.1",
         "lib/ferroce/librdmacm.so.1",
         "share/man/man1/ferroce.1",

@@ -119,6 +119,7 @@ Examples:
   ferroce run --device eth1 -- ib_write_bw     with one device of several
   ferroce run --name rxe%d -- ibv_devices      with devices called rxe0, rxe1, …
   ferroce run --capture %p.pcapng -- ./test.sh with a capture of each process
+  ferroce run --sockets -- redis-server        TCP programs over RDMA, and over TCP for other clients
   ferroce run --trace -- rping -s              each call of the libraries, said
   ferroce run -v -- bash                       a shell, and what is set for it
 

@@ -340,6 +340,19 @@ fn missing_libraries_are_said_with_what_to_do() {
     fs::copy(libraries().join(view), place.join(view)).unwrap();
     let output = ferroce(&place, &["run", "true"]).env("FERROCE_LIB", &place).output().unwrap();
     assert!(text(&output.stderr).contains("libibverbs.so.1 is not in"));
+    let arguments = ["run", "--sockets", "true"];
+    let output = ferroce(&place, &arguments).env("FERROCE_LIB", &place).output().unwrap();
+    assert!(text(&output.stderr).contains("libferroce_sockets.so is not in"));
+}
+
+#[test]
+fn sockets_are_preloaded_before_the_view() {
+    let place = place("sockets");
+    let script = ["sh", "-c", "echo $LD_PRELOAD"];
+    let output = ferroce(&place, &["run", "--sockets", "--"]).args(script).output().unwrap();
+    let preloaded = stdout(&output);
+    let names = preloaded.trim_end().split(':').map(|path| path.rsplit('/').next().unwrap());
+    assert!(names.eq(["libferroce_sockets.so", "libferroce_view.so"]), "{preloaded}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The command and the libraries that tests run: `ferroce`, `libferroce_capi.so`, `libferroce_view.so`.
+//! The command and the libraries that tests run: `ferroce`, `libferroce_capi.so`, `libferroce_view.so`,
+//! `libferroce_sockets.so`.
 //!
 //! No test links them, so cargo does not build them for a test. They are built once before a run of tests, which is what
 //! `scripts/test` and nextest's set-up script (`.config/nextest.toml`) do; a test that is started without either has
@@ -40,6 +41,8 @@ fn build(folder: &Path) {
             "ferroce-capi",
             "--package",
             "ferroce-view",
+            "--package",
+            "ferroce-sockets",
         ])
         .arg("--manifest-path")
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"))

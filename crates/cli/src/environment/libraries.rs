@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 const VIEW: &str = "libferroce_view.so";
+/// What carries TCP connections over rsockets.
+const SOCKETS: &str = "libferroce_sockets.so";
 
 /// What programs are linked against, and what some open by themselves.
 const NAMES: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
@@ -18,6 +20,15 @@ const BUILT: &str = "libferroce_capi.so";
 pub(super) struct Found {
     folder: PathBuf,
     verbs: Verbs,
+    sockets: bool,
+}
+
+/// Libraries that are wanted beside the view's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// libibverbs and librdmacm.
+    pub(super) verbs: bool,
+    pub(super) sockets: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +45,8 @@ enum Verbs {
 pub(super) struct Placed {
     /// What is preloaded.
     pub(super) view: PathBuf,
+    /// What is preloaded before it.
+    pub(super) sockets: Option<PathBuf>,
     /// The folder with libibverbs and librdmacm.
     pub(super) folder: Option<PathBuf>,
 }
@@ -41,7 +54,7 @@ pub(super) struct Placed {
 impl Found {
     /// Looks in the folder that `FERROCE_LIB` names, or where `make install` puts them, or beside this command, where
     /// cargo does.
-    pub(super) fn new(verbs: bool) -> Result<Self, String> {
+    pub(super) fn new(wanted: Wanted) -> Result<Self, String> {
         let named = std::env::var_os("FERROCE_LIB").filter(|path| !path.is_empty());
         let folders = match named {
             Some(path) => vec![PathBuf::from(path)],
@@ -52,19 +65,23 @@ impl Found {
                 vec![beside.join("../lib/ferroce"), beside]
             }
         };
-        Self::among(&folders, verbs)
+        Self::among(&folders, wanted)
     }
 
-    fn among(folders: &[PathBuf], verbs: bool) -> Result<Self, String> {
+    fn among(folders: &[PathBuf], wanted: Wanted) -> Result<Self, String> {
         let mut missing = VIEW;
         for folder in folders {
             let Ok(folder) = folder.canonicalize() else { continue };
             if !folder.join(VIEW).is_file() {
                 continue;
             }
+            if wanted.sockets && !folder.join(SOCKETS).is_file() {
+                missing = SOCKETS;
+                continue;
+            }
             let built = folder.join(BUILT);
             let verbs = match () {
-                () if !verbs => Verbs::Unwanted,
+                () if !wanted.verbs => Verbs::Unwanted,
                 () if NAMES[..2].iter().all(|name| folder.join(name).is_file()) => Verbs::Named,
                 () if built.is_file() => Verbs::Built(built),
                 () => {
@@ -72,12 +89,12 @@ impl Found {
                     continue;
                 }
             };
-            return Ok(Self { folder, verbs });
+            return Ok(Self { folder, verbs, sockets: wanted.sockets });
         }
         let places: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
         Err(format!(
-            "{missing} is not in {}: build it with 'cargo build --release -p ferroce-capi -p ferroce-view', or name its \
-             folder in FERROCE_LIB",
+            "{missing} is not in {}: build it with 'cargo build --release -p ferroce-capi -p ferroce-view \
+             -p ferroce-sockets', or name its folder in FERROCE_LIB",
             places.join(" or ")
         ))
     }
@@ -90,11 +107,16 @@ impl Found {
         if awkward || matches!(self.verbs, Verbs::Built(_)) {
             std::fs::create_dir(&links)?;
         }
-        let mut view = self.folder.join(VIEW);
-        if awkward {
-            symlink(&view, links.join(VIEW))?;
-            view = links.join(VIEW);
-        }
+        let preloaded = |name: &str| {
+            let path = self.folder.join(name);
+            if !awkward {
+                return Ok(path);
+            }
+            let link = links.join(name);
+            symlink(path, &link).map(|()| link)
+        };
+        let view = preloaded(VIEW)?;
+        let sockets = self.sockets.then(|| preloaded(SOCKETS)).transpose()?;
         let link = |target: &dyn Fn(&str) -> PathBuf| {
             NAMES.iter().try_for_each(|name| symlink(target(name), links.join(name)))
         };
@@ -110,6 +132,6 @@ impl Found {
                 Some(links)
             }
         };
-        Ok(Placed { view, folder })
+        Ok(Placed { view, sockets, folder })
     }
 }

@@ -75,6 +75,9 @@ fn launch_agent(program: &Path, args: &EnvironmentArgs) -> Option<String> {
     if let Some(trace) = &args.trace {
         words.push(format!("--trace={}", full(trace)?));
     }
+    if args.sockets {
+        words.push("--sockets".into());
+    }
     words.extend(["--".into(), "orted".into()]);
     // It is a line for a shell there.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=%+,@:".contains(&byte);
@@ -91,6 +94,7 @@ mod tests {
             names: "rxe%d".parse().ok(),
             capture: capture.map(Into::into),
             trace: Some("-".into()),
+            sockets: true,
             no_libraries: false,
         }
     }
@@ -113,7 +117,8 @@ mod tests {
     fn the_daemons_of_other_hosts_are_run_by_us() {
         let agent = launch_agent(Path::new("/opt/ferroce"), &args(Some("/x/%p.pcapng"))).unwrap();
         assert!(agent.starts_with("env -u FERROCE_DEVICES "), "{agent}");
-        let end = "/opt/ferroce run --name=rxe%d --capture=/x/%p.pcapng --trace=- -- orted";
+        let end =
+            "/opt/ferroce run --name=rxe%d --capture=/x/%p.pcapng --trace=- --sockets -- orted";
         assert!(agent.ends_with(end), "{agent}");
         // It would come to a shell in pieces.
         assert_eq!(launch_agent(Path::new("/my opt/ferroce"), &args(None)), None);

@@ -18,6 +18,7 @@ use ferroce::Names;
 use crate::exit::ExitStatus;
 use crate::style::Screen;
 use folder::{Folder, Owner};
+use libraries::Wanted;
 use variables::Variable;
 
 /// Options of `ferroce run` and `ferroce env`.
@@ -45,6 +46,13 @@ pub(crate) struct EnvironmentArgs {
         value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
 
+    /// Carry TCP connections over RDMA, and over TCP where the peer does not
+    ///
+    /// A server that listens by TCP is reached by RDMA, too, at the same address and port. A client tries RDMA first, for a
+    /// second at most, and then TCP. Programs that are linked statically or make system calls themselves do not notice.
+    #[arg(long, conflicts_with = "no_libraries")]
+    pub(crate) sockets: bool,
+
     /// The views of /sys and /dev alone, without libibverbs and librdmacm
     #[arg(long, hide = true)]
     pub(crate) no_libraries: bool,
@@ -67,7 +75,8 @@ impl Environment {
 
     fn new(args: &EnvironmentArgs, owner: &Owner) -> Result<Self, String> {
         let devices = devices::chosen(&args.devices, args.names.as_ref())?;
-        let found = libraries::Found::new(!args.no_libraries)?;
+        let wanted = Wanted { verbs: !args.no_libraries, sockets: args.sockets };
+        let found = libraries::Found::new(wanted)?;
         let capture = args.capture.as_deref().map(variables::capture).transpose()?;
         let folder = Folder::new(owner)
             .map_err(|error| format!("cannot make a folder for the view: {error}"))?;
@@ -80,8 +89,9 @@ impl Environment {
             Variable::path("FERROCE_VIEW", folder.path().to_owned()),
             // The libraries show what the view shows, also when an interface comes up meanwhile.
             Variable::text("FERROCE_DEVICES", interfaces.join(",")),
-            Variable::before("LD_PRELOAD", libraries.view, b": "),
         ];
+        let preloaded = libraries.sockets.iter().chain([&libraries.view]);
+        variables.push(Variable::before_all("LD_PRELOAD", preloaded, b": "));
         if let Some(folder) = libraries.folder {
             // For programs that carry a libibverbs under another name: the view leads their calls here.
             variables.push(Variable::path("FERROCE_VERBS", folder.join("libibverbs.so.1")));

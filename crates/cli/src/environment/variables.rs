@@ -25,8 +25,20 @@ impl Variable {
 
     /// A list of paths with a new first one. The rest is what it was, and the same path is not in it twice.
     pub(super) fn before(name: &'static str, path: PathBuf, separators: &[u8]) -> Self {
+        Self::before_all(name, [&path], separators)
+    }
+
+    /// The same with several new first ones, in this order.
+    pub(super) fn before_all<'a>(
+        name: &'static str,
+        paths: impl IntoIterator<Item = &'a PathBuf, IntoIter: DoubleEndedIterator>,
+        separators: &[u8],
+    ) -> Self {
         let list = std::env::var_os(name).unwrap_or_default();
-        Self { name, value: prepended(path.as_os_str(), &list, separators) }
+        let value = paths
+            .into_iter()
+            .rfold(list, |list, path| prepended(path.as_os_str(), &list, separators));
+        Self { name, value }
     }
 
     /// As a shell takes it.

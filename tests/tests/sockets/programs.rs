@@ -1,0 +1,324 @@
+//! Servers and clients of TCP: both over RDMA, and a client of plain TCP beside.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use ferroce_test_support::skip;
+use ferroce_tests::hosts::Hosts;
+use ferroce_tests::running::{Running, free_port, turn};
+use ferroce_tests::tool;
+
+use super::run::{
+    Folder, LIMIT, assert_rdma, finish, over_rdma, program, serve, with_sockets, written_bytes,
+};
+
+const LENGTH: usize = 1_000_000;
+
+/// Fetches a file with curl, and compares it. Returns the bytes that went by RDMA.
+fn fetch(folder: &Folder, url: &str, expected: &[u8], rdma: bool) -> usize {
+    let (got, packets) = (folder.path("got"), folder.path("curl.pcapng"));
+    let curl = program(&format!("curl --silent --show-error --output {} {url}", got.display()));
+    let curl = curl.expect("it was there before");
+    finish(if rdma { over_rdma(&curl, Some(&packets)) } else { curl });
+    assert!(fs::read(&got).expect("it was fetched") == expected, "not what was served");
+    fs::remove_file(got).expect("it is there");
+    if rdma { written_bytes(&packets) } else { 0 }
+}
+
+/// Python's own server, of one thread, which waits by poll(2).
+fn http_server(folder: &Folder, port: u16) -> Command {
+    let mut python = tool::python();
+    python.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
+    python.arg(folder.path("")).arg(port.to_string());
+    python
+}
+
+#[test]
+fn http_server_and_curl() {
+    let _turn = turn();
+    if program("curl").is_none() {
+        return;
+    }
+    let (folder, port) = (Folder::new("http"), free_port());
+    let data = folder.write("data", LENGTH);
+    let mut server = serve(over_rdma(&http_server(&folder, port), None), port);
+    let url = format!("http://127.0.0.1:{port}/data");
+    let written = fetch(&folder, &url, &data, true);
+    // Of what the server sends, the client's capture has all that arrived.
+    assert!(written > LENGTH / 2, "{written} bytes by RDMA");
+    fetch(&folder, &url, &data, false);
+    server.kill();
+}
+
+/// The server knows nothing of RDMA: the client finds that out, and uses TCP.
+#[test]
+fn curl_falls_back_to_tcp() {
+    let _turn = turn();
+    if program("curl").is_none() {
+        return;
+    }
+    let (folder, port) = (Folder::new("fallback"), free_port());
+    let data = folder.write("data", LENGTH);
+    let mut server = serve(http_server(&folder, port), port);
+    let (got, packets) = (folder.path("got"), folder.path("curl.pcapng"));
+    let url = format!("http://127.0.0.1:{port}/data");
+    let curl = program(&format!("curl --silent --show-error --output {} {url}", got.display()));
+    finish(with_sockets(&curl.expect("it was there before"), Some(&packets)));
+    assert!(fs::read(&got).expect("it was fetched") == data, "not what was served");
+    assert_eq!(written_bytes(&packets), 0);
+    server.kill();
+}
+
+/// iperf3 waits by select(2) and compares how much was sent and received.
+fn iperf(options: &str) {
+    let _turn = turn();
+    let (folder, port) = (Folder::new("iperf"), free_port());
+    let packets = folder.path("iperf3.pcapng");
+    let Some(server) = program(&format!("iperf3 -s -1 -p {port}")) else { return };
+    let client = format!("iperf3 -c 127.0.0.1 -p {port} -n 20M {options}");
+    let client = program(&client).expect("it was there before");
+    let server = serve(over_rdma(&server, None), port);
+    let said = finish(over_rdma(&client, Some(&packets)));
+    server.finish(Instant::now() + LIMIT);
+    let sent = said.lines().any(|line| line.contains("20.0 MBytes") && line.contains("sender"));
+    assert!(sent && said.contains("iperf Done."), "{said}");
+    // Under this load the capture misses some.
+    assert_rdma(&packets, 4_000_000);
+}
+
+#[test]
+fn iperf3() {
+    iperf("");
+}
+
+#[test]
+fn iperf3_streams_backwards() {
+    iperf("-R -P 3 -l 10000");
+}
+
+/// Redis waits by epoll(7), level-triggered. Its values are compared by way of TCP.
+#[test]
+fn redis() {
+    let _turn = turn();
+    let (folder, port) = (Folder::new("redis"), free_port());
+    let packets = folder.path("redis.pcapng");
+    let options = "--bind 127.0.0.1 --appendonly no --save";
+    let Some(mut server) = program(&format!("redis-server --port {port} {options}")) else {
+        return;
+    };
+    server.args(["", "--dir"]).arg(folder.path(""));
+    let Some(mut benchmark) = program(&format!("redis-benchmark -p {port} -q -n 2000 -c 10"))
+    else {
+        return;
+    };
+    // Every request sets a key to a value of its own, and a list takes all of them, 100 bytes each.
+    benchmark.args(["-t", "set,get,lpush", "-d", "100"]);
+    let server = serve(over_rdma(&server, None), port);
+    let cli = |words: &str, rdma: bool| {
+        let cli =
+            program(&format!("redis-cli -p {port} {words}")).expect("it is beside the others");
+        finish(if rdma { over_rdma(&cli, None) } else { cli })
+    };
+    assert!(cli("set greeting hello", true).ends_with("OK\n"));
+    let said = finish(over_rdma(&benchmark, Some(&packets)));
+    assert_eq!(said.matches("requests per second").count(), 3, "{said}");
+    assert_rdma(&packets, 2000 * 3 * 50);
+    assert!(cli("get greeting", false).ends_with("hello\n"));
+    assert!(cli("llen mylist", false).ends_with("2000\n"));
+    assert!(cli("strlen key:__rand_int__", true).ends_with("100\n"));
+    // Its end is one of its own.
+    cli("shutdown nosave", true);
+    server.finish(Instant::now() + LIMIT);
+}
+
+struct Nginx {
+    folder: Folder,
+    port: u16,
+    data: Vec<u8>,
+}
+
+impl Nginx {
+    /// `None`, after a skip, when it is not installed. Debian has it where users do not look.
+    fn new(test: &str, processes: &str) -> Option<(Self, Running)> {
+        const PROGRAM: &str = "/usr/sbin/nginx";
+        if !Path::new(PROGRAM).is_file() {
+            skip("nginx is not installed: run `make setup`");
+            return None;
+        }
+        program("curl").and(program("ab"))?;
+        let nginx = Self { folder: Folder::new(test), port: free_port(), data: Vec::new() };
+        let data = nginx.folder.write("data", LENGTH);
+        let here = nginx.folder.path("");
+        let folder = here.display();
+        let configuration = format!(
+            "daemon off; {processes}\npid {folder}/pid; error_log {folder}/error.log info;\n\
+             events {{ worker_connections 64; }}\n\
+             http {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {folder}/temporary;\n\
+             proxy_temp_path {folder}/temporary; fastcgi_temp_path {folder}/temporary;\n\
+             uwsgi_temp_path {folder}/temporary; scgi_temp_path {folder}/temporary;\n\
+             server {{ listen 127.0.0.1:{}; root {folder}; }} }}\n",
+            nginx.port
+        );
+        fs::write(nginx.folder.path("conf"), configuration).expect("the file is written");
+        let mut command = Command::new(PROGRAM);
+        command.arg("-p").arg(&here).arg("-c").arg(nginx.folder.path("conf"));
+        let server = serve(over_rdma(&command, None), nginx.port);
+        Some((Self { data, ..nginx }, server))
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/data", self.port)
+    }
+
+    /// ab compares the lengths of all answers with that of the first.
+    fn benchmark(&self, options: &str) {
+        let packets = self.folder.path("ab.pcapng");
+        let ab = program(&format!("ab -q {options} {}", self.url())).expect("it was there before");
+        let said = finish(over_rdma(&ab, Some(&packets)));
+        let has = |line: &str| said.lines().any(|one| one.split_whitespace().eq(line.split(' ')));
+        assert!(has("Complete requests: 20") && has("Failed requests: 0"), "{said}");
+        assert!(has(&format!("Document Length: {LENGTH} bytes")), "{said}");
+        assert_rdma(&packets, 4 * LENGTH);
+    }
+}
+
+/// One process. nginx waits by epoll(7), edge-triggered, and sends by sendfile(2).
+#[test]
+fn nginx_and_ab() {
+    let _turn = turn();
+    let Some((nginx, mut server)) = Nginx::new("nginx", "master_process off;") else { return };
+    let written = fetch(&nginx.folder, &nginx.url(), &nginx.data, true);
+    assert!(written > LENGTH / 2, "{written} bytes by RDMA");
+    nginx.benchmark("-n 20 -c 4");
+    nginx.benchmark("-k -n 20 -c 4");
+    fetch(&nginx.folder, &nginx.url(), &nginx.data, false);
+    server.kill();
+}
+
+/// The master listens, and its children accept. The first of them has the rsocket, and before that clients come by TCP.
+#[test]
+fn nginx_with_workers() {
+    let _turn = turn();
+    // Of another user's process a client on this host would see nothing: the port of a device is one user's. Without
+    // privilege this is ignored.
+    let options = "worker_processes 2; user root;";
+    let Some((nginx, mut server)) = Nginx::new("workers", options) else { return };
+    let until = Instant::now() + LIMIT;
+    while fetch(&nginx.folder, &nginx.url(), &nginx.data, true) == 0 {
+        assert!(Instant::now() < until, "no worker listens for RDMA");
+    }
+    nginx.benchmark("-n 20 -c 4");
+    fetch(&nginx.folder, &nginx.url(), &nginx.data, false);
+    server.kill();
+}
+
+/// sockperf passes an address with what it sends, and has the server's answers compared with its numbers.
+#[test]
+fn sockperf() {
+    let _turn = turn();
+    let (folder, port) = (Folder::new("sockperf"), free_port());
+    let packets = folder.path("sockperf.pcapng");
+    let to = format!("--tcp -i 127.0.0.1 -p {port}");
+    let Some(server) = program(&format!("sockperf server {to}")) else { return };
+    let client = program(&format!("sockperf ping-pong {to} -t 1 -m 1000 --data-integrity"));
+    let mut server = serve(over_rdma(&server, None), port);
+    let said = finish(over_rdma(&client.expect("it was there before"), Some(&packets)));
+    assert!(said.contains("Summary: Latency is"), "{said}");
+    assert!(said.contains("# dropped messages = 0; # duplicated messages = 0"), "{said}");
+    assert_rdma(&packets, 1000);
+    server.kill();
+}
+
+/// Two hosts: the server listens at all of its addresses.
+#[test]
+fn http_server_between_hosts() {
+    let _turn = turn();
+    if program("curl").is_none() {
+        return;
+    }
+    let Some(hosts) = Hosts::new("tcp") else { return };
+    let folder = Folder::new("hosts");
+    let data = folder.write("data", LENGTH);
+    let mut python = tool::python();
+    python.args(["-m", "http.server", "--directory"]).arg(folder.path("")).arg("8000");
+    let mut server = serve(hosts.command(0, &over_rdma(&python, None)), 8000);
+    let (got, packets) = (folder.path("got"), folder.path("curl.pcapng"));
+    let url = "http://10.9.0.1:8000/data";
+    let curl = program(&format!("curl --silent --show-error --output {} {url}", got.display()));
+    finish(hosts.command(1, &over_rdma(&curl.expect("it was there before"), Some(&packets))));
+    assert!(fs::read(&got).expect("it was fetched") == data, "not what was served");
+    assert_rdma(&packets, LENGTH);
+    server.kill();
+}
+
+/// More of them.
+mod full {
+    use super::*;
+
+    /// Sends a file from one to the other. Both end.
+    fn copy(listen: &str, connect: &str) {
+        let _turn = turn();
+        let (folder, port) = (Folder::new("copy"), free_port());
+        let data = folder.write("data", LENGTH);
+        let (packets, got) = (folder.path("copy.pcapng"), folder.path("got"));
+        let fill = |line: &str| program(&line.replace("PORT", &port.to_string()));
+        let (Some(listen), Some(connect)) = (fill(listen), fill(connect)) else { return };
+        // The output of a test's child is text.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec \"$@\" >\"$0\""]).arg(&got);
+        shell.arg(listen.get_program()).args(listen.get_args());
+        let server = serve(over_rdma(&shell, None), port);
+        let mut client = over_rdma(&connect, Some(&packets));
+        client.stdin(fs::File::open(folder.path("data")).expect("it is there"));
+        finish(client);
+        server.finish(Instant::now() + LIMIT);
+        assert!(fs::read(&got).expect("it was received") == data, "not what was sent");
+        assert_rdma(&packets, LENGTH);
+    }
+
+    #[test]
+    fn netcat() {
+        copy("nc -l 127.0.0.1 PORT", "nc -N 127.0.0.1 PORT");
+    }
+
+    #[test]
+    fn socat() {
+        copy("socat TCP-LISTEN:PORT,bind=127.0.0.1 -", "socat - TCP:127.0.0.1:PORT");
+    }
+
+    fn python(source: &str, port: u16) -> Command {
+        let mut python = tool::python();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sockets").join(source);
+        python.arg(source).arg(port.to_string());
+        python
+    }
+
+    /// An epoll set for each thread, and connections handed from one thread to another.
+    #[test]
+    fn memcached() {
+        let _turn = turn();
+        let (folder, port) = (Folder::new("memcached"), free_port());
+        let packets = folder.path("memcached.pcapng");
+        let server = program(&format!("memcached -l 127.0.0.1 -p {port} -u root -t 4"));
+        let Some(server) = server else { return };
+        let mut server = serve(over_rdma(&server, None), port);
+        let client = python("memcached.py", port);
+        assert!(finish(over_rdma(&client, Some(&packets))).contains("8 threads"));
+        assert_rdma(&packets, 8 * 50 * 1000);
+        assert!(finish(client).contains("8 threads"));
+        server.kill();
+    }
+
+    /// Server and clients in one thread, which connects without blocking.
+    #[test]
+    fn asyncio() {
+        let _turn = turn();
+        let (folder, port) = (Folder::new("asyncio"), free_port());
+        let packets = folder.path("asyncio.pcapng");
+        let said = finish(over_rdma(&python("asyncio_echo.py", port), Some(&packets)));
+        assert!(said.contains("30 clients"), "{said}");
+        assert_rdma(&packets, LENGTH);
+    }
+}
