@@ -91,7 +91,9 @@ impl Environment {
             Variable::text("FERROCE_DEVICES", interfaces.join(",")),
         ];
         let preloaded = libraries.sockets.iter().chain([&libraries.view]);
-        variables.push(Variable::before_all("LD_PRELOAD", preloaded, b": "));
+        // What the user preloads stays in front: it may stand before functions that ours have, too, and sanitizers must
+        // come first.
+        variables.push(Variable::behind("LD_PRELOAD", preloaded, b": "));
         if let Some(folder) = libraries.folder {
             // For programs that carry a libibverbs under another name: the view leads their calls here.
             variables.push(Variable::path("FERROCE_VERBS", folder.join("libibverbs.so.1")));

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::capture::create_private;
@@ -25,20 +25,19 @@ impl Variable {
 
     /// A list of paths with a new first one. The rest is what it was, and the same path is not in it twice.
     pub(super) fn before(name: &'static str, path: PathBuf, separators: &[u8]) -> Self {
-        Self::before_all(name, [&path], separators)
+        let list = std::env::var_os(name).unwrap_or_default();
+        Self { name, value: joined([path.as_os_str()], entries(&list, separators)) }
     }
 
-    /// The same with several new first ones, in this order.
-    pub(super) fn before_all<'a>(
+    /// A list of paths with new last ones, in this order.
+    pub(super) fn behind<'a>(
         name: &'static str,
-        paths: impl IntoIterator<Item = &'a PathBuf, IntoIter: DoubleEndedIterator>,
+        paths: impl IntoIterator<Item = &'a PathBuf>,
         separators: &[u8],
     ) -> Self {
         let list = std::env::var_os(name).unwrap_or_default();
-        let value = paths
-            .into_iter()
-            .rfold(list, |list, path| prepended(path.as_os_str(), &list, separators));
-        Self { name, value }
+        let paths = paths.into_iter().map(|path| path.as_os_str());
+        Self { name, value: joined(entries(&list, separators), paths) }
     }
 
     /// As a shell takes it.
@@ -54,16 +53,24 @@ impl Variable {
     }
 }
 
-fn prepended(path: &OsStr, list: &OsStr, separators: &[u8]) -> OsString {
-    let mut value = path.as_bytes().to_vec();
-    // An empty entry of LD_LIBRARY_PATH is the working folder, which nobody means.
-    for entry in list.as_bytes().split(|byte| separators.contains(byte)) {
-        if !entry.is_empty() && entry != path.as_bytes() {
-            value.push(b':');
-            value.extend(entry);
+/// An empty entry of LD_LIBRARY_PATH is the working folder, which nobody means.
+fn entries<'a>(list: &'a OsStr, separators: &[u8]) -> impl Iterator<Item = &'a OsStr> {
+    let entries = list.as_bytes().split(|byte| separators.contains(byte));
+    entries.filter(|entry| !entry.is_empty()).map(OsStr::from_bytes)
+}
+
+/// One list behind the other, and nothing twice.
+fn joined<'a>(
+    first: impl IntoIterator<Item = &'a OsStr>,
+    then: impl IntoIterator<Item = &'a OsStr>,
+) -> OsString {
+    let mut all: Vec<&OsStr> = Vec::new();
+    for entry in first.into_iter().chain(then) {
+        if !all.contains(&entry) {
+            all.push(entry);
         }
     }
-    OsString::from_vec(value)
+    all.join(OsStr::new(":"))
 }
 
 /// A file for captures: as it is found from everywhere, and known to be writable where its name is known.
@@ -102,12 +109,15 @@ mod tests {
     #[test]
     fn a_path_comes_first_and_once() {
         let prepended = |list: &str, separators| {
-            prepended("/a".as_ref(), list.as_ref(), separators).into_string().unwrap()
+            joined([OsStr::new("/a")], entries(list.as_ref(), separators)).into_string().unwrap()
         };
         assert_eq!(prepended("", b":"), "/a");
         assert_eq!(prepended("/b:/c", b":"), "/a:/b:/c");
         assert_eq!(prepended("/b::/a:/a b", b":"), "/a:/b:/a b");
         assert_eq!(prepended("/b.so /a", b": "), "/a:/b.so");
+        let behind =
+            joined(entries("/b.so /c.so".as_ref(), b": "), ["/a".as_ref(), "/b.so".as_ref()]);
+        assert_eq!(behind, "/b.so:/c.so:/a", "what the user preloads stays in front");
     }
 
     #[test]
