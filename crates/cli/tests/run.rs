@@ -271,7 +271,7 @@ fn variables_are_set_and_said() {
         .output()
         .unwrap();
     let preload = format!(
-        "LD_PRELOAD={}/libferroce_view.so:libm.so.6",
+        "LD_PRELOAD=libm.so.6:{}/libferroce_view.so",
         libraries().canonicalize().unwrap().display()
     );
     let capture = format!("FERROCE_CAPTURE={}", capture.display());
