@@ -1,13 +1,15 @@
 //! `--capture`: what is in the file when a command ends, fails or is interrupted.
 
+mod support;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use ferroce_test_support as _;
 use ferroce_trace::analysis::{FileReport, Options, analyze};
 use serde_json::Value;
+use support::Server;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
@@ -69,43 +71,14 @@ fn success(output: &Output) -> String {
 }
 
 /// A server that listens and captures.
-struct Server {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    address: String,
+fn server(scratch: &Scratch, more: &[&str]) -> Server {
+    let arguments = ["server", "--json", "--listen", "127.0.0.1:0", "--capture", "server.pcapng"];
+    Server::start(&mut scratch.command(&[&arguments[..], more].concat()))
 }
 
-impl Server {
-    fn start(scratch: &Scratch, more: &[&str]) -> Self {
-        let arguments =
-            ["server", "--json", "--listen", "127.0.0.1:0", "--capture", "server.pcapng"];
-        let mut command = scratch.command(&[&arguments[..], more].concat());
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut server = Self { child, lines, address: String::new() };
-        server.address = server.event("listening")["address"].as_str().unwrap().to_owned();
-        server
-    }
-
-    /// The next event, which must be this one.
-    fn event(&mut self, name: &str) -> Value {
-        let line = self.lines.next().expect("another line").unwrap();
-        let event: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(event["event"], name, "{event}");
-        event
-    }
-
-    fn signal(&self, signal: &str) {
-        let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn send_signal(server: &Server, signal: &str) {
+    let kill = Command::new("kill").args([signal, &server.child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
 }
 
 /// What the server says of its capture is what is in the file.
@@ -123,11 +96,11 @@ fn check(scratch: &Scratch, said: &Value) {
 fn the_capture_of_an_interrupted_server_is_complete() {
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
         let scratch = Scratch::new(&signal[1..]);
-        let mut server = Server::start(&scratch, &[]);
+        let mut server = server(&scratch, &[]);
         success(&scratch.ferroce(&["client", &server.address, "imm", "--count", "5"]));
         server.event("connected");
         server.event("left");
-        server.signal(signal);
+        send_signal(&server, signal);
         // All packets until now: no time has passed in which they would have been written by themselves.
         let said = server.event("capture");
         assert_eq!(server.child.wait().unwrap().code(), Some(128 + number));
@@ -138,7 +111,7 @@ fn the_capture_of_an_interrupted_server_is_complete() {
 #[test]
 fn a_server_that_ends_says_what_it_captured() {
     let scratch = Scratch::new("once");
-    let mut server = Server::start(&scratch, &["--once"]);
+    let mut server = server(&scratch, &["--once"]);
     success(&scratch.ferroce(&["client", &server.address, "write-read"]));
     server.event("connected");
     server.event("left");
@@ -151,7 +124,7 @@ fn a_server_that_ends_says_what_it_captured() {
 fn a_capture_that_fails_leaves_what_is_there() {
     let scratch = Scratch::new("fails");
     fs::write(scratch.path("kept.pcapng"), EARLIER).unwrap();
-    let server = Server::start(&scratch, &[]);
+    let server = server(&scratch, &[]);
     let listen = server.address.clone();
     for arguments in [
         &["demo", "--address", "192.0.2.1"][..],
@@ -209,7 +182,7 @@ fn a_fifo_gets_the_packets() {
     assert!(Command::new("mkfifo").arg(scratch.path("fifo")).status().unwrap().success());
     let fifo = scratch.path("fifo");
     let reader = std::thread::spawn(move || fs::read(fifo).unwrap());
-    let mut server = Server::start(&scratch, &["--once"]);
+    let mut server = server(&scratch, &["--once"]);
     success(&scratch.ferroce(&["client", &server.address, "write-read", "--capture", "fifo"]));
     server.event("connected");
     let bytes = reader.join().unwrap();

@@ -1,15 +1,17 @@
 //! `ferroce demo`, `ferroce server` and `ferroce client`: the real command, in processes of its own.
 
+mod support;
+
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ferroce_test_support::skip;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
+use support::Server;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
@@ -300,45 +302,13 @@ fn wireshark_reads_the_capture() {
     assert!(all.contains("CM: ConnectRequest") && all.contains("RDMA Write"), "{all}");
 }
 
-/// A server that listens.
-struct Server {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    address: String,
-}
-
-impl Server {
-    fn start(listen: &str) -> Self {
-        let mut child = Command::new(FERROCE)
-            .args(["server", "--json", "--listen", listen])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut server = Self { child, lines, address: String::new() };
-        server.address = server.event("listening")["address"].as_str().unwrap().to_owned();
-        server
-    }
-
-    /// The next event, which must be this one.
-    fn event(&mut self, name: &str) -> Value {
-        let line = self.lines.next().expect("another line").unwrap();
-        let event: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(event["event"], name, "{event}");
-        event
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn server(listen: &str) -> Server {
+    Server::start(Command::new(FERROCE).args(["server", "--json", "--listen", listen]))
 }
 
 fn all_jobs(listen: &str) {
     let scratch = Scratch::new(&format!("jobs-{}", listen.len()));
-    let mut server = Server::start(listen);
+    let mut server = server(listen);
     let address = server.address.clone();
     for (job, size, verified) in [
         (&["write-read", "--size", "100001"][..], 100_001, 100_001),
@@ -415,7 +385,7 @@ fn unconfirmed(server: &str, connections: u32, size: u64) -> Vec<ferroce::cm::Id
 #[test]
 fn a_request_that_is_not_confirmed_takes_no_memory() {
     let scratch = Scratch::new("unconfirmed");
-    let mut server = Server::start("127.0.0.1:0");
+    let mut server = server("127.0.0.1:0");
     // 4 GiB less 16 bytes: nearly all that the server has.
     let _greedy = unconfirmed(&server.address, 1, 0xffff_fff0);
     success(&scratch.ferroce(&["client", &server.address, "write-read", "--size", "1M"]));
@@ -426,7 +396,7 @@ fn a_request_that_is_not_confirmed_takes_no_memory() {
 #[test]
 fn clients_that_do_not_confirm_lock_nobody_out() {
     let scratch = Scratch::new("flood");
-    let mut server = Server::start("[::]:0");
+    let mut server = server("[::]:0");
     let port = server.address.rsplit(':').next().unwrap().to_owned();
     // As many as the server offers connections to at a time, all from one address.
     let _flood = unconfirmed(&format!("[::1]:{port}"), 128, 1 << 20);
@@ -442,7 +412,7 @@ fn clients_that_do_not_confirm_lock_nobody_out() {
 #[test]
 fn the_client_tells_what_its_transport_counted() {
     let scratch = Scratch::new("counters");
-    let server = Server::start("127.0.0.1:0");
+    let server = server("127.0.0.1:0");
     let client = |more: &[&str]| {
         let mut command = Command::new(FERROCE);
         command.args(["client", &server.address, "write-read", "--size", "300K"]).args(more);
@@ -532,7 +502,7 @@ fn resident_pages(process: &Child) -> u64 {
 
 #[test]
 fn a_server_that_is_killed_is_missed() {
-    let mut server = Server::start("127.0.0.1:0");
+    let mut server = server("127.0.0.1:0");
     let mut client = Command::new(FERROCE);
     client.args(["client", &server.address, "bulk", "--size", "3G", "--chunk", "1M"]);
     let client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

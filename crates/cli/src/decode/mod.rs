@@ -229,7 +229,7 @@ impl Job<'_> {
         Ok(ExitStatus::BadInput)
     }
 
-    /// Says how the capture was taken, where that matters to who reads it.
+    /// Reports what the reader has to know about how the capture was taken.
     fn capture_notes(&self, name: &str, joined: u64, dropped: u64) {
         if joined > 0 {
             self.screen.complain(format_args!(

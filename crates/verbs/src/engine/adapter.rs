@@ -336,8 +336,9 @@ impl Adapter {
         });
     }
 
-    /// A round of everything, if nobody else is at it: who polls a completion queue drives the device. Who asked for an
-    /// event before (`sleeps`) looks once more, and then sleeps: the thread must not leave the sockets to it.
+    /// Receives, runs timers and transmits, unless another thread does: polling a completion queue drives the device. A
+    /// program that has armed the queue (`sleeps`) polls once more and then waits for an event, so the device's thread
+    /// must not leave the sockets to it.
     pub(crate) fn poll(&self, sleeps: bool) {
         if !sleeps {
             self.thread.polled();

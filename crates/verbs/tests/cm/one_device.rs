@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, What};
+use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, RejectReason, What};
 use ferroce::*;
 
 use crate::ends::*;
@@ -38,6 +38,26 @@ fn connections_to_loopback_addresses_are_the_first_devices() {
     }
 }
 
+/// Connects a resolved id to a listener, and moves data both ways. The connection lasts as long as its ends.
+fn connect(
+    client: &Id,
+    here: &EventChannel,
+    listener: &Id,
+    there: &EventChannel,
+) -> (Id, [End; 2]) {
+    let end = equip(client);
+    client.connect(&ConnectParameters::default()).unwrap();
+    let server = request(there, listener).id;
+    let other = equip(&server);
+    server.accept(&ConnectParameters::default()).unwrap();
+    expect!(here, client, What::Established(_));
+    expect!(there, server, What::Established(_));
+    end.receive(1024, 1024);
+    other.receive(1024, 1024);
+    data_both_ways(&end, &other);
+    (server, [end, other])
+}
+
 #[test]
 fn a_server_at_any_address_is_reached_by_all() {
     if !interfaces::make() {
@@ -48,16 +68,7 @@ fn a_server_at_any_address_is_reached_by_all() {
     let (listener, bound) = listener(&there, PortSpace::Tcp, any, 0);
     for ip in ["127.0.0.1", "127.0.1.1", "::ffff:127.0.0.1", "::1", "10.9.0.1", "10.9.1.1"] {
         let client = resolved(&here, PortSpace::Tcp, SocketAddr::new(address(ip), bound.port()));
-        let end = equip(&client);
-        client.connect(&ConnectParameters::default()).unwrap();
-        let server = request(&there, &listener).id;
-        let other = equip(&server);
-        server.accept(&ConnectParameters::default()).unwrap();
-        expect!(here, client, What::Established(_));
-        expect!(there, server, What::Established(_));
-        end.receive(1024, 1024);
-        other.receive(1024, 1024);
-        data_both_ways(&end, &other);
+        let (server, _ends) = connect(&client, &here, &listener, &there);
         // The next one has a channel without old events.
         client.close();
         expect!(there, server, What::Disconnected);
@@ -94,16 +105,7 @@ fn an_id_that_is_bound_elsewhere_connects_to_a_loopback_address() {
     expect!(here, client, What::AddressResolved);
     client.resolve_route(SECOND).unwrap();
     expect!(here, client, What::RouteResolved);
-    let end = equip(&client);
-    client.connect(&ConnectParameters::default()).unwrap();
-    let server = request(&there, &listener).id;
-    let other = equip(&server);
-    server.accept(&ConnectParameters::default()).unwrap();
-    expect!(here, client, What::Established(_));
-    expect!(there, server, What::Established(_));
-    end.receive(1024, 1024);
-    other.receive(1024, 1024);
-    data_both_ways(&end, &other);
+    connect(&client, &here, &listener, &there);
 }
 
 #[test]
