@@ -11,9 +11,9 @@ use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_ah, ibv_pd};
 use crate::abi::work::ibv_wc;
 use crate::context::ContextHandle;
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
+use crate::pd::PdHandle;
 use crate::query::{gid_in, gid_out};
 
 #[repr(C)]
@@ -90,7 +90,7 @@ pub(crate) fn vector_out(vector: &AddressVector) -> ibv_ah_attr {
 pub(crate) unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     entry::pointer(|| {
         // SAFETY: the program's domain and structure.
-        let (domain, attr) = unsafe { (&DomainHandle::of(pd)?.domain, entry::read(attr)?) };
+        let (domain, attr) = unsafe { (&PdHandle::of(pd)?.domain, entry::read(attr)?) };
         let address = domain.address_handle(&vector_in(attr, domain.context().device())?)?;
         // SAFETY: as above.
         let context = unsafe { (*pd).context };

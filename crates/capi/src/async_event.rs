@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use ferroce::{Source, What};
+use ferroce::{EventKind, Source};
 
 use crate::abi::constants::event;
 use crate::abi::context::ibv_context;
@@ -15,18 +15,18 @@ use crate::handle::Handle;
 use crate::queue_pair::QueuePairHandle;
 use crate::shared_receive::ReceiveHandle;
 
-fn code(what: What) -> u32 {
-    match what {
-        What::Established => event::COMM_EST,
-        What::SendQueueDrained => event::SQ_DRAINED,
-        What::LastReceiveReached => event::QP_LAST_WQE_REACHED,
-        What::RequestRefused => event::QP_REQ_ERR,
-        What::AccessRefused => event::QP_ACCESS_ERR,
-        What::LimitReached => event::SRQ_LIMIT_REACHED,
-        What::CompletionLost => event::CQ_ERR,
-        What::PortActive => event::PORT_ACTIVE,
-        What::PortError => event::PORT_ERR,
-        What::DeviceFatal => event::DEVICE_FATAL,
+fn code(kind: EventKind) -> u32 {
+    match kind {
+        EventKind::Established => event::COMM_EST,
+        EventKind::SendQueueDrained => event::SQ_DRAINED,
+        EventKind::LastReceiveReached => event::QP_LAST_WQE_REACHED,
+        EventKind::RequestRefused => event::QP_REQ_ERR,
+        EventKind::AccessRefused => event::QP_ACCESS_ERR,
+        EventKind::LimitReached => event::SRQ_LIMIT_REACHED,
+        EventKind::CompletionLost => event::CQ_ERR,
+        EventKind::PortActive => event::PORT_ACTIVE,
+        EventKind::PortError => event::PORT_ERR,
+        EventKind::DeviceFatal => event::DEVICE_FATAL,
         // Whatever comes to be known later ends a queue pair, as far as a program of today can tell.
         _ => event::QP_FATAL,
     }
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C-unwind" fn get_async_event(
             let Some(element) = element else { continue };
             // SAFETY: the program's structure.
             *unsafe { entry::write(out) }? =
-                ibv_async_event { element, event_type: code(found.what) };
+                ibv_async_event { element, event_type: code(found.kind) };
             return Ok(Next::Done);
         }
         open.context.rest();
@@ -56,32 +56,32 @@ pub(crate) unsafe extern "C-unwind" fn get_async_event(
     })
 }
 
-pub(crate) unsafe extern "C" fn ack_async_event(what: *mut ibv_async_event) {
+pub(crate) unsafe extern "C" fn ack_async_event(kind: *mut ibv_async_event) {
     entry::nothing(|| {
         // SAFETY: the program's structure.
-        let what = unsafe { entry::read(what) }?;
+        let kind = unsafe { entry::read(kind) }?;
         // SAFETY: the object is not destroyed before its events are acknowledged.
-        unsafe { acknowledge(what) }
+        unsafe { acknowledge(kind) }
     });
 }
 
 /// # Safety
 /// The event came from us, and was not acknowledged before.
-unsafe fn acknowledge(what: &ibv_async_event) -> Result<()> {
-    let events = match what.event_type {
+unsafe fn acknowledge(kind: &ibv_async_event) -> Result<()> {
+    let events = match kind.event_type {
         event::SRQ_LIMIT_REACHED => {
-            let object = ptr::with_exposed_provenance::<ibv_srq>(what.element);
+            let object = ptr::with_exposed_provenance::<ibv_srq>(kind.element);
             // SAFETY: as the caller says.
             &unsafe { ReceiveHandle::of(object) }?.events
         }
         event::CQ_ERR => {
-            let object = ptr::with_exposed_provenance::<ibv_cq>(what.element);
+            let object = ptr::with_exposed_provenance::<ibv_cq>(kind.element);
             // SAFETY: as the caller says.
             &unsafe { QueueHandle::of(object.cast()) }?.errors
         }
         event::DEVICE_FATAL | event::PORT_ACTIVE | event::PORT_ERR => return Ok(()),
         _ => {
-            let object = ptr::with_exposed_provenance::<ibv_qp>(what.element);
+            let object = ptr::with_exposed_provenance::<ibv_qp>(kind.element);
             // SAFETY: as the caller says.
             &unsafe { QueuePairHandle::of(object.cast()) }?.events
         }

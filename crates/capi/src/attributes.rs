@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 
 use ferroce::{
-    AccessFlags, AckTimeout, AlternatePath, Attributes, Device, Migration, Modify, PathMtu, Psn,
-    QKey, Qpn, RnrRetry, RnrTimer, ServiceType, State,
+    AccessFlags, AckTimeout, AlternatePath, AttributeMask, Device, Migration, PathMtu, Psn, QKey,
+    Qpn, QueuePairAttributes, RnrRetry, RnrTimer, ServiceType, State,
 };
 
 use crate::abi::Abi;
@@ -18,42 +18,42 @@ use crate::queue_pair::{QueuePairHandle, capabilities_in, capabilities_out};
 const MIGRATIONS: [Migration; 3] = [Migration::Migrated, Migration::Rearm, Migration::Armed];
 
 /// The change that the mask says.
-fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<Modify> {
-    let mask = Attributes::from_bits(mask).ok_or(Errno::INVALID)?.bits();
-    let has = |one: Attributes| mask & one.bits() != 0;
+fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<QueuePairAttributes> {
+    let mask = AttributeMask::from_bits(mask).ok_or(Errno::INVALID)?.bits();
+    let has = |one: AttributeMask| mask & one.bits() != 0;
     let state = |code: u32| State::from_code(code).ok_or(Errno::INVALID);
-    let given = |one: Attributes| has(one).then_some(());
-    Ok(Modify {
-        state: given(Attributes::STATE).map(|()| state(attr.qp_state)).transpose()?,
-        current_state: given(Attributes::CURRENT_STATE)
+    let given = |one: AttributeMask| has(one).then_some(());
+    Ok(QueuePairAttributes {
+        state: given(AttributeMask::STATE).map(|()| state(attr.qp_state)).transpose()?,
+        current_state: given(AttributeMask::CURRENT_STATE)
             .map(|()| state(attr.cur_qp_state))
             .transpose()?,
-        drain_notice: given(Attributes::DRAIN_NOTICE).map(|()| attr.en_sqd_async_notify != 0),
-        access: given(Attributes::ACCESS).map(|()| AccessFlags(attr.qp_access_flags)),
-        partition: given(Attributes::PARTITION).map(|()| attr.pkey_index),
-        port: given(Attributes::PORT).map(|()| attr.port_num),
-        queue_key: given(Attributes::QUEUE_KEY).map(|()| QKey(attr.qkey)),
-        path: given(Attributes::PATH).map(|()| vector_in(&attr.ah_attr, device)).transpose()?,
-        path_mtu: given(Attributes::PATH_MTU).map(|()| PathMtu(attr.path_mtu as u8)),
-        timeout: given(Attributes::TIMEOUT).map(|()| AckTimeout(attr.timeout)),
-        retry_count: given(Attributes::RETRY_COUNT).map(|()| attr.retry_cnt),
-        rnr_retry: given(Attributes::RNR_RETRY).map(|()| RnrRetry(attr.rnr_retry)),
-        receive_psn: given(Attributes::RECEIVE_PSN).map(|()| Psn(attr.rq_psn & 0xff_ffff)),
-        max_reads: given(Attributes::MAX_READS).map(|()| attr.max_rd_atomic),
-        alternate_path: given(Attributes::ALTERNATE_PATH)
+        drain_notice: given(AttributeMask::DRAIN_NOTICE).map(|()| attr.en_sqd_async_notify != 0),
+        access: given(AttributeMask::ACCESS).map(|()| AccessFlags(attr.qp_access_flags)),
+        partition: given(AttributeMask::PARTITION).map(|()| attr.pkey_index),
+        port: given(AttributeMask::PORT).map(|()| attr.port_num),
+        queue_key: given(AttributeMask::QUEUE_KEY).map(|()| QKey(attr.qkey)),
+        path: given(AttributeMask::PATH).map(|()| vector_in(&attr.ah_attr, device)).transpose()?,
+        path_mtu: given(AttributeMask::PATH_MTU).map(|()| PathMtu(attr.path_mtu as u8)),
+        timeout: given(AttributeMask::TIMEOUT).map(|()| AckTimeout(attr.timeout)),
+        retry_count: given(AttributeMask::RETRY_COUNT).map(|()| attr.retry_cnt),
+        rnr_retry: given(AttributeMask::RNR_RETRY).map(|()| RnrRetry(attr.rnr_retry)),
+        receive_psn: given(AttributeMask::RECEIVE_PSN).map(|()| Psn(attr.rq_psn & 0xff_ffff)),
+        max_rd_atomic: given(AttributeMask::MAX_READS).map(|()| attr.max_rd_atomic),
+        alternate_path: given(AttributeMask::ALTERNATE_PATH)
             .map(|()| alternate_path(attr, device))
             .transpose()?,
-        min_rnr_timer: given(Attributes::MIN_RNR_TIMER)
+        min_rnr_timer: given(AttributeMask::MIN_RNR_TIMER)
             .map(|()| RnrTimer::from_code(attr.min_rnr_timer).ok_or(Errno::INVALID))
             .transpose()?,
-        send_psn: given(Attributes::SEND_PSN).map(|()| Psn(attr.sq_psn & 0xff_ffff)),
-        max_peer_reads: given(Attributes::MAX_PEER_READS).map(|()| attr.max_dest_rd_atomic),
-        migration: given(Attributes::MIGRATION)
+        send_psn: given(AttributeMask::SEND_PSN).map(|()| Psn(attr.sq_psn & 0xff_ffff)),
+        max_dest_rd_atomic: given(AttributeMask::MAX_PEER_READS).map(|()| attr.max_dest_rd_atomic),
+        migration: given(AttributeMask::MIGRATION)
             .map(|()| MIGRATIONS.get(attr.path_mig_state as usize).copied().ok_or(Errno::INVALID))
             .transpose()?,
-        capabilities: given(Attributes::CAPABILITIES).map(|()| capabilities_in(&attr.cap)),
-        destination: given(Attributes::DESTINATION).map(|()| Qpn(attr.dest_qp_num)),
-        rate_limit: given(Attributes::RATE_LIMIT).map(|()| attr.rate_limit),
+        capabilities: given(AttributeMask::CAPABILITIES).map(|()| capabilities_in(&attr.cap)),
+        destination: given(AttributeMask::DESTINATION).map(|()| Qpn(attr.dest_qp_num)),
+        rate_limit: given(AttributeMask::RATE_LIMIT).map(|()| attr.rate_limit),
     })
 }
 
@@ -63,13 +63,13 @@ fn alternate_path(attr: &ibv_qp_attr, device: &Device) -> Result<AlternatePath> 
 }
 
 /// What programs give to both ends of XRC, and one of them has no use for: devices ignore it.
-fn without_meaning(service: ServiceType) -> Attributes {
+fn without_meaning(service: ServiceType) -> AttributeMask {
     match service {
-        ServiceType::XrcInitiator => Attributes::MIN_RNR_TIMER | Attributes::MAX_PEER_READS,
+        ServiceType::XrcInitiator => AttributeMask::MIN_RNR_TIMER | AttributeMask::MAX_PEER_READS,
         ServiceType::XrcTarget => {
-            Attributes::RETRY_COUNT | Attributes::RNR_RETRY | Attributes::MAX_READS
+            AttributeMask::RETRY_COUNT | AttributeMask::RNR_RETRY | AttributeMask::MAX_READS
         }
-        _ => Attributes::NONE,
+        _ => AttributeMask::NONE,
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) unsafe extern "C" fn query_qp(
 }
 
 /// What was set, and nothing where nothing was.
-pub(crate) fn answer(now: &Modify, state: State) -> ibv_qp_attr {
+pub(crate) fn answer(now: &QueuePairAttributes, state: State) -> ibv_qp_attr {
     let alternate = now.alternate_path;
     ibv_qp_attr {
         qp_state: state.code(),
@@ -142,8 +142,8 @@ pub(crate) fn answer(now: &Modify, state: State) -> ibv_qp_attr {
         pkey_index: now.partition.unwrap_or(0),
         alt_pkey_index: alternate.map_or(0, |path| path.partition),
         en_sqd_async_notify: now.drain_notice.unwrap_or(false).into(),
-        max_rd_atomic: now.max_reads.unwrap_or(0),
-        max_dest_rd_atomic: now.max_peer_reads.unwrap_or(0),
+        max_rd_atomic: now.max_rd_atomic.unwrap_or(0),
+        max_dest_rd_atomic: now.max_dest_rd_atomic.unwrap_or(0),
         min_rnr_timer: now.min_rnr_timer.map_or(0, RnrTimer::code),
         port_num: now.port.unwrap_or(0),
         timeout: now.timeout.map_or(0, |timeout| timeout.0),

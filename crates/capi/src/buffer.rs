@@ -6,9 +6,9 @@ use std::ptr;
 use crate::abi::Abi;
 use crate::abi::attributes::ibv_mr_init_attr;
 use crate::abi::objects::{ibv_mr, ibv_pd};
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
+use crate::pd::PdHandle;
 use crate::region;
 
 /// `ibv_mr_init_attr_mask`: which fields of `ibv_mr_init_attr` the program has set.
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn alloc_buf(
 ) -> *mut c_void {
     entry::pointer(|| {
         // SAFETY: the program's PD.
-        unsafe { DomainHandle::of(pd) }?;
+        unsafe { PdHandle::of(pd) }?;
         // SAFETY: the program's pointer.
         let out = unsafe { entry::write(out) }?;
         // SAFETY: the call takes no pointers.

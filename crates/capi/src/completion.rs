@@ -151,7 +151,7 @@ pub(crate) unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int 
         // SAFETY: the program's queue.
         let handle = unsafe { QueueHandle::of(cq.cast()) }?;
         let capacity = usize::try_from(cqe).map_err(|_| Errno::INVALID)?;
-        let most = handle.queue.context().limits().completions as usize;
+        let most = handle.queue.context().limits().max_cqe as usize;
         if capacity == 0 || capacity > most {
             return Err(Errno::INVALID);
         }

@@ -17,8 +17,8 @@ use crate::entry::{self, Errno, Next, Result};
 use crate::handle::Shown;
 use crate::import::{self, Objects};
 use crate::{
-    completion, completion_ex, device_memory, domain, post, query, queue_pair, region,
-    shared_receive, trace, window, xrc,
+    completion, completion_ex, device_memory, pd, post, query, queue_pair, region, shared_receive,
+    trace, window, xrc,
 };
 
 /// An open device. Programs know it by the `ibv_context` within its first field.
@@ -136,9 +136,9 @@ fn table(device: *mut ibv_device, context: &Context, cmd_fd: c_int) -> Result<ve
         reg_dm_mr: Some(device_memory::reg_dm_mr),
         alloc_dm: Some(device_memory::alloc_dm),
         free_dm: Some(device_memory::free_dm),
-        alloc_parent_domain: Some(domain::alloc_parent_domain),
-        dealloc_td: Some(domain::dealloc_td),
-        alloc_td: Some(domain::alloc_td),
+        alloc_parent_domain: Some(pd::alloc_parent_domain),
+        dealloc_td: Some(pd::dealloc_td),
+        alloc_td: Some(pd::alloc_td),
         query_rt_values: Some(query::query_rt_values),
         create_cq_ex: Some(completion_ex::create_cq_ex),
         query_device_ex: Some(query::query_device_ex),

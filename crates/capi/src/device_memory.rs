@@ -11,10 +11,10 @@ use crate::abi::attributes::ibv_alloc_dm_attr;
 use crate::abi::context::ibv_context;
 use crate::abi::objects::{ibv_dm, ibv_mr, ibv_pd};
 use crate::context::{ContextHandle, Open, lock};
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
 use crate::import::SharedMemory;
+use crate::pd::PdHandle;
 use crate::query::DEVICE_MEMORY;
 use crate::region;
 
@@ -153,7 +153,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
 ) -> *mut ibv_mr {
     entry::pointer(|| {
         // SAFETY: the program's domain.
-        let domain = &unsafe { DomainHandle::of(pd) }?.domain;
+        let domain = &unsafe { PdHandle::of(pd) }?.domain;
         // SAFETY: the program's memory.
         let buffer = unsafe { buffer_of(dm) }?;
         let access = AccessFlags(access);

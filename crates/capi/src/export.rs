@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicPtr;
 use crate::rsocket as sockets;
 use crate::trace::{About, Argument, Call, optional};
 use crate::{
-    address, async_event, attributes, buffer, completion, context, device, device_memory, domain,
-    names, query, queue_pair, rate, rdmacm, refuse, region, shared_receive, trace,
+    address, async_event, attributes, buffer, completion, context, device, device_memory, names,
+    pd, query, queue_pair, rate, rdmacm, refuse, region, shared_receive, trace,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -150,7 +150,7 @@ exports! {
     "IBVERBS_1.1" {
         ibv_ack_async_event => async_event::ack_async_event(event: event);
         ibv_ack_cq_events => completion::ack_cq_events(cq, nevents);
-        ibv_alloc_pd => domain::alloc_pd(context);
+        ibv_alloc_pd => pd::alloc_pd(context);
         ibv_attach_mcast => queue_pair::attach_mcast(qp, gid: gid, lid);
         ibv_close_device => context::close_device(context);
         ibv_copy_ah_attr_from_kern => refuse::nothing();
@@ -159,7 +159,7 @@ exports! {
         ibv_create_cq => completion::create_cq(context, cqe, cq_context, channel, comp_vector);
         ibv_create_qp => queue_pair::create_qp(pd, attr: qp_init);
         ibv_create_srq => shared_receive::create_srq(pd, attr: srq_init);
-        ibv_dealloc_pd => domain::dealloc_pd(pd);
+        ibv_dealloc_pd => pd::dealloc_pd(pd);
         ibv_dereg_mr => region::dereg_mr(mr);
         ibv_destroy_ah => address::destroy_ah(ah);
         ibv_destroy_cq => completion::destroy_cq(cq);
@@ -215,11 +215,11 @@ exports! {
     "IBVERBS_1.10" {
         ibv_import_device => context::import_device(cmd_fd);
         ibv_import_mr => region::import_mr(pd, mr_handle);
-        ibv_import_pd => domain::import_pd(context, pd_handle);
+        ibv_import_pd => pd::import_pd(context, pd_handle);
         ibv_query_ece => refuse::query_ece(qp, ece: ece);
         ibv_set_ece => refuse::number();
         ibv_unimport_mr => region::unimport_mr(mr);
-        ibv_unimport_pd => domain::unimport_pd(pd);
+        ibv_unimport_pd => pd::unimport_pd(pd);
     }
     "IBVERBS_1.11" {
         _ibv_query_gid_ex => query::query_gid_ex(context, port_num, gid_index, entry: gid, flags, entry_size);

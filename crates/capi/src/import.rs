@@ -48,7 +48,7 @@ impl Objects {
         self.last
     }
 
-    pub(crate) fn add_domain(&mut self, domain: &ProtectionDomain) -> u32 {
+    pub(crate) fn add_pd(&mut self, domain: &ProtectionDomain) -> u32 {
         let number = self.number();
         self.domains.insert(number, domain.clone());
         number
@@ -58,7 +58,7 @@ impl Objects {
         self.domains.get(&number).cloned().ok_or(Errno::INVALID)
     }
 
-    pub(crate) fn remove_domain(&mut self, number: u32) {
+    pub(crate) fn remove_pd(&mut self, number: u32) {
         self.domains.remove(&number);
     }
 

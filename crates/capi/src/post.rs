@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::ptr;
 
 use ferroce::{
-    Data, Datagram, Error, Immediate, LKey, LocalSpan, Operation, QKey, Qpn, RKey, ReceiveRequest,
-    RemoteAddress, SendRequest, ServiceType, Spans, VirtualAddress, WorkId,
+    Data, Error, Immediate, LKey, Operation, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress,
+    SendRequest, ServiceType, SgList, Sge, UdSendRequest, VirtualAddress, WorkId,
 };
 
 use crate::abi::constants::{send, wr};
@@ -18,23 +18,23 @@ use crate::handle::Handle;
 use crate::queue_pair::QueuePairHandle;
 use crate::window;
 
-/// A list of spans as the library has it.
+/// A list of SGEs as the library has it.
 ///
 /// # Safety
 /// The list has so many entries.
 #[inline]
-pub(crate) unsafe fn spans(list: *const ibv_sge, length: usize) -> Result<Spans> {
+pub(crate) unsafe fn sg_list(list: *const ibv_sge, length: usize) -> Result<SgList> {
     // SAFETY: as the caller says.
     let list = unsafe { entry::list(list, length) }?;
-    let span = |one: &ibv_sge| LocalSpan {
+    let sge = |one: &ibv_sge| Sge {
         key: LKey(one.lkey),
         address: VirtualAddress(one.addr),
         length: one.length,
     };
     Ok(match list {
-        [] => Spans::NONE,
-        [one] => span(one).into(),
-        many => many.iter().map(span).collect::<Vec<_>>().as_slice().into(),
+        [] => SgList::NONE,
+        [one] => sge(one).into(),
+        many => many.iter().map(sge).collect::<Vec<_>>().as_slice().into(),
     })
 }
 
@@ -44,7 +44,7 @@ pub(crate) unsafe fn spans(list: *const ibv_sge, length: usize) -> Result<Spans>
 /// # Safety
 /// They are the program's to read.
 pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) -> Result<()> {
-    if length > (ferroce::Limits::INLINE_BYTES as usize).saturating_sub(out.len()) {
+    if length > (ferroce::Limits::MAX_INLINE_DATA as usize).saturating_sub(out.len()) {
         return Err(Errno::INVALID);
     }
     // SAFETY: as the caller says.
@@ -62,12 +62,12 @@ unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
     let length = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID)?;
     if request.send_flags & send::INLINE == 0 {
         // SAFETY: as the caller says.
-        return Ok(Data::Spans(unsafe { spans(request.sg_list, length) }?));
+        return Ok(Data::SgList(unsafe { sg_list(request.sg_list, length) }?));
     }
     // SAFETY: as the caller says.
     let list = unsafe { entry::list(request.sg_list, length) }?;
     let total: usize = list.iter().map(|one| one.length as usize).sum();
-    let mut bytes = Vec::with_capacity(total.min(ferroce::Limits::INLINE_BYTES as usize));
+    let mut bytes = Vec::with_capacity(total.min(ferroce::Limits::MAX_INLINE_DATA as usize));
     for one in list {
         // SAFETY: inline data needs no key, but the program must be able to read it.
         unsafe { gather(&mut bytes, one.addr as usize, one.length as usize) }?;
@@ -183,10 +183,10 @@ impl Iterator for Connected<'_> {
 struct Datagrams<'a>(Requests<'a>);
 
 impl<'a> Iterator for Datagrams<'a> {
-    type Item = Datagram<'a>;
+    type Item = UdSendRequest<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Datagram<'a>> {
+    fn next(&mut self) -> Option<UdSendRequest<'a>> {
         // SAFETY: the list is the program's, with the address handles that it names.
         unsafe {
             self.0.step(|request| {
@@ -196,7 +196,7 @@ impl<'a> Iterator for Datagrams<'a> {
                     wr::SEND_WITH_IMM => immediate(request),
                     _ => return Err(Errno::INVALID),
                 };
-                Ok(Datagram {
+                Ok(UdSendRequest {
                     id: WorkId(request.wr_id),
                     address: &PathHandle::of(ud.ah)?.address,
                     destination: Qpn(ud.remote_qpn),
@@ -257,9 +257,9 @@ pub(crate) unsafe fn post_receives(
     while let Some(request) = unsafe { next.as_ref() } {
         let posted = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID);
         // SAFETY: as the caller says.
-        let posted = posted.and_then(|length| unsafe { spans(request.sg_list, length) });
+        let posted = posted.and_then(|length| unsafe { sg_list(request.sg_list, length) });
         let posted =
-            posted.and_then(|spans| post(ReceiveRequest { id: WorkId(request.wr_id), spans }));
+            posted.and_then(|sg_list| post(ReceiveRequest { id: WorkId(request.wr_id), sg_list }));
         if let Err(error) = posted {
             // SAFETY: as the caller says.
             *unsafe { entry::write(bad) }? = next;

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use ferroce::{
-    Data, Datagram, FlushPlacement, FlushSelectivity, Immediate, Operation, QKey, Qpn, RKey,
-    RemoteAddress, SendRequest, ServiceType, VirtualAddress, WorkId,
+    Data, FlushPlacement, FlushSelectivity, Immediate, Operation, QKey, Qpn, RKey, RemoteAddress,
+    SendRequest, ServiceType, UdSendRequest, VirtualAddress, WorkId,
 };
 
 use crate::abi::Abi;
@@ -16,7 +16,7 @@ use crate::address::PathHandle;
 use crate::context::lock;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
-use crate::post::{gather, spans};
+use crate::post::{gather, sg_list};
 use crate::queue_pair::QueuePairHandle;
 use crate::window;
 
@@ -283,7 +283,7 @@ unsafe extern "C" fn set_sge(qp: Qp, key: u32, address: u64, length: u32) {
 unsafe extern "C" fn set_sge_list(qp: Qp, length: usize, list: *const ibv_sge) {
     amend(qp, |newest| {
         // SAFETY: the program's list.
-        newest.request.data = Data::Spans(unsafe { spans(list, length) }?);
+        newest.request.data = Data::SgList(unsafe { sg_list(list, length) }?);
         Ok(())
     });
 }
@@ -326,17 +326,17 @@ unsafe extern "C" fn complete(qp: Qp) -> c_int {
 
 fn fits(data: &Data, capabilities: &ferroce::Capabilities) -> bool {
     match data {
-        Data::Inline(bytes) => bytes.len() <= capabilities.inline_bytes.max(8) as usize,
-        Data::Spans(spans) => spans.as_slice().len() <= capabilities.send_spans as usize,
+        Data::Inline(bytes) => bytes.len() <= capabilities.max_inline_data.max(8) as usize,
+        Data::SgList(sg_list) => sg_list.as_slice().len() <= capabilities.max_send_sge as usize,
     }
 }
 
-fn datagram<'a>(one: Gathered) -> Option<Datagram<'a>> {
+fn datagram<'a>(one: Gathered) -> Option<UdSendRequest<'a>> {
     let (handle, destination, queue_key) = one.datagram?;
     // SAFETY: it was looked at when it was set, and the program keeps it until the request is posted.
     let handle = unsafe { PathHandle::of(std::ptr::with_exposed_provenance(handle)) }.ok()?;
     let Operation::Send { immediate, .. } = one.request.operation else { return None };
-    Some(Datagram {
+    Some(UdSendRequest {
         id: one.request.id,
         address: &handle.address,
         destination,

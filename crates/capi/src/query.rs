@@ -64,14 +64,14 @@ fn attributes(device: &Device) -> ibv_device_attr {
         fw_ver: text(identity::FIRMWARE_VERSION),
         node_guid: guid,
         sys_image_guid: guid,
-        max_mr_size: limits.region_bytes,
+        max_mr_size: limits.max_mr_size,
         // All sizes from 4 KiB.
         page_size_cap: !0xfff,
         vendor_id: identity::VENDOR_ID,
         vendor_part_id: identity::VENDOR_PART_ID,
         hw_ver: identity::HARDWARE_VERSION,
-        max_qp: number(limits.queue_pairs),
-        max_qp_wr: number(limits.requests),
+        max_qp: number(limits.max_qp),
+        max_qp_wr: number(limits.max_qp_wr),
         device_cap_flags: flag::CURR_QP_STATE_MOD
             | flag::RC_RNR_NAK_GEN
             | flag::SRQ_RESIZE
@@ -79,26 +79,26 @@ fn attributes(device: &Device) -> ibv_device_attr {
             | flag::XRC
             | flag::MEM_MGT_EXTENSIONS
             | flag::MEM_WINDOW_TYPE_2B,
-        max_sge: number(limits.spans),
-        max_sge_rd: number(limits.spans),
-        max_cq: number(limits.completion_queues),
-        max_cqe: number(limits.completions),
-        max_mr: number(limits.regions),
-        max_pd: number(limits.domains),
-        max_qp_rd_atom: limits.reads.into(),
-        max_res_rd_atom: c_int::from(limits.reads).saturating_mul(number(limits.queue_pairs)),
-        max_qp_init_rd_atom: limits.reads.into(),
+        max_sge: number(limits.max_sge),
+        max_sge_rd: number(limits.max_sge),
+        max_cq: number(limits.max_cq),
+        max_cqe: number(limits.max_cqe),
+        max_mr: number(limits.max_mr),
+        max_pd: number(limits.max_pd),
+        max_qp_rd_atom: limits.max_rd_atomic.into(),
+        max_res_rd_atom: c_int::from(limits.max_rd_atomic).saturating_mul(number(limits.max_qp)),
+        max_qp_init_rd_atom: limits.max_rd_atomic.into(),
         // IBV_ATOMIC_HCA, as rdma_rxe has it. Atomics are the processor's own and so atomic for its programs, too, which
         // would be IBV_ATOMIC_GLOB; but UCX before 1.14 takes that for a device without atomics.
         atomic_cap: 1,
-        max_mw: number(limits.regions),
-        max_mcast_grp: number(limits.groups),
-        max_mcast_qp_attach: number(limits.queue_pairs),
-        max_total_mcast_qp_attach: number(limits.queue_pairs),
+        max_mw: number(limits.max_mr),
+        max_mcast_grp: number(limits.max_mcast_grp),
+        max_mcast_qp_attach: number(limits.max_qp),
+        max_total_mcast_qp_attach: number(limits.max_qp),
         max_ah: c_int::MAX,
-        max_srq: number(limits.receive_queues),
-        max_srq_wr: number(limits.requests),
-        max_srq_sge: number(limits.spans),
+        max_srq: number(limits.max_srq),
+        max_srq_wr: number(limits.max_qp_wr),
+        max_srq_sge: number(limits.max_sge),
         max_pkeys: 1,
         local_ca_ack_delay: 15,
         phys_port_cnt: 1,
@@ -138,7 +138,7 @@ fn port_attributes(context: &Context) -> ibv_port_attr {
         state: if active { 4 } else { 1 },
         max_mtu: mtu(PathMtu::MTU_4096),
         active_mtu: mtu(context.mtu()),
-        gid_tbl_len: context.limits().gids.into(),
+        gid_tbl_len: context.limits().gid_tbl_len.into(),
         port_cap_flags: port::CM_SUP | port::IP_BASED_GIDS,
         max_msg_sz: MESSAGE,
         pkey_tbl_len: 1,
@@ -253,7 +253,11 @@ pub(crate) unsafe extern "C" fn query_gid(
 
 /// A place in the table of GIDs, which may be empty.
 fn place(context: &Context, index: u32) -> Result<usize> {
-    if index < context.limits().gids.into() { Ok(index as usize) } else { Err(Errno::INVALID) }
+    if index < context.limits().gid_tbl_len.into() {
+        Ok(index as usize)
+    } else {
+        Err(Errno::INVALID)
+    }
 }
 
 fn gid_entries(context: &Context) -> Vec<ibv_gid_entry> {

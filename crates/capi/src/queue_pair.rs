@@ -15,9 +15,9 @@ use crate::abi::work::ibv_sge;
 use crate::acknowledge::Unacknowledged;
 use crate::completion::queue_of;
 use crate::context::{ContextHandle, Open};
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
+use crate::pd::PdHandle;
 use crate::post_ex::{self, Batch};
 use crate::query::gid_in;
 use crate::shared_receive::ReceiveHandle;
@@ -52,28 +52,28 @@ pub(crate) fn service_of(kind: u32) -> Result<ServiceType> {
 
 pub(crate) fn capabilities_in(cap: &ibv_qp_cap) -> Capabilities {
     Capabilities {
-        send_requests: cap.max_send_wr,
-        receive_requests: cap.max_recv_wr,
-        send_spans: cap.max_send_sge,
-        receive_spans: cap.max_recv_sge,
-        inline_bytes: cap.max_inline_data,
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
     }
 }
 
-/// Inline data has the room of the list of spans that it stands for, whatever was asked for: so it is with rdma_rxe, and
+/// Inline data has the room of the list of SGEs that it stands for, whatever was asked for: so it is with rdma_rxe, and
 /// there are programs that ask for none and use it, as rdma_xclient does.
 fn inline_of(cap: &ibv_qp_cap) -> u32 {
-    let spans = cap.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32);
-    cap.max_inline_data.max(spans)
+    let sg_list = cap.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32);
+    cap.max_inline_data.max(sg_list)
 }
 
 pub(crate) fn capabilities_out(capabilities: &Capabilities) -> ibv_qp_cap {
     ibv_qp_cap {
-        max_send_wr: capabilities.send_requests,
-        max_recv_wr: capabilities.receive_requests,
-        max_send_sge: capabilities.send_spans,
-        max_recv_sge: capabilities.receive_spans,
-        max_inline_data: capabilities.inline_bytes,
+        max_send_wr: capabilities.max_send_wr,
+        max_recv_wr: capabilities.max_recv_wr,
+        max_send_sge: capabilities.max_send_sge,
+        max_recv_sge: capabilities.max_recv_sge,
+        max_inline_data: capabilities.max_inline_data,
     }
 }
 
@@ -141,7 +141,7 @@ unsafe fn create(
         service,
         send_completions: sends,
         receive_completions: receives,
-        capabilities: Capabilities { inline_bytes: inline_of(&attr.cap), ..asked },
+        capabilities: Capabilities { max_inline_data: inline_of(&attr.cap), ..asked },
         shared_receives: shared.map(|shared| &shared.queue),
         signal_all: attr.sq_sig_all != 0,
         xrc: None,
@@ -151,7 +151,7 @@ unsafe fn create(
         unsafe { XrcHandle::of(xrcd) }?.domain.target(&options)?
     } else {
         // SAFETY: as the caller says.
-        unsafe { DomainHandle::of(pd) }?.domain.queue_pair(&options)?
+        unsafe { PdHandle::of(pd) }?.domain.queue_pair(&options)?
     };
     attr.cap = capabilities_out(&queue_pair.capabilities());
     let base = ibv_qp {

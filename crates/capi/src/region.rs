@@ -9,10 +9,10 @@ use ferroce::{AccessFlags, AddressRange, Change, MemoryRegion, VirtualAddress};
 use crate::abi::objects::{ibv_mr, ibv_pd};
 use crate::abi::work::ibv_sge;
 use crate::context::{ContextHandle, Open, lock};
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
 use crate::import::SharedRegion;
+use crate::pd::PdHandle;
 
 #[repr(C)]
 pub(crate) struct RegionHandle {
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn reg_mr_iova2(
 ) -> *mut ibv_mr {
     entry::pointer(|| {
         // SAFETY: the program's domain.
-        let domain = &unsafe { DomainHandle::of(pd) }?.domain;
+        let domain = &unsafe { PdHandle::of(pd) }?.domain;
         let access = AccessFlags(access);
         let region = domain.register(range(addr, length, access), VirtualAddress(iova), access)?;
         // SAFETY: as above.
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn reg_mr(
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     entry::pointer(|| {
         // SAFETY: the program's domain.
-        let region = unsafe { DomainHandle::of(pd) }?.domain.null_region()?;
+        let region = unsafe { PdHandle::of(pd) }?.domain.null_region()?;
         // SAFETY: as above.
         unsafe { give(pd, ptr::null_mut(), usize::MAX, region) }
     })
@@ -150,12 +150,12 @@ pub(crate) unsafe extern "C" fn rereg_mr(
         let rights = (flags & CHANGE_ACCESS != 0).then_some(AccessFlags(access as u32));
         let place = range(addr, length, rights.unwrap_or_default());
         let translation = translates.then_some((place, VirtualAddress(addr.addr() as u64)));
-        let change = Change { domain: None, translation, access: rights };
+        let change = Change { pd: None, translation, access: rights };
         let mut region = lock(&handle.region);
         let region = region.as_mut().ok_or(Errno::INVALID)?;
         if flags & CHANGE_PD != 0 {
             // SAFETY: the program's domain.
-            region.change_domain(&unsafe { DomainHandle::of(pd) }?.domain, &change)?;
+            region.change_pd(&unsafe { PdHandle::of(pd) }?.domain, &change)?;
         } else {
             region.change(&change)?;
         }
@@ -190,7 +190,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     const ADVICE: std::ops::RangeInclusive<u32> = 0..=2;
     entry::number(|| {
         // SAFETY: the program's domain.
-        unsafe { DomainHandle::of(pd) }?;
+        unsafe { PdHandle::of(pd) }?;
         if !ADVICE.contains(&advice) || flags & !1 != 0 {
             return Err(Errno::UNSUPPORTED);
         }

@@ -14,9 +14,9 @@ use crate::abi::work::ibv_recv_wr;
 use crate::acknowledge::Unacknowledged;
 use crate::completion::queue_of;
 use crate::context::{ContextHandle, Open};
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
+use crate::pd::PdHandle;
 use crate::post::post_receives;
 use crate::xrc::XrcHandle;
 
@@ -25,7 +25,7 @@ pub(crate) struct ReceiveHandle {
     shown: Shown<ibv_srq>,
     pub(crate) queue: SharedReceiveQueue,
     pub(crate) events: Arc<Unacknowledged>,
-    spans: u32,
+    max_sge: u32,
     open: Arc<Open>,
 }
 
@@ -38,19 +38,19 @@ const XRC: u32 = 1;
 
 fn check(open: &Open, attr: &ibv_srq_attr) -> Result<()> {
     let limits = open.context.limits();
-    let fits = attr.max_wr > 0 && attr.max_wr <= limits.requests && attr.max_sge <= limits.spans;
+    let fits = attr.max_wr > 0 && attr.max_wr <= limits.max_qp_wr && attr.max_sge <= limits.max_sge;
     if fits { Ok(()) } else { Err(Errno::INVALID) }
 }
 
 /// Gives a queue to the program.
-fn give(open: &Arc<Open>, base: ibv_srq, queue: SharedReceiveQueue, spans: u32) -> *mut ibv_srq {
+fn give(open: &Arc<Open>, base: ibv_srq, queue: SharedReceiveQueue, max_sge: u32) -> *mut ibv_srq {
     let number = queue.number();
     let events = Arc::<Unacknowledged>::default();
     let handle = ReceiveHandle {
         shown: Shown::new(ibv_srq { handle: number.0, ..base }),
         queue,
         events: Arc::clone(&events),
-        spans,
+        max_sge,
         open: Arc::clone(open),
     };
     let pointer = handle.give::<ibv_srq>();
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn create_srq(
 ) -> *mut ibv_srq {
     entry::pointer(|| {
         // SAFETY: the program's domain and structure.
-        let (domain, attr) = unsafe { (&DomainHandle::of(pd)?.domain, entry::read(attr)?) };
+        let (domain, attr) = unsafe { (&PdHandle::of(pd)?.domain, entry::read(attr)?) };
         // SAFETY: as above.
         let context = unsafe { (*pd).context };
         // SAFETY: that of the domain.
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         // SAFETY: the program's context.
         let open = &unsafe { ContextHandle::of(context) }?.open;
         // SAFETY: the program's domain.
-        let domain = &unsafe { DomainHandle::of(attr.pd) }?.domain;
+        let domain = &unsafe { PdHandle::of(attr.pd) }?.domain;
         check(open, &attr.attr)?;
         let capacity = attr.attr.max_wr as usize;
         let queue = if kind == XRC {
@@ -150,7 +150,7 @@ pub(crate) unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_
         let (handle, attr) = unsafe { (ReceiveHandle::of(srq)?, entry::write(attr)?) };
         *attr = ibv_srq_attr {
             max_wr: handle.queue.capacity() as u32,
-            max_sge: handle.spans,
+            max_sge: handle.max_sge,
             srq_limit: handle.queue.limit().unwrap_or(0) as u32,
         };
         Ok(())
@@ -189,11 +189,11 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     entry::number(|| {
         // SAFETY: the program's queue.
         let handle = unsafe { ReceiveHandle::of(srq) }?;
-        let most = handle.spans as usize;
+        let most = handle.max_sge as usize;
         // SAFETY: the program's list.
         unsafe {
             post_receives(list, bad, |request| {
-                if request.spans.as_slice().len() > most {
+                if request.sg_list.as_slice().len() > most {
                     return Err(Errno::INVALID);
                 }
                 Ok(handle.queue.post(request)?)

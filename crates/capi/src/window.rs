@@ -10,9 +10,9 @@ use ferroce::{
 use crate::abi::constants::send;
 use crate::abi::objects::{ibv_mw, ibv_pd, ibv_qp};
 use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info};
-use crate::domain::DomainHandle;
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
+use crate::pd::PdHandle;
 use crate::queue_pair::QueuePairHandle;
 use crate::region::key_of;
 
@@ -27,7 +27,7 @@ handle!(WindowHandle, shown, ibv_mw);
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
     entry::pointer(|| {
         // SAFETY: the program's domain.
-        let domain = &unsafe { DomainHandle::of(pd) }?.domain;
+        let domain = &unsafe { PdHandle::of(pd) }?.domain;
         let window = domain.window(match kind {
             1 => WindowKind::Type1,
             2 => WindowKind::Type2,

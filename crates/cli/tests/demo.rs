@@ -237,7 +237,7 @@ fn what_cannot_be_is_said_at_once() {
     }
 }
 
-/// What runs a command in a network namespace with nothing but a loopback, as far as this machine allows.
+/// EventKind runs a command in a network namespace with nothing but a loopback, as far as this machine allows.
 fn in_a_namespace(program: &str, arguments: &[&str]) -> Option<Vec<String>> {
     let up = "ip link set lo up && exec \"$@\"";
     // Without privilege, a namespace of users gives the right to make one of networks.
@@ -356,19 +356,19 @@ fn every_job_over_ipv6() {
 }
 
 /// A client that asks for so many bytes and never confirms its connections. They last as long as the result.
-fn unconfirmed(server: &str, connections: u32, size: u64) -> Vec<ferroce::cm::Id> {
-    use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+fn unconfirmed(server: &str, connections: u32, size: u64) -> Vec<ferroce::cm::CmId> {
+    use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
     let channel = EventChannel::new().unwrap();
-    let next = || channel.wait(None).unwrap().unwrap().what;
+    let next = || channel.wait(None).unwrap().unwrap().kind;
     let patience = std::time::Duration::from_secs(5);
     // "FeS" and the version, then the wish.
     let wish = [&0x4665_5301_u32.to_be_bytes()[..], &size.to_be_bytes()].concat();
     let connect = |number: u32| {
-        let id = Id::new(&channel, PortSpace::Tcp).unwrap();
+        let id = CmId::new(&channel, PortSpace::Tcp).unwrap();
         id.resolve_address(None, server.parse().unwrap(), patience).unwrap();
-        assert!(matches!(next(), What::AddressResolved));
+        assert!(matches!(next(), EventKind::AddressResolved));
         id.resolve_route(patience).unwrap();
-        assert!(matches!(next(), What::RouteResolved));
+        assert!(matches!(next(), EventKind::RouteResolved));
         let wish = ConnectParameters {
             private_data: wish.clone(),
             // A queue pair of the program's own, which it never brings up.
@@ -376,7 +376,7 @@ fn unconfirmed(server: &str, connections: u32, size: u64) -> Vec<ferroce::cm::Id
             ..ConnectParameters::default()
         };
         id.connect(&wish).unwrap();
-        assert!(matches!(next(), What::ConnectResponse(_)), "connection {number}");
+        assert!(matches!(next(), EventKind::ConnectResponse(_)), "connection {number}");
         id
     };
     (0..connections).map(connect).collect()

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use ferroce_memory::{AddressRange, Buffer, Keys, Registry};
-use ferroce_proto::memory::{AccessFlags, Accessor, Atomic, Domain, LocalSpan, Memory, RemoteSpan};
+use ferroce_proto::memory::{AccessFlags, Accessor, Atomic, Memory, PdId, RemoteRange, Sge};
 use ferroce_wire::number::VirtualAddress;
 
 fn main() {
     divan::main();
 }
 
-const BY: Accessor = Accessor { domain: Domain(1), queue_pair: ferroce_wire::number::Qpn(0x11) };
+const BY: Accessor = Accessor { pd: PdId(1), queue_pair: ferroce_wire::number::Qpn(0x11) };
 const ALL: AccessFlags = AccessFlags(0x1f);
 const LENGTHS: [usize; 3] = [64, 1024, 4096];
 
@@ -24,19 +24,19 @@ fn setup() -> (Registry, Arc<Buffer>, Keys) {
     // So that no page fault is measured.
     buffer.write(0, &vec![1; 1 << 16]).expect("room");
     let iova = VirtualAddress(0);
-    let keys = registry.register_buffer(BY.domain, &buffer, 0, 1 << 16, iova, ALL).expect("a key");
+    let keys = registry.register_buffer(BY.pd, &buffer, 0, 1 << 16, iova, ALL).expect("a key");
     (registry, buffer, keys)
 }
 
-fn span(keys: &Keys, length: usize) -> RemoteSpan {
-    RemoteSpan { key: keys.rkey, address: VirtualAddress(0), length: length as u32 }
+fn sge(keys: &Keys, length: usize) -> RemoteRange {
+    RemoteRange { key: keys.rkey, address: VirtualAddress(0), length: length as u32 }
 }
 
 #[divan::bench(sample_size = 256)]
 fn check(bencher: Bencher<'_, '_>) {
     let (registry, _buffer, keys) = setup();
     bencher.bench_local(|| {
-        (&registry).check_remote(BY, black_box(span(&keys, 4096)), AccessFlags::REMOTE_WRITE)
+        (&registry).check_remote(BY, black_box(sge(&keys, 4096)), AccessFlags::REMOTE_WRITE)
     });
 }
 
@@ -45,7 +45,7 @@ fn write(bencher: Bencher<'_, '_>, length: usize) {
     let (registry, _buffer, keys) = setup();
     let data = vec![7; length];
     bencher.counter(BytesCount::new(length)).bench_local(|| {
-        (&registry).write_remote(BY, black_box(span(&keys, length)), black_box(&data))
+        (&registry).write_remote(BY, black_box(sge(&keys, length)), black_box(&data))
     });
 }
 
@@ -54,7 +54,7 @@ fn read(bencher: Bencher<'_, '_>, length: usize) {
     let (registry, _buffer, keys) = setup();
     let mut out = vec![7; length];
     bencher.counter(BytesCount::new(length)).bench_local(|| {
-        (&registry).read_remote(BY, black_box(span(&keys, length)), black_box(&mut out))
+        (&registry).read_remote(BY, black_box(sge(&keys, length)), black_box(&mut out))
     });
 }
 
@@ -74,24 +74,24 @@ fn write_on_demand(bencher: Bencher<'_, '_>, length: usize) {
     // SAFETY: the buffer outlives the region.
     let range = unsafe { AddressRange::new(buffer.address(), buffer.len()) };
     let access = ALL | AccessFlags::ON_DEMAND;
-    let keys = registry.register(BY.domain, range, VirtualAddress(0), access).expect("a key");
+    let keys = registry.register(BY.pd, range, VirtualAddress(0), access).expect("a key");
     let data = vec![7; length];
     bencher.counter(BytesCount::new(length)).bench_local(|| {
-        (&registry).write_remote(BY, black_box(span(&keys, length)), black_box(&data))
+        (&registry).write_remote(BY, black_box(sge(&keys, length)), black_box(&data))
     });
 }
 
 #[divan::bench(sample_size = 256)]
 fn fetch_add(bencher: Bencher<'_, '_>) {
     let (registry, _buffer, keys) = setup();
-    bencher.bench_local(|| (&registry).atomic(BY, span(&keys, 8), Atomic::FetchAdd(1)));
+    bencher.bench_local(|| (&registry).atomic(BY, sge(&keys, 8), Atomic::FetchAdd(1)));
 }
 
 #[divan::bench(sample_size = 256)]
 fn pin(bencher: Bencher<'_, '_>) {
     let (registry, _buffer, keys) = setup();
-    let span = LocalSpan { key: keys.lkey, address: VirtualAddress(0), length: 4096 };
-    bencher.bench_local(|| drop(registry.pin_local(BY.domain, black_box(span), false)));
+    let sge = Sge { key: keys.lkey, address: VirtualAddress(0), length: 4096 };
+    bencher.bench_local(|| drop(registry.pin_local(BY.pd, black_box(sge), false)));
 }
 
 #[divan::bench(sample_size = 256)]
@@ -99,7 +99,7 @@ fn register_buffer_and_deregister(bencher: Bencher<'_, '_>) {
     let (registry, buffer, _) = setup();
     bencher.bench_local(|| {
         let iova = VirtualAddress(0);
-        let keys = registry.register_buffer(BY.domain, &buffer, 0, 4096, iova, ALL);
+        let keys = registry.register_buffer(BY.pd, &buffer, 0, 4096, iova, ALL);
         registry.deregister(keys.expect("a key").lkey).expect("a region").wait();
     });
 }
@@ -109,7 +109,7 @@ fn register_buffer_and_deregister(bencher: Bencher<'_, '_>) {
 fn check_contended(bencher: Bencher<'_, '_>) {
     let (registry, _buffer, keys) = setup();
     bencher.bench(|| {
-        (&registry).check_remote(BY, black_box(span(&keys, 4096)), AccessFlags::REMOTE_WRITE)
+        (&registry).check_remote(BY, black_box(sge(&keys, 4096)), AccessFlags::REMOTE_WRITE)
     });
 }
 
@@ -121,7 +121,7 @@ fn register_and_deregister(bencher: Bencher<'_, '_>, length: usize) {
     bencher.bench_local(|| {
         // SAFETY: the buffer outlives the region.
         let range = unsafe { AddressRange::new(buffer.address(), length) };
-        let keys = registry.register(BY.domain, range, VirtualAddress(0), ALL);
+        let keys = registry.register(BY.pd, range, VirtualAddress(0), ALL);
         registry.deregister(keys.expect("a key").lkey).expect("a region").wait();
     });
 }

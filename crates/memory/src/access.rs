@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
 use ferroce_wire::number::{LKey, RKey};
 
@@ -26,7 +26,7 @@ impl Registry {
     #[inline]
     fn local<T, E: From<Denied>>(
         &self,
-        domain: Domain,
+        pd: PdId,
         key: LKey,
         (address, length): (u64, u64),
         access: AccessFlags,
@@ -35,7 +35,7 @@ impl Registry {
         let entry = self.table.read(key.0).ok_or(Denied::Key)?;
         // A window has no key for its owner's use.
         let Tenant::Region(region) = &entry.tenant else { return Err(Denied::Key.into()) };
-        let place = in_region(region, domain, (address, length), access)?;
+        let place = in_region(region, pd, (address, length), access)?;
         then(region, place)
     }
 
@@ -52,7 +52,7 @@ impl Registry {
         let entry = self.table.read(key.0).ok_or(Denied::Key)?;
         let (region, place) = match &entry.tenant {
             Tenant::Region(region) => {
-                (region, in_region(region, by.domain, (address, length), access)?)
+                (region, in_region(region, by.pd, (address, length), access)?)
             }
             Tenant::Window(window) => window.place(by, address, length, access)?,
             Tenant::Nobody => return Err(Denied::Key.into()),
@@ -60,55 +60,50 @@ impl Registry {
         then(region, place)
     }
 
-    /// Pins a span of a work request: to be read, or to be written into.
-    pub fn pin_local(
-        &self,
-        domain: Domain,
-        span: LocalSpan,
-        write: bool,
-    ) -> Result<Pinned, PinError> {
-        let length = span.length as usize;
+    /// Pins a SGE of a work request: to be read, or to be written into.
+    pub fn pin_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<Pinned, PinError> {
+        let length = sge.length as usize;
         if length == 0 {
             return Ok(Pinned::new(NonNull::dangling(), 0, write, None));
         }
-        let part = (span.address.0, u64::from(span.length));
-        self.local(domain, span.key, part, local_access(write), |region, place| {
+        let part = (sge.address.0, u64::from(sge.length));
+        self.local(pd, sge.key, part, local_access(write), |region, place| {
             pin(region, place, length, write)
         })
     }
 
-    /// Pins a span that a peer reads from, or writes to.
+    /// Pins a SGE that a peer reads from, or writes to.
     pub fn pin_remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         write: bool,
     ) -> Result<Pinned, PinError> {
-        let length = span.length as usize;
+        let length = range.length as usize;
         if length == 0 {
             return Ok(Pinned::new(NonNull::dangling(), 0, write, None));
         }
-        let part = (span.address.0, u64::from(span.length));
+        let part = (range.address.0, u64::from(range.length));
         let access = if write { AccessFlags::REMOTE_WRITE } else { AccessFlags::REMOTE_READ };
-        self.remote(by, span.key, part, access, |region, place| pin(region, place, length, write))
+        self.remote(by, range.key, part, access, |region, place| pin(region, place, length, write))
     }
 }
 
 #[inline]
 fn in_region(
     region: &Region,
-    domain: Domain,
+    pd: PdId,
     (address, length): (u64, u64),
     access: AccessFlags,
 ) -> Result<Place<'_>, Denied> {
-    check_region(region, domain, access)?;
+    check_region(region, pd, access)?;
     region.place(address, length)
 }
 
 #[inline]
-fn check_region(region: &Region, domain: Domain, access: AccessFlags) -> Result<(), Denied> {
-    if region.domain != domain {
-        return Err(Denied::Domain);
+fn check_region(region: &Region, pd: PdId, access: AccessFlags) -> Result<(), Denied> {
+    if region.pd != pd {
+        return Err(Denied::PdId);
     }
     if region.access.contains(access) { Ok(()) } else { Err(Denied::Access) }
 }
@@ -123,65 +118,65 @@ fn pin(
     Ok(Pinned::new(pointer, length, write, Some(Arc::clone(region))))
 }
 
-/// A span without bytes accesses nothing, so nothing is checked (IBA 9.7.4.1.7 for peers; work requests name key 0 with
-/// such spans).
+/// A SGE without bytes accesses nothing, so nothing is checked (IBA 9.7.4.1.7 for peers; work requests name key 0 with
+/// such SGEs).
 impl Memory for &Registry {
-    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied> {
-        if span.length == 0 {
+    fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {
+        if sge.length == 0 {
             return Ok(());
         }
-        let part = (span.address.0, u64::from(span.length));
-        self.local(domain, span.key, part, local_access(write), |_, place| place.check())
+        let part = (sge.address.0, u64::from(sge.length));
+        self.local(pd, sge.key, part, local_access(write), |_, place| place.check())
     }
 
-    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
-        if span.length == 0 && out.is_empty() {
+    fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied> {
+        if sge.length == 0 && out.is_empty() {
             return Ok(());
         }
-        let part = (span.address.0, u64::from(span.length));
-        self.local(domain, span.key, part, NONE, |_, place| place.read(out))
+        let part = (sge.address.0, u64::from(sge.length));
+        self.local(pd, sge.key, part, NONE, |_, place| place.read(out))
     }
 
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        if data.len() > span.length as usize {
+    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
+        if data.len() > sge.length as usize {
             return Err(Denied::Bounds);
         }
         if data.is_empty() {
             return Ok(());
         }
         // Only what is written is looked at: a receive may name more than will come.
-        let part = (span.address.0, data.len() as u64);
-        self.local(domain, span.key, part, local_access(true), |_, place| place.write(data))
+        let part = (sge.address.0, data.len() as u64);
+        self.local(pd, sge.key, part, local_access(true), |_, place| place.write(data))
     }
 
     fn check_remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         access: AccessFlags,
     ) -> Result<(), Denied> {
-        if span.length == 0 {
+        if range.length == 0 {
             return Ok(());
         }
-        let part = (span.address.0, u64::from(span.length));
-        self.remote(by, span.key, part, access, |_, place| place.check())
+        let part = (range.address.0, u64::from(range.length));
+        self.remote(by, range.key, part, access, |_, place| place.check())
     }
 
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
         let entry = self.table.read(key.0).ok_or(Denied::Key)?;
         match &entry.tenant {
-            Tenant::Region(region) => check_region(region, by.domain, access),
+            Tenant::Region(region) => check_region(region, by.pd, access),
             Tenant::Window(window) => window.granted(by, access).map(drop),
             Tenant::Nobody => Err(Denied::Key),
         }
     }
 
-    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
-        if span.length == 0 && out.is_empty() {
+    fn read_remote(&self, by: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
+        if range.length == 0 && out.is_empty() {
             return Ok(());
         }
-        let part = (span.address.0, u64::from(span.length));
-        self.remote(by, span.key, part, AccessFlags::REMOTE_READ, |_, place| place.read(out))
+        let part = (range.address.0, u64::from(range.length));
+        self.remote(by, range.key, part, AccessFlags::REMOTE_READ, |_, place| place.read(out))
     }
 
     /// Carefully: hardware would have pinned these pages, and read what was in them. Programs that are through with a READ,
@@ -189,28 +184,33 @@ impl Memory for &Registry {
     fn read_remote_again(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         out: &mut [u8],
     ) -> Result<(), Denied> {
-        if span.length == 0 && out.is_empty() {
+        if range.length == 0 && out.is_empty() {
             return Ok(());
         }
-        let part = (span.address.0, u64::from(span.length));
+        let part = (range.address.0, u64::from(range.length));
         let access = AccessFlags::REMOTE_READ;
-        self.remote(by, span.key, part, access, |_, place| place.read_carefully(out))
+        self.remote(by, range.key, part, access, |_, place| place.read_carefully(out))
     }
 
-    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
-        if span.length == 0 && data.is_empty() {
+    fn write_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        data: &[u8],
+    ) -> Result<(), Denied> {
+        if range.length == 0 && data.is_empty() {
             return Ok(());
         }
-        let part = (span.address.0, u64::from(span.length));
-        self.remote(by, span.key, part, AccessFlags::REMOTE_WRITE, |_, place| place.write(data))
+        let part = (range.address.0, u64::from(range.length));
+        self.remote(by, range.key, part, AccessFlags::REMOTE_WRITE, |_, place| place.write(data))
     }
 
-    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied> {
         // IBA 9.4.5.1.
-        if span.address.0 % 8 != 0 {
+        if range.address.0 % 8 != 0 {
             return Err(Denied::Alignment);
         }
         let access = match what {
@@ -218,7 +218,7 @@ impl Memory for &Registry {
             Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
             _ => AccessFlags::REMOTE_ATOMIC,
         };
-        self.remote(by, span.key, (span.address.0, 8), access, |_, place| place.atomic(what))
+        self.remote(by, range.key, (range.address.0, 8), access, |_, place| place.atomic(what))
     }
 
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {

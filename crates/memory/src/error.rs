@@ -103,7 +103,7 @@ impl fmt::Display for ReregisterError {
 
 impl std::error::Error for ReregisterError {}
 
-/// Why a span cannot be handed to the kernel.
+/// Why a SGE cannot be handed to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PinError {
     /// It may not be used so.

@@ -8,21 +8,21 @@
 //! - [`AddressRange`] is how a program's own memory gets in. To name one is unsafe, because only the program knows how
 //!   long it stays mapped; everything after that is safe to call.
 //! - [`Buffer`] is memory that is ours, so that it can be registered and used without unsafe code.
-//! - [`Pinned`] is a span that the kernel may read or fill without a copy. [`Draining`] waits for the last of them.
+//! - [`Pinned`] is a SGE that the kernel may read or fill without a copy. [`Draining`] waits for the last of them.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
 //! use ferroce_memory::{Buffer, Registry};
-//! use ferroce_proto::memory::{AccessFlags, Domain, LocalSpan, Memory};
+//! use ferroce_proto::memory::{AccessFlags, Domain, Sge, Memory};
 //! use ferroce_wire::number::VirtualAddress;
 //!
 //! let (registry, domain) = (Registry::new(0x5eed), Domain(1));
 //! let buffer = Arc::new(Buffer::new(4096)?);
 //! let (iova, access) = (VirtualAddress(0), AccessFlags::LOCAL_WRITE);
 //! let keys = registry.register_buffer(domain, &buffer, 0, 4096, iova, access)?;
-//! let span = LocalSpan { key: keys.lkey, address: VirtualAddress(16), length: 5 };
-//! assert_eq!((&registry).write_local(domain, span, b"hello"), Ok(()));
+//! let SGE = Sge { key: keys.lkey, address: VirtualAddress(16), length: 5 };
+//! assert_eq!((&registry).write_local(domain, SGE, b"hello"), Ok(()));
 //! registry.deregister(keys.lkey)?.wait();
 //! assert_eq!(&buffer.to_vec()[16..21], b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,4 +1,4 @@
-//! Spans in flight: handed to the kernel instead of copied, and waited for when their region goes.
+//! SgList in flight: handed to the kernel instead of copied, and waited for when their region goes.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use crate::copy;
 use crate::region::Region;
 
-/// A span of registered memory that stays registered memory while this is held, whatever becomes of its key.
+/// A SGE of registered memory that stays registered memory while this is held, whatever becomes of its key.
 ///
 /// The bytes are not ours alone: the application may change them at any time.
 pub struct Pinned {
     pointer: NonNull<u8>,
     length: usize,
     writable: bool,
-    /// None for an empty span, which is of no region.
+    /// None for an empty SGE, which is of no region.
     region: Option<Arc<Region>>,
 }
 
@@ -52,12 +52,12 @@ impl Pinned {
         self.pointer.as_ptr()
     }
 
-    /// The same, to be written to; `None` for a span that was pinned to be read.
+    /// The same, to be written to; `None` for a SGE that was pinned to be read.
     pub fn as_mut_ptr(&self) -> Option<*mut u8> {
         self.writable.then_some(self.pointer.as_ptr())
     }
 
-    /// The part of the span from `offset` on, for a system call to gather from; what lies beyond the span is left off.
+    /// The part of the SGE from `offset` on, for a system call to gather from; what lies beyond the SGE is left off.
     ///
     /// Not to be looked at as a slice, though its type allows it: the application may write to these bytes meanwhile,
     /// and two looks may see different things. [`Pinned::read`] takes a copy that stays as it is.
@@ -68,26 +68,26 @@ impl Pinned {
         unsafe { std::mem::transmute::<Vector<'_, Self>, IoSlice<'_>>(vector) }
     }
 
-    /// The part of the span from `offset` on, for a system call to place into, as [`Pinned::io_slice`]; empty for a span
+    /// The part of the SGE from `offset` on, for a system call to place into, as [`Pinned::io_slice`]; empty for a SGE
     /// that was pinned to be read. The kernel places in no promised order.
     pub fn io_slice_mut(&mut self, offset: usize, length: usize) -> IoSliceMut<'_> {
         let (pointer, length) = self.part(offset, if self.writable { length } else { 0 });
         let vector = Vector { base: pointer.as_ptr(), length, _lifetime: PhantomData::<&Self> };
-        // SAFETY: as in `io_slice`; the span was pinned to be written.
+        // SAFETY: as in `io_slice`; the SGE was pinned to be written.
         unsafe { std::mem::transmute::<Vector<'_, Self>, IoSliceMut<'_>>(vector) }
     }
 
     /// Copies from `offset` on to `out`, and returns how many bytes there were.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> usize {
         let (pointer, length) = self.part(offset, out.len());
-        // SAFETY: within the span, which stays mapped while `self` is held; `part` gives at most what `out` has.
+        // SAFETY: within the SGE, which stays mapped while `self` is held; `part` gives at most what `out` has.
         unsafe { copy::load(pointer.as_ptr(), &mut out[..length]) };
         length
     }
 
     fn part(&self, offset: usize, length: usize) -> (NonNull<u8>, usize) {
         let offset = offset.min(self.length);
-        // SAFETY: within the span, or just behind it.
+        // SAFETY: within the SGE, or just behind it.
         (unsafe { self.pointer.add(offset) }, length.min(self.length - offset))
     }
 }
@@ -105,7 +105,7 @@ impl fmt::Debug for Pinned {
         let mut shown = f.debug_struct("Pinned");
         shown.field("address", &self.pointer).field("length", &self.length);
         shown.field("writable", &self.writable);
-        shown.field("domain", &self.region.as_ref().map(|region| region.domain)).finish()
+        shown.field("domain", &self.region.as_ref().map(|region| region.pd)).finish()
     }
 }
 
@@ -132,22 +132,22 @@ impl Drop for Released {
     }
 }
 
-/// A region that has no key any more, but perhaps spans in flight. Its memory may be unmapped or used for something else
+/// A region that has no key any more, but perhaps SGEs in flight. Its memory may be unmapped or used for something else
 /// when this has come to its end.
 ///
-/// Whoever drives the engine that holds those spans lets go of it before waiting, or asks [`Draining::is_done`] and
-/// drives on: the spans are released by nobody else.
+/// Whoever drives the engine that holds those SGEs lets go of it before waiting, or asks [`Draining::is_done`] and
+/// drives on: the SGEs are released by nobody else.
 #[derive(Debug)]
 #[must_use = "the memory may still be in use until this is done"]
 pub struct Draining(Arc<Signal>);
 
 impl Draining {
-    /// Whether the last span in flight is gone.
+    /// Whether the last SGE in flight is gone.
     pub fn is_done(&self) -> bool {
         *self.0.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the last span in flight is gone.
+    /// Waits until the last SGE in flight is gone.
     pub fn wait(self) {
         let mut done = self.0.done.lock().unwrap_or_else(PoisonError::into_inner);
         while !*done {

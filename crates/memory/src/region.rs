@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use ferroce_proto::memory::{AccessFlags, Atomic, Denied, Domain};
+use ferroce_proto::memory::{AccessFlags, Atomic, Denied, PdId};
 use ferroce_wire::number::VirtualAddress;
 
 use crate::buffer::Buffer;
@@ -28,7 +28,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionInfo {
     /// The protection domain.
-    pub domain: Domain,
+    pub pd: PdId,
     /// How its bytes are reached.
     pub kind: Kind,
     /// Where it is in this process.
@@ -45,7 +45,7 @@ pub struct RegionInfo {
 
 #[derive(Debug)]
 pub(crate) struct Region {
-    pub(crate) domain: Domain,
+    pub(crate) pd: PdId,
     pub(crate) access: AccessFlags,
     pub(crate) kind: Kind,
     pub(crate) iova: u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferroce_proto::memory::{AccessFlags, Domain};
+use ferroce_proto::memory::{AccessFlags, PdId};
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::buffer::Buffer;
@@ -30,7 +30,7 @@ pub struct Keys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Another protection domain.
-    pub domain: Option<Domain>,
+    pub pd: Option<PdId>,
     /// Other memory, and the address that its first byte is to have.
     pub translation: Option<(AddressRange, VirtualAddress)>,
     /// Other rights.
@@ -66,7 +66,7 @@ fn check_access(access: AccessFlags) -> Result<(), RegisterError> {
 
 /// A region over a program's own memory, after a look at it.
 fn examine(
-    domain: Domain,
+    pd: PdId,
     range: AddressRange,
     iova: VirtualAddress,
     access: AccessFlags,
@@ -97,7 +97,7 @@ fn examine(
         probe::range(address, length, access.contains(AccessFlags::LOCAL_WRITE))?;
     }
     Ok(Region {
-        domain,
+        pd,
         access,
         kind: if on_demand { Kind::OnDemand } else { Kind::Ordinary },
         iova,
@@ -138,12 +138,12 @@ impl Registry {
     #[doc(alias = "ibv_reg_mr_iova")]
     pub fn register(
         &self,
-        domain: Domain,
+        pd: PdId,
         range: AddressRange,
         iova: VirtualAddress,
         access: AccessFlags,
     ) -> Result<Keys, RegisterError> {
-        self.insert(examine(domain, range, iova, access)?)
+        self.insert(examine(pd, range, iova, access)?)
     }
 
     /// Registers a part of our own memory, which is not unmapped before it is deregistered. With `iova` 0 this is how
@@ -151,7 +151,7 @@ impl Registry {
     #[doc(alias = "ibv_reg_dm_mr")]
     pub fn register_buffer(
         &self,
-        domain: Domain,
+        pd: PdId,
         buffer: &Arc<Buffer>,
         offset: usize,
         length: usize,
@@ -165,7 +165,7 @@ impl Registry {
             return Err(RegisterError::Range);
         }
         self.insert(Region {
-            domain,
+            pd,
             access,
             // Ours is always there, whatever the flags say.
             kind: Kind::Ordinary,
@@ -181,9 +181,9 @@ impl Registry {
 
     /// A region without bytes for all addresses, for work requests only: it takes what is written and gives zeroes.
     #[doc(alias = "ibv_alloc_null_mr")]
-    pub fn register_null(&self, domain: Domain) -> Result<Keys, RegisterError> {
+    pub fn register_null(&self, pd: PdId) -> Result<Keys, RegisterError> {
         self.insert(Region {
-            domain,
+            pd,
             access: AccessFlags::LOCAL_WRITE,
             kind: Kind::Null,
             iova: 0,
@@ -255,7 +255,7 @@ impl Registry {
     pub fn query(&self, key: LKey) -> Option<RegionInfo> {
         let region = self.region(key)?;
         Some(RegionInfo {
-            domain: region.domain,
+            pd: region.pd,
             kind: region.kind,
             address: region.base,
             iova: VirtualAddress(region.iova),
@@ -288,10 +288,10 @@ fn watched(region: Region) -> Arc<Region> {
 
 /// The region as it is to be.
 fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
-    let domain = change.domain.unwrap_or(old.domain);
+    let pd = change.pd.unwrap_or(old.pd);
     let access = change.access.unwrap_or(old.access);
     if let Some((range, iova)) = change.translation {
-        return examine(domain, range, iova, access);
+        return examine(pd, range, iova, access);
     }
     check_access(access)?;
     let zero_based = AccessFlags::ZERO_BASED;
@@ -307,14 +307,14 @@ fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
             // Pages that were only to be read may not be writable.
             let wanted = AccessFlags::LOCAL_WRITE | AccessFlags::ON_DEMAND;
             if access & wanted != old.access & wanted {
-                return examine(domain, old.range(), VirtualAddress(old.iova), access);
+                return examine(pd, old.range(), VirtualAddress(old.iova), access);
             }
             old.kind
         }
         Kind::Null => Kind::Null,
     };
     Ok(Region {
-        domain,
+        pd,
         access,
         kind,
         iova: old.iova,

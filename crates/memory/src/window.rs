@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_proto::memory::{AccessFlags, Accessor, Bind, Denied, Domain};
+use ferroce_proto::memory::{AccessFlags, Accessor, Bind, Denied, PdId};
 use ferroce_wire::number::{Qpn, RKey};
 
 use crate::error::WindowError;
@@ -23,7 +23,7 @@ pub enum WindowKind {
 
 #[derive(Debug)]
 pub(crate) struct Window {
-    domain: Domain,
+    pd: PdId,
     kind: WindowKind,
     bound: Option<Bound>,
 }
@@ -77,8 +77,8 @@ impl Window {
     /// What it is bound to, if a peer may access that so.
     pub(crate) fn granted(&self, by: Accessor, access: AccessFlags) -> Result<&Bound, Denied> {
         let bound = self.bound.as_ref().ok_or(Denied::Key)?;
-        if self.domain != by.domain {
-            return Err(Denied::Domain);
+        if self.pd != by.pd {
+            return Err(Denied::PdId);
         }
         // IBA 10.6.7.2.3: for all other queue pairs the key is none.
         if self.kind == WindowKind::Type2 && bound.queue_pair != by.queue_pair {
@@ -94,8 +94,8 @@ impl Window {
 impl Registry {
     /// Allocates a window that shows nothing yet, and returns its key.
     #[doc(alias = "ibv_alloc_mw")]
-    pub fn allocate_window(&self, domain: Domain, kind: WindowKind) -> Result<RKey, WindowError> {
-        let window = Box::new(Window { domain, kind, bound: None });
+    pub fn allocate_window(&self, pd: PdId, kind: WindowKind) -> Result<RKey, WindowError> {
+        let window = Box::new(Window { pd, kind, bound: None });
         let key = self.table.insert(Tenant::Window(window)).ok_or(WindowError::Full)?;
         self.windows.fetch_add(1, Ordering::Relaxed);
         Ok(RKey(key))
@@ -124,8 +124,8 @@ impl Registry {
         let mut entry = self.table.write(bind.window.0).ok_or(Denied::Key)?;
         let Tenant::Window(window) = &mut entry.tenant else { return Err(Denied::Key) };
         // IBA C10-72.
-        if window.domain != by.domain {
-            return Err(Denied::Domain);
+        if window.pd != by.pd {
+            return Err(Denied::PdId);
         }
         match window.kind {
             // IBA o10-36.2.2: addresses of type 1 are the region's.
@@ -148,8 +148,8 @@ impl Registry {
     fn show(&self, by: Accessor, bind: &Bind) -> Result<Bound, Denied> {
         let entry = self.table.read(bind.region.0).ok_or(Denied::Key)?;
         let Tenant::Region(region) = &entry.tenant else { return Err(Denied::Key) };
-        if region.domain != by.domain {
-            return Err(Denied::Domain);
+        if region.pd != by.pd {
+            return Err(Denied::PdId);
         }
         let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
         let allowed = GRANTED.contains(bind.access)
@@ -182,12 +182,12 @@ impl Registry {
         let mut entry = self.table.write(key.0).ok_or(Denied::Key)?;
         let window = match &mut entry.tenant {
             Tenant::Window(window) => window,
-            Tenant::Region(region) if region.domain != by.domain => return Err(Denied::Domain),
+            Tenant::Region(region) if region.pd != by.pd => return Err(Denied::PdId),
             Tenant::Region(_) => return Err(Denied::Access),
             Tenant::Nobody => return Err(Denied::Key),
         };
-        if window.domain != by.domain {
-            return Err(Denied::Domain);
+        if window.pd != by.pd {
+            return Err(Denied::PdId);
         }
         // IBA o10-37.2.26.
         if window.kind == WindowKind::Type1 {

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::address::scope;
-use crate::receive::Arrival;
+use crate::receive::RxInfo;
 
 /// Bytes of the header.
 pub(crate) const LENGTH: usize = 56;
@@ -15,24 +15,24 @@ pub(crate) const LENGTH: usize = 56;
 const MARK: [u8; 4] = *b"Ff\0\x01";
 
 /// Writes the header.
-pub(crate) fn encode(arrival: &Arrival) -> [u8; LENGTH] {
+pub(crate) fn encode(info: &RxInfo) -> [u8; LENGTH] {
     let mut header = [0; LENGTH];
     header[..4].copy_from_slice(&MARK);
-    header[4] = arrival.tos;
-    header[5] = arrival.hop_limit.unwrap_or(0);
-    header[6] = u8::from(arrival.hop_limit.is_some());
-    header[8..24].copy_from_slice(&mapped(arrival.source.ip()));
-    header[24..26].copy_from_slice(&arrival.source.port().to_be_bytes());
-    header[28..32].copy_from_slice(&scope(arrival.source).to_be_bytes());
-    header[32..48].copy_from_slice(&mapped(arrival.destination));
-    header[48..52].copy_from_slice(&arrival.interface.unwrap_or(0).to_be_bytes());
+    header[4] = info.tos;
+    header[5] = info.hop_limit.unwrap_or(0);
+    header[6] = u8::from(info.hop_limit.is_some());
+    header[8..24].copy_from_slice(&mapped(info.source.ip()));
+    header[24..26].copy_from_slice(&info.source.port().to_be_bytes());
+    header[28..32].copy_from_slice(&scope(info.source).to_be_bytes());
+    header[32..48].copy_from_slice(&mapped(info.destination));
+    header[48..52].copy_from_slice(&info.interface.unwrap_or(0).to_be_bytes());
     // Messages are below 64 KiB.
-    header[52..].copy_from_slice(&(arrival.segment as u32).to_be_bytes());
+    header[52..].copy_from_slice(&(info.segment as u32).to_be_bytes());
     header
 }
 
 /// Reads what arrived: `None` when it is not a packet that a process of ours forwarded.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Arrival> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<RxInfo> {
     let (header, packet) = bytes.split_first_chunk::<LENGTH>()?;
     let number = |at: usize| array(header, at).map(u32::from_be_bytes);
     if header[..4] != MARK {
@@ -44,7 +44,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Arrival> {
         ip => SocketAddr::new(ip, port),
     };
     let segment = number(52)? as usize;
-    Some(Arrival {
+    Some(RxInfo {
         source,
         destination: unmapped(array(header, 32)?),
         interface: number(48).filter(|&index| index != 0),

@@ -65,11 +65,11 @@ pub use batch::Batch;
 pub use error::Error;
 pub use event::Event;
 pub use mailbox::Recipient;
-pub use news::{News, Subject};
+pub use news::{NetlinkMonitor, Subject};
 pub use options::{Features, Options};
 pub use poll::{Interest, Poller, Readiness};
 pub use processes::{ProcessName, Processes};
-pub use receive::{Arrival, Message, ReceiveBatch};
+pub use receive::{ReceiveBatch, RxDatagram, RxInfo};
 pub use slot::{Service, Slot};
 pub use socket::Socket;
 

@@ -16,7 +16,7 @@ use libc::{SOL_SOCKET, c_int, iovec, msghdr};
 use crate::error::Error;
 use crate::fork::DeviceFd;
 use crate::name::{self, Directory, Role};
-use crate::receive::{Arrival, ReceiveBatch};
+use crate::receive::{ReceiveBatch, RxInfo};
 use crate::socket::buffer;
 use crate::system::{check, check_length, errno, set_option, zeroed};
 use crate::{clock, diag, forward};
@@ -69,12 +69,7 @@ impl Mailbox {
     }
 
     /// Hands packets to their owner: all those of one message, if they all are its. It does not wait.
-    pub(crate) fn forward(
-        &self,
-        to: Recipient,
-        arrival: &Arrival,
-        data: &[u8],
-    ) -> Result<(), Error> {
+    pub(crate) fn forward(&self, to: Recipient, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let (slot, directory) = match to {
             Recipient::Slot(slot) => (slot, None),
@@ -87,7 +82,7 @@ impl Mailbox {
             }
         };
         if let Some(peer) = peers.connected.get(&slot) {
-            match send(peer, arrival, data) {
+            match send(peer, info, data) {
                 // It has ended; another may have its slot.
                 Err(Error::NoOwner) => drop(peers.connected.remove(&slot)),
                 sent => return sent,
@@ -98,7 +93,7 @@ impl Mailbox {
             None => peers.look_up(self.address)?,
         };
         let peer = connect(&directory, slot)?;
-        let sent = send(&peer, arrival, data);
+        let sent = send(&peer, info, data);
         peers.connected.insert(slot, peer);
         sent
     }
@@ -125,9 +120,9 @@ impl Mailbox {
         for index in 0..count {
             let taken = batch.taken(index);
             let trusted = taken.marks.user == Some(self.user) || taken.marks.user == Some(0);
-            let arrival = forward::decode(batch.buffer(index, taken.length));
-            match arrival.filter(|_| trusted && !taken.truncated) {
-                Some(arrival) => batch.keep(index, forward::LENGTH, arrival),
+            let info = forward::decode(batch.buffer(index, taken.length));
+            match info.filter(|_| trusted && !taken.truncated) {
+                Some(info) => batch.keep(index, forward::LENGTH, info),
                 None => drop(self.rejected.fetch_add(1, Ordering::Relaxed)),
             }
         }
@@ -194,8 +189,8 @@ fn connect(directory: &Directory, slot: u8) -> Result<DeviceFd, Error> {
     if proven { Ok(fd) } else { Err(Error::NoOwner) }
 }
 
-fn send(to: &DeviceFd, arrival: &Arrival, data: &[u8]) -> Result<(), Error> {
-    let mut header = forward::encode(arrival);
+fn send(to: &DeviceFd, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
+    let mut header = forward::encode(info);
     let mut pieces = [
         iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
         iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() },

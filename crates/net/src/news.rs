@@ -17,12 +17,12 @@ pub enum Subject {
 
 /// News, behind a descriptor that is readable when there are some.
 #[derive(Debug)]
-pub struct News {
+pub struct NetlinkMonitor {
     fd: OwnedFd,
     subject: Subject,
 }
 
-impl News {
+impl NetlinkMonitor {
     /// Hears of nothing until it is told to listen.
     pub fn of(subject: Subject) -> Result<Self, Error> {
         let fd = netlink::open_bound()
@@ -56,7 +56,7 @@ impl News {
     }
 }
 
-impl AsFd for News {
+impl AsFd for NetlinkMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -12,24 +12,24 @@ use crate::address::RawAddress;
 use crate::batch::MAX_PIECES;
 use crate::control::Control;
 use crate::error::Error;
-use crate::receive::{Arrival, Taken};
+use crate::receive::{RxInfo, Taken};
 use crate::socket::Socket;
 use crate::system::{check_length, errno, zeroed};
 
 impl Socket {
-    /// Copies the first bytes of the next message without taking it. [`Arrival::length`] is that of the whole
-    /// message, and [`Arrival::truncated`] says whether `head` holds less. `None` when nothing waits.
-    pub fn peek(&self, head: &mut [u8]) -> Result<Option<Arrival>, Error> {
+    /// Copies the first bytes of the next message without taking it. [`RxInfo::length`] is that of the whole
+    /// message, and [`RxInfo::truncated`] says whether `head` holds less. `None` when nothing waits.
+    pub fn peek(&self, head: &mut [u8]) -> Result<Option<RxInfo>, Error> {
         self.take(&mut [IoSliceMut::new(head)], libc::MSG_PEEK | libc::MSG_TRUNC)
     }
 
-    /// Takes the next message into these pieces, one filled after the other. [`Arrival::length`] counts what was
-    /// written: what the pieces do not hold is lost, and [`Arrival::truncated`] says so. `None` when nothing waits.
-    pub fn receive_into(&self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<Arrival>, Error> {
+    /// Takes the next message into these pieces, one filled after the other. [`RxInfo::length`] counts what was
+    /// written: what the pieces do not hold is lost, and [`RxInfo::truncated`] says so. `None` when nothing waits.
+    pub fn receive_into(&self, pieces: &mut [IoSliceMut<'_>]) -> Result<Option<RxInfo>, Error> {
         self.take(pieces, 0)
     }
 
-    fn take(&self, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<Option<Arrival>, Error> {
+    fn take(&self, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<Option<RxInfo>, Error> {
         if pieces.len() > MAX_PIECES {
             return Err(Error::Unfit("a message is received into at most 1024 pieces"));
         }
@@ -61,6 +61,6 @@ impl Socket {
         let marks = control.read(message.msg_controllen as usize);
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
         let taken = Taken { source: address.get(), marks, length, truncated };
-        Ok(Some(taken.arrival(self.local().ip())))
+        Ok(Some(taken.info(self.local().ip())))
     }
 }

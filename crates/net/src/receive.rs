@@ -22,7 +22,7 @@ const SINGLE: usize = 9 * 1024;
 
 /// What is known about a message beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct RxInfo {
     /// Who sent it.
     pub source: SocketAddr,
     /// The address it was sent to: ours, or a multicast group's.
@@ -41,7 +41,7 @@ pub struct Arrival {
     pub truncated: bool,
 }
 
-impl Arrival {
+impl RxInfo {
     /// The two bits by which routers mark congestion (RFC 3168).
     #[inline]
     pub fn ecn(&self) -> u8 {
@@ -51,18 +51,18 @@ impl Arrival {
 
 /// A message: the packets of one flow that arrived together, or one packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct RxDatagram<'a> {
     /// What is known about all of them.
-    pub arrival: &'a Arrival,
+    pub info: &'a RxInfo,
     /// Their bytes.
     pub data: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> RxDatagram<'a> {
     /// The packets, each the UDP payload of one datagram. They may be for different queue pairs.
     #[inline]
     pub fn packets(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.data.chunks(self.arrival.segment.max(1))
+        self.data.chunks(self.info.segment.max(1))
     }
 }
 
@@ -76,7 +76,7 @@ pub struct ReceiveBatch {
     addresses: Box<[RawAddress]>,
     controls: Box<[Control]>,
     /// What was received: where it starts in its buffer, and what is known about it.
-    arrivals: Vec<(usize, usize, Arrival)>,
+    arrivals: Vec<(usize, usize, RxInfo)>,
 }
 
 // SAFETY: the pointers in `messages` and `pieces` refer to the other buffers of the same value and are written anew
@@ -113,10 +113,10 @@ impl ReceiveBatch {
 
     /// What the last call received.
     #[inline]
-    pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'_>> {
-        self.arrivals.iter().map(|(buffer, start, arrival)| {
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = RxDatagram<'_>> {
+        self.arrivals.iter().map(|(buffer, start, info)| {
             let start = buffer * self.room + start;
-            Message { arrival, data: &self.bytes[start..start + arrival.length] }
+            RxDatagram { info, data: &self.bytes[start..start + info.length] }
         })
     }
 
@@ -196,8 +196,8 @@ impl ReceiveBatch {
 
     /// Hands a message to the caller of the receiving call: its bytes begin `start` bytes into its buffer.
     #[inline]
-    pub(crate) fn keep(&mut self, index: usize, start: usize, arrival: Arrival) {
-        self.arrivals.push((index, start, arrival));
+    pub(crate) fn keep(&mut self, index: usize, start: usize, info: RxInfo) {
+        self.arrivals.push((index, start, info));
     }
 }
 
@@ -221,9 +221,9 @@ pub(crate) struct Taken {
 impl Taken {
     /// What that means, for a socket bound to `local`.
     #[inline]
-    pub(crate) fn arrival(&self, local: IpAddr) -> Arrival {
+    pub(crate) fn info(&self, local: IpAddr) -> RxInfo {
         let Self { source, marks, length, truncated } = self;
-        Arrival {
+        RxInfo {
             // A UDP socket names the sender of every datagram.
             source: source.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)),
             destination: marks.destination.unwrap_or(local),
@@ -254,8 +254,8 @@ impl Socket {
             match batch.fill(self.fd(), true, most) {
                 Ok(count) => {
                     for index in 0..count {
-                        let arrival = batch.taken(index).arrival(self.local().ip());
-                        batch.keep(index, 0, arrival);
+                        let info = batch.taken(index).info(self.local().ip());
+                        batch.keep(index, 0, info);
                     }
                     return Ok(count);
                 }

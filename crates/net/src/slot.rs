@@ -9,7 +9,7 @@ use crate::mailbox::{self, Mailbox, Recipient};
 use crate::name::{self, Directory, Role};
 use crate::options::Options;
 use crate::random;
-use crate::receive::{Arrival, ReceiveBatch};
+use crate::receive::{ReceiveBatch, RxInfo};
 use crate::socket::Socket;
 use crate::start_lock::StartLock;
 use crate::steering::Table;
@@ -155,8 +155,8 @@ impl Slot {
     /// A message whose packets all have one owner is best forwarded whole: few messages fit into a mailbox
     /// (`net.unix.max_dgram_qlen`, often 10), whatever their size. For a single packet of it, `arrival.segment` and
     /// `arrival.length` need not be changed: only the data's own length counts.
-    pub fn forward(&self, to: Recipient, arrival: &Arrival, data: &[u8]) -> Result<(), Error> {
-        self.mailbox.forward(to, arrival, data)
+    pub fn forward(&self, to: Recipient, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
+        self.mailbox.forward(to, info, data)
     }
 
     /// Receives what other processes forwarded to this slot and its owner's services, with what the kernel told them

@@ -7,13 +7,13 @@ use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use ferroce_proto::congestion::{Congestion, cost};
 use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
 use ferroce_proto::rc::{Config, QueuePair, Role};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::Transmit;
-use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, Spans, WorkId};
+use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, WorkId};
 use ferroce_wire::number::{LKey, PKey, Psn, Qpn, RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::RnrTimer;
@@ -27,19 +27,19 @@ fn main() {
 struct Nowhere;
 
 impl Memory for Nowhere {
-    fn check_local(&self, _: Domain, _: LocalSpan, _: bool) -> Result<(), Denied> {
+    fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn read_local(&self, _: Domain, _: LocalSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_local(&self, _: PdId, _: Sge, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn write_local(&mut self, _: Domain, _: LocalSpan, _: &[u8]) -> Result<(), Denied> {
+    fn write_local(&mut self, _: PdId, _: Sge, _: &[u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn check_remote(&self, _: Accessor, _: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+    fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
         Ok(())
     }
 
@@ -47,15 +47,15 @@ impl Memory for Nowhere {
         Ok(())
     }
 
-    fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, _: Accessor, _: RemoteRange, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn write_remote(&mut self, _: Accessor, _: RemoteSpan, _: &[u8]) -> Result<(), Denied> {
+    fn write_remote(&mut self, _: Accessor, _: RemoteRange, _: &[u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn atomic(&mut self, _: Accessor, _: RemoteSpan, _: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, _: Accessor, _: RemoteRange, _: Atomic) -> Result<u64, Denied> {
         Ok(0)
     }
 
@@ -82,7 +82,7 @@ impl Pair {
             number: Qpn(7),
             destination: Qpn(7),
             partition: PKey(0xffff),
-            domain: Domain(0),
+            pd: PdId(0),
             mtu,
             send_psn: Psn(0),
             receive_psn: Psn(0),
@@ -105,11 +105,11 @@ impl Pair {
     }
 
     fn post(&mut self, operation: Operation, length: u32) {
-        let span = LocalSpan { key: LKey(1), address: VirtualAddress(0), length };
+        let sge = Sge { key: LKey(1), address: VirtualAddress(0), length };
         let request = SendRequest {
             id: WorkId(0),
             operation,
-            data: Data::Spans(Spans::from(span)),
+            data: Data::SgList(SgList::from(sge)),
             signaled: true,
             solicited: false,
             fence: false,

@@ -1,4 +1,4 @@
-//! Registered memory, as the transports see it: keys and spans go in, a verdict comes out. No address here can be
+//! Registered memory, as the transports see it: keys and SGEs go in, a verdict comes out. No address here can be
 //! dereferenced; whoever implements [`Memory`] owns the bytes.
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
@@ -7,14 +7,14 @@ pub use ferroce_wire::setup::AccessFlags;
 
 /// A protection domain: memory and queue pairs of different ones do not meet (IBA 10.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Domain(pub u32);
+pub struct PdId(pub u32);
 
 /// Who reaches for memory: a queue pair, with the domain that it is of. A window of type 2 may be one queue pair's alone
 /// (IBA 10.6.7.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Accessor {
     /// The protection domain.
-    pub domain: Domain,
+    pub pd: PdId,
     /// The queue pair's own number.
     pub queue_pair: Qpn,
 }
@@ -38,7 +38,7 @@ pub struct Bind {
 
 /// A part of local memory that a work request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LocalSpan {
+pub struct Sge {
     /// The key it was registered under.
     pub key: LKey,
     /// Where it starts.
@@ -49,7 +49,7 @@ pub struct LocalSpan {
 
 /// A part of memory that a peer names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemoteSpan {
+pub struct RemoteRange {
     /// The key that the peer presents.
     pub key: RKey,
     /// Where it starts.
@@ -64,8 +64,8 @@ pub enum Denied {
     /// No region or window has this key, or none any more.
     Key,
     /// The key is another protection domain's.
-    Domain,
-    /// Not all of the span lies within the region.
+    PdId,
+    /// Not all of the SGE lies within the region.
     Bounds,
     /// The region does not allow this kind of access.
     Access,
@@ -104,45 +104,46 @@ impl Atomic {
 /// Registered memory. Every method checks key, domain, bounds and access itself: a verdict given before is no
 /// permission, for a region can go between two packets of a message.
 pub trait Memory {
-    /// Whether a work request may use this span: to read from, or to write into.
-    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied>;
+    /// Whether a work request may use this SGE: to read from, or to write into.
+    fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied>;
 
-    /// Reads a local span to be sent, all of it.
-    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied>;
+    /// Reads a local SGE to be sent, all of it.
+    fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied>;
 
-    /// Writes received bytes into the start of a local span. Bytes beyond the span are denied.
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied>;
+    /// Writes received bytes into the start of a local SGE. Bytes beyond the SGE are denied.
+    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied>;
 
-    /// Whether a peer may access this span so, through the queue pair `by`.
+    /// Whether a peer may access this SGE so, through the queue pair `by`.
     fn check_remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         access: AccessFlags,
     ) -> Result<(), Denied>;
 
     /// Whether a peer may access so the region or window that this key names, wherever in it.
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied>;
 
-    /// Reads a span that a peer asked for, all of it.
-    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied>;
+    /// Reads a SGE that a peer asked for, all of it.
+    fn read_remote(&self, by: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied>;
 
-    /// Reads a span that a peer was given before, and asks for again. It may not want it any more, and the owner of the
+    /// Reads a SGE that a peer was given before, and asks for again. It may not want it any more, and the owner of the
     /// memory, who knows that, may have given it back to the system without a word to us.
     fn read_remote_again(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         out: &mut [u8],
     ) -> Result<(), Denied> {
-        self.read_remote(by, span, out)
+        self.read_remote(by, range, out)
     }
 
-    /// Writes a peer's bytes, exactly as many as the span has.
-    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied>;
+    /// Writes a peer's bytes, exactly as many as the SGE has.
+    fn write_remote(&mut self, by: Accessor, range: RemoteRange, data: &[u8])
+    -> Result<(), Denied>;
 
-    /// Does an atomic operation on the 8 bytes at `span`, and returns what was there.
-    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied>;
+    /// Does an atomic operation on the 8 bytes at `SGE`, and returns what was there.
+    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied>;
 
     /// Makes a key invalid: the peer's wish in a SEND with invalidate, or a local work request's (IBA 10.6.5). Windows
     /// of type 2 can be made invalid, those of type 1 and ordinary regions cannot.

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::memory::Domain;
+use crate::memory::PdId;
 use crate::work::ReceiveRequest;
 
 /// An XRC domain: targets and shared receive queues of one reach each other (IBA A14).
@@ -16,7 +16,7 @@ pub struct Extended {
     /// Who may reach it.
     pub xrc: XrcDomain,
     /// Whose memory its messages use.
-    pub domain: Domain,
+    pub pd: PdId,
 }
 
 /// Receive requests in the order in which messages will take them.
@@ -119,10 +119,10 @@ impl ReceiveQueue {
 #[cfg(test)]
 mod tests {
     use super::{Full, ReceiveQueue};
-    use crate::work::{ReceiveRequest, Spans, WorkId};
+    use crate::work::{ReceiveRequest, SgList, WorkId};
 
     fn request(id: u64) -> ReceiveRequest {
-        ReceiveRequest { id: WorkId(id), spans: Spans::NONE }
+        ReceiveRequest { id: WorkId(id), sg_list: SgList::NONE }
     }
 
     #[test]

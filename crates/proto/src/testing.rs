@@ -4,9 +4,7 @@ use std::vec::Vec;
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
-use crate::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
-};
+use crate::memory::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
 
 /// A small generator of numbers: splitmix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -32,10 +30,10 @@ impl Random {
 pub(crate) const REGION: u64 = 0x10_0000;
 pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 pub(crate) const KEY: u32 = 0x1234;
-pub(crate) const DOMAIN: Domain = Domain(1);
+pub(crate) const DOMAIN: PdId = PdId(1);
 
-pub(crate) fn span(offset: u64, length: u32) -> LocalSpan {
-    LocalSpan { key: LKey(KEY), address: VirtualAddress(BASE + offset), length }
+pub(crate) fn sge(offset: u64, length: u32) -> Sge {
+    Sge { key: LKey(KEY), address: VirtualAddress(BASE + offset), length }
 }
 
 /// One region of memory under one key.
@@ -84,12 +82,12 @@ impl TestMemory {
     fn remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         access: AccessFlags,
     ) -> Result<core::ops::Range<usize>, Denied> {
-        let (address, length) = (span.address, u64::from(span.length));
-        let Some(window) = self.windows.iter().find(|window| window.key == span.key.0) else {
-            return self.range(by.domain, span.key.0, address, length, access);
+        let (address, length) = (range.address, u64::from(range.length));
+        let Some(window) = self.windows.iter().find(|window| window.key == range.key.0) else {
+            return self.range(by.pd, range.key.0, address, length, access);
         };
         let bound = window.bound.filter(|_| window.queue_pair.is_none_or(|qp| qp == by.queue_pair));
         let bound = bound.ok_or(Denied::Key)?;
@@ -100,7 +98,7 @@ impl TestMemory {
         if start + length > bound.length {
             return Err(Denied::Bounds);
         }
-        self.range(by.domain, bound.region.0, address, length, AccessFlags::default())
+        self.range(by.pd, bound.region.0, address, length, AccessFlags::default())
     }
 
     pub(crate) fn part(&self, offset: u64, length: u32) -> &[u8] {
@@ -109,7 +107,7 @@ impl TestMemory {
 
     fn range(
         &self,
-        domain: Domain,
+        pd: PdId,
         key: u32,
         address: VirtualAddress,
         length: u64,
@@ -118,8 +116,8 @@ impl TestMemory {
         if key != KEY || !self.valid {
             return Err(Denied::Key);
         }
-        if domain != DOMAIN {
-            return Err(Denied::Domain);
+        if pd != DOMAIN {
+            return Err(Denied::PdId);
         }
         if !self.access.contains(access) {
             return Err(Denied::Access);
@@ -131,24 +129,24 @@ impl TestMemory {
 }
 
 impl Memory for TestMemory {
-    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied> {
+    fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {
         let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
-        self.range(domain, span.key.0, span.address, u64::from(span.length), access).map(drop)
+        self.range(pd, sge.key.0, sge.address, u64::from(sge.length), access).map(drop)
     }
 
-    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
+    fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied> {
         let none = AccessFlags::default();
-        let range = self.range(domain, span.key.0, span.address, u64::from(span.length), none)?;
+        let range = self.range(pd, sge.key.0, sge.address, u64::from(sge.length), none)?;
         out.copy_from_slice(&self.bytes[range]);
         Ok(())
     }
 
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        if data.len() > span.length as usize {
+    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
+        if data.len() > sge.length as usize {
             return Err(Denied::Bounds);
         }
         let write = AccessFlags::LOCAL_WRITE;
-        let range = self.range(domain, span.key.0, span.address, data.len() as u64, write)?;
+        let range = self.range(pd, sge.key.0, sge.address, data.len() as u64, write)?;
         self.bytes[range].copy_from_slice(data);
         Ok(())
     }
@@ -156,44 +154,48 @@ impl Memory for TestMemory {
     fn check_remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         access: AccessFlags,
     ) -> Result<(), Denied> {
-        self.remote(by, span, access).map(drop)
+        self.remote(by, range, access).map(drop)
     }
 
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
         let bound = self.windows.iter().find(|window| window.key == key.0);
         let address = bound.and_then(|window| window.bound).map(|bind| bind.address);
         let address = address.unwrap_or(VirtualAddress(BASE));
-        self.remote(by, RemoteSpan { key, address, length: 0 }, access).map(drop)
+        self.remote(by, RemoteRange { key, address, length: 0 }, access).map(drop)
     }
 
-    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, by: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
         let read = AccessFlags::REMOTE_READ;
-        let range = self.remote(by, span, read)?;
+        let range = self.remote(by, range, read)?;
         out.copy_from_slice(&self.bytes[range]);
         Ok(())
     }
 
-    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
+    fn write_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        data: &[u8],
+    ) -> Result<(), Denied> {
         let write = AccessFlags::REMOTE_WRITE;
-        let range = self.remote(by, span, write)?;
+        let range = self.remote(by, range, write)?;
         self.bytes[range].copy_from_slice(data);
         Ok(())
     }
 
-    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied> {
         let access = match what {
             Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
             _ => AccessFlags::REMOTE_ATOMIC,
         };
-        let range = self.remote(by, RemoteSpan { length: 8, ..span }, access)?;
-        let place = &mut self.bytes[range];
-        let original = u64::from_ne_bytes(place.try_into().unwrap());
+        let range = self.remote(by, RemoteRange { length: 8, ..range }, access)?;
+        let bytes = &mut self.bytes[range];
+        let original = u64::from_ne_bytes((&*bytes).try_into().unwrap());
+        bytes.copy_from_slice(&what.apply(original).to_ne_bytes());
         self.atomics += 1;
-        self.bytes[(span.address.0 - BASE) as usize..][..8]
-            .copy_from_slice(&what.apply(original).to_ne_bytes());
         Ok(original)
     }
 
@@ -213,7 +215,7 @@ impl Memory for TestMemory {
     }
 
     fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
-        self.range(by.domain, bind.region.0, bind.address, bind.length, AccessFlags::default())?;
+        self.range(by.pd, bind.region.0, bind.address, bind.length, AccessFlags::default())?;
         let window = self.window(bind.window)?;
         // IBA 10.6.7.2.2: one of type 2 is made invalid before it is bound again.
         if window.second && window.bound.is_some() {

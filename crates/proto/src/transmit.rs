@@ -3,8 +3,8 @@
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::Bth;
 
-use crate::memory::{Accessor, Denied, Memory, RemoteSpan};
-use crate::work::{Data, Spans};
+use crate::memory::{Accessor, Denied, Memory, RemoteRange};
+use crate::work::{Data, SgList};
 
 /// One packet to send.
 #[derive(Debug)]
@@ -29,16 +29,16 @@ pub enum Payload<'a> {
     /// Bytes of a work request's gather list.
     Local {
         /// The list.
-        spans: &'a Spans,
+        sg_list: &'a SgList,
         /// Where in it the payload starts.
         offset: u64,
         /// Bytes.
         length: u32,
     },
     /// Bytes that a peer reads.
-    Remote(RemoteSpan),
+    Remote(RemoteRange),
     /// The same, asked for again: the peer may have had its answer long ago, and the memory be gone.
-    RemoteAgain(RemoteSpan),
+    RemoteAgain(RemoteRange),
 }
 
 /// Why a packet could not be put together.
@@ -68,19 +68,19 @@ impl Transmit<'_> {
         match self.payload {
             Payload::None => {}
             Payload::Inline(bytes) => body.copy_from_slice(bytes),
-            Payload::Local { spans, offset, length } => {
+            Payload::Local { sg_list, offset, length } => {
                 let mut body = body;
-                for span in spans.range(offset, u64::from(length)) {
-                    let (part, rest) = body.split_at_mut(body.len().min(span.length as usize));
-                    memory.read_local(self.by.domain, span, part).map_err(EncodeError::Local)?;
+                for sge in sg_list.range(offset, u64::from(length)) {
+                    let (part, rest) = body.split_at_mut(body.len().min(sge.length as usize));
+                    memory.read_local(self.by.pd, sge, part).map_err(EncodeError::Local)?;
                     body = rest;
                 }
             }
-            Payload::Remote(span) => {
-                memory.read_remote(self.by, span, body).map_err(EncodeError::Remote)?;
+            Payload::Remote(range) => {
+                memory.read_remote(self.by, range, body).map_err(EncodeError::Remote)?;
             }
-            Payload::RemoteAgain(span) => {
-                memory.read_remote_again(self.by, span, body).map_err(EncodeError::Again)?;
+            Payload::RemoteAgain(range) => {
+                memory.read_remote_again(self.by, range, body).map_err(EncodeError::Again)?;
             }
         }
         let pad = usize::from(self.bth.pad);
@@ -100,7 +100,7 @@ impl<'a> Payload<'a> {
                 let end = (start + length as usize).min(bytes.len());
                 Self::Inline(&bytes[start..end])
             }
-            Data::Spans(spans) => Self::Local { spans, offset, length },
+            Data::SgList(sg_list) => Self::Local { sg_list, offset, length },
         }
     }
 
@@ -110,7 +110,7 @@ impl<'a> Payload<'a> {
             Self::None => 0,
             Self::Inline(bytes) => bytes.len(),
             Self::Local { length, .. } => *length as usize,
-            Self::Remote(span) | Self::RemoteAgain(span) => span.length as usize,
+            Self::Remote(range) | Self::RemoteAgain(range) => range.length as usize,
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use ferroce_wire::number::{Immediate, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
-use crate::memory::{Bind, LocalSpan};
+use crate::memory::{Bind, Sge};
 
 /// The owner's name for a work request, given back in its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ pub enum Operation {
         /// Where from.
         remote: RemoteAddress,
     },
-    /// Atomic compare and swap of 8 bytes; the original value comes into the local span.
+    /// Atomic compare and swap of 8 bytes; the original value comes into the local SGE.
     CompareSwap {
         /// Where.
         remote: RemoteAddress,
@@ -54,7 +54,7 @@ pub enum Operation {
         /// What is written then.
         swap: u64,
     },
-    /// Atomic fetch and add of 8 bytes; the original value comes into the local span.
+    /// Atomic fetch and add of 8 bytes; the original value comes into the local SGE.
     FetchAdd {
         /// Where.
         remote: RemoteAddress,
@@ -110,38 +110,38 @@ impl Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     /// Parts of registered memory, one after the other.
-    Spans(Spans),
+    SgList(SgList),
     /// Bytes that were copied when the request was posted: no key is needed, and the buffer is free again at once.
     Inline(Box<[u8]>),
 }
 
-/// A scatter or gather list. One span, the common case, needs no allocation.
+/// A scatter or gather list. One SGE, the common case, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spans(SpanList);
+pub struct SgList(SgEntries);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum SpanList {
+enum SgEntries {
     None,
-    One([LocalSpan; 1]),
-    Many(Box<[LocalSpan]>),
+    One([Sge; 1]),
+    Many(Box<[Sge]>),
 }
 
-impl Spans {
+impl SgList {
     /// No bytes.
-    pub const NONE: Self = Self(SpanList::None);
+    pub const NONE: Self = Self(SgEntries::None);
 
     /// All of them in order.
-    pub fn as_slice(&self) -> &[LocalSpan] {
+    pub fn as_slice(&self) -> &[Sge] {
         match &self.0 {
-            SpanList::None => &[],
-            SpanList::One(one) => one,
-            SpanList::Many(many) => many,
+            SgEntries::None => &[],
+            SgEntries::One(one) => one,
+            SgEntries::Many(many) => many,
         }
     }
 
     /// Bytes of all together.
     pub fn len(&self) -> u64 {
-        self.as_slice().iter().map(|span| u64::from(span.length)).sum()
+        self.as_slice().iter().map(|sge| u64::from(sge.length)).sum()
     }
 
     /// Whether there are none.
@@ -150,46 +150,46 @@ impl Spans {
     }
 
     /// The parts that hold the bytes from `offset` on, at most `length` of them.
-    pub fn range(&self, offset: u64, length: u64) -> impl Iterator<Item = LocalSpan> + '_ {
+    pub fn range(&self, offset: u64, length: u64) -> impl Iterator<Item = Sge> + '_ {
         let (mut skip, mut left) = (offset, length);
-        self.as_slice().iter().filter_map(move |span| {
-            let skipped = skip.min(u64::from(span.length));
+        self.as_slice().iter().filter_map(move |sge| {
+            let skipped = skip.min(u64::from(sge.length));
             skip -= skipped;
-            let taken = (u64::from(span.length) - skipped).min(left);
+            let taken = (u64::from(sge.length) - skipped).min(left);
             left -= taken;
-            (taken > 0).then(|| LocalSpan {
-                address: VirtualAddress(span.address.0.wrapping_add(skipped)),
+            (taken > 0).then(|| Sge {
+                address: VirtualAddress(sge.address.0.wrapping_add(skipped)),
                 length: taken as u32,
-                ..*span
+                ..*sge
             })
         })
     }
 }
 
-impl From<LocalSpan> for Spans {
-    fn from(span: LocalSpan) -> Self {
-        Self(SpanList::One([span]))
+impl From<Sge> for SgList {
+    fn from(sge: Sge) -> Self {
+        Self(SgEntries::One([sge]))
     }
 }
 
-impl From<&[LocalSpan]> for Spans {
-    fn from(spans: &[LocalSpan]) -> Self {
-        Self(match spans {
-            [] => SpanList::None,
-            [one] => SpanList::One([*one]),
-            many => SpanList::Many(many.into()),
+impl From<&[Sge]> for SgList {
+    fn from(sg_list: &[Sge]) -> Self {
+        Self(match sg_list {
+            [] => SgEntries::None,
+            [one] => SgEntries::One([*one]),
+            many => SgEntries::Many(many.into()),
         })
     }
 }
 
 impl Data {
     /// No bytes.
-    pub const NONE: Self = Self::Spans(Spans::NONE);
+    pub const NONE: Self = Self::SgList(SgList::NONE);
 
     /// Bytes of payload, or of room for what comes back.
     pub fn len(&self) -> u64 {
         match self {
-            Self::Spans(spans) => spans.len(),
+            Self::SgList(sg_list) => sg_list.len(),
             Self::Inline(bytes) => bytes.len() as u64,
         }
     }
@@ -240,7 +240,7 @@ pub struct ReceiveRequest {
     /// The owner's name for it.
     pub id: WorkId,
     /// Where the message goes.
-    pub spans: Spans,
+    pub sg_list: SgList,
 }
 
 /// How a work request ended (IBA 11.6.2; the names of `ibv_wc_status`).

@@ -18,7 +18,7 @@ pub(crate) enum Event {
     /// A frame reaches the switch.
     Switch(FlightId),
     /// A frame reaches a host.
-    Arrival(FlightId, HostId),
+    InboundPacket(FlightId, HostId),
     /// A change of the fault plan, by its place in it.
     Fault(u32),
 }

@@ -123,7 +123,7 @@ fn client() {
                         address: VirtualAddress(remote.address.0 + offset),
                         ..remote
                     };
-                    let data = Data::Spans(end.region.span(offset, CHUNK as u32).into());
+                    let data = Data::SgList(end.region.sge(offset, CHUNK as u32).into());
                     let operation = Operation::Read { remote };
                     let request = SendRequest::new(WorkId(0), operation, data);
                     end.queue_pair.post_send(request).unwrap();

@@ -31,17 +31,17 @@ mod tokio_only {
 
     impl Side {
         fn new(context: &Context) -> Result<Self, Error> {
-            let domain = context.protection_domain();
+            let pd = context.protection_domain();
             let completions = context.async_completion_queue(16)?;
             let service = ServiceType::ReliableConnection;
             let options = QueuePairOptions::new(service, completions.queue());
-            let queue_pair = domain.queue_pair(&options)?;
-            Ok(Self { completions, queue_pair, region: domain.allocate(8, common::SHARED)? })
+            let queue_pair = pd.queue_pair(&options)?;
+            Ok(Self { completions, queue_pair, region: pd.allocate(8, common::SHARED)? })
         }
 
         fn post_receive(&self) -> Result<(), Error> {
-            let spans = self.region.span(0, 8).into();
-            self.queue_pair.post_receive(ReceiveRequest { id: WorkId(1), spans })
+            let sg_list = self.region.sge(0, 8).into();
+            self.queue_pair.post_receive(ReceiveRequest { id: WorkId(1), sg_list })
         }
 
         fn send(&self, number: u64) -> Result<(), Error> {

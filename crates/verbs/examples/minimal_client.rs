@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use common::{End, Outcome, SECOND, next};
-use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
 use ferroce::{Operation, ServiceType};
 
 const TEXT: &[u8] = b"client-wrote-this\0";
@@ -22,17 +22,17 @@ fn main() -> Outcome<()> {
 
     // The way there: which device, which path.
     let channel = EventChannel::new()?;
-    let id = Id::new(&channel, PortSpace::Tcp)?;
+    let id = CmId::new(&channel, PortSpace::Tcp)?;
     id.resolve_address(None, server, SECOND)?;
-    let What::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
+    let EventKind::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
     id.resolve_route(SECOND)?;
-    let What::RouteResolved = next(&channel)? else { return Err("no route there".into()) };
+    let EventKind::RouteResolved = next(&channel)? else { return Err("no route there".into()) };
 
     // A queue pair and memory of our own, then the connection: with it comes the capability.
     let end = End::new(&id, ServiceType::ReliableConnection, 8192)?;
     id.connect(&ConnectParameters::default())?;
     let up = match next(&channel)? {
-        What::Established(up) => up,
+        EventKind::Established(up) => up,
         other => return Err(format!("not connected: {other:?}").into()),
     };
     let remote = common::remote(&up.private_data)?;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use common::{End, Outcome};
-use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
 use ferroce::{Operation, ServiceType};
 
 fn main() -> Outcome<()> {
@@ -17,7 +17,7 @@ fn main() -> Outcome<()> {
     let listen: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:0").parse()?;
 
     let channel = EventChannel::new()?;
-    let listener = Id::new(&channel, PortSpace::Tcp)?;
+    let listener = CmId::new(&channel, PortSpace::Tcp)?;
     listener.bind(listen)?;
     listener.listen(0)?;
     let listen = listener.local_address().ok_or("not bound")?;
@@ -26,7 +26,7 @@ fn main() -> Outcome<()> {
 
     // Somebody wants to connect. Memory has to be registered before anyone can reach it, and only who has its address
     // and key can: they travel with our consent.
-    let What::ConnectRequest(request) = common::next(&channel)? else {
+    let EventKind::ConnectRequest(request) = common::next(&channel)? else {
         return Err("something else than a request".into());
     };
     let end = End::new(&request.id, ServiceType::ReliableConnection, 4096)?;

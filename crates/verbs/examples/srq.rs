@@ -6,7 +6,7 @@ mod common;
 use std::thread;
 
 use common::{Outcome, parameters};
-use ferroce::cm::{EventChannel, What};
+use ferroce::cm::{EventChannel, EventKind};
 use ferroce::*;
 
 const CLIENTS: usize = 3;
@@ -21,24 +21,24 @@ fn main() -> Outcome<()> {
 
     let (device, _) = Device::with_address(address)?;
     let context = Context::open(&device, &Options::default())?;
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let events = CompletionChannel::new()?;
     let completions = context.completion_queue(64, Some(&events))?;
     // Fewer receives than messages: each is posted again when it was used.
-    let shared = domain.shared_receive_queue(8)?;
-    let region = domain.allocate(8 * SLOT, common::SHARED)?;
+    let shared = pd.shared_receive_queue(8)?;
+    let region = pd.allocate(8 * SLOT, common::SHARED)?;
     let post = |slot: u64| {
-        let spans = region.span(slot * SLOT as u64, SLOT as u32).into();
-        shared.post(ReceiveRequest { id: WorkId(slot), spans })
+        let sg_list = region.sge(slot * SLOT as u64, SLOT as u32).into();
+        shared.post(ReceiveRequest { id: WorkId(slot), sg_list })
     };
     (0..8).try_for_each(post)?;
 
     let mut ids = Vec::new();
     while ids.len() < CLIENTS {
-        let What::ConnectRequest(request) = common::next(&channel)? else { continue };
+        let EventKind::ConnectRequest(request) = common::next(&channel)? else { continue };
         let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
         options.shared_receives = Some(&shared);
-        request.id.create_queue_pair(&domain, &options)?;
+        request.id.create_queue_pair(&pd, &options)?;
         request.id.accept(&parameters(vec![0; 12]))?;
         ids.push(request.id);
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use common::{Outcome, SECOND, next};
-use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
 use ferroce::*;
 
 /// The GRH, or what stands in for it over IPv4 (IBA 11.4.1.2).
@@ -19,7 +19,7 @@ const PATIENCE: u64 = 200_000_000;
 fn main() -> Outcome<()> {
     let count: u64 = std::env::args().nth(1).as_deref().unwrap_or("5").parse()?;
     let channel = EventChannel::new()?;
-    let listener = Id::new(&channel, PortSpace::Udp)?;
+    let listener = CmId::new(&channel, PortSpace::Udp)?;
     listener.bind("127.0.0.1:0".parse()?)?;
     listener.listen(0)?;
     let address = listener.local_address().ok_or("not bound")?;
@@ -34,15 +34,15 @@ fn main() -> Outcome<()> {
 }
 
 /// A datagram queue pair of an id, with a channel that can be waited on.
-fn datagrams(id: &Id) -> Outcome<(CompletionChannel, common::End)> {
+fn datagrams(id: &CmId) -> Outcome<(CompletionChannel, common::End)> {
     let context = id.context().ok_or("no device")?;
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let channel = CompletionChannel::new()?;
     let completions = context.completion_queue(64, Some(&channel))?;
     let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions);
-    let queue_pair = id.create_queue_pair(&domain, &options)?;
-    let region = domain.allocate(4096, common::SHARED)?;
-    Ok((channel, common::End { domain, completions, queue_pair, region }))
+    let queue_pair = id.create_queue_pair(&pd, &options)?;
+    let region = pd.allocate(4096, common::SHARED)?;
+    Ok((channel, common::End { pd, completions, queue_pair, region }))
 }
 
 /// Waits for a completion for a while.
@@ -61,7 +61,7 @@ fn wait(channel: &CompletionChannel, end: &common::End) -> Outcome<Option<WorkCo
 /// Sends `text` from the front of the region.
 fn send(end: &common::End, way: &AddressHandle, to: Qpn, key: QKey, text: &[u8]) -> Outcome<()> {
     end.region.write(0, text)?;
-    Ok(end.queue_pair.post_datagram(Datagram {
+    Ok(end.queue_pair.post_datagram(UdSendRequest {
         id: WorkId(1),
         address: way,
         destination: to,
@@ -75,17 +75,17 @@ fn send(end: &common::End, way: &AddressHandle, to: Qpn, key: QKey, text: &[u8])
 
 fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
     let channel = EventChannel::new()?;
-    let id = Id::new(&channel, PortSpace::Udp)?;
+    let id = CmId::new(&channel, PortSpace::Udp)?;
     id.resolve_address(None, server, SECOND)?;
-    let What::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
+    let EventKind::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
     id.resolve_route(SECOND)?;
-    let What::RouteResolved = next(&channel)? else { return Err("no route there".into()) };
+    let EventKind::RouteResolved = next(&channel)? else { return Err("no route there".into()) };
     let (completed, end) = datagrams(&id)?;
     // No connection: the peer only tells the number and the key of its queue pair.
     id.connect(&ConnectParameters::default())?;
-    let What::Established(up) = next(&channel)? else { return Err("no answer".into()) };
+    let EventKind::Established(up) = next(&channel)? else { return Err("no answer".into()) };
     let peer = up.datagram.ok_or("no datagrams")?;
-    let way = end.domain.address_handle(&peer.address)?;
+    let way = end.pd.address_handle(&peer.address)?;
     for number in 0..count {
         let text = format!("ping {number} of this");
         end.post_receive(2, 1024, 1024)?;
@@ -113,7 +113,7 @@ fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
 
 /// Answers until it is over.
 fn echo(events: &EventChannel, over: &AtomicBool) -> Outcome<()> {
-    let What::ConnectRequest(request) = next(events)? else { return Err("no request".into()) };
+    let EventKind::ConnectRequest(request) = next(events)? else { return Err("no request".into()) };
     let (completed, end) = datagrams(&request.id)?;
     end.post_receive(2, 1024, 1024)?;
     request.id.accept(&ConnectParameters::default())?;
@@ -124,7 +124,7 @@ fn echo(events: &EventChannel, over: &AtomicBool) -> Outcome<()> {
         destination: Gid::from_ip(peer.ip()),
         ..AddressVector::default()
     };
-    let way = end.domain.address_handle(&vector)?;
+    let way = end.pd.address_handle(&vector)?;
     while !over.load(Ordering::Relaxed) {
         let Some(done) = wait(&completed, &end)? else { continue };
         let text = end.bytes(1024 + HEADER, done.length as usize - HEADER)?;

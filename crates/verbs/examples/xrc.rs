@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
 
     for (number, (queue, done)) in workers.iter().enumerate() {
         let place = 1024 * number as u64;
-        queue.post(ReceiveRequest { id: WorkId(7), spans: region.span(place, 1024).into() })?;
+        queue.post(ReceiveRequest { id: WorkId(7), sg_list: region.sge(place, 1024).into() })?;
         let text = format!("for worker {number}");
         let data = Data::Inline(text.as_bytes().into());
         let send = SendRequest::new(WorkId(1), Operation::SEND, data);

@@ -6,9 +6,9 @@ use ferroce_proto::qp::AddressVector;
 use ferroce_wire::address::Gid;
 
 use crate::device::own_name;
-use crate::domain::{Membership, ProtectionDomain};
 use crate::engine::{Adapter, Route};
 use crate::error::Error;
+use crate::pd::{Membership, ProtectionDomain};
 
 /// A way to a host or a group, for datagrams.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ impl AddressHandle {
     }
 
     /// Whether it was made in this domain.
-    pub fn is_in(&self, domain: &ProtectionDomain) -> bool {
-        std::sync::Arc::ptr_eq(&self.membership.0, &domain.shared)
+    pub fn is_in(&self, pd: &ProtectionDomain) -> bool {
+        std::sync::Arc::ptr_eq(&self.membership.0, &pd.shared)
     }
 }
 

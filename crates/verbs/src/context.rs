@@ -11,12 +11,12 @@ use ferroce_wire::number::Qpn;
 use crate::address::is_own;
 use crate::completion::{CompletionChannel, CompletionQueue};
 use crate::device::Device;
-use crate::domain::ProtectionDomain;
 use crate::engine::{Adapter, Handle, Statistics};
 use crate::error::Error;
 use crate::event::{AsyncEvent, Events};
 use crate::limits::Limits;
 use crate::options::Options;
+use crate::pd::ProtectionDomain;
 use crate::tap::CaptureStatus;
 use crate::xrc::XrcDomain;
 
@@ -61,8 +61,8 @@ impl Context {
         Limits::of(self.device())
     }
 
-    /// Whether its interface is switched on and has a carrier, now. [`crate::What::PortActive`] and
-    /// [`crate::What::PortError`] tell when that changes.
+    /// Whether its interface is switched on and has a carrier, now. [`crate::EventKind::PortActive`] and
+    /// [`crate::EventKind::PortError`] tell when that changes.
     pub fn is_active(&self) -> bool {
         self.adapter().port.is_active()
     }
@@ -116,7 +116,7 @@ impl Context {
         capacity: usize,
         channel: Option<&CompletionChannel>,
     ) -> Result<CompletionQueue, Error> {
-        if capacity == 0 || capacity > self.limits().completions as usize {
+        if capacity == 0 || capacity > self.limits().max_cqe as usize {
             return Err(Error::Invalid(
                 "a completion queue holds between 1 and 4194304 completions",
             ));

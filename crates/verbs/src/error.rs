@@ -44,7 +44,7 @@ pub enum Error {
     /// The window cannot be used so.
     Window(WindowError),
     /// The queue pair cannot be changed so.
-    Modify(ModifyError),
+    QueuePairAttributes(ModifyError),
     /// The work request was not taken.
     Post(PostError),
     /// The receive queue is full.
@@ -69,7 +69,7 @@ impl Error {
             Self::Setup(SetupError::NoAnswer { .. }) => ETIMEDOUT,
             Self::Setup(_) => ECONNREFUSED,
             Self::NoDevice(_) | Self::NoAddress(_) | Self::Closed => ENODEV,
-            Self::MtuTooSmall { .. } | Self::Invalid(_) | Self::Modify(_) => EINVAL,
+            Self::MtuTooSmall { .. } | Self::Invalid(_) | Self::QueuePairAttributes(_) => EINVAL,
             Self::Register(error) => error.errno(),
             Self::Reregister(error) => error.errno(),
             Self::Deregister(error) => error.errno(),
@@ -105,7 +105,7 @@ impl fmt::Display for Error {
             Self::Reregister(error) => error.fmt(f),
             Self::Deregister(error) => error.fmt(f),
             Self::Window(error) => error.fmt(f),
-            Self::Modify(error) => error.fmt(f),
+            Self::QueuePairAttributes(error) => error.fmt(f),
             Self::Post(error) => f.write_str(match error {
                 PostError::State => "the queue pair's state takes no sends",
                 PostError::Full => "the send queue is full: poll its completions first",
@@ -152,7 +152,7 @@ from! {
     ReregisterError => Reregister,
     DeregisterError => Deregister,
     WindowError => Window,
-    ModifyError => Modify,
+    ModifyError => QueuePairAttributes,
     PostError => Post,
     SetupError => Setup,
 }

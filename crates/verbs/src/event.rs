@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use ferroce_net::{Event, Interest, Poller};
 use ferroce_wire::number::Qpn;
 
-use crate::completion::lock;
 use crate::error::Error;
+use crate::sync::lock;
 
 /// Whom an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum Source {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// A packet came before the owner knew that the peer is there.
     #[doc(alias = "IBV_EVENT_COMM_EST")]
     Established,
@@ -68,16 +68,16 @@ pub struct AsyncEvent {
     /// Whom it is about.
     pub source: Source,
     /// What happened.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 impl AsyncEvent {
     pub(crate) fn completion_lost(queue: u64) -> Self {
-        Self { source: Source::CompletionQueue(queue), what: What::CompletionLost }
+        Self { source: Source::CompletionQueue(queue), kind: EventKind::CompletionLost }
     }
 
     pub(crate) fn limit_reached(number: Qpn) -> Self {
-        Self { source: Source::SharedReceiveQueue(number), what: What::LimitReached }
+        Self { source: Source::SharedReceiveQueue(number), kind: EventKind::LimitReached }
     }
 }
 

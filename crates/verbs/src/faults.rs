@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce_net::{Arrival, Message};
+use ferroce_net::{RxDatagram, RxInfo};
 
 /// How often, in a million packets, and where the numbers come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(crate) struct Failing {
     faults: Faults,
     random: u64,
     /// Packets that were put back, and how many others come before each.
-    late: VecDeque<(u32, Arrival, Box<[u8]>)>,
+    late: VecDeque<(u32, RxInfo, Box<[u8]>)>,
 }
 
 impl Failing {
@@ -109,25 +109,28 @@ impl Failing {
     }
 
     /// What becomes of a message: each packet of it by itself, as often as it arrives.
-    pub(crate) fn pass(&mut self, message: &Message<'_>, mut deliver: impl FnMut(&Message<'_>)) {
+    pub(crate) fn pass(
+        &mut self,
+        message: &RxDatagram<'_>,
+        mut deliver: impl FnMut(&RxDatagram<'_>),
+    ) {
         for packet in message.packets() {
-            let arrival =
-                Arrival { length: packet.len(), segment: packet.len(), ..*message.arrival };
+            let info = RxInfo { length: packet.len(), segment: packet.len(), ..*message.info };
             for _ in 0..1 + u32::from(self.chance(self.faults.duplication)) {
                 if self.chance(self.faults.loss) {
                     continue;
                 }
                 if self.chance(self.faults.reordering) {
                     let behind = 1 + (self.next() % 8) as u32;
-                    self.late.push_back((behind, arrival, packet.into()));
+                    self.late.push_back((behind, info, packet.into()));
                 } else {
-                    deliver(&Message { arrival: &arrival, data: packet });
+                    deliver(&RxDatagram { info: &info, data: packet });
                 }
             }
             self.late.iter_mut().for_each(|late| late.0 = late.0.saturating_sub(1));
             while self.late.front().is_some_and(|late| late.0 == 0) {
-                if let Some((_, arrival, packet)) = self.late.pop_front() {
-                    deliver(&Message { arrival: &arrival, data: &packet });
+                if let Some((_, info, packet)) = self.late.pop_front() {
+                    deliver(&RxDatagram { info: &info, data: &packet });
                 }
             }
         }

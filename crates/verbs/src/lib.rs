@@ -21,7 +21,6 @@ pub mod cm;
 mod completion;
 mod context;
 mod device;
-mod domain;
 mod engine;
 mod error;
 mod event;
@@ -32,10 +31,12 @@ pub mod identity;
 mod limits;
 mod management;
 mod options;
+mod pd;
 mod queue_pair;
 mod region;
 pub mod setup;
 mod shared_receive;
+mod sync;
 mod tap;
 mod xrc;
 
@@ -50,17 +51,17 @@ pub use address::AddressHandle;
 pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
 pub use context::Context;
 pub use device::{Device, GidEntry, Names, NotNames, devices};
-pub use domain::ProtectionDomain;
 pub use engine::Statistics;
 pub use error::Error;
-pub use event::{AsyncEvent, Source, What};
+pub use event::{AsyncEvent, EventKind, Source};
 pub use faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
 pub use management::say_goodbye;
 pub use options::Options;
-pub use queue_pair::{Datagram, QueuePair, QueuePairOptions};
+pub use pd::ProtectionDomain;
+pub use queue_pair::{QueuePair, QueuePairOptions, UdSendRequest};
 pub use region::{MemoryRegion, MemoryWindow};
 pub use shared_receive::SharedReceiveQueue;
 pub use tap::{CaptureStatus, captures};
@@ -70,14 +71,14 @@ pub use ferroce_memory::{AddressRange, Buffer, Change, OutOfBounds, RegionInfo, 
 pub use ferroce_net::{Options as SocketOptions, clock};
 pub use ferroce_proto::congestion::{Congestion, DcqcnParameters};
 pub use ferroce_proto::endpoint::PostError;
-pub use ferroce_proto::memory::{AccessFlags, LocalSpan};
+pub use ferroce_proto::memory::{AccessFlags, Sge};
 pub use ferroce_proto::qp::{
-    AckTimeout, AddressVector, AlternatePath, Attribute, Attributes, Capabilities, Migration,
-    Modify, ModifyError, PathMtu, RnrRetry, RnrTimer, Rule, ServiceType, State, rule,
+    AckTimeout, AddressVector, AlternatePath, Attribute, AttributeMask, Capabilities, Migration,
+    ModifyError, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, Rule, ServiceType, State, rule,
 };
 pub use ferroce_proto::work::{
-    Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans,
-    Status, WorkId,
+    Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest,
+    SgList, Status, WorkId,
 };
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};

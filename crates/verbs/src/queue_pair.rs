@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use ferroce_proto::congestion::{Congestion, Window};
 use ferroce_proto::endpoint::{Endpoint, Settings};
-use ferroce_proto::qp::{Capabilities, Modify, PathMtu, Permission, ServiceType, State};
+use ferroce_proto::qp::{
+    Capabilities, PathMtu, Permission, QueuePairAttributes, ServiceType, State,
+};
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::ud;
 use ferroce_proto::work::{Data, Operation, ReceiveRequest, SendRequest, WorkId};
@@ -13,13 +15,14 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Immediate, PKey, QKey, Qpn};
 
 use crate::address::AddressHandle;
-use crate::completion::{CompletionQueue, lock};
+use crate::completion::CompletionQueue;
 use crate::context::Context;
-use crate::domain::{Membership, ProtectionDomain};
-use crate::engine::{Adapter, Core, Inner, Receives, Route, now, receive_share};
+use crate::engine::{Adapter, Core, Inner, RecvQueue, Route, now, receive_share};
 use crate::error::Error;
 use crate::event::Source;
+use crate::pd::{Membership, ProtectionDomain};
 use crate::shared_receive::SharedReceiveQueue;
+use crate::sync::lock;
 use crate::xrc::XrcDomain;
 
 /// What a queue pair is created with.
@@ -49,11 +52,11 @@ impl<'a> QueuePairOptions<'a> {
             send_completions: completions,
             receive_completions: completions,
             capabilities: Capabilities {
-                send_requests: 128,
-                receive_requests: 128,
-                send_spans: 16,
-                receive_spans: 16,
-                inline_bytes: 256,
+                max_send_wr: 128,
+                max_recv_wr: 128,
+                max_send_sge: 16,
+                max_recv_sge: 16,
+                max_inline_data: 256,
             },
             shared_receives: None,
             signal_all: false,
@@ -64,7 +67,7 @@ impl<'a> QueuePairOptions<'a> {
 
 /// A datagram to send.
 #[derive(Clone, Debug)]
-pub struct Datagram<'a> {
+pub struct UdSendRequest<'a> {
     /// The owner's name for it.
     pub id: WorkId,
     /// The way.
@@ -83,8 +86,8 @@ pub struct Datagram<'a> {
     pub solicited: bool,
 }
 
-impl From<Datagram<'_>> for ud::SendRequest<Route> {
-    fn from(datagram: Datagram<'_>) -> Self {
+impl From<UdSendRequest<'_>> for ud::SendRequest<Route> {
+    fn from(datagram: UdSendRequest<'_>) -> Self {
         Self {
             id: datagram.id,
             address: ud::AddressHandle {
@@ -120,7 +123,7 @@ struct Shared {
 /// Who a queue pair belongs to: XRC's targets have no protection domain.
 #[derive(Debug)]
 enum Owner {
-    Domain(Membership),
+    Pd(Membership),
     Xrc(XrcDomain),
 }
 
@@ -135,7 +138,7 @@ impl ProtectionDomain {
         if options.service == ServiceType::XrcTarget {
             return Err(Error::Invalid("an XRC target is made from its XRC domain"));
         }
-        QueuePair::new(Owner::Domain(self.join()), self.context(), options)
+        QueuePair::new(Owner::Pd(self.join()), self.context(), options)
     }
 }
 
@@ -167,35 +170,36 @@ impl QueuePair {
     fn new(owner: Owner, context: &Context, options: &QueuePairOptions<'_>) -> Result<Self, Error> {
         let limits = context.limits();
         let mut capabilities = options.capabilities;
-        capabilities.send_requests = capabilities.send_requests.max(1);
+        capabilities.max_send_wr = capabilities.max_send_wr.max(1);
         if options.shared_receives.is_some() || !has_receives(options.service) {
-            (capabilities.receive_requests, capabilities.receive_spans) = (0, 0);
+            (capabilities.max_recv_wr, capabilities.max_recv_sge) = (0, 0);
         }
-        if capabilities.send_requests > limits.requests
-            || capabilities.receive_requests > limits.requests
+        if capabilities.max_send_wr > limits.max_qp_wr
+            || capabilities.max_recv_wr > limits.max_qp_wr
         {
             return Err(Error::Invalid("more work requests in a queue than the device allows"));
         }
-        if capabilities.send_spans > limits.spans || capabilities.receive_spans > limits.spans {
+        if capabilities.max_send_sge > limits.max_sge || capabilities.max_recv_sge > limits.max_sge
+        {
             return Err(Error::Invalid("more spans in a work request than the device allows"));
         }
-        if capabilities.inline_bytes > limits.inline_bytes {
+        if capabilities.max_inline_data > limits.max_inline_data {
             return Err(Error::Invalid(
                 "more inline bytes in a work request than the device allows",
             ));
         }
         let adapter = context.adapter();
         let number = adapter.new_number()?;
-        let domain = match &owner {
-            Owner::Domain(membership) => membership.0.domain,
+        let pd = match &owner {
+            Owner::Pd(membership) => membership.0.pd,
             // None that memory is ever registered in: a target uses those of its receive queues.
-            Owner::Xrc(_) => ferroce_proto::memory::Domain(0),
+            Owner::Xrc(_) => ferroce_proto::memory::PdId(0),
         };
         let receives = match options.shared_receives {
             Some(shared) => Arc::clone(shared.receives()),
-            None => Arc::new(Receives {
+            None => Arc::new(RecvQueue {
                 number: None,
-                queue: Mutex::new(ReceiveQueue::new(capabilities.receive_requests as usize)),
+                queue: Mutex::new(ReceiveQueue::new(capabilities.max_recv_wr as usize)),
                 completions: None,
                 events: Arc::clone(&context.events),
             }),
@@ -203,19 +207,19 @@ impl QueuePair {
         let settings = Settings {
             service: options.service,
             number,
-            domain,
+            pd,
             capabilities,
             signal_all: options.signal_all,
             shared_receives: options.shared_receives.is_some(),
-            xrc: options.xrc.map(XrcDomain::domain).unwrap_or_default(),
+            xrc: options.xrc.map(XrcDomain::xrcd).unwrap_or_default(),
             partition: PKey(0xffff),
             port_mtu: context.mtu().bytes().map_or(256, |bytes| bytes as u16),
-            groups: limits.groups as usize,
+            groups: limits.max_mcast_grp as usize,
             congestion: context.congestion(),
         };
         let settings = match &owner {
-            Owner::Xrc(xrc) => Settings { xrc: xrc.domain(), ..settings },
-            Owner::Domain(_) => settings,
+            Owner::Xrc(xrc) => Settings { xrc: xrc.xrcd(), ..settings },
+            Owner::Pd(_) => settings,
         };
         let inner = Inner {
             endpoint: Endpoint::new(settings),
@@ -283,7 +287,7 @@ impl QueuePair {
 
     /// All that was set, and the state.
     #[doc(alias = "ibv_query_qp")]
-    pub fn attributes(&self) -> Modify {
+    pub fn attributes(&self) -> QueuePairAttributes {
         lock(&self.shared.core.inner).endpoint.attributes()
     }
 
@@ -308,19 +312,22 @@ impl QueuePair {
     ///
     /// When the state does not allow it, or a value does not fit the device.
     #[doc(alias = "ibv_modify_qp")]
-    pub fn modify(&self, change: &Modify) -> Result<State, Error> {
+    pub fn modify(&self, change: &QueuePairAttributes) -> Result<State, Error> {
         let adapter = self.adapter();
         let limits = self.context().limits();
         if change.port.is_some_and(|port| port != 1) || change.partition.is_some_and(|one| one != 0)
         {
             return Err(Error::Invalid("the device has one port, 1, and one partition, 0"));
         }
-        if [change.max_reads, change.max_peer_reads].into_iter().flatten().any(|n| n > limits.reads)
+        if [change.max_rd_atomic, change.max_dest_rd_atomic]
+            .into_iter()
+            .flatten()
+            .any(|n| n > limits.max_rd_atomic)
         {
             return Err(Error::Invalid("more READs and atomics under way than the device allows"));
         }
         let route = change.path.map(|path| adapter.route(&path)).transpose()?;
-        let change = &Modify { path_mtu: self.path_mtu(change, route), ..*change };
+        let change = &QueuePairAttributes { path_mtu: self.path_mtu(change, route), ..*change };
         let core = &self.shared.core;
         let now = now();
         let state = {
@@ -351,7 +358,7 @@ impl QueuePair {
 
     /// The path MTU that a change leads to. One above the device's is for peers of this host, which the loopback's
     /// interface leads to; for others it is lowered to the device's.
-    fn path_mtu(&self, change: &Modify, route: Option<Route>) -> Option<PathMtu> {
+    fn path_mtu(&self, change: &QueuePairAttributes, route: Option<Route>) -> Option<PathMtu> {
         let (wanted, device) = (change.path_mtu?, self.context().mtu());
         if wanted.bytes() <= device.bytes() {
             return Some(wanted);
@@ -391,14 +398,14 @@ impl QueuePair {
     /// # Errors
     ///
     /// As [`QueuePair::post_send`].
-    pub fn post_datagram(&self, datagram: Datagram<'_>) -> Result<(), Error> {
+    pub fn post_datagram(&self, datagram: UdSendRequest<'_>) -> Result<(), Error> {
         self.post_datagrams([datagram]).1
     }
 
     /// Adds several, as [`QueuePair::post_sends`] does.
     pub fn post_datagrams<'a>(
         &self,
-        datagrams: impl IntoIterator<Item = Datagram<'a>>,
+        datagrams: impl IntoIterator<Item = UdSendRequest<'a>>,
     ) -> (usize, Result<(), Error>) {
         self.post_list(datagrams, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
@@ -434,16 +441,18 @@ impl QueuePair {
     /// How many more requests the send queue takes now.
     pub fn send_room(&self) -> usize {
         let queued = lock(&self.shared.core.inner).endpoint.send_queue_len();
-        (self.shared.capabilities.send_requests as usize).saturating_sub(queued)
+        (self.shared.capabilities.max_send_wr as usize).saturating_sub(queued)
     }
 
     fn check_data(&self, data: &Data) -> Result<(), Error> {
         let capabilities = &self.shared.capabilities;
         match data {
-            Data::Spans(spans) if spans.as_slice().len() > capabilities.send_spans as usize => {
+            Data::SgList(sg_list)
+                if sg_list.as_slice().len() > capabilities.max_send_sge as usize =>
+            {
                 Err(Error::Invalid("more spans than the queue pair was made for"))
             }
-            Data::Inline(bytes) if bytes.len() > capabilities.inline_bytes as usize => {
+            Data::Inline(bytes) if bytes.len() > capabilities.max_inline_data as usize => {
                 Err(Error::Invalid("more inline bytes than the queue pair was made for"))
             }
             _ => Ok(()),
@@ -461,7 +470,7 @@ impl QueuePair {
         if core.receives.number.is_some() {
             return Err(Error::Invalid("the queue pair receives from a shared queue: post there"));
         }
-        if request.spans.as_slice().len() > self.shared.capabilities.receive_spans as usize {
+        if request.sg_list.as_slice().len() > self.shared.capabilities.max_recv_sge as usize {
             return Err(Error::Invalid("more spans than the queue pair was made for"));
         }
         let mut inner = lock(&core.inner);
@@ -538,7 +547,7 @@ fn has_receives(service: ServiceType) -> bool {
 impl Owner {
     fn context(&self) -> &Context {
         match self {
-            Self::Domain(membership) => membership.context(),
+            Self::Pd(membership) => membership.context(),
             Self::Xrc(xrc) => xrc.context(),
         }
     }

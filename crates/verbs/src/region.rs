@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use ferroce_memory::{Buffer, Change, Draining, Keys, OutOfBounds, RegionInfo, WindowKind};
-use ferroce_proto::memory::{AccessFlags, Bind, LocalSpan};
+use ferroce_proto::memory::{AccessFlags, Bind, Sge};
 use ferroce_proto::work::RemoteAddress;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
-use crate::completion::lock;
-use crate::domain::{Membership, ProtectionDomain};
 use crate::error::Error;
+use crate::pd::{Membership, ProtectionDomain};
+use crate::sync::lock;
 
 /// A memory region. It is deregistered when it is dropped: keys of it that peers have are refused then.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ impl MemoryRegion {
     }
 
     /// A part of it, for a work request.
-    pub fn span(&self, offset: u64, length: u32) -> LocalSpan {
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
         let address = VirtualAddress(self.iova.0.wrapping_add(offset));
-        LocalSpan { key: self.keys.lkey, address, length }
+        Sge { key: self.keys.lkey, address, length }
     }
 
     /// A place in it, to tell a peer.
@@ -118,8 +118,8 @@ impl MemoryRegion {
     /// # Errors
     ///
     /// As [`MemoryRegion::change`].
-    pub fn change_domain(&mut self, to: &ProtectionDomain, change: &Change) -> Result<(), Error> {
-        self.change(&Change { domain: Some(to.domain()), ..*change })?;
+    pub fn change_pd(&mut self, to: &ProtectionDomain, change: &Change) -> Result<(), Error> {
+        self.change(&Change { pd: Some(to.pd()), ..*change })?;
         self.membership = to.join();
         Ok(())
     }
@@ -192,8 +192,8 @@ impl MemoryWindow {
         let window = self.key();
         // IBA 10.6.7.2.1: another tag, so that the old key is refused.
         let key = RKey(window.0 & !0xff | (window.0.wrapping_add(1) & 0xff));
-        let span = region.span(offset, 0);
-        self.bind_as(key, span.key, span.address, length, access)
+        let sge = region.sge(offset, 0);
+        self.bind_as(key, sge.key, sge.address, length, access)
     }
 
     /// The work request that binds it under a key of the owner's choice: the same as before in all but its last 8 bits.

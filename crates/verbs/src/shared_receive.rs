@@ -7,17 +7,18 @@ use ferroce_proto::receive::{Extended, ReceiveQueue};
 use ferroce_proto::work::ReceiveRequest;
 use ferroce_wire::number::Qpn;
 
-use crate::completion::{CompletionQueue, lock};
-use crate::domain::{Membership, ProtectionDomain};
-use crate::engine::Receives;
+use crate::completion::CompletionQueue;
+use crate::engine::RecvQueue;
 use crate::error::Error;
 use crate::event::{AsyncEvent, Source};
+use crate::pd::{Membership, ProtectionDomain};
+use crate::sync::lock;
 use crate::xrc::XrcDomain;
 
 #[derive(Debug)]
 struct Shared {
     number: Qpn,
-    receives: Arc<Receives>,
+    receives: Arc<RecvQueue>,
     membership: Membership,
     _xrc: Option<XrcDomain>,
 }
@@ -51,7 +52,7 @@ impl ProtectionDomain {
         xrc: &XrcDomain,
         completions: &CompletionQueue,
     ) -> Result<SharedReceiveQueue, Error> {
-        let extended = Extended { xrc: xrc.domain(), domain: self.domain() };
+        let extended = Extended { xrc: xrc.xrcd(), pd: self.pd() };
         let queue = ReceiveQueue::extended(capacity, extended);
         self.make_shared(queue, Some(xrc.clone()), Some(completions))
     }
@@ -62,12 +63,12 @@ impl ProtectionDomain {
         xrc: Option<XrcDomain>,
         completions: Option<&CompletionQueue>,
     ) -> Result<SharedReceiveQueue, Error> {
-        if queue.capacity() > self.context().limits().requests as usize {
+        if queue.capacity() > self.context().limits().max_qp_wr as usize {
             return Err(Error::Limit("work requests in a queue"));
         }
         let adapter = self.context().adapter();
         let number = adapter.new_number()?;
-        let receives = Arc::new(Receives {
+        let receives = Arc::new(RecvQueue {
             number: Some(number),
             queue: Mutex::new(queue),
             completions: completions.map(CompletionQueue::share),
@@ -90,7 +91,7 @@ impl SharedReceiveQueue {
         self.shared.number
     }
 
-    pub(crate) fn receives(&self) -> &Arc<Receives> {
+    pub(crate) fn receives(&self) -> &Arc<RecvQueue> {
         &self.shared.receives
     }
 

@@ -31,7 +31,7 @@ impl XrcDomain {
         Arc::strong_count(&self.shared) - 1
     }
 
-    pub(crate) fn domain(&self) -> receive::XrcDomain {
+    pub(crate) fn xrcd(&self) -> receive::XrcDomain {
         self.shared.1
     }
 }

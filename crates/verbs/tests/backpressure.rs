@@ -91,11 +91,11 @@ fn datagrams() {
         let destination = context.device().gids()[usize::from(index)].gid;
         let vector =
             AddressVector { port: 1, source_index: index, destination, ..AddressVector::default() };
-        let address = one.domain.address_handle(&vector).unwrap();
+        let address = one.pd.address_handle(&vector).unwrap();
         let place = |id| id * (DATAGRAM + 40) as u64;
         (0..MESSAGES).for_each(|id| other.post_receive(id, place(id), DATAGRAM + 40));
         for id in 0..MESSAGES {
-            let datagram = Datagram {
+            let datagram = UdSendRequest {
                 id: WorkId(id),
                 address: &address,
                 destination: other.queue_pair.number(),

@@ -9,21 +9,21 @@ use support::{ACCESS, attributes, bring_up, open, pattern};
 #[tokio::test(flavor = "current_thread")]
 async fn completions_can_be_awaited() {
     let context = open(&Options::default());
-    let domain = context.protection_domain();
-    let region = domain.allocate(1 << 20, ACCESS).unwrap();
+    let pd = context.protection_domain();
+    let region = pd.allocate(1 << 20, ACCESS).unwrap();
     let [one, other] = [(); 2].map(|()| context.async_completion_queue(64).unwrap());
     let [ours, theirs] = [&one, &other].map(|completions| {
         let options = QueuePairOptions::new(ServiceType::ReliableConnection, completions.queue());
-        domain.queue_pair(&options).unwrap()
+        pd.queue_pair(&options).unwrap()
     });
     bring_up(&ours, &attributes(&context, 0, theirs.number(), 1024));
     bring_up(&theirs, &attributes(&context, 0, ours.number(), 1024));
     let bytes = pattern(1, 5000);
     region.write(0, &bytes).unwrap();
     for id in 0..20 {
-        let spans = region.span(100_000, 5000).into();
-        theirs.post_receive(ReceiveRequest { id: WorkId(id), spans }).unwrap();
-        let data = Data::Spans(region.span(0, 5000).into());
+        let sg_list = region.sge(100_000, 5000).into();
+        theirs.post_receive(ReceiveRequest { id: WorkId(id), sg_list }).unwrap();
+        let data = Data::SgList(region.sge(0, 5000).into());
         ours.post_send(SendRequest::new(WorkId(id), Operation::SEND, data)).unwrap();
         let (sent, received) = tokio::join!(one.next(), other.next());
         let (sent, received) = (sent.unwrap(), received.unwrap());

@@ -177,11 +177,10 @@ fn datagrams_are_not_ecn_capable_and_have_the_port_of_their_address() {
         bring_up(&side.queue_pair, &attributes(context, index, Qpn(0), 1024));
     }
     let path = attributes(context, index, Qpn(0), 1024).path.unwrap();
-    let address =
-        one.domain.address_handle(&AddressVector { traffic_class: 0xff, ..path }).unwrap();
+    let address = one.pd.address_handle(&AddressVector { traffic_class: 0xff, ..path }).unwrap();
     for id in 0..4 {
         other.post_receive(id, 0, 140);
-        let datagram = Datagram {
+        let datagram = UdSendRequest {
             id: WorkId(id),
             address: &address,
             destination: other.queue_pair.number(),

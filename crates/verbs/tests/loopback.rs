@@ -116,7 +116,7 @@ fn loopback_sources_reach_no_other_host() {
         return;
     }
     let lo = open("lo");
-    let domain = lo.protection_domain();
+    let pd = lo.protection_domain();
     let vector = |destination: &str| AddressVector {
         port: 1,
         source_index: 0,
@@ -124,7 +124,7 @@ fn loopback_sources_reach_no_other_host() {
         ..AddressVector::default()
     };
     for (destination, reached) in [(ELSEWHERE, false), ("10.9.0.1", true), ("127.0.0.1", true)] {
-        let made = domain.address_handle(&vector(destination));
+        let made = pd.address_handle(&vector(destination));
         assert_eq!(made.is_ok(), reached, "{destination}: {made:?}");
     }
     // Not even by an index behind the table.

@@ -95,11 +95,11 @@ fn host() {
     let gids = context.device().gids();
     let index = gids.iter().position(|one| one.address.ip().to_string().starts_with(wanted));
     let index = index.expect("the address is there");
-    let domain = context.protection_domain();
-    let region = domain.allocate(ROOM, ACCESS).unwrap();
+    let pd = context.protection_domain();
+    let region = pd.allocate(ROOM, ACCESS).unwrap();
     let channel = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(256, Some(&channel)).unwrap();
-    let queue_pair = domain
+    let queue_pair = pd
         .queue_pair(&QueuePairOptions::new(ServiceType::ReliableConnection, &completions))
         .unwrap();
     let place = region.remote(0);
@@ -118,7 +118,7 @@ fn host() {
         key: RKey(peer[2].parse().unwrap()),
     };
     let mtu = context.mtu();
-    let all = Modify {
+    let all = QueuePairAttributes {
         path: Some(AddressVector {
             port: 1,
             source_index: index as u8,
@@ -134,8 +134,8 @@ fn host() {
     if role == "passive" {
         // As many receives as there will be sends.
         for (number, &length) in lengths.iter().enumerate() {
-            let spans = region.span(20 << 20, length as u32).into();
-            queue_pair.post_receive(ReceiveRequest { id: WorkId(number as u64), spans }).unwrap();
+            let sg_list = region.sge(20 << 20, length as u32).into();
+            queue_pair.post_receive(ReceiveRequest { id: WorkId(number as u64), sg_list }).unwrap();
         }
         println!("@ready");
         for (number, &length) in lengths.iter().enumerate() {
@@ -154,7 +154,7 @@ fn host() {
     for (number, &length) in lengths.iter().enumerate() {
         let bytes = pattern(number as u64, length);
         region.write(0, &bytes).unwrap();
-        let here = |offset: u64| Data::Spans(region.span(offset, length as u32).into());
+        let here = |offset: u64| Data::SgList(region.sge(offset, length as u32).into());
         let act = |operation, data| {
             queue_pair.post_send(SendRequest::new(WorkId(7), operation, data)).unwrap();
             let done = completions.wait().unwrap();

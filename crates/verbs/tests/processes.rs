@@ -50,15 +50,15 @@ impl Process {
 }
 
 /// Patient: with more processes than cores, one of them may have to wait for long until it is its turn.
-fn patient(context: &Context, peer: Qpn) -> Modify {
-    Modify { timeout: Some(AckTimeout(17)), ..attributes(context, 0, peer, 4096) }
+fn patient(context: &Context, peer: Qpn) -> QueuePairAttributes {
+    QueuePairAttributes { timeout: Some(AckTimeout(17)), ..attributes(context, 0, peer, 4096) }
 }
 
 /// Connects a queue pair of ours to the one of a process that has introduced itself; says where to write.
 fn meet(context: &Context, process: &mut Process, region: &Side, at: u64) -> QueuePair {
     let number: u32 = process.line().parse().unwrap();
     let options = QueuePairOptions::new(ServiceType::ReliableConnection, &region.completions);
-    let queue_pair = region.domain.queue_pair(&options).unwrap();
+    let queue_pair = region.pd.queue_pair(&options).unwrap();
     bring_up(&queue_pair, &patient(context, Qpn(number)));
     let remote = region.region.remote(at);
     process.say(&format!("{} {} {}", queue_pair.number().0, remote.address.0, remote.key.0));

@@ -29,7 +29,7 @@ fn source(context: &Context) -> (u8, Gid) {
 }
 
 struct Shop {
-    domain: ProtectionDomain,
+    pd: ProtectionDomain,
     completions: CompletionQueue,
     service: ServiceType,
     refuses: Option<setup::Status>,
@@ -39,12 +39,12 @@ impl Shop {
     fn new(context: &Context, service: ServiceType) -> Self {
         let channel = CompletionChannel::new().unwrap();
         let completions = context.completion_queue(64, Some(&channel)).unwrap();
-        Self { domain: context.protection_domain(), completions, service, refuses: None }
+        Self { pd: context.protection_domain(), completions, service, refuses: None }
     }
 
     fn make(&self) -> QueuePair {
         let options = QueuePairOptions::new(self.service, &self.completions);
-        self.domain.queue_pair(&options).unwrap()
+        self.pd.queue_pair(&options).unwrap()
     }
 }
 
@@ -59,7 +59,7 @@ impl Application for Shop {
         _: &Peer,
         theirs: &RegionParameters,
     ) -> Result<Arc<MemoryRegion>, setup::Status> {
-        let region = self.domain.allocate(theirs.length as usize, ACCESS);
+        let region = self.pd.allocate(theirs.length as usize, ACCESS);
         region.map(Arc::new).map_err(|_| setup::Status::NO_MEMORY_REGION)
     }
 
@@ -78,7 +78,7 @@ fn connect_and_write(server_context: &Context, client_context: &Context, service
     let (index, gid) = source(client_context);
     let shop = Shop::new(client_context, service);
     let queue_pair = shop.make();
-    let regions = [1000, 2000].map(|length| shop.domain.allocate(length, ACCESS).unwrap());
+    let regions = [1000, 2000].map(|length| shop.pd.allocate(length, ACCESS).unwrap());
     let mut application = Shop::new(server_context, service);
     let (accepted, established) = std::thread::scope(|scope| {
         let accepting = scope.spawn(|| server.accept(&mut application, None).unwrap().unwrap());
@@ -108,7 +108,7 @@ fn connect_and_write(server_context: &Context, client_context: &Context, service
     regions[0].write(0, b"it is there").unwrap();
     let remote = RemoteAddress { address: theirs.region.address, key: theirs.remote_key };
     let write = Operation::Write { remote, immediate: None };
-    let data = Data::Spans(regions[0].span(0, 11).into());
+    let data = Data::SgList(regions[0].sge(0, 11).into());
     queue_pair.post_send(SendRequest::new(WorkId(1), write, data)).unwrap();
     let done = shop.completions.wait().unwrap();
     assert_eq!((done.id, done.status), (WorkId(1), Status::Success));

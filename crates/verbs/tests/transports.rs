@@ -156,8 +156,8 @@ fn datagrams_arrive_behind_their_header() {
             hop_limit: 9,
             ..AddressVector::default()
         };
-        let address = one.domain.address_handle(&vector).unwrap();
-        let datagram = |id, length, queue_key| Datagram {
+        let address = one.pd.address_handle(&vector).unwrap();
+        let datagram = |id, length, queue_key| UdSendRequest {
             id: WorkId(id),
             address: &address,
             destination: other.queue_pair.number(),
@@ -199,14 +199,14 @@ fn datagrams_arrive_behind_their_header() {
 fn xrc_reaches_the_queue_that_it_names() {
     let context = open(&Options::default());
     let one = side(&context, ServiceType::XrcInitiator, MIB);
-    let domain = context.protection_domain();
-    let region = domain.allocate(MIB, ACCESS).unwrap();
+    let pd = context.protection_domain();
+    let region = pd.allocate(MIB, ACCESS).unwrap();
     let xrc = context.xrc_domain();
     let channel = CompletionChannel::new().unwrap();
     let queues: Vec<_> = (0..2)
         .map(|_| {
             let completions = context.completion_queue(16, Some(&channel)).unwrap();
-            (domain.xrc_receive_queue(16, &xrc, &completions).unwrap(), completions)
+            (pd.xrc_receive_queue(16, &xrc, &completions).unwrap(), completions)
         })
         .collect();
     let options = QueuePairOptions::new(ServiceType::XrcTarget, &queues[0].1);
@@ -214,8 +214,8 @@ fn xrc_reaches_the_queue_that_it_names() {
     bring_up(&target, &attributes(&context, 0, one.queue_pair.number(), 1024));
     bring_up(&one.queue_pair, &attributes(&context, 0, target.number(), 1024));
     for (number, (queue, completions)) in queues.iter().enumerate() {
-        let spans = region.span(1000 * number as u64, 1000).into();
-        queue.post(ReceiveRequest { id: WorkId(number as u64), spans }).unwrap();
+        let sg_list = region.sge(1000 * number as u64, 1000).into();
+        queue.post(ReceiveRequest { id: WorkId(number as u64), sg_list }).unwrap();
         let bytes = pattern(number as u64, 900);
         one.region.write(0, &bytes).unwrap();
         let send = SendRequest::new(WorkId(50), Operation::SEND, one.data(0, 900));
@@ -234,18 +234,18 @@ fn xrc_reaches_the_queue_that_it_names() {
 fn a_shared_queue_tells_when_it_runs_low() {
     let context = open(&Options::default());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
-    let domain = context.protection_domain();
-    let region = domain.allocate(MIB, ACCESS).unwrap();
+    let pd = context.protection_domain();
+    let region = pd.allocate(MIB, ACCESS).unwrap();
     let channel = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(16, Some(&channel)).unwrap();
-    let shared = domain.shared_receive_queue(8).unwrap();
+    let shared = pd.shared_receive_queue(8).unwrap();
     let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
     options.shared_receives = Some(&shared);
-    let queue_pair = domain.queue_pair(&options).unwrap();
+    let queue_pair = pd.queue_pair(&options).unwrap();
     bring_up(&queue_pair, &attributes(&context, 0, one.queue_pair.number(), 1024));
     bring_up(&one.queue_pair, &attributes(&context, 0, queue_pair.number(), 1024));
     for id in 0..3 {
-        shared.post(ReceiveRequest { id: WorkId(id), spans: region.span(0, 64).into() }).unwrap();
+        shared.post(ReceiveRequest { id: WorkId(id), sg_list: region.sge(0, 64).into() }).unwrap();
     }
     shared.arm_limit(3);
     one.post(1, Operation::SEND, 0, 64);
@@ -253,7 +253,7 @@ fn a_shared_queue_tells_when_it_runs_low() {
     assert_eq!(completions.wait().unwrap().id, WorkId(0));
     let mine = |event: &AsyncEvent| event.source == Source::SharedReceiveQueue(shared.number());
     let event = std::iter::repeat_with(|| context.wait_event(None).unwrap().unwrap()).find(mine);
-    assert_eq!(event.map(|event| event.what), Some(What::LimitReached));
+    assert_eq!(event.map(|event| event.kind), Some(EventKind::LimitReached));
 }
 
 #[test]
@@ -262,8 +262,8 @@ fn windows_show_and_hide() {
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let other = side(&context, ServiceType::ReliableConnection, MIB);
     connect(&one, &other, 0, 1024);
-    let bindable = other.domain.allocate(MIB, ACCESS | AccessFlags::MW_BIND).unwrap();
-    let window = other.domain.window(WindowKind::Type2).unwrap();
+    let bindable = other.pd.allocate(MIB, ACCESS | AccessFlags::MW_BIND).unwrap();
+    let window = other.pd.window(WindowKind::Type2).unwrap();
     let access = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
     let bind = window.bind(&bindable, 4096, 100, access);
     other.queue_pair.post_send(SendRequest::new(WorkId(1), bind, Data::NONE)).unwrap();
@@ -317,7 +317,10 @@ fn violations_end_as_the_specification_says() {
         (
             "no permission of the queue pair",
             |one, other| {
-                let none = Modify { access: Some(AccessFlags(0)), ..Modify::default() };
+                let none = QueuePairAttributes {
+                    access: Some(AccessFlags(0)),
+                    ..QueuePairAttributes::default()
+                };
                 other.queue_pair.modify(&none).unwrap();
                 let remote = other.region.remote(0);
                 one.post(1, Operation::Write { remote, immediate: None }, 0, 8);
@@ -344,7 +347,7 @@ fn violations_end_as_the_specification_says() {
         ),
     ];
     let context = open(&Options::default());
-    for (what, act, status, there) in cases {
+    for (kind, act, status, there) in cases {
         let one = side(&context, ServiceType::ReliableConnection, MIB);
         let other = side(&context, ServiceType::ReliableConnection, MIB);
         connect(&one, &other, 0, 1024);
@@ -352,10 +355,10 @@ fn violations_end_as_the_specification_says() {
         one.queue_pair
             .post_send(SendRequest::new(WorkId(2), Operation::SEND, one.data(0, 1)))
             .unwrap();
-        assert_eq!(one.completions.wait().unwrap().status, status, "{what}");
-        assert_eq!(one.completions.wait().unwrap().status, Status::Flushed, "{what}");
-        assert_eq!(one.queue_pair.state(), State::Error, "{what}");
-        assert_eq!(other.queue_pair.state(), there, "{what}");
+        assert_eq!(one.completions.wait().unwrap().status, status, "{kind}");
+        assert_eq!(one.completions.wait().unwrap().status, Status::Flushed, "{kind}");
+        assert_eq!(one.queue_pair.state(), State::Error, "{kind}");
+        assert_eq!(other.queue_pair.state(), there, "{kind}");
     }
 }
 

@@ -41,7 +41,7 @@ fn verify_ipv6(bencher: Bencher, size: usize) {
     whole(bencher, Encapsulation::Ipv6, size);
 }
 
-/// As a sender does: headers, then the payload from where it lies, in two spans.
+/// As a sender does: headers, then the payload from where it lies, in two SGEs.
 #[divan::bench(args = SIZES, sample_size = 1000)]
 fn gather_ipv4(bencher: Bencher, size: usize) {
     let (ip, udp, bth) = ([0x45; 20], [0; 8], [4; 12]);

@@ -167,7 +167,7 @@ fn message_differences_are_documented() {
     for (what, fields) in VARIABLE {
         writeln!(text, "| {what} | `{}` |", fields.join("`, `")).expect("a string");
     }
-    text += "\nMRA, LAP and APR are not compared: nothing in these runs makes both sides send them. What both do otherwise over time, when messages are\n\
+    text += "\nMRA, LAP and APR are not compared: nothing in these runs makes both sides send them. EventKind both do otherwise over time, when messages are\n\
              lost or repeated, is in [connection-manager.md](connection-manager.md).\n";
     let command = "cargo test -p ferroce-tests --test interop_rxe message_differences";
     document::keep("differences-from-rxe.md", CHAPTER, &text, command);

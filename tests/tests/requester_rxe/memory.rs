@@ -1,7 +1,7 @@
 //! The requester's memory: what it sends, and what READs and atomics bring.
 
 use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
@@ -16,46 +16,46 @@ pub(crate) struct LocalMemory {
 
 impl LocalMemory {
     /// A place of its own for these bytes.
-    pub(crate) fn add(&mut self, bytes: &[u8]) -> LocalSpan {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Sge {
         let address = VirtualAddress(self.bytes.len() as u64);
         self.bytes.extend(bytes);
-        LocalSpan { key: KEY, address, length: bytes.len() as u32 }
+        Sge { key: KEY, address, length: bytes.len() as u32 }
     }
 
     /// What is there now.
-    pub(crate) fn get(&self, span: LocalSpan) -> &[u8] {
-        &self.bytes[span.address.0 as usize..][..span.length as usize]
+    pub(crate) fn get(&self, sge: Sge) -> &[u8] {
+        &self.bytes[sge.address.0 as usize..][..sge.length as usize]
     }
 }
 
 impl Memory for LocalMemory {
-    fn check_local(&self, _: Domain, span: LocalSpan, _write: bool) -> Result<(), Denied> {
-        let end = span.address.0 + u64::from(span.length);
-        match span.key {
+    fn check_local(&self, _: PdId, sge: Sge, _write: bool) -> Result<(), Denied> {
+        let end = sge.address.0 + u64::from(sge.length);
+        match sge.key {
             KEY if end <= self.bytes.len() as u64 => Ok(()),
             KEY => Err(Denied::Bounds),
             _ => Err(Denied::Key),
         }
     }
 
-    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
-        self.check_local(domain, span, false)?;
-        out.copy_from_slice(self.get(span));
+    fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied> {
+        self.check_local(pd, sge, false)?;
+        out.copy_from_slice(self.get(sge));
         Ok(())
     }
 
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        self.check_local(domain, span, true)?;
-        if data.len() > span.length as usize {
+    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
+        self.check_local(pd, sge, true)?;
+        if data.len() > sge.length as usize {
             return Err(Denied::Bounds);
         }
-        self.bytes[span.address.0 as usize..][..data.len()].copy_from_slice(data);
+        self.bytes[sge.address.0 as usize..][..data.len()].copy_from_slice(data);
         Ok(())
     }
 
     // A requester has nothing that its peer may touch.
 
-    fn check_remote(&self, _: Accessor, _: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+    fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
         Err(Denied::Access)
     }
 
@@ -63,15 +63,15 @@ impl Memory for LocalMemory {
         Err(Denied::Access)
     }
 
-    fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, _: Accessor, _: RemoteRange, _: &mut [u8]) -> Result<(), Denied> {
         Err(Denied::Access)
     }
 
-    fn write_remote(&mut self, _: Accessor, _: RemoteSpan, _: &[u8]) -> Result<(), Denied> {
+    fn write_remote(&mut self, _: Accessor, _: RemoteRange, _: &[u8]) -> Result<(), Denied> {
         Err(Denied::Access)
     }
 
-    fn atomic(&mut self, _: Accessor, _: RemoteSpan, _: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, _: Accessor, _: RemoteRange, _: Atomic) -> Result<u64, Denied> {
         Err(Denied::Access)
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ferroce_proto::congestion::Congestion;
-use ferroce_proto::memory::{AccessFlags, Domain, LocalSpan};
+use ferroce_proto::memory::{AccessFlags, PdId, Sge};
 use ferroce_proto::rc::{Config, Role};
-use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_tests::exchange::{Exchange, Sent};
 use ferroce_wire::number::{PKey, Psn};
 use ferroce_wire::opcode;
@@ -21,7 +21,7 @@ pub(crate) struct Work {
     pub(crate) first: Psn,
     packets: u32,
     /// Where its bytes come from, or go to.
-    pub(crate) local: LocalSpan,
+    pub(crate) local: Sge,
     /// How it ended.
     pub(crate) status: Status,
     /// What it brought: a READ's bytes, an atomic's original value.
@@ -50,7 +50,7 @@ fn config(exchange: &Exchange) -> Config {
         number: exchange.requester,
         destination: exchange.responder,
         partition: PKey(0xffff),
-        domain: Domain(0),
+        pd: PdId(0),
         mtu: exchange.mtu,
         send_psn: exchange.first_psn(),
         receive_psn: Psn(0),
@@ -118,7 +118,7 @@ fn works(exchange: &Exchange, memory: &mut LocalMemory) -> Vec<Work> {
             request: SendRequest {
                 id: WorkId(works.len() as u64),
                 operation,
-                data: Data::Spans(Spans::from(local)),
+                data: Data::SgList(SgList::from(local)),
                 signaled: true,
                 solicited: last(&message).0.bth.solicited,
                 fence: false,

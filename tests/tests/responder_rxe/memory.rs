@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
 use ferroce_wire::number::{LKey, RKey};
 
@@ -31,56 +31,56 @@ impl SparseMemory {
         }
     }
 
-    fn check(&self, span: RemoteSpan) -> Result<(), Denied> {
-        if !self.keys.contains(&span.key.0) {
+    fn check(&self, range: RemoteRange) -> Result<(), Denied> {
+        if !self.keys.contains(&range.key.0) {
             return Err(Denied::Key);
         }
-        let last = span.address.0.checked_add(u64::from(span.length)).ok_or(Denied::Bounds)?;
+        let last = range.address.0.checked_add(u64::from(range.length)).ok_or(Denied::Bounds)?;
         if self.end.is_some_and(|end| last > end) { Err(Denied::Bounds) } else { Ok(()) }
     }
 }
 
 impl Memory for SparseMemory {
-    fn check_local(&self, _: Domain, span: LocalSpan, _write: bool) -> Result<(), Denied> {
-        if span.key == LOCAL_KEY { Ok(()) } else { Err(Denied::Key) }
+    fn check_local(&self, _: PdId, sge: Sge, _write: bool) -> Result<(), Denied> {
+        if sge.key == LOCAL_KEY { Ok(()) } else { Err(Denied::Key) }
     }
 
-    fn read_local(&self, _: Domain, _: LocalSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_local(&self, _: PdId, _: Sge, _: &mut [u8]) -> Result<(), Denied> {
         Err(Denied::Access) // A responder sends nothing of its own.
     }
 
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        self.check_local(domain, span, true)?;
-        if data.len() > span.length as usize { Err(Denied::Bounds) } else { Ok(()) }
+    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
+        self.check_local(pd, sge, true)?;
+        if data.len() > sge.length as usize { Err(Denied::Bounds) } else { Ok(()) }
     }
 
-    fn check_remote(&self, _: Accessor, span: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
-        self.check(span)
+    fn check_remote(&self, _: Accessor, range: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
+        self.check(range)
     }
 
     fn check_remote_key(&self, _: Accessor, key: RKey, _: AccessFlags) -> Result<(), Denied> {
         if self.keys.contains(&key.0) { Ok(()) } else { Err(Denied::Key) }
     }
 
-    fn read_remote(&self, _: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
-        self.check(span)?;
-        self.get(span.address.0, out);
+    fn read_remote(&self, _: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
+        self.check(range)?;
+        self.get(range.address.0, out);
         Ok(())
     }
 
-    fn write_remote(&mut self, _: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
-        self.check(span)?;
-        self.put(span.address.0, data);
+    fn write_remote(&mut self, _: Accessor, range: RemoteRange, data: &[u8]) -> Result<(), Denied> {
+        self.check(range)?;
+        self.put(range.address.0, data);
         Ok(())
     }
 
-    fn atomic(&mut self, _: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
-        self.check(span)?;
+    fn atomic(&mut self, _: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied> {
+        self.check(range)?;
         let mut bytes = [0; 8];
-        self.get(span.address.0, &mut bytes);
+        self.get(range.address.0, &mut bytes);
         // The captured hosts are little-endian.
         let original = u64::from_le_bytes(bytes);
-        self.put(span.address.0, &what.apply(original).to_le_bytes());
+        self.put(range.address.0, &what.apply(original).to_le_bytes());
         Ok(original)
     }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferroce_proto::congestion::Congestion;
-use ferroce_proto::memory::{AccessFlags, Domain, LocalSpan};
+use ferroce_proto::memory::{AccessFlags, PdId, Sge};
 use ferroce_proto::rc::{Config, Role};
-use ferroce_proto::work::{ReceiveRequest, Spans, WorkId};
+use ferroce_proto::work::{ReceiveRequest, SgList, WorkId};
 use ferroce_tests::exchange::{Exchange, Sent};
 use ferroce_wire::number::{LKey, PKey, Psn, VirtualAddress};
 use ferroce_wire::opcode::Operation;
@@ -23,7 +23,7 @@ pub(crate) struct Situation {
     pub(crate) memory: SparseMemory,
     /// How often a receive request was missing, by the PSN of the message that needed it.
     pub(crate) not_ready: BTreeMap<u32, usize>,
-    receive: LocalSpan,
+    receive: Sge,
     /// Bytes that the owner of the memory put there just before the READ of this PSN.
     pub(crate) refreshed: BTreeMap<u32, Vec<(u64, Vec<u8>)>>,
 }
@@ -35,7 +35,7 @@ impl Situation {
             config: config(exchange, all),
             memory: SparseMemory { bytes: initial(exchange), keys: keys(exchange), end: None },
             not_ready: BTreeMap::new(),
-            receive: LocalSpan { key: LOCAL_KEY, address: VirtualAddress(0), length: 1 << 20 },
+            receive: Sge { key: LOCAL_KEY, address: VirtualAddress(0), length: 1 << 20 },
             refreshed: BTreeMap::new(),
         };
         for answer in answer::expected(exchange).iter().filter(|answer| answer.is_rnr_nak()) {
@@ -58,7 +58,7 @@ impl Situation {
 
     /// A receive request as the responder posted them.
     pub(crate) fn receive(&self) -> ReceiveRequest {
-        ReceiveRequest { id: WorkId(0), spans: Spans::from(self.receive) }
+        ReceiveRequest { id: WorkId(0), sg_list: SgList::from(self.receive) }
     }
 }
 
@@ -68,7 +68,7 @@ fn config(exchange: &Exchange, access: AccessFlags) -> Config {
         number: exchange.responder,
         destination: exchange.requester,
         partition: PKey(0xffff),
-        domain: Domain(0),
+        pd: PdId(0),
         mtu: exchange.mtu,
         send_psn: Psn(0),
         receive_psn: exchange.first_psn(),

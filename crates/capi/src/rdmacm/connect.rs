@@ -16,7 +16,7 @@ use crate::rdmacm::queue_pair;
 
 /// How many READs and atomics the device allows at once.
 fn most(handle: &IdHandle) -> u8 {
-    handle.id.context().map_or(0, |context| context.limits().reads)
+    handle.id.context().map_or(0, |context| context.limits().max_rd_atomic)
 }
 
 /// A number that the program chose, unless it left that to the library.

@@ -12,8 +12,8 @@ use crate::abi::device::ibv_device;
 use crate::abi::objects::{ibv_pd, ibv_xrcd};
 use crate::context::{ContextHandle, lock, open_device};
 use crate::device;
-use crate::domain::alloc_pd;
 use crate::entry::{self, Errno, Result};
+use crate::pd::alloc_pd;
 use crate::rdmacm::made;
 use crate::xrc::open_xrcd;
 

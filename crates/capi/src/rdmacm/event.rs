@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
-use ferroce::cm::{DatagramPeer, Established, Event, PeerParameters, Request, What};
+use ferroce::cm::{DatagramPeer, Established, Event, EventKind, PeerParameters, Request};
 
 use crate::abi::Abi;
 use crate::abi::rdmacm::{
@@ -55,7 +55,7 @@ pub(super) fn deliver(event: Event) -> Option<*mut rdma_cm_event> {
     let (pointer, about) = id::find(event.id)?;
     // SAFETY: it is not destroyed before the event is acknowledged.
     let handle = unsafe { IdHandle::of(pointer) }.ok()?;
-    let Some(told) = translate(handle, event.what) else {
+    let Some(told) = translate(handle, event.kind) else {
         about.acknowledge(1);
         return None;
     };
@@ -133,29 +133,29 @@ fn datagram(peer: &DatagramPeer, private: rdma_ud_param) -> rdma_ud_param {
     }
 }
 
-fn translate(handle: &IdHandle, what: What) -> Option<Told> {
-    Some(match what {
-        What::AddressResolved => shown(handle.refresh(), cm_event::ADDR_RESOLVED),
-        What::AddressError(error) => failed(cm_event::ADDR_ERROR, &error),
-        What::RouteResolved => shown(handle.show_path(), cm_event::ROUTE_RESOLVED),
-        What::RouteError(error) => failed(cm_event::ROUTE_ERROR, &error),
-        What::ConnectRequest(request) => requested(handle, *request)?,
-        What::ConnectResponse(established) => responded(handle, *established),
-        What::ConnectError(error) => failed(cm_event::CONNECT_ERROR, &error),
-        What::Unreachable(status) => {
+fn translate(handle: &IdHandle, kind: EventKind) -> Option<Told> {
+    Some(match kind {
+        EventKind::AddressResolved => shown(handle.refresh(), cm_event::ADDR_RESOLVED),
+        EventKind::AddressError(error) => failed(cm_event::ADDR_ERROR, &error),
+        EventKind::RouteResolved => shown(handle.show_path(), cm_event::ROUTE_RESOLVED),
+        EventKind::RouteError(error) => failed(cm_event::ROUTE_ERROR, &error),
+        EventKind::ConnectRequest(request) => requested(handle, *request)?,
+        EventKind::ConnectResponse(established) => responded(handle, *established),
+        EventKind::ConnectError(error) => failed(cm_event::CONNECT_ERROR, &error),
+        EventKind::Unreachable(status) => {
             // The kernel gives the status of an answer as it is.
             let status = status.map_or(-libc::ETIMEDOUT, |status| status.0.into());
             told(cm_event::UNREACHABLE, status)
         }
-        What::Rejected { reason, private_data } => {
+        EventKind::Rejected { reason, private_data } => {
             if lock(&handle.details).failed {
                 return None;
             }
             queue_pair::fail(handle);
             Told { private_data, ..told(cm_event::REJECTED, reason.0.into()) }
         }
-        What::Established(established) => arrived(handle, *established),
-        What::Disconnected => {
+        EventKind::Established(established) => arrived(handle, *established),
+        EventKind::Disconnected => {
             let mut details = lock(&handle.details);
             if details.failed {
                 return None;
@@ -163,8 +163,8 @@ fn translate(handle: &IdHandle, what: What) -> Option<Told> {
             details.over = true;
             told(cm_event::DISCONNECTED, 0)
         }
-        What::TimewaitExit => told(cm_event::TIMEWAIT_EXIT, 0),
-        What::MulticastJoined(joined) => {
+        EventKind::TimewaitExit => told(cm_event::TIMEWAIT_EXIT, 0),
+        EventKind::MulticastJoined(joined) => {
             let (context, group, attached) = group::joined(handle, joined.gid)?;
             let (event, status) = match attached {
                 Ok(()) => (cm_event::MULTICAST_JOIN, 0),
@@ -173,8 +173,8 @@ fn translate(handle: &IdHandle, what: What) -> Option<Told> {
             let param = Param::Group(joined.peer, context);
             Told { param, group: Some(group), ..told(event, status) }
         }
-        What::MulticastError(error) => failed(cm_event::MULTICAST_ERROR, &error),
-        What::User(event) => {
+        EventKind::MulticastError(error) => failed(cm_event::MULTICAST_ERROR, &error),
+        EventKind::User(event) => {
             Told { param: Param::User(event.value), ..told(event.kind, event.status) }
         }
         // What a later library tells, these programs do not know.

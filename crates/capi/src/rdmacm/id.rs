@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use ferroce::cm::{Enhancements, Id, IdName, PortSpace};
+use ferroce::cm::{CmId, Enhancements, IdName, PortSpace};
 use ferroce::{Gid, ServiceType};
 
 use crate::abi::Abi;
@@ -31,7 +31,7 @@ pub(super) const PARTITION: u16 = 0xffff;
 #[repr(C)]
 pub(crate) struct IdHandle {
     pub(super) shown: Shown<rdma_cm_id>,
-    pub(super) id: Id,
+    pub(super) id: CmId,
     pub(super) events: Arc<Unacknowledged>,
     pub(super) details: Mutex<Details>,
 }
@@ -103,7 +103,7 @@ pub(super) struct New {
 }
 
 /// Gives an id to the program.
-pub(super) fn give(new: &New, id: Id) -> *mut rdma_cm_id {
+pub(super) fn give(new: &New, id: CmId) -> *mut rdma_cm_id {
     let (name, events) = (id.name(), Arc::<Unacknowledged>::default());
     let shown = Shown::new(rdma_cm_id {
         channel: new.channel,
@@ -145,7 +145,7 @@ pub(super) unsafe fn create(
     let synchronous = channel.is_null();
     let channel = if synchronous { channel::create()? } else { channel };
     let made = channel::of(channel).and_then(|events| {
-        let id = Id::new(&events, space)?;
+        let id = CmId::new(&events, space)?;
         id.set_service(service);
         Ok(give(&New { channel, synchronous, context, ps, qp_type }, id))
     });

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use ferroce::{AckTimeout, Modify, Psn, State};
+use ferroce::{AckTimeout, Psn, QueuePairAttributes, State};
 
 use crate::abi::Abi;
 use crate::abi::attributes::{
@@ -24,13 +24,17 @@ use crate::rdmacm::{check, devices, made};
 use crate::shared_receive::{create_srq_ex as create_shared, destroy_srq as destroy_shared};
 
 /// The change that brings a queue pair of this id into a state.
-fn change(handle: &IdHandle, to: State) -> Result<Modify> {
+fn change(handle: &IdHandle, to: State) -> Result<QueuePairAttributes> {
     let datagrams = handle.is_datagram();
     let mut change = match to {
         // Datagrams have no peer to be told of.
         State::ReadyToReceive | State::ReadyToSend if datagrams => {
             let first = (to == State::ReadyToSend).then_some(Psn(0));
-            Modify { state: Some(to), send_psn: first, ..Modify::default() }
+            QueuePairAttributes {
+                state: Some(to),
+                send_psn: first,
+                ..QueuePairAttributes::default()
+            }
         }
         _ => handle.id.attributes(to)?,
     };
@@ -44,7 +48,7 @@ fn change(handle: &IdHandle, to: State) -> Result<Modify> {
 ///
 /// # Safety
 /// The program's queue pair.
-unsafe fn modify(qp: *mut ibv_qp, change: &Modify) -> Result<()> {
+unsafe fn modify(qp: *mut ibv_qp, change: &QueuePairAttributes) -> Result<()> {
     // SAFETY: as the caller says.
     let queue_pair = unsafe { QueuePairHandle::of(qp.cast()) }?;
     let state = queue_pair.queue_pair.modify(change)?;
@@ -59,9 +63,10 @@ pub(super) fn bring_up(handle: &IdHandle, reads: Option<u8>, peer_reads: Option<
         return Ok(());
     }
     let mut receive = change(handle, State::ReadyToReceive)?;
-    receive.max_peer_reads = receive.max_peer_reads.map(|agreed| peer_reads.unwrap_or(agreed));
+    receive.max_dest_rd_atomic =
+        receive.max_dest_rd_atomic.map(|agreed| peer_reads.unwrap_or(agreed));
     let mut send = change(handle, State::ReadyToSend)?;
-    send.max_reads = send.max_reads.map(|agreed| reads.unwrap_or(agreed));
+    send.max_rd_atomic = send.max_rd_atomic.map(|agreed| reads.unwrap_or(agreed));
     // SAFETY: the program's queue pair, which is there while the id has it.
     unsafe {
         modify(qp, &receive)?;
@@ -73,7 +78,8 @@ pub(super) fn bring_up(handle: &IdHandle, reads: Option<u8>, peer_reads: Option<
 pub(super) fn fail(handle: &IdHandle) {
     let qp = handle.look().qp;
     if !qp.is_null() && !handle.is_datagram() {
-        let error = Modify { state: Some(State::Error), ..Modify::default() };
+        let error =
+            QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
         // SAFETY: the program's queue pair, which is there while the id has it.
         let _ = unsafe { modify(qp, &error) };
     }

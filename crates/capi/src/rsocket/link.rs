@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
-use ferroce::cm::Id;
+use ferroce::cm::CmId;
 use ferroce::{
     AccessFlags, Capabilities, Context, Data, Immediate, MemoryRegion, Operation, ProtectionDomain,
     QueuePair, QueuePairOptions, RKey, ReceiveRequest, RemoteAddress, SendRequest, ServiceType,
-    Spans, Status, VirtualAddress, WorkCompletion, WorkId,
+    SgList, Status, VirtualAddress, WorkCompletion, WorkId,
 };
 
 use super::completions::Completions;
@@ -82,18 +82,18 @@ fn part(region: &MemoryRegion, offset: usize, out: &mut [u8]) {
 
 impl Link {
     /// Makes what a connection needs, with all receives posted.
-    pub(super) fn new(id: &Id, context: &Context, settings: Settings) -> Result<Self> {
+    pub(super) fn new(id: &CmId, context: &Context, settings: Settings) -> Result<Self> {
         let settings = settings.within(context);
         let (sends, receives) = (u32::from(settings.sends), u32::from(settings.receives));
         let completions = Completions::new(context, (sends + receives) as usize)?;
         let domain = context.protection_domain();
         let options = QueuePairOptions {
             capabilities: Capabilities {
-                send_requests: sends,
-                receive_requests: receives,
-                send_spans: 2,
-                receive_spans: 1,
-                inline_bytes: u32::from(settings.inline).max(MAP_BYTES as u32),
+                max_send_wr: sends,
+                max_recv_wr: receives,
+                max_send_sge: 2,
+                max_recv_sge: 1,
+                max_inline_data: u32::from(settings.inline).max(MAP_BYTES as u32),
             },
             signal_all: true,
             ..QueuePairOptions::new(ServiceType::ReliableConnection, &completions.queue)
@@ -151,7 +151,7 @@ impl Link {
     }
 
     fn post_receive(&self) -> Result<()> {
-        Ok(self.queue_pair.post_receive(ReceiveRequest { id: RECEIVE, spans: Spans::NONE })?)
+        Ok(self.queue_pair.post_receive(ReceiveRequest { id: RECEIVE, sg_list: SgList::NONE })?)
     }
 
     fn post(&mut self, operation: Operation, data: Data, posted: Posted) -> Result<()> {
@@ -381,15 +381,15 @@ impl Link {
         let (head, tail) = bytes.split_at(first);
         // Both are within the ring, and no longer than what of it is free.
         let _ = self.outgoing.write(self.next as usize, head);
-        let span = self.outgoing.span(self.next.into(), head.len() as u32);
-        let spans = if tail.is_empty() {
-            Spans::from(span)
+        let sge = self.outgoing.sge(self.next.into(), head.len() as u32);
+        let sg_list = if tail.is_empty() {
+            SgList::from(sge)
         } else {
             let _ = self.outgoing.write(0, tail);
-            [span, self.outgoing.span(0, tail.len() as u32)].as_slice().into()
+            [sge, self.outgoing.sge(0, tail.len() as u32)].as_slice().into()
         };
         self.next = (self.next + bytes.len() as u32) % self.settings.send_bytes;
-        (Data::Spans(spans), bytes.len() as u32)
+        (Data::SgList(sg_list), bytes.len() as u32)
     }
 
     /// Gives the program what has arrived, as much as it takes; it stays there if it only peeks.

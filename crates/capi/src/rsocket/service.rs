@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ferroce::RnrRetry;
-use ferroce::cm::{ConnectParameters, Event, Request, What};
+use ferroce::cm::{ConnectParameters, Event, EventKind, Request};
 
 use super::link::Link;
 use super::socket::{Phase, Socket, State};
@@ -196,25 +196,27 @@ fn take_events(socket: &Arc<Socket>) {
 }
 
 fn happened(socket: &Arc<Socket>, event: Event) {
-    match event.what {
-        What::AddressResolved => check(socket, socket.id.resolve_route(Duration::ZERO)),
-        What::RouteResolved => {
+    match event.kind {
+        EventKind::AddressResolved => check(socket, socket.id.resolve_route(Duration::ZERO)),
+        EventKind::RouteResolved => {
             let asked = connect(socket);
             refuse_on_error(socket, asked);
         }
-        What::ConnectRequest(request) => {
+        EventKind::ConnectRequest(request) => {
             // Who cannot be accepted is told no, by the end of its id.
             let _ = accept(socket, *request);
         }
-        What::Established(established) => {
+        EventKind::Established(established) => {
             established_with(socket, &established.private_data);
         }
-        What::AddressError(error) | What::RouteError(error) | What::ConnectError(error) => {
+        EventKind::AddressError(error)
+        | EventKind::RouteError(error)
+        | EventKind::ConnectError(error) => {
             over(socket, error.errno());
         }
-        What::Unreachable(_) => over(socket, libc::ETIMEDOUT),
-        What::Rejected { .. } => over(socket, libc::ECONNREFUSED),
-        What::Disconnected => over(socket, libc::ECONNRESET),
+        EventKind::Unreachable(_) => over(socket, libc::ETIMEDOUT),
+        EventKind::Rejected { .. } => over(socket, libc::ECONNREFUSED),
+        EventKind::Disconnected => over(socket, libc::ECONNRESET),
         _ => {}
     }
 }

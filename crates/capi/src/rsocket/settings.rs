@@ -46,7 +46,7 @@ impl Settings {
         Self {
             sends: queue(self.sends).max(CONTROLS as u16 + 1),
             receives: queue(self.receives),
-            inline: self.inline.min(u16::try_from(limits.inline_bytes).unwrap_or(u16::MAX)),
+            inline: self.inline.min(u16::try_from(limits.max_inline_data).unwrap_or(u16::MAX)),
             ..self
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
-use ferroce::cm::{EventChannel, Id, PortSpace};
+use ferroce::cm::{CmId, EventChannel, PortSpace};
 
 use super::link::{Link, Outcome};
 use super::options::Options;
@@ -78,7 +78,7 @@ pub(super) struct Socket {
     /// where ours is the lower of the two, its `select` takes one for the other (rdma-core 44).
     number: OnceLock<OwnedFd>,
     pub(super) channel: EventChannel,
-    pub(super) id: Id,
+    pub(super) id: CmId,
     pub(super) family: c_int,
     process: u32,
     state: Mutex<State>,
@@ -90,13 +90,13 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn new(family: c_int, nonblocking: bool) -> Result<Arc<Self>> {
         let channel = EventChannel::new()?;
-        let id = Id::new(&channel, PortSpace::Tcp)?;
+        let id = CmId::new(&channel, PortSpace::Tcp)?;
         Self::with_id(channel, id, family, nonblocking, Settings::default())
     }
 
     pub(super) fn with_id(
         channel: EventChannel,
-        id: Id,
+        id: CmId,
         family: c_int,
         nonblocking: bool,
         settings: Settings,

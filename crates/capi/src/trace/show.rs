@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-use ferroce::Attributes;
+use ferroce::AttributeMask;
 
 use super::function::Raw;
 use super::names::{bits, one};
@@ -147,7 +147,7 @@ pub(crate) unsafe fn qp_attr(line: &mut String, call: &Finished<'_>) {
     };
     let mask = call.number(1) as u32;
     let mut separator = "{";
-    let mut field = |wanted: Attributes, show: &dyn Fn(&mut String)| {
+    let mut field = |wanted: AttributeMask, show: &dyn Fn(&mut String)| {
         if mask & wanted.bits() != 0 {
             line.push_str(std::mem::replace(&mut separator, ", "));
             show(line);
@@ -156,59 +156,61 @@ pub(crate) unsafe fn qp_attr(line: &mut String, call: &Finished<'_>) {
     let text = |text: std::fmt::Arguments<'_>, line: &mut String| {
         let _ = line.write_fmt(text);
     };
-    field(Attributes::STATE, &|line| {
+    field(AttributeMask::STATE, &|line| {
         line.push_str("qp_state=");
         one(line, qp_state::NAMES, attr.qp_state);
     });
-    field(Attributes::CURRENT_STATE, &|line| {
+    field(AttributeMask::CURRENT_STATE, &|line| {
         line.push_str("cur_qp_state=");
         one(line, qp_state::NAMES, attr.cur_qp_state);
     });
-    field(Attributes::PARTITION, &|line| {
+    field(AttributeMask::PARTITION, &|line| {
         text(format_args!("pkey_index={}", attr.pkey_index), line)
     });
-    field(Attributes::PORT, &|line| text(format_args!("port_num={}", attr.port_num), line));
-    field(Attributes::ACCESS, &|line| {
+    field(AttributeMask::PORT, &|line| text(format_args!("port_num={}", attr.port_num), line));
+    field(AttributeMask::ACCESS, &|line| {
         line.push_str("qp_access_flags=");
         bits(line, access::NAMES, attr.qp_access_flags);
     });
-    field(Attributes::QUEUE_KEY, &|line| text(format_args!("qkey={:#x}", attr.qkey), line));
-    field(Attributes::PATH_MTU, &|line| {
+    field(AttributeMask::QUEUE_KEY, &|line| text(format_args!("qkey={:#x}", attr.qkey), line));
+    field(AttributeMask::PATH_MTU, &|line| {
         line.push_str("path_mtu=");
         show_mtu(line, attr.path_mtu);
     });
     let number = attr.dest_qp_num;
-    field(Attributes::DESTINATION, &|line| text(format_args!("dest_qp_num={number:#x}"), line));
-    field(Attributes::RECEIVE_PSN, &|line| text(format_args!("rq_psn={:#x}", attr.rq_psn), line));
-    field(Attributes::SEND_PSN, &|line| text(format_args!("sq_psn={:#x}", attr.sq_psn), line));
-    field(Attributes::PATH, &|line| {
+    field(AttributeMask::DESTINATION, &|line| text(format_args!("dest_qp_num={number:#x}"), line));
+    field(AttributeMask::RECEIVE_PSN, &|line| {
+        text(format_args!("rq_psn={:#x}", attr.rq_psn), line)
+    });
+    field(AttributeMask::SEND_PSN, &|line| text(format_args!("sq_psn={:#x}", attr.sq_psn), line));
+    field(AttributeMask::PATH, &|line| {
         line.push_str("ah_attr=");
         show_path(line, &attr.ah_attr);
     });
-    field(Attributes::ALTERNATE_PATH, &|line| {
+    field(AttributeMask::ALTERNATE_PATH, &|line| {
         line.push_str("alt_ah_attr=");
         show_path(line, &attr.alt_ah_attr);
     });
-    field(Attributes::MIGRATION, &|line| {
+    field(AttributeMask::MIGRATION, &|line| {
         line.push_str("path_mig_state=");
         one(line, migration::NAMES, attr.path_mig_state);
     });
     for (wanted, name, value) in [
-        (Attributes::MAX_READS, "max_rd_atomic", attr.max_rd_atomic),
-        (Attributes::MAX_PEER_READS, "max_dest_rd_atomic", attr.max_dest_rd_atomic),
-        (Attributes::MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer),
-        (Attributes::TIMEOUT, "timeout", attr.timeout),
-        (Attributes::RETRY_COUNT, "retry_cnt", attr.retry_cnt),
-        (Attributes::RNR_RETRY, "rnr_retry", attr.rnr_retry),
-        (Attributes::DRAIN_NOTICE, "en_sqd_async_notify", attr.en_sqd_async_notify),
+        (AttributeMask::MAX_READS, "max_rd_atomic", attr.max_rd_atomic),
+        (AttributeMask::MAX_PEER_READS, "max_dest_rd_atomic", attr.max_dest_rd_atomic),
+        (AttributeMask::MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer),
+        (AttributeMask::TIMEOUT, "timeout", attr.timeout),
+        (AttributeMask::RETRY_COUNT, "retry_cnt", attr.retry_cnt),
+        (AttributeMask::RNR_RETRY, "rnr_retry", attr.rnr_retry),
+        (AttributeMask::DRAIN_NOTICE, "en_sqd_async_notify", attr.en_sqd_async_notify),
     ] {
         field(wanted, &|line| text(format_args!("{name}={value}"), line));
     }
-    field(Attributes::CAPABILITIES, &|line| {
+    field(AttributeMask::CAPABILITIES, &|line| {
         line.push_str("cap=");
         show_capabilities(line, &attr.cap);
     });
-    field(Attributes::RATE_LIMIT, &|line| {
+    field(AttributeMask::RATE_LIMIT, &|line| {
         text(format_args!("rate_limit={}", attr.rate_limit), line)
     });
     line.push_str(if separator == "{" { "{}" } else { "}" });
@@ -258,7 +260,8 @@ pub(crate) unsafe fn hex(line: &mut String, call: &Finished<'_>) {
 /// None: it takes a number.
 pub(crate) unsafe fn qp_mask(line: &mut String, call: &Finished<'_>) {
     let mask = call.number(0) as u32;
-    let known = Attributes::from_bits(mask & Attributes::ALL.bits()).unwrap_or(Attributes::NONE);
+    let known =
+        AttributeMask::from_bits(mask & AttributeMask::ALL.bits()).unwrap_or(AttributeMask::NONE);
     let mut separator = "";
     for attribute in known.iter() {
         line.push_str(std::mem::replace(&mut separator, "|"));
@@ -317,7 +320,7 @@ unsafe fn linked<T>(
 ///
 /// # Safety
 /// As [`super::record::Show`] says.
-pub(crate) unsafe fn send_requests(line: &mut String, call: &Finished<'_>) {
+pub(crate) unsafe fn max_send_wr(line: &mut String, call: &Finished<'_>) {
     let first = std::ptr::with_exposed_provenance::<ibv_send_wr>(call.number(0) as usize);
     // SAFETY: as the caller says.
     unsafe { linked(line, first, |one| one.next, show_send) };
@@ -327,12 +330,12 @@ pub(crate) unsafe fn send_requests(line: &mut String, call: &Finished<'_>) {
 ///
 /// # Safety
 /// As [`super::record::Show`] says.
-pub(crate) unsafe fn receive_requests(line: &mut String, call: &Finished<'_>) {
+pub(crate) unsafe fn max_recv_wr(line: &mut String, call: &Finished<'_>) {
     let first = std::ptr::with_exposed_provenance::<ibv_recv_wr>(call.number(0) as usize);
     let show = |line: &mut String, one: &ibv_recv_wr| {
         let _ = write!(line, "{{wr_id={:#x}, ", one.wr_id);
         // SAFETY: as the caller says.
-        unsafe { show_spans(line, one.sg_list, one.num_sge) };
+        unsafe { show_sg_list(line, one.sg_list, one.num_sge) };
         line.push('}');
     };
     // SAFETY: as the caller says.
@@ -362,11 +365,11 @@ pub(crate) unsafe fn completions(line: &mut String, call: &Finished<'_>) {
 ///
 /// # Safety
 /// As [`super::record::Show`] says.
-pub(crate) unsafe fn spans(line: &mut String, call: &Finished<'_>) {
+pub(crate) unsafe fn sg_list(line: &mut String, call: &Finished<'_>) {
     let list = std::ptr::with_exposed_provenance::<ibv_sge>(call.number(0) as usize);
     let length = Finished { at: call.at.saturating_sub(1), ..*call }.number(0);
     // SAFETY: as the caller says.
-    unsafe { show_spans(line, list, length as c_int) };
+    unsafe { show_sg_list(line, list, length as c_int) };
 }
 
 fn show_qp_init(line: &mut String, attr: &ibv_qp_init_attr, more: &str) {
@@ -420,13 +423,13 @@ fn show_path(line: &mut String, attr: &ibv_ah_attr) {
 
 /// # Safety
 /// The list is the program's.
-unsafe fn show_spans(line: &mut String, list: *const ibv_sge, length: c_int) {
+unsafe fn show_sg_list(line: &mut String, list: *const ibv_sge, length: c_int) {
     line.push('[');
     for at in 0..usize::try_from(length).unwrap_or(0).min(if list.is_null() { 0 } else { MOST }) {
         // SAFETY: as the caller says.
-        let span = unsafe { &*list.add(at) };
+        let sge = unsafe { &*list.add(at) };
         let separator = if at == 0 { "" } else { ", " };
-        let (addr, length, lkey) = (span.addr, span.length, span.lkey);
+        let (addr, length, lkey) = (sge.addr, sge.length, sge.lkey);
         let _ = write!(line, "{separator}{{addr={addr:#x}, length={length}, lkey={lkey:#x}}}");
     }
     line.push(']');
@@ -443,7 +446,7 @@ fn show_send(line: &mut String, request: &ibv_send_wr) {
     one(line, wr::NAMES, request.opcode);
     line.push_str(", ");
     // SAFETY: the program's request, with what it points to.
-    unsafe { show_spans(line, request.sg_list, request.num_sge) };
+    unsafe { show_sg_list(line, request.sg_list, request.num_sge) };
     // SAFETY: any bytes are a value of these.
     let (rdma, atomic, ud) = unsafe { (request.wr.rdma, request.wr.atomic, request.wr.ud) };
     let imm = u32::from_be(request.imm_data);

@@ -50,9 +50,9 @@ tables! {
         context.ops.dealloc_mw => ibv_dealloc_mw(mw);
         context.ops.poll_cq => ibv_poll_cq(cq, num_entries, wc: completions) ! 0;
         context.ops.req_notify_cq => ibv_req_notify_cq(cq, solicited_only);
-        context.ops.post_srq_recv => ibv_post_srq_recv(srq, wr: receive_requests, bad_wr);
-        context.ops.post_send => ibv_post_send(qp, wr: send_requests, bad_wr);
-        context.ops.post_recv => ibv_post_recv(qp, wr: receive_requests, bad_wr);
+        context.ops.post_srq_recv => ibv_post_srq_recv(srq, wr: max_recv_wr, bad_wr);
+        context.ops.post_send => ibv_post_send(qp, wr: max_send_wr, bad_wr);
+        context.ops.post_recv => ibv_post_recv(qp, wr: max_recv_wr, bad_wr);
         query_port => ibv_query_port(context, port_num, attr: port, size);
         advise_mr => ibv_advise_mr(pd, advice, flags: hex, sg_list, num_sge);
         alloc_null_mr => ibv_alloc_null_mr(pd);
@@ -90,7 +90,7 @@ tables! {
         wr_set_inline_data => ibv_wr_set_inline_data(qp, addr, length);
         wr_set_inline_data_list => ibv_wr_set_inline_data_list(qp, num_buf, buf_list);
         wr_set_sge => ibv_wr_set_sge(qp, lkey: hex, addr: hex, length);
-        wr_set_sge_list => ibv_wr_set_sge_list(qp, num_sge, sg_list: spans);
+        wr_set_sge_list => ibv_wr_set_sge_list(qp, num_sge, sg_list: sg_list);
         wr_start => ibv_wr_start(qp);
         wr_complete => ibv_wr_complete(qp);
         wr_abort => ibv_wr_abort(qp);

@@ -46,7 +46,7 @@ impl Connection {
         log.done("cm", since, format!("ROUTE_RESOLVED: path MTU {mtu}"));
         let since = clock::now();
         let parts = Parts::new(&context)?;
-        let queue_pair = caller.id.create_queue_pair(&parts.domain, &parts.options())?;
+        let queue_pair = caller.id.create_queue_pair(&parts.pd, &parts.options())?;
         let end = parts.with(queue_pair);
         end.post_receives()?;
         log.done("main", since, "Build PD/CQ/QP, post receives");

@@ -45,12 +45,12 @@ pub(super) fn check(job: Job, size: u64, chunk: Size) -> Result<(), Failure> {
 
 fn data(region: &MemoryRegion, offset: u64, length: u64) -> Data {
     // `check` has made sure that it fits.
-    Data::Spans(region.span(offset, u32::try_from(length).unwrap_or(u32::MAX)).into())
+    Data::SgList(region.sge(offset, u32::try_from(length).unwrap_or(u32::MAX)).into())
 }
 
 fn register(end: &End, length: u64) -> Result<MemoryRegion, Failure> {
     let length = usize::try_from(length).map_err(|_| Failure::Other("too much memory".into()))?;
-    Ok(end.parts.domain.allocate(length, LOCAL)?)
+    Ok(end.parts.pd.allocate(length, LOCAL)?)
 }
 
 fn wrong(what: &str, right: u64, length: u64) -> Failure {

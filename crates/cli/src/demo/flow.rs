@@ -91,10 +91,10 @@ fn regions(
 ) -> Result<(MemoryRegion, MemoryRegion), Failure> {
     log.say("main", "Register local tx/rx");
     let since = clock::now();
-    let tx = end.domain.allocate(wish.size as usize, LOCAL)?;
+    let tx = end.pd.allocate(wish.size as usize, LOCAL)?;
     dump::region(log, since, "tx", &tx);
     let since = clock::now();
-    let rx = end.domain.allocate(wish.region().ok_or(Failure::Stranger)?, SHARED)?;
+    let rx = end.pd.allocate(wish.region().ok_or(Failure::Stranger)?, SHARED)?;
     dump::region(log, since, "rx", &rx);
     Ok((tx, rx))
 }
@@ -119,7 +119,7 @@ fn exchanged(
     log.done("main", since, format!("Open {}", device.name()));
     let since = clock::now();
     let parts = Parts::new(&context)?;
-    let queue_pair = parts.domain.queue_pair(&parts.options())?;
+    let queue_pair = parts.pd.queue_pair(&parts.options())?;
     log.done("main", since, "Build PD/CQ/QP");
     let (tx, rx) = regions(&parts, wish, log)?;
     let end = parts.with(queue_pair);
@@ -166,7 +166,7 @@ impl Client<'_> {
     }
 
     fn all(&self, region: &MemoryRegion) -> Data {
-        Data::Spans(region.span(0, self.wish.size as u32).into())
+        Data::SgList(region.sge(0, self.wish.size as u32).into())
     }
 
     fn write_and_read(&mut self) -> Result<(), Failure> {
@@ -229,7 +229,7 @@ impl Client<'_> {
     /// An operation on the counter, which tells this value.
     fn counter(&mut self, name: &'static str, what: Operation, value: u64) -> Result<(), Failure> {
         let place = self.wish.counter();
-        let data = Data::Spans(self.rx.span(place, 8).into());
+        let data = Data::SgList(self.rx.sge(place, 8).into());
         let request = self.end.request(what, data);
         self.run(name, request)?;
         let mut found = [0; 8];

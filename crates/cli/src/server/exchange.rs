@@ -57,7 +57,7 @@ impl Application for Made<'_> {
         let since = clock::now();
         let make = || {
             let parts = Parts::new(&self.context)?;
-            let queue_pair = parts.domain.queue_pair(&parts.options())?;
+            let queue_pair = parts.pd.queue_pair(&parts.options())?;
             Ok::<_, Failure>(parts.with(queue_pair))
         };
         let end = make().map_err(|_| Status::NO_QUEUE_PAIR)?;
@@ -75,7 +75,7 @@ impl Application for Made<'_> {
         let since = clock::now();
         let end = self.end.as_ref().ok_or(Status::NO_QUEUE_PAIR)?;
         let length = usize::try_from(theirs.length.min(MOST)).unwrap_or(usize::MAX);
-        let region = end.parts.domain.allocate(length, SHARED);
+        let region = end.parts.pd.allocate(length, SHARED);
         let region = region.map_err(|_| Status::NO_MEMORY_REGION)?;
         self.session.steps(|log| {
             log.say("setup", format!("MR_REGISTER_REQ: the client has {}", bytes(theirs.length)));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use clap::Args;
-use ferroce::cm::{EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, EventChannel, EventKind, PortSpace};
 use ferroce::setup::Presence;
 use ferroce::{Context, Device, devices};
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
 
 fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     let channel = EventChannel::with_options(options(args.capture.as_ref()))?;
-    let listener = Id::new(&channel, PortSpace::Tcp)?;
+    let listener = CmId::new(&channel, PortSpace::Tcp)?;
     bind(&listener, args.listen.0)?;
     listener.listen(0)?;
     let address = listener.local_address().unwrap_or(args.listen.0);
@@ -103,8 +103,8 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     let (mut offers, mut sessions) = (HashMap::new(), Vec::new());
     loop {
         let Some(event) = channel.wait(None)? else { continue };
-        match event.what {
-            What::ConnectRequest(request) => {
+        match event.kind {
+            EventKind::ConnectRequest(request) => {
                 sessions.retain(|session: &JoinHandle<_>| !session.is_finished());
                 // A client confirms within a round trip, so the oldest offer is the one to give up: refusing newcomers
                 // would let anybody who never confirms lock them out.
@@ -126,7 +126,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
                     Err(_) => {}
                 }
             }
-            What::Established(_) => {
+            EventKind::Established(_) => {
                 let Some(offer) = offers.remove(&event.id) else { continue };
                 let (reporter, budget) = (Arc::clone(reporter), Arc::clone(&budget));
                 let serve = move || offer.serve(&budget, &reporter);
@@ -161,7 +161,7 @@ fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
     devices.unwrap_or_default().into_iter().filter_map(|device| present(device).ok()).collect()
 }
 
-fn bind(listener: &Id, address: SocketAddr) -> Result<(), Failure> {
+fn bind(listener: &CmId, address: SocketAddr) -> Result<(), Failure> {
     listener.bind(address).map_err(|error| {
         // The connection manager's ports are no UDP ports: `ss` does not show who has one.
         const EADDRINUSE: i32 = 98;

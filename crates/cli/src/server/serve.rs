@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         let context = request.id.context().ok_or(closed)?;
         let since = clock::now();
         let parts = Parts::new(&context)?;
-        let queue_pair = request.id.create_queue_pair(&parts.domain, &parts.options())?;
+        let queue_pair = request.id.create_queue_pair(&parts.pd, &parts.options())?;
         let end = parts.with(queue_pair);
         end.post_receives()?;
         self.steps(|log| {
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
             dump::queue_pair(log, &end.queue_pair);
         });
         let since = clock::now();
-        let region = end.parts.domain.allocate(length, SHARED)?;
+        let region = end.parts.pd.allocate(length, SHARED)?;
         self.steps(|log| dump::region(log, since, "remote", &region));
         let grant = Grant { remote: region.remote(0) };
         let text = format!(

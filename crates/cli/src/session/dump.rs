@@ -1,8 +1,8 @@
 //! Objects and work requests on one line each, with the names that verbs programs know them by.
 
 use ferroce::{
-    CompletionKind, Data, LocalSpan, MemoryRegion, Operation, QueuePair, RemoteAddress,
-    SendRequest, Status, WorkCompletion,
+    CompletionKind, Data, MemoryRegion, Operation, QueuePair, RemoteAddress, SendRequest, Sge,
+    Status, WorkCompletion,
 };
 
 use super::failure::name;
@@ -19,8 +19,8 @@ pub(crate) fn queue_pair(log: &mut Log, queue_pair: &QueuePair) {
         now.path_mtu.and_then(|mtu| mtu.bytes()).unwrap_or(0),
         now.send_psn.map_or(0, |psn| psn.0),
         now.receive_psn.map_or(0, |psn| psn.0),
-        now.max_reads.unwrap_or(0),
-        now.max_peer_reads.unwrap_or(0),
+        now.max_rd_atomic.unwrap_or(0),
+        now.max_dest_rd_atomic.unwrap_or(0),
         now.retry_count.unwrap_or(0),
         now.rnr_retry.map_or(0, |retry| retry.0),
         now.timeout.map_or(0, |timeout| timeout.0),
@@ -29,7 +29,7 @@ pub(crate) fn queue_pair(log: &mut Log, queue_pair: &QueuePair) {
     let sizes = queue_pair.capabilities();
     let text = format!(
         "QP caps: max_send_wr={} max_recv_wr={} max_sge={{s={},r={}}}",
-        sizes.send_requests, sizes.receive_requests, sizes.send_spans, sizes.receive_spans
+        sizes.max_send_wr, sizes.max_recv_wr, sizes.max_send_sge, sizes.max_recv_sge
     );
     log.say("dump_qp", text);
 }
@@ -46,9 +46,9 @@ pub(crate) fn region(log: &mut Log, since: u64, what: &str, region: &MemoryRegio
     log.done("dump_mr", since, text);
 }
 
-fn spans(data: &Data) -> &[LocalSpan] {
+fn sg_list(data: &Data) -> &[Sge] {
     match data {
-        Data::Spans(spans) => spans.as_slice(),
+        Data::SgList(sg_list) => sg_list.as_slice(),
         Data::Inline(_) => &[],
     }
 }
@@ -56,11 +56,11 @@ fn spans(data: &Data) -> &[LocalSpan] {
 /// A request that is about to be posted.
 pub(crate) fn request(log: &mut Log, request: &SendRequest) {
     let opcode = opcode(&request.operation);
-    let spans = spans(&request.data);
-    for span in spans {
+    let sg_list = sg_list(&request.data);
+    for sge in sg_list {
         let text = format!(
             "SGE({opcode}): addr={:#x} len={} lkey={:#x}",
-            span.address.0, span.length, span.key.0
+            sge.address.0, sge.length, sge.key.0
         );
         log.say("dump_sge", text);
     }
@@ -68,7 +68,7 @@ pub(crate) fn request(log: &mut Log, request: &SendRequest) {
         "WR: wr_id={} opcode={opcode} signaled={} num_sge={}",
         request.id.0,
         u8::from(request.signaled),
-        spans.len()
+        sg_list.len()
     );
     let place = |remote: &RemoteAddress| {
         format!(" remote_addr={:#x} rkey={:#x}", remote.address.0, remote.key.0)

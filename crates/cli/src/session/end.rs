@@ -73,7 +73,7 @@ pub(crate) enum Arrival {
 /// What an end of a connection is made of, before it has a queue pair.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) domain: ProtectionDomain,
+    pub(crate) pd: ProtectionDomain,
     sends: Completions,
     receives: Completions,
     mail: MemoryRegion,
@@ -81,10 +81,10 @@ pub(crate) struct Parts {
 
 impl Parts {
     pub(crate) fn new(context: &Context) -> Result<Self, Failure> {
-        let domain = context.protection_domain();
-        let mail = domain.allocate((RECEIVES + 1) * MAIL, LOCAL)?;
+        let pd = context.protection_domain();
+        let mail = pd.allocate((RECEIVES + 1) * MAIL, LOCAL)?;
         let sends = Completions::new(context, SENDS as usize)?;
-        Ok(Self { domain, sends, receives: Completions::new(context, RECEIVES)?, mail })
+        Ok(Self { pd, sends, receives: Completions::new(context, RECEIVES)?, mail })
     }
 
     /// What its queue pair is made with.
@@ -92,9 +92,9 @@ impl Parts {
         let mut options =
             QueuePairOptions::new(ServiceType::ReliableConnection, &self.sends.queue[0]);
         options.receive_completions = &self.receives.queue[0];
-        options.capabilities.send_requests = SENDS;
-        options.capabilities.receive_requests = RECEIVES as u32;
-        (options.capabilities.send_spans, options.capabilities.receive_spans) = (1, 1);
+        options.capabilities.max_send_wr = SENDS;
+        options.capabilities.max_recv_wr = RECEIVES as u32;
+        (options.capabilities.max_send_sge, options.capabilities.max_recv_sge) = (1, 1);
         options
     }
 
@@ -118,8 +118,8 @@ impl End {
     }
 
     fn post_receive(&self, slot: usize) -> Result<(), Failure> {
-        let spans = self.parts.mail.span((slot * MAIL) as u64, MAIL as u32).into();
-        let request = ReceiveRequest { id: WorkId(slot as u64), spans };
+        let sg_list = self.parts.mail.sge((slot * MAIL) as u64, MAIL as u32).into();
+        let request = ReceiveRequest { id: WorkId(slot as u64), sg_list };
         Ok(self.queue_pair.post_receive(request)?)
     }
 
@@ -147,8 +147,8 @@ impl End {
         let bytes = message.emit();
         let at = RECEIVES * MAIL;
         self.parts.mail.write(at, &bytes)?;
-        let span = self.parts.mail.span(at as u64, bytes.len() as u32);
-        Ok(self.request(Operation::SEND, Data::Spans(span.into())))
+        let sge = self.parts.mail.sge(at as u64, bytes.len() as u32);
+        Ok(self.request(Operation::SEND, Data::SgList(sge.into())))
     }
 
     pub(crate) fn send(&self, message: &Message) -> Result<WorkCompletion, Failure> {

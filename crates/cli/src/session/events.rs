@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ferroce::cm::{ConnectParameters, Established, EventChannel, Id, RejectReason, What};
+use ferroce::cm::{CmId, ConnectParameters, Established, EventChannel, EventKind, RejectReason};
 use ferroce::cm::{PortSpace, ResponseTimeout};
 use ferroce::{AckTimeout, RnrTimer, clock};
 
@@ -52,43 +52,43 @@ pub(crate) fn parameters(private_data: Vec<u8>, haste: Haste) -> ConnectParamete
 #[derive(Debug)]
 pub(crate) struct Caller {
     channel: EventChannel,
-    pub(crate) id: Id,
+    pub(crate) id: CmId,
     peer: SocketAddr,
 }
 
 impl Caller {
     pub(crate) fn new(channel: EventChannel, peer: SocketAddr) -> Result<Self, Failure> {
-        let id = Id::new(&channel, PortSpace::Tcp)?;
+        let id = CmId::new(&channel, PortSpace::Tcp)?;
         Ok(Self { channel, id, peer })
     }
 
-    fn next(&self, what: &'static str) -> Result<What, Failure> {
+    fn next(&self, what: &'static str) -> Result<EventKind, Failure> {
         let deadline = clock::now() + PATIENCE.as_nanos() as u64;
         loop {
             match self.channel.wait(Some(deadline))? {
-                Some(event) if event.id == self.id.name() => return Ok(event.what),
+                Some(event) if event.id == self.id.name() => return Ok(event.kind),
                 Some(_) => {}
                 None => return Err(Failure::Late(what, PATIENCE.as_secs())),
             }
         }
     }
 
-    fn unexpected(&self, what: What) -> Failure {
+    fn unexpected(&self, what: EventKind) -> Failure {
         match what {
-            What::AddressError(error) | What::RouteError(error) | What::ConnectError(error) => {
-                Failure::Verbs(error)
-            }
-            What::Unreachable(_) => Failure::Silent(self.peer),
-            What::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. } => {
+            EventKind::AddressError(error)
+            | EventKind::RouteError(error)
+            | EventKind::ConnectError(error) => Failure::Verbs(error),
+            EventKind::Unreachable(_) => Failure::Silent(self.peer),
+            EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. } => {
                 Failure::NoListener(self.peer)
             }
-            What::Rejected { reason: RejectReason::CONSUMER_REJECT, private_data } => {
+            EventKind::Rejected { reason: RejectReason::CONSUMER_REJECT, private_data } => {
                 let end = private_data.iter().position(|byte| *byte == 0);
                 let text = &private_data[..end.unwrap_or(private_data.len())];
                 Failure::Refused(printed(text))
             }
-            What::Rejected { reason, .. } => Failure::Rejected(self.peer, reason),
-            What::Disconnected => Failure::Gone,
+            EventKind::Rejected { reason, .. } => Failure::Rejected(self.peer, reason),
+            EventKind::Disconnected => Failure::Gone,
             other => Failure::Other(format!("an event out of turn: {other:?}")),
         }
     }
@@ -96,7 +96,7 @@ impl Caller {
     pub(crate) fn resolve_address(&self) -> Result<(), Failure> {
         self.id.resolve_address(None, self.peer, RESOLVE)?;
         match self.next("the address")? {
-            What::AddressResolved => Ok(()),
+            EventKind::AddressResolved => Ok(()),
             other => Err(self.unexpected(other)),
         }
     }
@@ -104,7 +104,7 @@ impl Caller {
     pub(crate) fn resolve_route(&self) -> Result<(), Failure> {
         self.id.resolve_route(RESOLVE)?;
         match self.next("the route")? {
-            What::RouteResolved => Ok(()),
+            EventKind::RouteResolved => Ok(()),
             other => Err(self.unexpected(other)),
         }
     }
@@ -112,7 +112,7 @@ impl Caller {
     pub(crate) fn connect(&self, wish: &ConnectParameters) -> Result<Box<Established>, Failure> {
         self.id.connect(wish)?;
         match self.next("the server's answer")? {
-            What::Established(established) => Ok(established),
+            EventKind::Established(established) => Ok(established),
             other => Err(self.unexpected(other)),
         }
     }
@@ -120,7 +120,7 @@ impl Caller {
     pub(crate) fn disconnect(&self) -> Result<(), Failure> {
         self.id.disconnect()?;
         match self.next("the end of the connection")? {
-            What::Disconnected => Ok(()),
+            EventKind::Disconnected => Ok(()),
             other => Err(self.unexpected(other)),
         }
     }

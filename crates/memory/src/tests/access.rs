@@ -93,7 +93,7 @@ fn verdict(attempt: &Try, access: AccessFlags) -> Result<Option<usize>, Denied> 
         return Err(Denied::Key);
     }
     if !attempt.right_domain {
-        return Err(Denied::Domain);
+        return Err(Denied::PdId);
     }
     if access.0 & needed.0 != needed.0 {
         return Err(Denied::Access);
@@ -114,22 +114,22 @@ fn run(access: AccessFlags, attempts: &[Try]) -> Result<(), TestCaseError> {
     let keys = registry.register_buffer(DOMAIN, &buffer, GUARD, LENGTH, iova, access).unwrap();
     let mut memory = &registry;
     for attempt in attempts {
-        let domain = if attempt.right_domain { DOMAIN } else { Domain(8) };
-        let by = Accessor { domain, ..BY };
+        let pd = if attempt.right_domain { DOMAIN } else { PdId(8) };
+        let by = Accessor { pd, ..BY };
         let key = if attempt.right_key { keys.lkey.0 } else { keys.lkey.0 ^ 0x40 };
         let address = BASE.wrapping_add_signed(attempt.at);
         let (own, peers) =
             (local(LKey(key), address, attempt.length), remote(RKey(key), address, attempt.length));
         let expected = verdict(attempt, access);
-        // No bytes can be given for a span of gigabytes: the verdict alone is asked for then.
+        // No bytes can be given for a SGE of gigabytes: the verdict alone is asked for then.
         let size = if attempt.length == u32::MAX { continue } else { attempt.length as usize };
         let data: Vec<u8> = (0..size).map(|at| (at as u8).wrapping_mul(31)).collect();
         let mut out = vec![0xee; size];
         let mut pinned = None;
         let result = match attempt.what {
-            Do::CheckLocal(write) => memory.check_local(domain, own, write),
-            Do::ReadLocal => memory.read_local(domain, own, &mut out),
-            Do::WriteLocal => memory.write_local(domain, own, &data),
+            Do::CheckLocal(write) => memory.check_local(pd, own, write),
+            Do::ReadLocal => memory.read_local(pd, own, &mut out),
+            Do::WriteLocal => memory.write_local(pd, own, &data),
             Do::CheckRemote(access) => memory.check_remote(by, peers, access),
             Do::ReadRemote => memory.read_remote(by, peers, &mut out),
             Do::WriteRemote => memory.write_remote(by, peers, &data),
@@ -139,7 +139,7 @@ fn run(access: AccessFlags, attempts: &[Try]) -> Result<(), TestCaseError> {
                 assert_eq!(original, u64::from_ne_bytes(there));
                 model[at..at + 8].copy_from_slice(&what.apply(original).to_ne_bytes());
             }),
-            Do::Pin(write) => match registry.pin_local(domain, own, write) {
+            Do::Pin(write) => match registry.pin_local(pd, own, write) {
                 Ok(pin) => {
                     pinned = Some(pin);
                     Ok(())
@@ -194,7 +194,7 @@ fn lengths_that_do_not_agree() {
     assert_eq!(out, [0xee; 8]);
     assert_eq!(memory.write_local(DOMAIN, local(keys.lkey, BASE, 7), &[1; 8]), Err(Denied::Bounds));
     assert_eq!(buffer.to_vec(), [0; 64]);
-    // The start of a longer span, though the span goes beyond the region.
+    // The start of a longer SGE, though the SGE goes beyond the region.
     assert_eq!(memory.write_local(DOMAIN, local(keys.lkey, BASE, 900), &[1; 8]), Ok(()));
     assert_eq!(buffer.to_vec()[..9], [1, 1, 1, 1, 1, 1, 1, 1, 0]);
 }
@@ -203,12 +203,12 @@ fn lengths_that_do_not_agree() {
 fn flush_and_combined_rights() {
     let access = LOCAL | READ | AccessFlags::FLUSH_GLOBAL | AccessFlags::RELAXED_ORDERING;
     let (registry, _buffer, keys) = setup(64, access);
-    let (memory, span) = (&registry, remote(keys.rkey, BASE, 64));
+    let (memory, sge) = (&registry, remote(keys.rkey, BASE, 64));
     let both = AccessFlags::FLUSH_GLOBAL | AccessFlags::FLUSH_PERSISTENT;
-    assert_eq!(memory.check_remote(BY, span, AccessFlags::FLUSH_GLOBAL), Ok(()));
-    assert_eq!(memory.check_remote(BY, span, READ | AccessFlags::FLUSH_GLOBAL), Ok(()));
-    assert_eq!(memory.check_remote(BY, span, both), Err(Denied::Access));
-    assert_eq!(memory.check_remote(BY, span, NONE), Ok(()));
+    assert_eq!(memory.check_remote(BY, sge, AccessFlags::FLUSH_GLOBAL), Ok(()));
+    assert_eq!(memory.check_remote(BY, sge, READ | AccessFlags::FLUSH_GLOBAL), Ok(()));
+    assert_eq!(memory.check_remote(BY, sge, both), Err(Denied::Access));
+    assert_eq!(memory.check_remote(BY, sge, NONE), Ok(()));
 }
 
 /// Nothing here makes memory persistent, so no region and no window lets a peer believe it.
@@ -239,8 +239,8 @@ fn nobody_may_flush_to_persistence() {
     assert_eq!(memory.check_remote_key(BY, keys.rkey, READ), Ok(()));
     let flush = AccessFlags::FLUSH_GLOBAL;
     assert_eq!(memory.check_remote_key(BY, keys.rkey, flush), Err(Denied::Access));
-    let stranger = Accessor { domain: Domain(8), ..BY };
-    assert_eq!(memory.check_remote_key(stranger, keys.rkey, READ), Err(Denied::Domain));
+    let stranger = Accessor { pd: PdId(8), ..BY };
+    assert_eq!(memory.check_remote_key(stranger, keys.rkey, READ), Err(Denied::PdId));
     assert_eq!(memory.check_remote_key(BY, RKey(keys.rkey.0 ^ 0x100), READ), Err(Denied::Key));
 }
 

@@ -88,8 +88,8 @@ fn stale_keys_do_not_match() {
         assert_eq!(memory.check_remote(BY, remote(keys.rkey, BASE, 8), READ), Ok(()));
         assert!(registry.deregister(keys.lkey).unwrap().is_done());
         for stale in [keys, *first.get_or_insert(keys)] {
-            let span = remote(stale.rkey, BASE, 8);
-            assert_eq!(memory.check_remote(BY, span, READ), Err(Denied::Key));
+            let sge = remote(stale.rkey, BASE, 8);
+            assert_eq!(memory.check_remote(BY, sge, READ), Err(Denied::Key));
         }
     }
     assert!(!seen.contains(&other.rkey.0) && !seen.contains(&0));

@@ -44,8 +44,8 @@ fn deregistering_waits_for_spans_in_flight() {
     let mut placing = registry.pin_remote(BY, remote(keys.rkey, BASE + 8, 8), true).unwrap();
     let draining = registry.deregister(keys.lkey).unwrap();
     // At once for everyone else.
-    let span = local(keys.lkey, BASE, 8);
-    assert_eq!((&registry).check_local(DOMAIN, span, false), Err(Denied::Key));
+    let sge = local(keys.lkey, BASE, 8);
+    assert_eq!((&registry).check_local(DOMAIN, sge, false), Err(Denied::Key));
     assert_eq!(registry.deregister(keys.lkey).err(), Some(DeregisterError::Key));
     assert!(!draining.is_done() && !draining.wait_timeout(Duration::ZERO));
     assert_eq!(sending.io_slice(0, usize::MAX).len(), 4096);
@@ -105,22 +105,22 @@ fn zero_based() {
 #[test]
 fn reregistering() {
     let (registry, _buffer, keys) = setup(64, LOCAL);
-    let span = remote(keys.rkey, BASE, 8);
-    assert_eq!((&registry).check_remote(BY, span, READ), Err(Denied::Access));
+    let sge = remote(keys.rkey, BASE, 8);
+    assert_eq!((&registry).check_remote(BY, sge, READ), Err(Denied::Access));
     let change = |change: Change| registry.reregister(keys.lkey, &change);
     let pinned = registry.pin_local(DOMAIN, local(keys.lkey, BASE, 8), false).unwrap();
     let draining = change(Change { access: Some(LOCAL | READ), ..Change::default() }).unwrap();
-    assert_eq!((&registry).check_remote(BY, span, READ), Ok(()));
+    assert_eq!((&registry).check_remote(BY, sge, READ), Ok(()));
     assert!(!draining.is_done());
     drop(pinned);
     assert!(draining.is_done());
     let bad = change(Change { access: Some(WRITE), ..Change::default() });
     assert_eq!(bad.unwrap_err().errno(), libc::EINVAL);
-    assert_eq!((&registry).check_remote(BY, span, READ), Ok(()));
-    change(Change { domain: Some(Domain(9)), ..Change::default() }).unwrap().wait();
-    assert_eq!((&registry).check_remote(BY, span, READ), Err(Denied::Domain));
+    assert_eq!((&registry).check_remote(BY, sge, READ), Ok(()));
+    change(Change { pd: Some(PdId(9)), ..Change::default() }).unwrap().wait();
+    assert_eq!((&registry).check_remote(BY, sge, READ), Err(Denied::PdId));
     let info = registry.query(keys.lkey).unwrap();
-    assert_eq!((info.domain, info.length, info.iova.0), (Domain(9), 64, BASE));
+    assert_eq!((info.pd, info.length, info.iova.0), (PdId(9), 64, BASE));
     registry.deregister(keys.lkey).unwrap().wait();
     assert_eq!(change(Change::default()).unwrap_err(), DeregisterError::Key.into());
 }
@@ -132,18 +132,18 @@ fn null_region() {
     let mut out = [0xee; 40];
     let mut memory = &registry;
     for address in [0, 12_345, u64::MAX - 40] {
-        let span = local(keys.lkey, address, 40);
-        assert_eq!(memory.write_local(DOMAIN, span, &[1; 40]), Ok(()));
+        let sge = local(keys.lkey, address, 40);
+        assert_eq!(memory.write_local(DOMAIN, sge, &[1; 40]), Ok(()));
         out.fill(0xee);
-        assert_eq!(memory.read_local(DOMAIN, span, &mut out), Ok(()));
+        assert_eq!(memory.read_local(DOMAIN, sge, &mut out), Ok(()));
         assert_eq!(out, [0; 40]);
-        assert_eq!(registry.pin_local(DOMAIN, span, false).err(), Some(PinError::Copy));
+        assert_eq!(registry.pin_local(DOMAIN, sge, false).err(), Some(PinError::Copy));
     }
     let denied = memory.check_remote(BY, remote(keys.rkey, 0, 8), READ);
     assert_eq!(denied, Err(Denied::Access));
     assert_eq!(registry.query(keys.lkey).unwrap().kind, Kind::Null);
-    let domain = Change { domain: Some(Domain(8)), ..Change::default() };
-    registry.reregister(keys.lkey, &domain).unwrap().wait();
-    let span = local(keys.lkey, 5, 40);
-    assert_eq!(memory.check_local(Domain(8), span, true), Ok(()));
+    let pd = Change { pd: Some(PdId(8)), ..Change::default() };
+    registry.reregister(keys.lkey, &pd).unwrap().wait();
+    let sge = local(keys.lkey, 5, 40);
+    assert_eq!(memory.check_local(PdId(8), sge, true), Ok(()));
 }

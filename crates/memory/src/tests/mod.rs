@@ -11,13 +11,13 @@ mod windows;
 
 use std::sync::Arc;
 
-use ferroce_proto::memory::{AccessFlags, Accessor, Domain, LocalSpan, RemoteSpan};
+use ferroce_proto::memory::{AccessFlags, Accessor, PdId, RemoteRange, Sge};
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 use crate::{Buffer, Keys, Registry};
 
-const DOMAIN: Domain = Domain(7);
-const BY: Accessor = Accessor { domain: DOMAIN, queue_pair: Qpn(0x11) };
+const DOMAIN: PdId = PdId(7);
+const BY: Accessor = Accessor { pd: DOMAIN, queue_pair: Qpn(0x11) };
 const NONE: AccessFlags = AccessFlags(0);
 const LOCAL: AccessFlags = AccessFlags::LOCAL_WRITE;
 const READ: AccessFlags = AccessFlags::REMOTE_READ;
@@ -43,10 +43,10 @@ fn add(registry: &Registry, buffer: &Arc<Buffer>, access: AccessFlags) -> Keys {
     registry.register_buffer(DOMAIN, buffer, 0, buffer.len(), iova, access).unwrap()
 }
 
-fn local(key: LKey, address: u64, length: u32) -> LocalSpan {
-    LocalSpan { key, address: VirtualAddress(address), length }
+fn local(key: LKey, address: u64, length: u32) -> Sge {
+    Sge { key, address: VirtualAddress(address), length }
 }
 
-fn remote(key: RKey, address: u64, length: u32) -> RemoteSpan {
-    RemoteSpan { key, address: VirtualAddress(address), length }
+fn remote(key: RKey, address: u64, length: u32) -> RemoteRange {
+    RemoteRange { key, address: VirtualAddress(address), length }
 }

@@ -168,19 +168,19 @@ fn what_is_asked_for_again_may_be_gone() {
     let (page, registry) = (system::page_size(), Registry::new(1));
     let pages = Pages::new(&[PROT_READ | PROT_WRITE; 2]);
     let keys = register(&registry, pages.page(0), 2 * page, ALL).unwrap();
-    let span = RemoteSpan {
+    let sge = RemoteRange {
         key: keys.rkey,
         address: VirtualAddress(pages.page(0) as u64),
         length: 2 * page as u32,
     };
     let mut out = vec![1; 2 * page];
-    assert_eq!((&registry).read_remote_again(BY, span, &mut out), Ok(()));
+    assert_eq!((&registry).read_remote_again(BY, sge, &mut out), Ok(()));
     assert!(out.iter().all(|byte| *byte == 0));
     pages.protect(1, PROT_NONE);
-    assert_eq!((&registry).read_remote_again(BY, span, &mut out), Err(Denied::Bounds));
-    assert_eq!((&registry).read_remote_again(BY, span, &mut out[..7]), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_again(BY, sge, &mut out), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_again(BY, sge, &mut out[..7]), Err(Denied::Bounds));
     drop(pages);
-    assert_eq!((&registry).read_remote_again(BY, span, &mut out), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_again(BY, sge, &mut out), Err(Denied::Bounds));
 }
 
 #[test]
@@ -221,16 +221,16 @@ fn implicit_region() {
     assert_eq!(out[..], data);
     assert_eq!(memory.read_remote(BY, at(2, 0, 100), &mut out), Ok(()));
     assert_eq!(out, [0; 100]);
-    for span in [at(2, 0, 100), at(1, page - 50, 100), at(3, 0, 100), remote(keys.rkey, 0, 100)] {
-        assert_eq!(memory.write_remote(BY, span, &data), Err(Denied::Bounds));
+    for sge in [at(2, 0, 100), at(1, page - 50, 100), at(3, 0, 100), remote(keys.rkey, 0, 100)] {
+        assert_eq!(memory.write_remote(BY, sge, &data), Err(Denied::Bounds));
     }
-    for span in [at(3, 0, 100), at(2, page - 50, 100), remote(keys.rkey, 1 << 50, 100)] {
-        assert_eq!(memory.read_remote(BY, span, &mut out), Err(Denied::Bounds));
+    for sge in [at(3, 0, 100), at(2, page - 50, 100), remote(keys.rkey, 1 << 50, 100)] {
+        assert_eq!(memory.read_remote(BY, sge, &mut out), Err(Denied::Bounds));
     }
     assert_eq!(memory.atomic(BY, at(0, 8, 8), Atomic::FetchAdd(3)), Ok(0));
     assert_eq!(memory.atomic(BY, at(0, 8, 8), Atomic::FetchAdd(3)), Ok(3));
-    for span in [at(2, 8, 8), at(3, 8, 8), remote(keys.rkey, 8, 8)] {
-        assert_eq!(memory.atomic(BY, span, Atomic::FetchAdd(1)), Err(Denied::Bounds));
+    for sge in [at(2, 8, 8), at(3, 8, 8), remote(keys.rkey, 8, 8)] {
+        assert_eq!(memory.atomic(BY, sge, Atomic::FetchAdd(1)), Err(Denied::Bounds));
     }
     assert_eq!(registry.pin_remote(BY, at(0, 0, 8), false).err(), Some(PinError::Copy));
     registry.deregister(keys.lkey).unwrap().wait();
@@ -247,15 +247,15 @@ fn on_demand() {
     let pages = Pages::of_file(&file, 2, libc::MAP_SHARED);
     let access = LOCAL | AccessFlags::ON_DEMAND;
     let keys = register(&registry, pages.page(0), 2 * page, access).unwrap();
-    let span = local(keys.lkey, pages.page(1) as u64, 16);
+    let sge = local(keys.lkey, pages.page(1) as u64, 16);
     let mut memory = &registry;
-    assert_eq!(memory.write_local(DOMAIN, span, &[7; 16]), Ok(()));
+    assert_eq!(memory.write_local(DOMAIN, sge, &[7; 16]), Ok(()));
     file.set_len(page as u64).unwrap();
-    assert_eq!(memory.write_local(DOMAIN, span, &[7; 16]), Err(Denied::Bounds));
-    assert_eq!(memory.read_local(DOMAIN, span, &mut [0; 16]), Err(Denied::Bounds));
+    assert_eq!(memory.write_local(DOMAIN, sge, &[7; 16]), Err(Denied::Bounds));
+    assert_eq!(memory.read_local(DOMAIN, sge, &mut [0; 16]), Err(Denied::Bounds));
     file.set_len(2 * page as u64).unwrap();
     let mut out = [1; 16];
-    assert_eq!(memory.read_local(DOMAIN, span, &mut out), Ok(()));
+    assert_eq!(memory.read_local(DOMAIN, sge, &mut out), Ok(()));
     assert_eq!(out, [0; 16]);
 }
 
@@ -269,7 +269,7 @@ fn memory_that_is_gone_is_refused() {
     let keys = register(&registry, pages.address, pages.length, ALL).unwrap();
     // Not unmapped, which hooks may see, but out of reach: the fault itself has to be survived.
     pages.protect(1, PROT_NONE);
-    let span = |at: usize, length: u32| RemoteSpan {
+    let sge = |at: usize, length: u32| RemoteRange {
         key: keys.rkey,
         address: VirtualAddress((pages.address + at) as u64),
         length,
@@ -277,23 +277,23 @@ fn memory_that_is_gone_is_refused() {
     for (at, length) in
         [(page, 1), (page - 1, 2), (page - 100, 200), (2 * page - 1, 8), (0, 3 * page)]
     {
-        let (span, mut out) = (span(at, length as u32), vec![0; length]);
-        assert_eq!((&registry).read_remote(BY, span, &mut out), Err(Denied::Bounds), "{at}");
-        assert_eq!((&registry).write_remote(BY, span, &out), Err(Denied::Bounds), "{at}");
+        let (sge, mut out) = (sge(at, length as u32), vec![0; length]);
+        assert_eq!((&registry).read_remote(BY, sge, &mut out), Err(Denied::Bounds), "{at}");
+        assert_eq!((&registry).write_remote(BY, sge, &out), Err(Denied::Bounds), "{at}");
     }
     for what in [Atomic::FetchAdd(1), Atomic::Write(1), Atomic::CompareSwap { compare: 0, swap: 1 }]
     {
-        assert_eq!((&registry).atomic(BY, span(page, 8), what), Err(Denied::Bounds));
-        assert_eq!((&registry).atomic(BY, span(0, 8), what), Ok(0));
-        (&registry).atomic(BY, span(0, 8), Atomic::Write(0)).unwrap();
+        assert_eq!((&registry).atomic(BY, sge(page, 8), what), Err(Denied::Bounds));
+        assert_eq!((&registry).atomic(BY, sge(0, 8), what), Ok(0));
+        (&registry).atomic(BY, sge(0, 8), Atomic::Write(0)).unwrap();
     }
-    assert_eq!((&registry).write_remote(BY, span(2 * page, 8), &[7; 8]), Ok(()));
+    assert_eq!((&registry).write_remote(BY, sge(2 * page, 8), &[7; 8]), Ok(()));
     // A file that became shorter is a SIGBUS.
     let file = memory_file(2 * page as u64);
     let mapped = Pages::of_file(&file, 2, libc::MAP_SHARED);
     let keys = register(&registry, mapped.address, mapped.length, ALL).unwrap();
     file.set_len(page as u64).unwrap();
     let address = VirtualAddress((mapped.address + page) as u64);
-    let span = RemoteSpan { key: keys.rkey, address, length: 8 };
-    assert_eq!((&registry).write_remote(BY, span, &[7; 8]), Err(Denied::Bounds));
+    let sge = RemoteRange { key: keys.rkey, address, length: 8 };
+    assert_eq!((&registry).write_remote(BY, sge, &[7; 8]), Err(Denied::Bounds));
 }

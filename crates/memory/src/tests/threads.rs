@@ -18,18 +18,18 @@ fn atomics_add_up() {
             let (registry, buffer) = (&registry, &buffer);
             scope.spawn(move || {
                 let mut memory = registry;
-                let span = remote(keys.rkey, BASE + 8, 8);
+                let sge = remote(keys.rkey, BASE + 8, 8);
                 for _ in 0..rounds {
                     match thread {
                         0 => drop(buffer.words()[1].fetch_add(1, Ordering::Relaxed)),
                         1 => loop {
                             let compare = buffer.words()[1].load(Ordering::Relaxed);
                             let what = Atomic::CompareSwap { compare, swap: compare + 1 };
-                            if memory.atomic(BY, span, what) == Ok(compare) {
+                            if memory.atomic(BY, sge, what) == Ok(compare) {
                                 break;
                             }
                         },
-                        _ => drop(memory.atomic(BY, span, Atomic::FetchAdd(1)).unwrap()),
+                        _ => drop(memory.atomic(BY, sge, Atomic::FetchAdd(1)).unwrap()),
                     }
                 }
             });
@@ -51,10 +51,10 @@ fn deregister_under_use() {
                 let mut memory = registry;
                 while !stop.load(Ordering::Acquire) {
                     let key = current.load(Ordering::Acquire) as u32;
-                    let span = remote(RKey(key), BASE, 512);
+                    let sge = remote(RKey(key), BASE, 512);
                     let result = match thread {
-                        0 => memory.write_remote(BY, span, &[0xab; 512]),
-                        1 => match registry.pin_remote(BY, span, true) {
+                        0 => memory.write_remote(BY, sge, &[0xab; 512]),
+                        1 => match registry.pin_remote(BY, sge, true) {
                             Ok(pinned) => {
                                 std::thread::yield_now();
                                 // SAFETY: pinned to be written, so it is still there.
@@ -65,7 +65,7 @@ fn deregister_under_use() {
                         },
                         _ => {
                             let mut out = [0x11; 512];
-                            let result = memory.read_remote(BY, span, &mut out);
+                            let result = memory.read_remote(BY, sge, &mut out);
                             let known = |byte: &u8| matches!(byte, 0 | 0x11 | 0xab | 0xcd);
                             assert!(out.iter().all(known));
                             result
@@ -114,31 +114,28 @@ fn reregister_under_use() {
                 while !stop.load(Ordering::Acquire) {
                     let mut out = [0; 64];
                     // The first is at BASE in DOMAIN, the second at twice that in another domain.
-                    let by = Accessor { domain: Domain(8), ..BY };
+                    let by = Accessor { pd: PdId(8), ..BY };
                     let mut memory = &registry;
                     match memory.read_remote(BY, remote(keys.rkey, BASE, 64), &mut out) {
                         Ok(()) => assert_eq!(out, [1; 64]),
-                        denied => assert_eq!(denied, Err(Denied::Domain)),
+                        denied => assert_eq!(denied, Err(Denied::PdId)),
                     }
                     match memory.read_remote(by, remote(keys.rkey, 2 * BASE, 64), &mut out) {
                         Ok(()) => assert_eq!(out, [2; 64]),
-                        denied => assert_eq!(denied, Err(Denied::Domain)),
+                        denied => assert_eq!(denied, Err(Denied::PdId)),
                     }
                     let add = memory.atomic(by, remote(keys.rkey, BASE, 8), Atomic::FetchAdd(1));
-                    assert!(matches!(add, Err(Denied::Domain | Denied::Bounds)));
+                    assert!(matches!(add, Err(Denied::PdId | Denied::Bounds)));
                 }
             });
         }
         for round in 0..rounds {
-            let (buffer, domain, iova) = if round % 2 == 0 {
-                (&second, Domain(8), 2 * BASE)
-            } else {
-                (&first, DOMAIN, BASE)
-            };
+            let (buffer, pd, iova) =
+                if round % 2 == 0 { (&second, PdId(8), 2 * BASE) } else { (&first, DOMAIN, BASE) };
             // SAFETY: both buffers outlive the region.
             let range = unsafe { crate::AddressRange::new(buffer.address(), 64) };
             let translation = Some((range, VirtualAddress(iova)));
-            let change = Change { domain: Some(domain), translation, access: None };
+            let change = Change { pd: Some(pd), translation, access: None };
             registry.reregister(keys.lkey, &change).unwrap().wait();
         }
         stop.store(true, Ordering::Release);

@@ -32,8 +32,8 @@ fn type_1() {
     // Every queue pair of the domain may, and no other.
     let other = Accessor { queue_pair: Qpn(0x99), ..BY };
     assert_eq!(memory.check_remote(other, part(64, 8), READ), Ok(()));
-    let foreign = Accessor { domain: Domain(8), ..BY };
-    assert_eq!(memory.check_remote(foreign, part(64, 8), READ), Err(Denied::Domain));
+    let foreign = Accessor { pd: PdId(8), ..BY };
+    assert_eq!(memory.check_remote(foreign, part(64, 8), READ), Err(Denied::PdId));
     // A window is for peers: not for work requests, nor to be made invalid, nor to be bound to.
     let own = local(LKey(first.key.0), BASE + 64, 8);
     assert_eq!(memory.check_local(DOMAIN, own, false), Err(Denied::Key));
@@ -113,7 +113,7 @@ fn binds_that_are_denied() {
     denied(Denied::Key, BY, &Bind { region: LKey(keys.lkey.0 ^ 1), ..good });
     let itself = RKey(keys.rkey.0);
     denied(Denied::Key, BY, &Bind { window: itself, key: itself, ..good });
-    denied(Denied::Domain, Accessor { domain: Domain(8), ..BY }, &good);
+    denied(Denied::PdId, Accessor { pd: PdId(8), ..BY }, &good);
     denied(Denied::Bounds, BY, &Bind { length: 257, ..good });
     denied(Denied::Bounds, BY, &Bind { address: VirtualAddress(BASE - 1), ..good });
     denied(Denied::Access, BY, &Bind { access: READ | LOCAL, ..good });

@@ -54,8 +54,8 @@ fn interfaces_are_described() {
             Socket::open(scoped, &Options::default()).unwrap(),
         );
         send(&one, other.local(), b"link-local");
-        let (arrival, packet) = receive(&other, 1).remove(0);
-        assert_eq!((arrival.source, packet.as_slice()), (one.local(), &b"link-local"[..]));
+        let (info, packet) = receive(&other, 1).remove(0);
+        assert_eq!((info.source, packet.as_slice()), (one.local(), &b"link-local"[..]));
     });
 }
 
@@ -92,9 +92,9 @@ fn group_packets_reach_all(group: &str, local: &str, interface: u32) {
     sender.multicast_out(interface, true).unwrap();
     send(&sender, at(group), b"to all");
     for member in &members {
-        let (arrival, packet) = receive(member, 1).remove(0);
-        assert_eq!((arrival.source, packet.as_slice()), (sender.local(), &b"to all"[..]));
-        assert_eq!((arrival.destination, arrival.interface), (at(group).ip(), Some(interface)));
+        let (info, packet) = receive(member, 1).remove(0);
+        assert_eq!((info.source, packet.as_slice()), (sender.local(), &b"to all"[..]));
+        assert_eq!((info.destination, info.interface), (at(group).ip(), Some(interface)));
     }
     members[0].leave(at(group).ip(), interface).unwrap();
     send(&sender, at(group), b"to one");

@@ -21,12 +21,12 @@ fn marked(ip: &str, sender: &Options) {
         for hop_limit in [None, Some(1), Some(255)] {
             let batch = Batch { tos, hop_limit, ..plain(receiver.local(), 1000, &pieces) };
             assert_eq!(sender.send(&batch).unwrap(), 3);
-            for (arrival, _) in receive(&receiver, 3) {
-                assert_eq!((arrival.tos, arrival.ecn()), (tos, tos & 3));
-                assert_eq!(arrival.hop_limit, hop_limit.or(Some(64)));
-                assert_eq!(arrival.source, sender.local());
-                assert_eq!(arrival.destination, receiver.local().ip());
-                assert!(arrival.interface.is_some());
+            for (info, _) in receive(&receiver, 3) {
+                assert_eq!((info.tos, info.ecn()), (tos, tos & 3));
+                assert_eq!(info.hop_limit, hop_limit.or(Some(64)));
+                assert_eq!(info.source, sender.local());
+                assert_eq!(info.destination, receiver.local().ip());
+                assert!(info.interface.is_some());
             }
         }
     }
@@ -53,10 +53,10 @@ fn without_packet_info_the_destination_is_the_sockets() {
         let sender = open(ip.trim_matches(['[', ']']));
         let pieces = [IoSlice::new(&[1, 2, 3])];
         sender.send(&Batch { tos: 3, ..plain(receiver.local(), 3, &pieces) }).unwrap();
-        let (arrival, packet) = receive(&receiver, 1).remove(0);
+        let (info, packet) = receive(&receiver, 1).remove(0);
         assert_eq!(packet, [1, 2, 3]);
-        assert_eq!((arrival.source, arrival.destination), (sender.local(), receiver.local().ip()));
-        assert_eq!((arrival.tos, arrival.hop_limit, arrival.interface), (0, None, None));
+        assert_eq!((info.source, info.destination), (sender.local(), receiver.local().ip()));
+        assert_eq!((info.tos, info.hop_limit, info.interface), (0, None, None));
     }
 }
 
@@ -98,9 +98,9 @@ fn ipv6_without_a_checksum_is_welcome() {
     let receiver = open("::1");
     assert!(receiver.features().zero_checksum);
     if send_without_checksum(receiver.local(), b"as rdma_rxe sends") {
-        let (arrival, packet) = receive(&receiver, 1).remove(0);
+        let (info, packet) = receive(&receiver, 1).remove(0);
         assert_eq!(
-            (arrival.source, packet.as_slice()),
+            (info.source, packet.as_slice()),
             (at("[::1]:49443"), &b"as rdma_rxe sends"[..])
         );
     }

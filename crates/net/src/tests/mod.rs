@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use crate::{Arrival, Batch, Interest, Options, Poller, ReceiveBatch, Socket, clock};
+use crate::{Batch, Interest, Options, Poller, ReceiveBatch, RxInfo, Socket, clock};
 
 /// Long enough that only a packet that never comes is waited for so long.
 const PATIENCE: u64 = 10_000_000_000;
@@ -63,21 +63,21 @@ fn is_quiet(what: &impl AsFd) -> bool {
 }
 
 /// Receives so many packets.
-fn receive(socket: &Socket, count: usize) -> Vec<(Arrival, Vec<u8>)> {
+fn receive(socket: &Socket, count: usize) -> Vec<(RxInfo, Vec<u8>)> {
     let mut batch = ReceiveBatch::for_socket(socket);
     let mut packets = Vec::new();
     while packets.len() < count {
         wait(socket);
         socket.receive(&mut batch).unwrap();
         for message in batch.messages() {
-            packets.extend(message.packets().map(|packet| (*message.arrival, packet.to_vec())));
+            packets.extend(message.packets().map(|packet| (*message.info, packet.to_vec())));
         }
     }
     assert_eq!(packets.len(), count);
     packets
 }
 
-fn bytes(packets: Vec<(Arrival, Vec<u8>)>) -> Vec<Vec<u8>> {
+fn bytes(packets: Vec<(RxInfo, Vec<u8>)>) -> Vec<Vec<u8>> {
     packets.into_iter().map(|(_, packet)| packet).collect()
 }
 

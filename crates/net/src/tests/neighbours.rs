@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::namespace::{ip, run};
 use super::{PATIENCE, is_readable};
 use crate::neighbour::{Knowledge, Neighbour};
-use crate::{News, Subject, clock, interface};
+use crate::{NetlinkMonitor, Subject, clock, interface};
 
 fn toward(ip: &str) -> Option<Neighbour> {
     Neighbour::toward(SocketAddr::new(ip.parse().unwrap(), 4791)).unwrap()
@@ -24,7 +24,7 @@ fn neighbours_are_found_when_they_are_there() {
             assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Nothing);
             neighbour.seek();
             assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Sought);
-            let news = News::of(Subject::Neighbours).unwrap();
+            let news = NetlinkMonitor::of(Subject::Neighbours).unwrap();
             news.listen(true).unwrap();
             assert!(ip(&format!(
                 "neighbour replace {absent} lladdr {link} dev near nud permanent"
@@ -63,7 +63,7 @@ fn at_home_there_is_nobody_to_find() {
 #[test]
 fn an_interface_is_seen_to_go_down_and_up() {
     run("an_interface_is_seen_to_go_down_and_up", || {
-        let news = News::of(Subject::Interfaces).unwrap();
+        let news = NetlinkMonitor::of(Subject::Interfaces).unwrap();
         news.listen(true).unwrap();
         assert!(interface::is_active("near") && interface::is_active("lo"));
         assert!(ip("link set near down"));

@@ -75,7 +75,7 @@ fn coalesced_packets_are_one_message() {
     let mut batch = ReceiveBatch::for_socket(&receiver);
     assert_eq!(receiver.receive(&mut batch).unwrap(), 1);
     let message = batch.messages().next().unwrap();
-    assert_eq!((message.arrival.length, message.arrival.segment), (10_500, 1000));
+    assert_eq!((message.info.length, message.info.segment), (10_500, 1000));
     assert_eq!(message.packets().map(<[u8]>::len).collect::<Vec<_>>(), {
         let mut lengths = vec![1000; 10];
         lengths.push(500);
@@ -223,7 +223,7 @@ fn a_short_buffer_is_told() {
     wait(&receiver);
     assert_eq!(receiver.receive(&mut batch).unwrap(), 1);
     let message = batch.messages().next().unwrap();
-    assert!(message.arrival.truncated);
+    assert!(message.info.truncated);
     assert_eq!(message.data, &pattern(3000)[..message.data.len()]);
 }
 

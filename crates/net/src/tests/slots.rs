@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use super::{at, forking, is_quiet, no_forks, pattern, wait};
 use crate::name::{self, Directory};
 use crate::system::{check_length, socket};
-use crate::{Arrival, Error, ReceiveBatch, Recipient, Service, Slot};
+use crate::{Error, ReceiveBatch, Recipient, RxInfo, Service, Slot};
 
-fn arrival(source: &str, destination: &str, segment: usize) -> Arrival {
-    Arrival {
+fn info(source: &str, destination: &str, segment: usize) -> RxInfo {
+    RxInfo {
         source: at(source),
         destination: destination.parse().unwrap(),
         interface: Some(7),
@@ -61,16 +61,16 @@ fn forwarded_messages_arrive_as_they_were() {
         let mut batch = ReceiveBatch::new(4, 65_536);
         assert_eq!(other.receive(&mut batch).unwrap(), 0);
         let data = pattern(65_000);
-        let sent = arrival(source, destination, 1024);
+        let sent = info(source, destination, 1024);
         one.forward(Recipient::Slot(1), &sent, &data).unwrap();
         one.forward(Recipient::Slot(1), &sent, &data[..100]).unwrap();
         wait(&other);
         assert_eq!(other.receive(&mut batch).unwrap(), 2);
         let messages: Vec<_> = batch.messages().collect();
         assert!(messages[0].data == data && messages[1].data == &data[..100]);
-        assert_eq!(*messages[0].arrival, Arrival { length: 65_000, ..sent });
+        assert_eq!(*messages[0].info, RxInfo { length: 65_000, ..sent });
         assert_eq!(messages[0].packets().count(), 64);
-        assert_eq!(*messages[1].arrival, Arrival { length: 100, segment: 100, ..sent });
+        assert_eq!(*messages[1].info, RxInfo { length: 100, segment: 100, ..sent });
         assert_eq!(other.rejected(), 0);
     }
 }
@@ -80,7 +80,7 @@ fn a_busy_owner_and_a_missing_one_are_told_apart() {
     let _quiet = no_forks();
     let address = at("127.9.5.5:4791");
     let (one, other) = (Slot::claim(address).unwrap(), Slot::claim(address).unwrap());
-    let sent = arrival("10.0.0.1:1", "10.0.0.2", 10);
+    let sent = info("10.0.0.1:1", "10.0.0.2", 10);
     let to = Recipient::Slot(1);
     let taken = (0..100_000).take_while(|_| one.forward(to, &sent, &[0; 10]).is_ok()).count();
     assert!((1..100_000).contains(&taken));
@@ -102,7 +102,7 @@ fn a_service_has_one_listener() {
         assert!(matches!(error, Error::ServiceTaken { service, .. } if service == id), "{error}");
     }
     let _other = Service::claim(address, id + 1, slot.number()).unwrap();
-    let sent = arrival("10.0.0.1:1", "10.0.0.2", 0);
+    let sent = info("10.0.0.1:1", "10.0.0.2", 0);
     slot.forward(Recipient::Service(id), &sent, b"MAD").unwrap();
     wait(&listener);
     let mut batch = ReceiveBatch::new(1, 1000);
@@ -163,7 +163,7 @@ fn send_raw(address: SocketAddr, slot: u8, bytes: &[u8]) {
 fn what_is_not_understood_is_dropped_and_counted() {
     let address = at("127.9.5.7:4791");
     let slot = Slot::claim(address).unwrap();
-    let good = crate::forward::encode(&arrival("10.0.0.1:1", "10.0.0.2", u32::MAX as usize));
+    let good = crate::forward::encode(&info("10.0.0.1:1", "10.0.0.2", u32::MAX as usize));
     let mut newer = good;
     newer[3] = 2;
     for bytes in [&[][..], b"short", &good[..55], &newer[..]] {
@@ -185,10 +185,10 @@ fn what_is_not_understood_is_dropped_and_counted() {
 
 #[test]
 fn a_header_of_any_bytes_is_read_or_dropped() {
-    let good = crate::forward::encode(&arrival("[fe80::1%3]:49152", "fe80::2", 100));
+    let good = crate::forward::encode(&info("[fe80::1%3]:49152", "fe80::2", 100));
     let message = [&good[..], &[0; 250]].concat();
     let read = crate::forward::decode(&message).unwrap();
-    assert_eq!(read, Arrival { length: 250, ..arrival("[fe80::1%3]:49152", "fe80::2", 100) });
+    assert_eq!(read, RxInfo { length: 250, ..info("[fe80::1%3]:49152", "fe80::2", 100) });
     for at in 0..good.len() {
         for value in 0..=255 {
             let mut message = message.clone();
@@ -217,7 +217,7 @@ fn second_process() {
     wait(&slot);
     slot.receive(&mut batch).unwrap();
     let message = batch.messages().next().unwrap();
-    slot.forward(Recipient::Slot(0), message.arrival, message.data).unwrap();
+    slot.forward(Recipient::Slot(0), message.info, message.data).unwrap();
     // Ends when the parent closes this, or dies.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
@@ -244,7 +244,7 @@ fn processes_have_different_slots_and_reach_each_other() {
     let (mut child, slot) = start(address);
     assert_eq!((own.number(), slot), (0, 1));
     assert_eq!(Slot::claim(at(address)).unwrap().number(), 2);
-    let sent = arrival("10.0.0.1:1", "10.0.0.2", 4);
+    let sent = info("10.0.0.1:1", "10.0.0.2", 4);
     own.forward(Recipient::Slot(slot), &sent, b"ping").unwrap();
     wait(&own);
     let mut batch = ReceiveBatch::new(1, 100);

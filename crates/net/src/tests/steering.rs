@@ -35,7 +35,7 @@ impl Process {
             for packet in message.packets() {
                 match slot_of(packet).unwrap() {
                     slot if slot == self.slot.number() => own = Some(packet.to_vec()),
-                    slot => self.slot.forward(Recipient::Slot(slot), message.arrival, packet)?,
+                    slot => self.slot.forward(Recipient::Slot(slot), message.info, packet)?,
                 }
             }
         }
@@ -47,9 +47,9 @@ impl Process {
         wait(&self.slot);
         assert_eq!(self.slot.receive(&mut self.batch).unwrap(), 1);
         let message = self.batch.messages().next().unwrap();
-        assert_eq!(message.arrival.source, from);
-        assert_eq!(message.arrival.destination, self.socket.local().ip());
-        assert_eq!((message.arrival.tos, message.arrival.hop_limit), (2, Some(33)));
+        assert_eq!(message.info.source, from);
+        assert_eq!(message.info.destination, self.socket.local().ip());
+        assert_eq!((message.info.tos, message.info.hop_limit), (2, Some(33)));
         message.data.to_vec()
     }
 }

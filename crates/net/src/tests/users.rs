@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
 use super::{at, skipped, wait};
 use crate::name::{self, Directory};
 use crate::start_lock::StartLock;
-use crate::{Arrival, Error, Options, ReceiveBatch, Recipient, Service, Slot, Socket, forward};
+use crate::{Error, Options, ReceiveBatch, Recipient, RxInfo, Service, Slot, Socket, forward};
 
 /// Runs something as another user, or says that it cannot.
 fn as_user<T: Send>(user: u32, test: &str, body: impl FnOnce() -> T + Send) -> Option<T> {
@@ -25,8 +25,8 @@ fn as_user<T: Send>(user: u32, test: &str, body: impl FnOnce() -> T + Send) -> O
     })
 }
 
-fn arrival() -> Arrival {
-    Arrival {
+fn info() -> RxInfo {
+    RxInfo {
         source: at("10.0.0.1:49152"),
         destination: "10.0.0.2".parse().unwrap(),
         interface: None,
@@ -51,10 +51,10 @@ fn what_another_user_forwards_is_dropped() {
     let Some(owner) = as_user(1001, test, || Slot::claim(address).unwrap()) else { return };
     as_user(1001, test, || {
         let other = Slot::claim(address).unwrap();
-        other.forward(Recipient::Slot(0), &arrival(), b"own").unwrap();
+        other.forward(Recipient::Slot(0), &info(), b"own").unwrap();
     });
     let mailbox = as_user(1001, test, || Directory::read(address).unwrap()).unwrap();
-    let (_, message) = (owner.number(), [&forward::encode(&arrival())[..], b"???"].concat());
+    let (_, message) = (owner.number(), [&forward::encode(&info())[..], b"???"].concat());
     let name = UnixAddress::from_abstract_name(&mailbox.mailbox(0).unwrap().name).unwrap();
     let send = || UnixDatagram::unbound().unwrap().send_to_addr(&message, &name).unwrap();
     as_user(1002, test, send);
@@ -92,10 +92,10 @@ fn squatted_names_stop_nobody_and_receive_nothing() {
         assert!(matches!(Service::claim(address, service, 7), Err(Error::ServiceTaken { .. })));
         let [to_slot, to_service] =
             [Recipient::Slot(other.0.number()), Recipient::Service(service)];
-        one.0.forward(to_slot, &arrival(), b"one").unwrap();
-        one.0.forward(to_service, &arrival(), b"two").unwrap();
+        one.0.forward(to_slot, &info(), b"one").unwrap();
+        one.0.forward(to_service, &info(), b"two").unwrap();
         // Nobody of ours has this slot, and its squatter gets nothing.
-        let foreign = one.0.forward(Recipient::Slot(77), &arrival(), b"secret");
+        let foreign = one.0.forward(Recipient::Slot(77), &info(), b"secret");
         assert!(matches!(foreign, Err(Error::NoOwner)));
         (one.0, other.0)
     })
@@ -119,14 +119,14 @@ fn a_name_that_changed_hands_receives_nothing() {
     };
     let [sender, owner] = slots;
     let (name, heir) = as_user(1001, test, || {
-        sender.forward(Recipient::Slot(1), &arrival(), b"own").unwrap();
+        sender.forward(Recipient::Slot(1), &info(), b"own").unwrap();
         let directory = Directory::read(address).unwrap();
         (directory.mailbox(1).unwrap().name.clone(), owner)
     })
     .unwrap();
     drop(heir);
     let thief = as_user(1002, test, || bind_datagram(&name)).unwrap();
-    let sent = as_user(1001, test, || sender.forward(Recipient::Slot(1), &arrival(), b"secret"));
+    let sent = as_user(1001, test, || sender.forward(Recipient::Slot(1), &info(), b"secret"));
     assert!(matches!(sent, Some(Err(Error::NoOwner))));
     assert!(thief.recv(&mut [0; 100]).is_err());
 }

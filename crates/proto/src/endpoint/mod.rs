@@ -19,12 +19,12 @@ use ferroce_wire::number::{PKey, Qpn};
 
 use crate::congestion::Congestion;
 use crate::counters::Counters;
-use crate::memory::Domain;
-use crate::qp::{Capabilities, Machine, Modify, ServiceType, State};
+use crate::memory::PdId;
+use crate::qp::{Capabilities, Machine, QueuePairAttributes, ServiceType, State};
 use crate::receive::XrcDomain;
 use crate::{rc, uc, ud};
 
-pub use traffic::{Arrival, Outgoing, PostError};
+pub use traffic::{InboundPacket, Outgoing, PostError};
 
 /// What is settled when a queue pair is created (IBA 11.2.4.1).
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Its own number.
     pub number: Qpn,
     /// The protection domain.
-    pub domain: Domain,
+    pub pd: PdId,
     /// The sizes of its queues.
     pub capabilities: Capabilities,
     /// Every send completes with a completion, signaled or not.
@@ -82,7 +82,7 @@ pub struct Endpoint<R> {
     settings: Settings,
     machine: Machine,
     /// All that the owner has set.
-    attributes: Modify,
+    attributes: QueuePairAttributes,
     transport: Transport<R>,
     events: VecDeque<Event>,
     established: bool,
@@ -105,7 +105,7 @@ impl<R: Copy> Endpoint<R> {
     pub fn new(settings: Settings) -> Self {
         let mut endpoint = Self {
             machine: Machine::new(settings.service),
-            attributes: Modify::default(),
+            attributes: QueuePairAttributes::default(),
             transport: Transport::None,
             events: VecDeque::new(),
             established: false,
@@ -134,8 +134,8 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// All that the owner has set, and the state.
-    pub fn attributes(&self) -> Modify {
-        Modify { state: Some(self.state()), ..self.attributes }
+    pub fn attributes(&self) -> QueuePairAttributes {
+        QueuePairAttributes { state: Some(self.state()), ..self.attributes }
     }
 
     /// The ECN bits of its packets (RFC 3168): ECN-capable only where notifications slow it down. UC and UD have no

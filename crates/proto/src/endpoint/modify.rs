@@ -3,7 +3,7 @@
 use ferroce_wire::number::{Psn, QKey, Qpn};
 
 use super::{Endpoint, Transport};
-use crate::qp::{Action, Fault, Incident, Modify, ModifyError, ServiceType, State};
+use crate::qp::{Action, Fault, Incident, ModifyError, QueuePairAttributes, ServiceType, State};
 use crate::rc::Role;
 use crate::{rc, uc, ud};
 
@@ -13,7 +13,7 @@ impl<R: Copy> Endpoint<R> {
     /// # Errors
     ///
     /// Those of [`Machine::modify`](crate::qp::Machine::modify); nothing has changed then.
-    pub fn modify(&mut self, change: &Modify) -> Result<State, ModifyError> {
+    pub fn modify(&mut self, change: &QueuePairAttributes) -> Result<State, ModifyError> {
         self.notice();
         let from = self.state();
         let to = self.machine.modify(change)?;
@@ -85,7 +85,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     fn reset(&mut self) {
-        self.attributes = Modify::default();
+        self.attributes = QueuePairAttributes::default();
         self.events.clear();
         self.established = false;
         match &mut self.transport {
@@ -139,7 +139,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     fn send_capacity(&self) -> usize {
-        self.settings.capabilities.send_requests as usize
+        self.settings.capabilities.max_send_wr as usize
     }
 
     fn reliable(&self) -> rc::Config {
@@ -153,7 +153,7 @@ impl<R: Copy> Endpoint<R> {
             number: settings.number,
             destination: set.destination.unwrap_or(Qpn(0)),
             partition: settings.partition,
-            domain: settings.domain,
+            pd: settings.pd,
             mtu: self.mtu(),
             send_psn: set.send_psn.unwrap_or(Psn(0)),
             receive_psn: set.receive_psn.unwrap_or(Psn(0)),
@@ -161,8 +161,8 @@ impl<R: Copy> Endpoint<R> {
             retry_count: set.retry_count.unwrap_or(0),
             rnr_retry: set.rnr_retry.map_or(0, |retry| retry.0),
             rnr_timer: set.min_rnr_timer.unwrap_or_default(),
-            max_rd_atomic: set.max_reads.unwrap_or(0),
-            max_dest_rd_atomic: set.max_peer_reads.unwrap_or(0),
+            max_rd_atomic: set.max_rd_atomic.unwrap_or(0),
+            max_dest_rd_atomic: set.max_dest_rd_atomic.unwrap_or(0),
             access: set.access.unwrap_or_default(),
             congestion: settings.congestion,
             send_capacity: self.send_capacity(),
@@ -175,7 +175,7 @@ impl<R: Copy> Endpoint<R> {
             number: settings.number,
             destination: set.destination.unwrap_or(Qpn(0)),
             partition: settings.partition,
-            domain: settings.domain,
+            pd: settings.pd,
             mtu: self.mtu(),
             send_psn: set.send_psn.unwrap_or(Psn(0)),
             receive_psn: set.receive_psn.unwrap_or(Psn(0)),
@@ -190,7 +190,7 @@ impl<R: Copy> Endpoint<R> {
             number: settings.number,
             queue_key: set.queue_key.unwrap_or(QKey(0)),
             partition: settings.partition,
-            domain: settings.domain,
+            pd: settings.pd,
             mtu: settings.port_mtu,
             send_psn: set.send_psn.unwrap_or(Psn(0)),
             send_capacity: self.send_capacity(),

@@ -6,19 +6,19 @@ use std::vec::Vec;
 use ferroce_wire::number::{PKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
-use super::{Arrival, Endpoint, Event, PostError, Settings};
+use super::{Endpoint, Event, InboundPacket, PostError, Settings};
 use crate::congestion::Congestion;
 use crate::memory::AccessFlags;
 use crate::qp::{
-    AckTimeout, AddressVector, Capabilities, Modify, ModifyError, PathMtu, Permission, RnrRetry,
-    RnrTimer, ServiceType, State,
+    AckTimeout, AddressVector, Capabilities, ModifyError, PathMtu, Permission, QueuePairAttributes,
+    RnrRetry, RnrTimer, ServiceType, State,
 };
 use crate::receive::{Extended, ReceiveQueue, XrcDomain};
-use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, span};
+use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, sge};
 use crate::time::Instant;
 use crate::ud::{self, AddressHandle, Envelope};
 use crate::work::{
-    Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans, Status, WorkId,
+    Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
 const XRC: XrcDomain = XrcDomain(3);
@@ -37,12 +37,8 @@ fn side(service: ServiceType, number: u32, shared: bool) -> Side {
     let settings = Settings {
         service,
         number: Qpn(number),
-        domain: DOMAIN,
-        capabilities: Capabilities {
-            send_requests: 16,
-            receive_requests: 16,
-            ..Default::default()
-        },
+        pd: DOMAIN,
+        capabilities: Capabilities { max_send_wr: 16, max_recv_wr: 16, ..Default::default() },
         signal_all: false,
         shared_receives: shared,
         xrc: XRC,
@@ -52,7 +48,7 @@ fn side(service: ServiceType, number: u32, shared: bool) -> Side {
         congestion: Congestion::default(),
     };
     let receives = match service {
-        ServiceType::XrcTarget => ReceiveQueue::extended(16, Extended { xrc: XRC, domain: DOMAIN }),
+        ServiceType::XrcTarget => ReceiveQueue::extended(16, Extended { xrc: XRC, pd: DOMAIN }),
         _ => ReceiveQueue::new(16),
     };
     Side {
@@ -66,8 +62,8 @@ fn side(service: ServiceType, number: u32, shared: bool) -> Side {
 }
 
 /// All attributes that the transition takes, and no others.
-fn change(service: ServiceType, from: State, to: State, peer: u32) -> Modify {
-    let mut all = Modify {
+fn change(service: ServiceType, from: State, to: State, peer: u32) -> QueuePairAttributes {
+    let mut all = QueuePairAttributes {
         state: Some(to),
         access: Some(AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ),
         partition: Some(0),
@@ -79,16 +75,16 @@ fn change(service: ServiceType, from: State, to: State, peer: u32) -> Modify {
         receive_psn: Some(Psn(peer)),
         // Each side's number is also its first PSN.
         send_psn: Some(Psn(3 - peer)),
-        max_reads: Some(4),
-        max_peer_reads: Some(4),
+        max_rd_atomic: Some(4),
+        max_dest_rd_atomic: Some(4),
         min_rnr_timer: RnrTimer::from_code(1),
         timeout: Some(AckTimeout(8)),
         retry_count: Some(3),
         rnr_retry: Some(RnrRetry(3)),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     };
     let rule = crate::qp::rule(service, from, to).expect("there is such a transition");
-    all.clear(all.attributes() - rule.required - crate::qp::Attributes::STATE);
+    all.clear(all.attributes() - rule.required - crate::qp::AttributeMask::STATE);
     all
 }
 
@@ -107,8 +103,8 @@ impl Side {
     }
 
     fn post_receive(&mut self, id: u64, offset: u64, length: u32) {
-        let spans = Spans::from(span(offset, length));
-        self.receives.post(ReceiveRequest { id: WorkId(id), spans }).unwrap();
+        let sg_list = SgList::from(sge(offset, length));
+        self.receives.post(ReceiveRequest { id: WorkId(id), sg_list }).unwrap();
     }
 
     /// Packets of this side, as bytes.
@@ -131,7 +127,8 @@ impl Side {
     fn handle(&mut self, bytes: &[u8], now: Instant) {
         let packet = Packet::parse(bytes).unwrap();
         let envelope = Envelope::default();
-        let arrival = Arrival { time: now, packet: &packet, marked: false, envelope: &envelope };
+        let arrival =
+            InboundPacket { time: now, packet: &packet, marked: false, envelope: &envelope };
         self.endpoint.handle_packet(&arrival, Some(&mut self.receives), &mut self.memory);
     }
 }
@@ -150,7 +147,7 @@ fn run(sides: &mut [Side; 2]) {
 }
 
 fn send(id: u64, length: u32) -> SendRequest {
-    SendRequest::new(WorkId(id), Operation::SEND, Data::Spans(Spans::from(span(0, length))))
+    SendRequest::new(WorkId(id), Operation::SEND, Data::SgList(SgList::from(sge(0, length))))
 }
 
 /// A send by whatever the service has.
@@ -160,7 +157,7 @@ fn post(side: &mut Side, id: u64, length: u32) -> Result<(), PostError> {
             id: WorkId(id),
             address: AddressHandle { route: 7, destination: Qpn(2), queue_key: QKey(0x1111) },
             immediate: None,
-            data: Data::Spans(Spans::from(span(0, length))),
+            data: Data::SgList(SgList::from(sge(0, length))),
             signaled: true,
             solicited: false,
         }),
@@ -231,14 +228,17 @@ fn a_drained_queue_is_told_of_and_goes_on_later() {
             let length = outgoing.transmit.encode(memory, &mut buffer).unwrap();
             [&buffer[..length], &[0; 4]].concat()
         };
-        let drain = Modify {
+        let drain = QueuePairAttributes {
             state: Some(State::SendQueueDrain),
             drain_notice: Some(true),
-            ..Modify::default()
+            ..QueuePairAttributes::default()
         };
         sides[0].endpoint.modify(&drain).unwrap();
         post(&mut sides[0], 2, 10).unwrap();
-        let resume = Modify { state: Some(State::ReadyToSend), ..Modify::default() };
+        let resume = QueuePairAttributes {
+            state: Some(State::ReadyToSend),
+            ..QueuePairAttributes::default()
+        };
         if service != ServiceType::UnreliableDatagram {
             assert!(sides[0].endpoint.is_draining(), "{service:?}");
             assert_eq!(sides[0].endpoint.modify(&resume), Err(ModifyError::StillDraining));
@@ -274,7 +274,10 @@ fn a_failed_send_ends_in_the_state_of_its_service() {
         }
         // Repaired, it goes on.
         sides[0].memory.valid = true;
-        let resume = Modify { state: Some(State::ReadyToSend), ..Modify::default() };
+        let resume = QueuePairAttributes {
+            state: Some(State::ReadyToSend),
+            ..QueuePairAttributes::default()
+        };
         sides[0].endpoint.modify(&resume).unwrap();
         sides[1].post_receive(9, 0x1000, 200);
         post(&mut sides[0], 3, 100).unwrap();
@@ -295,12 +298,15 @@ fn a_refused_request_is_an_event_for_the_responders_owner() {
         sides[0].bring(State::ReadyToSend, 2);
         sides[1].bring(State::ReadyToSend, 1);
         if event == Event::RequestRefused {
-            let none = Modify { access: Some(AccessFlags::default()), ..Modify::default() };
+            let none = QueuePairAttributes {
+                access: Some(AccessFlags::default()),
+                ..QueuePairAttributes::default()
+            };
             sides[1].endpoint.modify(&none).unwrap();
         }
         let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key) };
         let write = Operation::Write { remote, immediate: None };
-        let data = Data::Spans(Spans::from(span(0, length)));
+        let data = Data::SgList(SgList::from(sge(0, length)));
         sides[0].endpoint.post_send(SendRequest::new(WorkId(1), write, data)).unwrap();
         run(&mut sides);
         assert_ne!(sides[0].sent[0].status, Status::Success);
@@ -318,10 +324,10 @@ fn what_a_receive_completion_reports_raises_no_event() {
         let mut sides = pair(ServiceType::ReliableConnection);
         sides[0].bring(State::ReadyToSend, 2);
         sides[1].bring(State::ReadyToSend, 1);
-        let mut buffer = span(0x1000, room);
+        let mut buffer = sge(0x1000, room);
         buffer.key.0 = key;
-        let spans = Spans::from(buffer);
-        sides[1].receives.post(ReceiveRequest { id: WorkId(9), spans }).unwrap();
+        let sg_list = SgList::from(buffer);
+        sides[1].receives.post(ReceiveRequest { id: WorkId(9), sg_list }).unwrap();
         post(&mut sides[0], 1, 100).unwrap();
         run(&mut sides);
         assert_eq!(sides[1].received[0].status, status);
@@ -336,7 +342,7 @@ fn the_error_state_flushes_and_reset_forgets() {
     sides[0].bring(State::ReadyToSend, 2);
     sides[0].post_receive(5, 0, 10);
     post(&mut sides[0], 1, 100).unwrap();
-    let error = Modify { state: Some(State::Error), ..Modify::default() };
+    let error = QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
     sides[0].endpoint.modify(&error).unwrap();
     post(&mut sides[0], 2, 100).unwrap();
     assert_eq!(sides[0].poll(Instant::ZERO), Vec::<Vec<u8>>::new());
@@ -346,9 +352,12 @@ fn the_error_state_flushes_and_reset_forgets() {
     assert_eq!(endpoint.flush_receive(receives).map(|one| one.id.0), Some(5));
     assert_eq!(endpoint.flush_receive(receives), None);
 
-    let reset = Modify { state: Some(State::Reset), ..Modify::default() };
+    let reset = QueuePairAttributes { state: Some(State::Reset), ..QueuePairAttributes::default() };
     endpoint.modify(&reset).unwrap();
-    assert_eq!(endpoint.attributes(), Modify { state: Some(State::Reset), ..Modify::default() });
+    assert_eq!(
+        endpoint.attributes(),
+        QueuePairAttributes { state: Some(State::Reset), ..QueuePairAttributes::default() }
+    );
     assert_eq!((endpoint.poll_event(), endpoint.poll_send_completion()), (None, None));
     // And it can be used again.
     sides[0].bring(State::ReadyToSend, 2);

@@ -17,7 +17,7 @@ use crate::{rc, uc};
 
 /// A packet that arrived, and what carried it.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+pub struct InboundPacket<'a> {
     /// When.
     pub time: Instant,
     /// The packet, whose ICRC is right and whose destination is this queue pair.
@@ -131,11 +131,11 @@ impl<R: Copy> Endpoint<R> {
     /// one that an XRC packet names, if there is one.
     pub fn handle_packet(
         &mut self,
-        arrival: &Arrival<'_>,
+        arrival: &InboundPacket<'_>,
         receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
     ) {
-        let Arrival { time, packet, marked, envelope } = *arrival;
+        let InboundPacket { time, packet, marked, envelope } = *arrival;
         // An XRC initiator accepts no requests, but answers to its own.
         let listens = match self.settings.service {
             ServiceType::XrcInitiator => Action::FinishSend,

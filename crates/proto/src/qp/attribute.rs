@@ -12,7 +12,7 @@ use super::state::State;
 use super::value::{AddressVector, AlternatePath, Capabilities, Migration, timeout_fits};
 
 /// All attributes in one list: name, number of its bit in `ibv_qp_attr_mask`, words, mask of libibverbs, range in words,
-/// field of [`Modify`], and whether a value is in the range.
+/// field of `QueuePairAttributes`, and whether a value is in the range.
 macro_rules! attributes {
     ($(
         $(#[$doc:meta])+
@@ -46,44 +46,44 @@ macro_rules! attributes {
             }
         }
 
-        impl Attributes {
+        impl AttributeMask {
             $( $(#[$doc])+ pub const $constant: Self = Self(1 << $bit); )+
         }
 
         /// A change of a queue pair: the values that are given. What is `None` stays as it is.
         #[doc(alias = "ibv_qp_attr")]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Modify {
+        pub struct QueuePairAttributes {
             $( $(#[$doc])+ pub $field: Option<$type>, )+
         }
 
-        impl Modify {
+        impl QueuePairAttributes {
             /// Which values are given.
-            pub fn attributes(&self) -> Attributes {
-                let mut given = Attributes::NONE;
-                $( if self.$field.is_some() { given = given | Attributes::$constant; } )+
+            pub fn attributes(&self) -> AttributeMask {
+                let mut given = AttributeMask::NONE;
+                $( if self.$field.is_some() { given = given | AttributeMask::$constant; } )+
                 given
             }
 
             /// Which of the given values are out of their range.
-            pub fn out_of_range(&self) -> Attributes {
-                let mut wrong = Attributes::NONE;
+            pub fn out_of_range(&self) -> AttributeMask {
+                let mut wrong = AttributeMask::NONE;
                 $(
                     let fits: fn(&$type) -> bool = $fits;
                     if self.$field.as_ref().is_some_and(|value| !fits(value)) {
-                        wrong = wrong | Attributes::$constant;
+                        wrong = wrong | AttributeMask::$constant;
                     }
                 )+
                 wrong
             }
 
-            /// Takes over what `change` gives: so a `Modify` also remembers all that a queue pair was told.
+            /// Takes over what `change` gives: so a `QueuePairAttributes` also remembers all that a queue pair was told.
             pub fn absorb(&mut self, change: &Self) {
                 $( self.$field = change.$field.or(self.$field); )+
             }
 
             /// Forgets the values of these attributes.
-            pub fn clear(&mut self, attributes: Attributes) {
+            pub fn clear(&mut self, attributes: AttributeMask) {
                 $( if attributes.contains(Attribute::$variant) { self.$field = None; } )+
             }
         }
@@ -129,7 +129,7 @@ attributes! {
         receive_psn: Psn, |psn| psn.0 < LIMIT_24;
     /// How many READs and atomics may be under way to the peer.
     MaxReads MAX_READS = 13, "max READs and atomics", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
-        max_reads: u8, |_| true;
+        max_rd_atomic: u8, |_| true;
     /// A second path to migrate to.
     AlternatePath ALTERNATE_PATH = 14, "alternate path", "IBV_QP_ALT_PATH", "as path and timeout",
         alternate_path: AlternatePath, AlternatePath::fits;
@@ -140,7 +140,7 @@ attributes! {
     SendPsn SEND_PSN = 16, "send PSN", "IBV_QP_SQ_PSN", "24 bits", send_psn: Psn, |psn| psn.0 < LIMIT_24;
     /// How many READs and atomics of the peer may be under way.
     MaxPeerReads MAX_PEER_READS = 17, "max READs and atomics of the peer", "IBV_QP_MAX_DEST_RD_ATOMIC",
-        "8 bits, the device's limit", max_peer_reads: u8, |_| true;
+        "8 bits, the device's limit", max_dest_rd_atomic: u8, |_| true;
     /// Where the connection stands with its alternate path.
     Migration MIGRATION = 18, "path migration", "IBV_QP_PATH_MIG_STATE", "migrated, rearm or armed",
         migration: Migration, |_| true;
@@ -162,9 +162,9 @@ fn access_fits(access: &AccessFlags) -> bool {
 
 /// A set of attributes, with the bits of `ibv_qp_attr_mask`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Attributes(u32);
+pub struct AttributeMask(u32);
 
-impl Attributes {
+impl AttributeMask {
     /// No attribute.
     pub const NONE: Self = Self(0);
     /// Every attribute.
@@ -206,13 +206,13 @@ impl Attributes {
     }
 }
 
-impl From<Attribute> for Attributes {
+impl From<Attribute> for AttributeMask {
     fn from(attribute: Attribute) -> Self {
         Self::of(&[attribute])
     }
 }
 
-impl BitOr for Attributes {
+impl BitOr for AttributeMask {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -220,7 +220,7 @@ impl BitOr for Attributes {
     }
 }
 
-impl Sub for Attributes {
+impl Sub for AttributeMask {
     type Output = Self;
 
     /// Those that are not in `other`.
@@ -235,7 +235,7 @@ impl fmt::Display for Attribute {
     }
 }
 
-impl fmt::Display for Attributes {
+impl fmt::Display for AttributeMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, attribute) in self.iter().enumerate() {
             let separator = if position == 0 { "" } else { ", " };
@@ -245,8 +245,8 @@ impl fmt::Display for Attributes {
     }
 }
 
-impl fmt::Debug for Attributes {
+impl fmt::Debug for AttributeMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Attributes({self})")
+        write!(f, "AttributeMask({self})")
     }
 }

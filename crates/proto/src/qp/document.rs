@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-use super::attribute::{Attribute, Attributes};
+use super::attribute::{Attribute, AttributeMask};
 use super::incident::{Incident, react};
 use super::permission::{Action, Permission};
 use super::service::ServiceType;
@@ -255,7 +255,7 @@ fn transitions() -> String {
     text
 }
 
-fn list(attributes: Attributes) -> String {
+fn list(attributes: AttributeMask) -> String {
     if attributes.is_empty() { String::from("–") } else { format!("{attributes}") }
 }
 
@@ -322,7 +322,7 @@ fn attributes() -> String {
         .iter()
         .copied()
         .filter(|&attribute| attribute != Attribute::State && !is_taken(attribute))
-        .fold(Attributes::NONE, |all, attribute| all | attribute.into());
+        .fold(AttributeMask::NONE, |all, attribute| all | attribute.into());
     let mut text =
         String::from("## The attributes\n\n") + &table(&["attribute", "libibverbs", "value"], rows);
     text.push_str(&format!("No change takes these, as in Linux for these services: {unused}.\n\n"));

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::attribute::Attributes;
+use super::attribute::AttributeMask;
 use super::service::ServiceType;
 use super::state::State;
 
@@ -34,7 +34,7 @@ pub enum ModifyError {
         /// The state asked for.
         to: State,
         /// All that are missing.
-        attributes: Attributes,
+        attributes: AttributeMask,
     },
     /// Attributes are given that the transition does not take.
     NotAllowed {
@@ -45,12 +45,12 @@ pub enum ModifyError {
         /// The state asked for.
         to: State,
         /// All that are too many.
-        attributes: Attributes,
+        attributes: AttributeMask,
     },
     /// Values are given that the attributes cannot have.
     OutOfRange {
         /// All that are out of their range.
-        attributes: Attributes,
+        attributes: AttributeMask,
     },
     /// The send queue is not drained yet: wait for the notice, or go to RESET or ERR.
     StillDraining,

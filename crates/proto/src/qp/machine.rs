@@ -1,6 +1,6 @@
 //! The state of one queue pair.
 
-use super::attribute::Modify;
+use super::attribute::QueuePairAttributes;
 use super::error::ModifyError;
 use super::incident::{Incident, react};
 use super::permission::{Action, Permission};
@@ -61,7 +61,7 @@ impl Machine {
     /// # Errors
     ///
     /// Those of [`modify`], and [`ModifyError::StillDraining`]; nothing has changed then.
-    pub fn modify(&mut self, change: &Modify) -> Result<State, ModifyError> {
+    pub fn modify(&mut self, change: &QueuePairAttributes) -> Result<State, ModifyError> {
         let to = modify(self.service, self.state, change)?;
         // Requests under way use the path and the counts that the change is about (IBA 10.3.1.5). RESET and ERR end
         // them, so these need not wait.

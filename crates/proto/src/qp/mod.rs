@@ -3,7 +3,7 @@
 //! Everything here is a table (IBA 10.3.1, 11.2.5.2; A14 for XRC), and the tables print themselves: [`markdown`] writes
 //! `docs/queue-pair-states.md`, which a test keeps identical to the code.
 //!
-//! - [`Modify`] is a change that the owner asks for: optional values, one for each [`Attribute`].
+//! - `QueuePairAttributes` is a change that the owner asks for: optional values, one for each [`Attribute`].
 //! - [`modify`] says whether a service in a state accepts it; [`ModifyError`] names what to change if not.
 //! - [`react`] says where an [`Incident`] takes a queue pair without being asked.
 //! - [`State::permits`] and [`ServiceType::permits`] say what may be done, and what becomes of what may not.
@@ -27,7 +27,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use attribute::{Attribute, Attributes, Modify};
+pub use attribute::{Attribute, AttributeMask, QueuePairAttributes};
 pub use document::markdown;
 pub use error::ModifyError;
 pub use fault::Fault;

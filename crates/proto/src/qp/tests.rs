@@ -50,21 +50,21 @@ const ACCOUNT: &[(&str, &str, &str, &str)] = &[
     ("UD", "SQE RTS", "", "CUR_STATE QKEY"),
 ];
 
-fn named(names: &str) -> Attributes {
+fn named(names: &str) -> AttributeMask {
     names
         .split_whitespace()
         .map(|name| {
             let found =
                 Attribute::ALL.iter().find(|it| it.verbs_name() == format!("IBV_QP_{name}"));
-            Attributes::from(*found.expect(name))
+            AttributeMask::from(*found.expect(name))
         })
-        .fold(Attributes::NONE, |all, one| all | one)
+        .fold(AttributeMask::NONE, |all, one| all | one)
 }
 
 /// The second account's rule.
 fn account(service: ServiceType, from: State, to: State) -> Option<Rule> {
     if matches!(to, State::Reset | State::Error) {
-        return Some(Rule { required: Attributes::NONE, optional: Attributes::NONE });
+        return Some(Rule { required: AttributeMask::NONE, optional: AttributeMask::NONE });
     }
     let change = format!("{from} {to}");
     let mut found = ACCOUNT.iter().filter(|(services, it, ..)| {
@@ -76,7 +76,7 @@ fn account(service: ServiceType, from: State, to: State) -> Option<Rule> {
 }
 
 /// Valid values for these attributes.
-fn change(from: State, to: State, attributes: Attributes) -> Modify {
+fn change(from: State, to: State, attributes: AttributeMask) -> QueuePairAttributes {
     let path = AddressVector {
         port: 1,
         destination: Gid([1; 16]),
@@ -84,7 +84,7 @@ fn change(from: State, to: State, attributes: Attributes) -> Modify {
         service_level: 15,
         ..AddressVector::default()
     };
-    let mut change = Modify {
+    let mut change = QueuePairAttributes {
         state: Some(to),
         current_state: Some(from),
         drain_notice: Some(true),
@@ -98,18 +98,18 @@ fn change(from: State, to: State, attributes: Attributes) -> Modify {
         retry_count: Some(7),
         rnr_retry: Some(RnrRetry::FOR_EVER),
         receive_psn: Some(Psn(0xff_ffff)),
-        max_reads: Some(u8::MAX),
+        max_rd_atomic: Some(u8::MAX),
         alternate_path: Some(AlternatePath { path, partition: 0, timeout: AckTimeout(31) }),
         min_rnr_timer: RnrTimer::from_code(31),
         send_psn: Some(Psn(0xff_ffff)),
-        max_peer_reads: Some(u8::MAX),
+        max_dest_rd_atomic: Some(u8::MAX),
         migration: Some(Migration::Armed),
         capabilities: Some(Capabilities::default()),
         destination: Some(Qpn(0xff_ffff)),
         rate_limit: Some(1),
     };
-    assert_eq!(change.attributes(), Attributes::ALL);
-    change.clear(Attributes::ALL - attributes - Attributes::STATE);
+    assert_eq!(change.attributes(), AttributeMask::ALL);
+    change.clear(AttributeMask::ALL - attributes - AttributeMask::STATE);
     change
 }
 
@@ -128,8 +128,8 @@ fn all_pairs_are_as_accounted() {
         assert_eq!(rule(service, from, to), expected, "{service} {from} {to}");
         let Some(Rule { required, optional }) = expected else {
             let error = ModifyError::NoSuchTransition { service, from, to };
-            assert_eq!(modify(service, from, &change(from, to, Attributes::NONE)), Err(error));
-            assert_eq!(modify(service, from, &change(from, to, Attributes::ALL)), Err(error));
+            assert_eq!(modify(service, from, &change(from, to, AttributeMask::NONE)), Err(error));
+            assert_eq!(modify(service, from, &change(from, to, AttributeMask::ALL)), Err(error));
             continue;
         };
         allowed += 1;
@@ -145,7 +145,7 @@ fn every_attribute_of_every_transition_is_checked() {
     for (service, from, to) in cases() {
         let Some(Rule { required, optional }) = account(service, from, to) else { continue };
         for &attribute in Attribute::ALL.iter().filter(|&&it| it != Attribute::State) {
-            let attributes = Attributes::from(attribute);
+            let attributes = AttributeMask::from(attribute);
             let with = modify(service, from, &change(from, to, required | attributes));
             let without = modify(service, from, &change(from, to, required - attributes));
             let context = format!("{service} {from} {to} {attribute}");
@@ -163,16 +163,16 @@ fn every_attribute_of_every_transition_is_checked() {
             let missing = ModifyError::Missing { service, from, to, attributes: required };
             assert_eq!(modify(service, from, &change(from, to, optional)), Err(missing));
         }
-        let attributes = Attributes::ALL - required - optional - Attributes::STATE;
+        let attributes = AttributeMask::ALL - required - optional - AttributeMask::STATE;
         let refused = ModifyError::NotAllowed { service, from, to, attributes };
-        assert_eq!(modify(service, from, &change(from, to, Attributes::ALL)), Err(refused));
+        assert_eq!(modify(service, from, &change(from, to, AttributeMask::ALL)), Err(refused));
     }
 }
 
 #[test]
 fn without_a_state_the_state_stays() {
     for (service, from, to) in cases().filter(|(_, from, to)| from == to) {
-        let mut change = change(from, to, Attributes::NONE);
+        let mut change = change(from, to, AttributeMask::NONE);
         let stated = modify(service, from, &change);
         change.state = None;
         assert_eq!(modify(service, from, &change), stated);
@@ -182,7 +182,8 @@ fn without_a_state_the_state_stays() {
 #[test]
 fn a_wrong_idea_of_the_current_state_is_refused() {
     for (assumed, actual) in State::ALL.into_iter().flat_map(|it| State::ALL.map(|at| (it, at))) {
-        let change = Modify { current_state: Some(assumed), ..Modify::default() };
+        let change =
+            QueuePairAttributes { current_state: Some(assumed), ..QueuePairAttributes::default() };
         let result = modify(ServiceType::UnreliableDatagram, actual, &change);
         let error = ModifyError::WrongCurrentState { assumed, actual };
         assert_eq!(result == Err(error), assumed != actual, "{assumed} {actual}");
@@ -190,7 +191,7 @@ fn a_wrong_idea_of_the_current_state_is_refused() {
 }
 
 /// Attribute, a value just out of range, and the last one in it.
-type Limit = (Attribute, fn(&mut Modify), fn(&mut Modify));
+type Limit = (Attribute, fn(&mut QueuePairAttributes), fn(&mut QueuePairAttributes));
 
 const LIMITS: &[Limit] = &[
     (Attribute::Port, |it| it.port = Some(0), |it| it.port = Some(1)),
@@ -238,18 +239,18 @@ const LIMITS: &[Limit] = &[
     ),
 ];
 
-fn path(change: &mut Modify) -> &mut AddressVector {
+fn path(change: &mut QueuePairAttributes) -> &mut AddressVector {
     change.path.as_mut().expect("given")
 }
 
-fn alternate(change: &mut Modify) -> &mut AlternatePath {
+fn alternate(change: &mut QueuePairAttributes) -> &mut AlternatePath {
     change.alternate_path.as_mut().expect("given")
 }
 
 #[test]
 fn values_out_of_range_are_refused_wherever_they_are_taken() {
     for &(attribute, wrong, right) in LIMITS {
-        let attributes = Attributes::from(attribute);
+        let attributes = AttributeMask::from(attribute);
         let mut taken = 0;
         for (service, from, to) in cases() {
             let Some(Rule { required, optional }) = account(service, from, to) else { continue };
@@ -271,25 +272,34 @@ fn values_out_of_range_are_refused_wherever_they_are_taken() {
 #[test]
 fn errors_say_what_to_change() {
     let rc = ServiceType::ReliableConnection;
-    let text = |service, from, change: &Modify| {
+    let text = |service, from, change: &QueuePairAttributes| {
         modify(service, from, change).expect_err("refused").to_string()
     };
-    let to = |state| Modify { state: Some(state), ..Modify::default() };
-    let bad = Modify { port: Some(0), ..change(State::Reset, State::Init, named("PKEY_INDEX")) };
+    let to = |state| QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
+    let bad = QueuePairAttributes {
+        port: Some(0),
+        ..change(State::Reset, State::Init, named("PKEY_INDEX"))
+    };
     assert_eq!(text(rc, State::Reset, &bad), "RC from RESET to INIT also needs: access");
-    let bad = Modify { access: Some(AccessFlags(0)), ..bad };
+    let bad = QueuePairAttributes { access: Some(AccessFlags(0)), ..bad };
     assert_eq!(text(rc, State::Reset, &bad), "out of range: port (it is from 1)");
-    let bad = Modify { port: Some(1), queue_key: Some(QKey(1)), retry_count: Some(9), ..bad };
+    let bad = QueuePairAttributes {
+        port: Some(1),
+        queue_key: Some(QKey(1)),
+        retry_count: Some(9),
+        ..bad
+    };
     assert_eq!(
         text(rc, State::Reset, &bad),
         "RC from RESET to INIT does not take: queue key, retry count"
     );
     assert_eq!(text(rc, State::Init, &to(State::ReadyToSend)), "RC cannot go from INIT to RTS");
     assert_eq!(
-        text(rc, State::ReadyToReceive, &Modify::default()),
+        text(rc, State::ReadyToReceive, &QueuePairAttributes::default()),
         "RC in RTR cannot be changed without leaving that state"
     );
-    let late = Modify { current_state: Some(State::ReadyToSend), ..to(State::ReadyToSend) };
+    let late =
+        QueuePairAttributes { current_state: Some(State::ReadyToSend), ..to(State::ReadyToSend) };
     assert_eq!(
         text(ServiceType::UnreliableDatagram, State::SendQueueError, &late),
         "the queue pair is in SQE, not in RTS as the change assumes"
@@ -307,20 +317,25 @@ fn numbers_are_those_of_libibverbs() {
     assert_eq!(State::from_code(7), None);
     assert_eq!(named("STATE PORT QKEY AV").bits(), 0xe1);
     assert_eq!(named("DEST_QPN RATE_LIMIT").bits(), 1 << 20 | 1 << 25);
-    assert_eq!(Attributes::from_bits(0xe1), Some(named("STATE PORT QKEY AV")));
-    assert_eq!(Attributes::from_bits(1 << 21), None);
-    assert_eq!(Attributes::ALL.bits(), 0x21f_ffff);
+    assert_eq!(AttributeMask::from_bits(0xe1), Some(named("STATE PORT QKEY AV")));
+    assert_eq!(AttributeMask::from_bits(1 << 21), None);
+    assert_eq!(AttributeMask::ALL.bits(), 0x21f_ffff);
 }
 
 #[test]
 fn values_given_later_replace_those_given_before() {
-    let mut all = Modify { port: Some(1), partition: Some(2), ..Modify::default() };
-    all.absorb(&Modify { port: Some(3), timeout: Some(AckTimeout(14)), ..Modify::default() });
-    let expected = Modify {
+    let mut all =
+        QueuePairAttributes { port: Some(1), partition: Some(2), ..QueuePairAttributes::default() };
+    all.absorb(&QueuePairAttributes {
+        port: Some(3),
+        timeout: Some(AckTimeout(14)),
+        ..QueuePairAttributes::default()
+    });
+    let expected = QueuePairAttributes {
         port: Some(3),
         partition: Some(2),
         timeout: Some(AckTimeout(14)),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     };
     assert_eq!(all, expected);
 }

@@ -14,7 +14,7 @@ use State::{
     SendQueueError as Sqe,
 };
 
-use super::attribute::{Attribute, Attributes, Modify};
+use super::attribute::{Attribute, AttributeMask, QueuePairAttributes};
 use super::error::ModifyError;
 use super::service::ServiceType;
 use super::state::State;
@@ -23,9 +23,9 @@ use super::state::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// All of these must be given.
-    pub required: Attributes,
+    pub required: AttributeMask,
     /// Any of these may be given; nothing else.
-    pub optional: Attributes,
+    pub optional: AttributeMask,
 }
 
 /// A row of the table: the states it leads from, the one it leads to, and for whom.
@@ -43,7 +43,8 @@ const fn row(
     required: &[Attribute],
     optional: &[Attribute],
 ) -> Row {
-    let rule = Rule { required: Attributes::of(required), optional: Attributes::of(optional) };
+    let rule =
+        Rule { required: AttributeMask::of(required), optional: AttributeMask::of(optional) };
     Row { from, to, services, rule }
 }
 
@@ -119,14 +120,18 @@ pub fn rule(service: ServiceType, from: State, to: State) -> Option<Rule> {
 /// The first kind of reason that applies, in the order of [`ModifyError`]'s variants; it names all attributes that are
 /// at fault for that reason.
 #[doc(alias = "ibv_modify_qp")]
-pub fn modify(service: ServiceType, current: State, change: &Modify) -> Result<State, ModifyError> {
+pub fn modify(
+    service: ServiceType,
+    current: State,
+    change: &QueuePairAttributes,
+) -> Result<State, ModifyError> {
     if let Some(assumed) = change.current_state.filter(|&assumed| assumed != current) {
         return Err(ModifyError::WrongCurrentState { assumed, actual: current });
     }
     let (from, to) = (current, change.state.unwrap_or(current));
     let rule =
         rule(service, from, to).ok_or(ModifyError::NoSuchTransition { service, from, to })?;
-    let given = change.attributes() - Attributes::STATE;
+    let given = change.attributes() - AttributeMask::STATE;
     let attributes = rule.required - given;
     if !attributes.is_empty() {
         return Err(ModifyError::Missing { service, from, to, attributes });

@@ -73,13 +73,13 @@ pub enum Migration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities {
     /// Work requests in the send queue.
-    pub send_requests: u32,
+    pub max_send_wr: u32,
     /// Work requests in the receive queue.
-    pub receive_requests: u32,
-    /// Spans of a send.
-    pub send_spans: u32,
-    /// Spans of a receive.
-    pub receive_spans: u32,
+    pub max_recv_wr: u32,
+    /// SGEs of a send.
+    pub max_send_sge: u32,
+    /// SGEs of a receive.
+    pub max_recv_sge: u32,
     /// Bytes of inline data.
-    pub inline_bytes: u32,
+    pub max_inline_data: u32,
 }

@@ -76,11 +76,11 @@ impl Requester {
                 }
                 // The local buffer holds a number of this host.
                 let bytes = original.original.0.to_ne_bytes();
-                if let Data::Spans(spans) = &queued.request.data {
+                if let Data::SgList(sg_list) = &queued.request.data {
                     let mut at = 0;
-                    for span in spans.as_slice() {
-                        let end = at + span.length as usize;
-                        if memory.write_local(config.domain, *span, &bytes[at..end]).is_err() {
+                    for sge in sg_list.as_slice() {
+                        let end = at + sge.length as usize;
+                        if memory.write_local(config.pd, *sge, &bytes[at..end]).is_err() {
                             return self.fail(Status::LocalProtection, done);
                         }
                         at = end;
@@ -120,10 +120,10 @@ impl Requester {
         let length = queued.request.data.len();
         let last = index + 1 == queued.packets;
         let ends = index + 1 == self.piece_end(queued, index);
-        let (expected, spans) = match (&queued.request.operation, &queued.request.data) {
-            (Operation::Read { .. }, Data::Spans(spans)) => {
+        let (expected, sg_list) = match (&queued.request.operation, &queued.request.data) {
+            (Operation::Read { .. }, Data::SgList(sg_list)) => {
                 let offset = u64::from(index) * u64::from(config.mtu);
-                ((length - offset).min(u64::from(config.mtu)), Some((spans, offset)))
+                ((length - offset).min(u64::from(config.mtu)), Some((sg_list, offset)))
             }
             // IBA A19: FLUSH and ATOMIC WRITE are answered by an empty READ response.
             (Operation::Flush { .. } | Operation::AtomicWrite { .. }, _) => (0, None),
@@ -134,12 +134,12 @@ impl Requester {
         if packet.payload_len as u64 != expected || info.position.ends() != ends {
             return self.fail(Status::BadResponse, done);
         }
-        let placed = spans.map_or(Ok(()), |(spans, offset)| {
+        let placed = sg_list.map_or(Ok(()), |(sg_list, offset)| {
             let mut data = packet.payload;
-            spans.range(offset, expected).try_for_each(|span| {
-                let (part, rest) = data.split_at(data.len().min(span.length as usize));
+            sg_list.range(offset, expected).try_for_each(|sge| {
+                let (part, rest) = data.split_at(data.len().min(sge.length as usize));
                 data = rest;
-                memory.write_local(config.domain, span, part)
+                memory.write_local(config.pd, sge, part)
             })
         });
         if placed.is_err() {

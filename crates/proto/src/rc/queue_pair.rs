@@ -13,7 +13,7 @@ use super::requester::{PostError, Requester, Sending};
 use super::responder::{Refused, Responder};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::Counters;
-use crate::memory::{AccessFlags, Accessor, Domain, Memory};
+use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::{ReceiveQueue, XrcDomain};
 use crate::time::Instant;
@@ -62,7 +62,7 @@ pub struct Config {
     /// The partition of both.
     pub partition: PKey,
     /// The protection domain. An XRC target uses those of the receive queues that its messages name.
-    pub domain: Domain,
+    pub pd: PdId,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
     /// Our first PSN.
@@ -92,7 +92,7 @@ pub struct Config {
 impl Config {
     /// As whom the queue pair's own requests reach for memory.
     pub(super) const fn accessor(&self) -> Accessor {
-        Accessor { domain: self.domain, queue_pair: self.number }
+        Accessor { pd: self.pd, queue_pair: self.number }
     }
 }
 

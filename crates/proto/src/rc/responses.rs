@@ -10,7 +10,7 @@ use ferroce_wire::transport::{Aeth, AtomicAckEth, Bth};
 
 use super::queue_pair::Config;
 use super::sequence::Sequence;
-use crate::memory::{Accessor, RemoteSpan};
+use crate::memory::{Accessor, RemoteRange};
 use crate::transmit::{Payload, Transmit, pad};
 
 /// One answer.
@@ -28,7 +28,7 @@ pub(super) enum Answer {
     /// Acknowledge, or refuse.
     Acknowledge(Syndrome),
     /// Memory that a READ asked for; empty for a FLUSH or an ATOMIC WRITE. `again`: the request was a duplicate.
-    Read { span: RemoteSpan, sent: u32, by: Accessor, again: bool },
+    Read { range: RemoteRange, sent: u32, by: Accessor, again: bool },
     /// The original value of an atomic.
     Atomic { original: u64, again: bool },
 }
@@ -48,7 +48,7 @@ impl Response {
     /// Behind its last packet.
     fn end(&self, mtu: u16) -> Sequence {
         match self.answer {
-            Answer::Read { span, .. } => self.sequence.plus(packets(span.length, mtu)),
+            Answer::Read { range, .. } => self.sequence.plus(packets(range.length, mtu)),
             _ => self.sequence.plus(1),
         }
     }
@@ -71,7 +71,7 @@ pub(super) fn packets(length: u32, mtu: u16) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) operation: Operation,
-    pub(super) span: RemoteSpan,
+    pub(super) range: RemoteRange,
     pub(super) by: Accessor,
 }
 
@@ -96,21 +96,21 @@ impl Executed {
     /// Whether `request` at `sequence` is a duplicate of this one. That of a READ may ask for a part of it: a requester
     /// that lost a response restarts with the PSN, address and length of what is missing (IBA 9.7.5.2.3).
     fn covers(&self, sequence: Sequence, request: &Request, mtu: u16) -> bool {
-        let Request { operation, span, by } = self.request;
-        if request.operation != operation || request.by != by || request.span.key != span.key {
+        let Request { operation, range, by } = self.request;
+        if request.operation != operation || request.by != by || request.range.key != range.key {
             return false;
         }
         if operation != Operation::ReadRequest {
-            return sequence == self.start && request.span == span;
+            return sequence == self.start && request.range == range;
         }
         if sequence < self.start || sequence >= self.end() {
             return false;
         }
         let offset = u64::from(sequence.since(self.start)) * u64::from(mtu);
-        let end = offset + u64::from(request.span.length);
-        request.span.address.0 == span.address.0.wrapping_add(offset)
-            && end <= u64::from(span.length)
-            && (request.span.length == 0) == (span.length == 0)
+        let end = offset + u64::from(request.range.length);
+        request.range.address.0 == range.address.0.wrapping_add(offset)
+            && end <= u64::from(range.length)
+            && (request.range.length == 0) == (range.length == 0)
     }
 }
 
@@ -205,8 +205,8 @@ impl Responses {
     /// Payload bytes of the next packet, if it is one of a READ response.
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
         match self.queue.front()?.answer {
-            Answer::Read { span, sent, .. } if span.length > 0 => {
-                Some((span.length - sent).min(u32::from(config.mtu)) as usize)
+            Answer::Read { range, sent, .. } if range.length > 0 => {
+                Some((range.length - sent).min(u32::from(config.mtu)) as usize)
             }
             _ => None,
         }
@@ -231,23 +231,23 @@ impl Responses {
                 extensions.atomic_ack = Some(AtomicAckEth { original: Word(*original) });
                 Opcode::RC_ATOMIC_ACKNOWLEDGE
             }
-            Answer::Read { span, sent, by: reader, again } => {
+            Answer::Read { range, sent, by: reader, again } => {
                 by = *reader;
                 let mtu = u32::from(config.mtu);
                 own = sequence.plus(*sent / mtu);
-                let length = (span.length - *sent).min(mtu);
+                let length = (range.length - *sent).min(mtu);
                 let first = *sent == 0;
                 if length > 0 {
-                    let span = RemoteSpan {
-                        address: VirtualAddress(span.address.0.wrapping_add(u64::from(*sent))),
+                    let range = RemoteRange {
+                        address: VirtualAddress(range.address.0.wrapping_add(u64::from(*sent))),
                         length,
-                        ..*span
+                        ..*range
                     };
                     payload =
-                        if *again { Payload::RemoteAgain(span) } else { Payload::Remote(span) };
+                        if *again { Payload::RemoteAgain(range) } else { Payload::Remote(range) };
                 }
                 *sent += length;
-                last = *sent == span.length;
+                last = *sent == range.length;
                 // IBA 9.7.5.1.1: the first and the last response packet carry an AETH.
                 extensions.aeth = aeth(Syndrome::ACK).filter(|_| first || last);
                 match (first, last) {

@@ -9,7 +9,7 @@ use ferroce_wire::packet::Packet;
 use super::drops::Drops;
 use super::requester::{PostError, Requester, completion};
 use super::responder::{Responder, ended};
-use crate::memory::{AccessFlags, Accessor, Domain, Memory};
+use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
@@ -25,7 +25,7 @@ pub struct Config {
     /// The partition of both.
     pub partition: PKey,
     /// The protection domain.
-    pub domain: Domain,
+    pub pd: PdId,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
     /// Our first PSN.
@@ -41,7 +41,7 @@ pub struct Config {
 impl Config {
     /// As whom the queue pair reaches for memory.
     pub(super) const fn accessor(&self) -> Accessor {
-        Accessor { domain: self.domain, queue_pair: self.number }
+        Accessor { pd: self.pd, queue_pair: self.number }
     }
 
     /// The MTU, never 0.

@@ -11,7 +11,7 @@ use ferroce_wire::packet::Packet;
 
 use super::drops::{Drops, Reason};
 use super::queue_pair::Config;
-use crate::memory::{AccessFlags, Memory, RemoteSpan};
+use crate::memory::{AccessFlags, Memory, RemoteRange};
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Status};
 
@@ -34,7 +34,7 @@ enum Message {
     Dropped,
     Send,
     /// Where its next packet goes, and how much is still to come.
-    Write(RemoteSpan),
+    Write(RemoteRange),
 }
 
 /// Why a packet does not pass.
@@ -164,10 +164,10 @@ impl Responder {
             Position::Only => length <= mtu,
         };
         let message_fits = if info.operation == Operation::Send {
-            let room = self.receive.as_ref().map_or(0, |request| request.spans.len());
+            let room = self.receive.as_ref().map_or(0, |request| request.sg_list.len());
             self.received + length <= room
         } else {
-            let left = self.destination(packet).map_or(0, |span| span.length);
+            let left = self.destination(packet).map_or(0, |sge| sge.length);
             let left = u64::from(left);
             left <= u64::from(MAX_MESSAGE)
                 && if info.position.ends() { length == left } else { length < left }
@@ -176,9 +176,9 @@ impl Responder {
     }
 
     /// Where the payload of a WRITE goes, and all that is to follow it.
-    fn destination(&self, packet: &Packet<'_>) -> Option<RemoteSpan> {
+    fn destination(&self, packet: &Packet<'_>) -> Option<RemoteRange> {
         match self.message {
-            Message::Write(span) => Some(span),
+            Message::Write(sge) => Some(sge),
             _ => announced(packet),
         }
     }
@@ -196,18 +196,18 @@ impl Responder {
             self.place(packet.payload, config, memory)?;
             self.message = Message::Send;
         } else {
-            let span = self.destination(packet).ok_or(Reason::Length)?;
+            let sge = self.destination(packet).ok_or(Reason::Length)?;
             let length = packet.payload.len() as u32;
             if length > 0 {
                 // The region may have gone since the message began.
-                let part = RemoteSpan { length, ..span };
+                let part = RemoteRange { length, ..sge };
                 (memory.write_remote(config.accessor(), part, packet.payload))
                     .map_err(|_| Reason::Key)?;
             }
-            self.message = Message::Write(RemoteSpan {
-                address: VirtualAddress(span.address.0.wrapping_add(u64::from(length))),
-                length: span.length.saturating_sub(length),
-                ..span
+            self.message = Message::Write(RemoteRange {
+                address: VirtualAddress(sge.address.0.wrapping_add(u64::from(length))),
+                length: sge.length.saturating_sub(length),
+                ..sge
             });
         }
         self.received += packet.payload.len() as u64;
@@ -240,9 +240,9 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let Some(request) = &self.receive else { return Err(Reason::NoReceive.into()) };
         let mut data = payload;
-        for span in request.spans.range(self.received, payload.len() as u64) {
-            let (part, rest) = data.split_at(data.len().min(span.length as usize));
-            memory.write_local(config.domain, span, part).map_err(|_| Refusal::Failed)?;
+        for sge in request.sg_list.range(self.received, payload.len() as u64) {
+            let (part, rest) = data.split_at(data.len().min(sge.length as usize));
+            memory.write_local(config.pd, sge, part).map_err(|_| Refusal::Failed)?;
             data = rest;
         }
         Ok(())
@@ -262,9 +262,9 @@ pub(super) fn ended(request: &ReceiveRequest, status: Status) -> Completion {
     Completion::new(request.id, CompletionKind::Receive, status)
 }
 
-fn announced(packet: &Packet<'_>) -> Option<RemoteSpan> {
+fn announced(packet: &Packet<'_>) -> Option<RemoteRange> {
     let reth = packet.extensions.reth?;
-    Some(RemoteSpan { key: reth.key, address: reth.address, length: reth.length })
+    Some(RemoteRange { key: reth.key, address: reth.address, length: reth.length })
 }
 
 /// Step 3: the queue pair allows the operation (IBA 9.8.2.2).
@@ -280,7 +280,7 @@ fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
 /// Step 6: the key allows all that the message announces, before its first byte is touched (IBA 9.8.2.2). Where nothing
 /// is accessed nothing is checked.
 fn check_key(packet: &Packet<'_>, config: &Config, memory: &impl Memory) -> Result<(), Refusal> {
-    let Some(span) = announced(packet).filter(|span| span.length > 0) else { return Ok(()) };
-    (memory.check_remote(config.accessor(), span, AccessFlags::REMOTE_WRITE))
+    let Some(sge) = announced(packet).filter(|sge| sge.length > 0) else { return Ok(()) };
+    (memory.check_remote(config.accessor(), sge, AccessFlags::REMOTE_WRITE))
         .map_err(|_| Reason::Key.into())
 }

@@ -7,10 +7,10 @@ use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use super::groups::AttachError;
-use super::request::{AddressHandle, Datagram, PostError, SendRequest};
+use super::request::{AddressHandle, PostError, SendRequest, UdTransmit};
 use super::requester::{Requester, completion};
 use super::responder::{Drops, Envelope, Responder, ended};
-use crate::memory::{Domain, Memory};
+use crate::memory::{Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, Status, WorkId};
@@ -25,7 +25,7 @@ pub struct Config {
     /// The partition.
     pub partition: PKey,
     /// The protection domain.
-    pub domain: Domain,
+    pub pd: PdId,
     /// MTU of the port in bytes, 256, 512, 1024, 2048 or 4096: the longest message.
     pub mtu: u16,
     /// Our first PSN.
@@ -205,7 +205,7 @@ impl<R: Copy> QueuePair<R> {
     }
 
     /// The next packet to send, and where to.
-    pub fn poll_transmit(&mut self) -> Option<Datagram<'_, R>> {
+    pub fn poll_transmit(&mut self) -> Option<UdTransmit<'_, R>> {
         if self.fault.is_some() {
             return None;
         }

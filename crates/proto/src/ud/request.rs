@@ -46,7 +46,7 @@ pub enum PostError {
 
 /// One packet to send, and where to.
 #[derive(Debug)]
-pub struct Datagram<'a, R> {
+pub struct UdTransmit<'a, R> {
     /// The way that the request's address named.
     pub route: R,
     /// The packet.

@@ -9,7 +9,7 @@ use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::{Bth, Deth, ImmDt};
 
 use super::queue_pair::Config;
-use super::request::{AddressHandle, Datagram, PostError, SendRequest};
+use super::request::{AddressHandle, PostError, SendRequest, UdTransmit};
 use crate::memory::Accessor;
 use crate::transmit::{Payload, Transmit, pad};
 use crate::work::{Completion, CompletionKind, Status, WorkId};
@@ -78,13 +78,13 @@ impl<R: Copy> Requester<R> {
         self.queue.pop_front()
     }
 
-    pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<Datagram<'_, R>> {
+    pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<UdTransmit<'_, R>> {
         let request = self.queue.front()?;
         let psn = self.psn;
         // IBA 9.8.3: counted on, though no receiver looks at it.
         self.psn = self.psn.add(1);
         self.sent = true;
-        Some(Datagram { route: request.address.route, transmit: packet(request, psn, config) })
+        Some(UdTransmit { route: request.address.route, transmit: packet(request, psn, config) })
     }
 
     /// The payload of a packet could not be read. False when the request is not here any more: its packet is lost,
@@ -137,6 +137,6 @@ fn packet<'a, R>(request: &'a SendRequest<R>, psn: Psn, config: &Config) -> Tran
         psn,
         ..Bth::default()
     };
-    let by = Accessor { domain: config.domain, queue_pair: config.number };
+    let by = Accessor { pd: config.pd, queue_pair: config.number };
     Transmit { bth, extensions, payload, by }
 }

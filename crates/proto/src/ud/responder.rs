@@ -118,13 +118,13 @@ fn deliver(
     let length = GRH_LEN + packet.payload.len();
     // The owner is told that the buffer is too small (IBA 11.6.2), but the queue pair goes on: the error is of class D
     // or E of IBA 9.9.3, which change no state, or any stranger could end it with one long datagram.
-    if length as u64 > request.spans.len() {
+    if length as u64 > request.sg_list.len() {
         return Err(Status::LocalLength);
     }
     let mut place = |offset: usize, mut data: &[u8]| -> Result<(), Denied> {
-        for span in request.spans.range(offset as u64, data.len() as u64) {
-            let (part, rest) = data.split_at(data.len().min(span.length as usize));
-            memory.write_local(config.domain, span, part)?;
+        for sge in request.sg_list.range(offset as u64, data.len() as u64) {
+            let (part, rest) = data.split_at(data.len().min(sge.length as usize));
+            memory.write_local(config.pd, sge, part)?;
             data = rest;
         }
         Ok(())

@@ -105,7 +105,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         self.totals.reordered += link.statistics.reordered - reordered;
         let event = |flight| match way {
             Way::Up => Event::Switch(flight),
-            Way::Down => Event::Arrival(flight, host),
+            Way::Down => Event::InboundPacket(flight, host),
         };
         match fate {
             Fate::Dropped(cause) if way == Way::Up => self.end(flight, cause),

@@ -112,7 +112,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Switch(flight) => self.forward(flight),
-            Event::Arrival(flight, host) => self.arrive(flight, host),
+            Event::InboundPacket(flight, host) => self.arrive(flight, host),
             Event::Fault(number) => self.change(number),
             Event::Poll(id) => {
                 self.progress.note(self.now, id, What::Polled);

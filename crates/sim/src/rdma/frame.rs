@@ -13,14 +13,14 @@ use ferroce_wire::packet::{ICRC_LEN, Packet};
 const MARKED: Ecn = Ecn(3);
 
 /// A packet that arrived, and what its frame says of it.
-pub(super) struct Arrival<'a> {
+pub(super) struct InboundPacket<'a> {
     pub(super) packet: Packet<'a>,
     pub(super) ip: Ipv4,
     /// The network has marked it.
     pub(super) marked: bool,
 }
 
-impl<'a> Arrival<'a> {
+impl<'a> InboundPacket<'a> {
     /// Reads a frame; `None` when it is damaged.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let frame = Frame::ethernet(bytes, bytes.len());

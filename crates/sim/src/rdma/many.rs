@@ -4,7 +4,7 @@ use ferroce_proto::congestion::Congestion;
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
-use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 
 use super::host::{Blueprint, End, RdmaHost, Receives, Waiting, Work, number};
@@ -66,7 +66,7 @@ impl Many {
         let request = |id: u32| {
             let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key(0)) };
             let operation = Operation::Write { remote, immediate: None };
-            let data = Data::Spans(Spans::from(local(0, 0, self.length as usize)));
+            let data = Data::SgList(SgList::from(local(0, 0, self.length as usize)));
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
         host.ends[end].waiting = Some(Box::new(Waiting {

@@ -6,15 +6,15 @@ mod tests;
 use std::ops::Range;
 
 use ferroce_proto::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
+    AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
 };
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 /// The protection domain of nearly everything on a simulated host.
-pub(super) const DOMAIN: Domain = Domain(1);
+pub(super) const DOMAIN: PdId = PdId(1);
 
 /// A domain that no queue pair is of.
-pub(super) const OTHER_DOMAIN: Domain = Domain(2);
+pub(super) const OTHER_DOMAIN: PdId = PdId(2);
 
 /// Where every region starts, as programs count.
 pub(super) const BASE: u64 = 0x7f00_0000_0000;
@@ -40,15 +40,15 @@ pub(super) const fn key(region: usize) -> u32 {
 }
 
 /// A part of a region as its owner names it.
-pub(super) const fn local(region: usize, at: usize, length: usize) -> LocalSpan {
+pub(super) const fn local(region: usize, at: usize, length: usize) -> Sge {
     let address = VirtualAddress(BASE + at as u64);
-    LocalSpan { key: LKey(key(region)), address, length: length as u32 }
+    Sge { key: LKey(key(region)), address, length: length as u32 }
 }
 
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) bytes: Vec<u8>,
-    pub(super) domain: Domain,
+    pub(super) pd: PdId,
     pub(super) access: AccessFlags,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Region {
 #[derive(Debug)]
 pub(super) struct Window {
     key: u32,
-    domain: Domain,
+    pd: PdId,
     /// Type 2: one queue pair's alone, and to be made invalid before it is bound again.
     second: bool,
     bound: Option<Bind>,
@@ -71,15 +71,15 @@ pub(super) struct Regions {
 
 impl Regions {
     /// Adds a region, and says its index.
-    pub(super) fn add(&mut self, bytes: Vec<u8>, domain: Domain, access: AccessFlags) -> usize {
-        self.regions.push(Region { bytes, domain, access });
+    pub(super) fn add(&mut self, bytes: Vec<u8>, pd: PdId, access: AccessFlags) -> usize {
+        self.regions.push(Region { bytes, pd, access });
         self.regions.len() - 1
     }
 
     /// Adds a window that shows nothing yet, and says its key.
-    pub(super) fn add_window(&mut self, domain: Domain, second: bool) -> RKey {
+    pub(super) fn add_window(&mut self, pd: PdId, second: bool) -> RKey {
         let key = WINDOW | (self.windows.len() as u32) << 8;
-        self.windows.push(Window { key, domain, second, bound: None, queue_pair: None });
+        self.windows.push(Window { key, pd, second, bound: None, queue_pair: None });
         RKey(key)
     }
 
@@ -90,7 +90,7 @@ impl Regions {
 
     fn place(
         &self,
-        domain: Domain,
+        pd: PdId,
         key: u32,
         address: VirtualAddress,
         length: usize,
@@ -100,8 +100,8 @@ impl Regions {
         let region = index as usize;
         let named = self.regions.get(region).filter(|_| self::key(region) == key);
         let named = named.ok_or(Denied::Key)?;
-        if named.domain != domain {
-            return Err(Denied::Domain);
+        if named.pd != pd {
+            return Err(Denied::PdId);
         }
         if !named.access.contains(access) {
             return Err(Denied::Access);
@@ -118,17 +118,17 @@ impl Regions {
     fn remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         length: usize,
         access: AccessFlags,
     ) -> Result<Place, Denied> {
-        let Some(window) = self.window(span.key) else {
-            return self.place(by.domain, span.key.0, span.address, length, access);
+        let Some(window) = self.window(range.key) else {
+            return self.place(by.pd, range.key.0, range.address, length, access);
         };
         let window = &self.windows[window];
-        let bound = window.bound.filter(|_| window.key == span.key.0).ok_or(Denied::Key)?;
-        if window.domain != by.domain {
-            return Err(Denied::Domain);
+        let bound = window.bound.filter(|_| window.key == range.key.0).ok_or(Denied::Key)?;
+        if window.pd != by.pd {
+            return Err(Denied::PdId);
         }
         // IBA 10.6.7.2.3: one of type 2 is its queue pair's alone.
         if window.queue_pair.is_some_and(|owner| owner != by.queue_pair) {
@@ -137,13 +137,13 @@ impl Regions {
         if !bound.access.contains(access) {
             return Err(Denied::Access);
         }
-        let start = span.address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
+        let start = range.address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
         let end = start.checked_add(length as u64).ok_or(Denied::Bounds)?;
         if end > bound.length {
             return Err(Denied::Bounds);
         }
         let none = AccessFlags::default();
-        self.place(by.domain, bound.region.0, span.address, length, none)
+        self.place(by.pd, bound.region.0, range.address, length, none)
     }
 
     fn read(&self, place: Place, out: &mut [u8]) {
@@ -161,24 +161,24 @@ struct Place {
 }
 
 impl Memory for Regions {
-    fn check_local(&self, domain: Domain, span: LocalSpan, write: bool) -> Result<(), Denied> {
+    fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {
         let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
-        self.place(domain, span.key.0, span.address, span.length as usize, access).map(drop)
+        self.place(pd, sge.key.0, sge.address, sge.length as usize, access).map(drop)
     }
 
-    fn read_local(&self, domain: Domain, span: LocalSpan, out: &mut [u8]) -> Result<(), Denied> {
+    fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied> {
         let none = AccessFlags::default();
-        let place = self.place(domain, span.key.0, span.address, out.len(), none)?;
+        let place = self.place(pd, sge.key.0, sge.address, out.len(), none)?;
         self.read(place, out);
         Ok(())
     }
 
-    fn write_local(&mut self, domain: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        if data.len() > span.length as usize {
+    fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
+        if data.len() > sge.length as usize {
             return Err(Denied::Bounds);
         }
         let write = AccessFlags::LOCAL_WRITE;
-        let place = self.place(domain, span.key.0, span.address, data.len(), write)?;
+        let place = self.place(pd, sge.key.0, sge.address, data.len(), write)?;
         self.write(place, data);
         Ok(())
     }
@@ -186,39 +186,44 @@ impl Memory for Regions {
     fn check_remote(
         &self,
         by: Accessor,
-        span: RemoteSpan,
+        range: RemoteRange,
         access: AccessFlags,
     ) -> Result<(), Denied> {
-        self.remote(by, span, span.length as usize, access).map(drop)
+        self.remote(by, range, range.length as usize, access).map(drop)
     }
 
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
         let window = self.window(key).and_then(|index| self.windows[index].bound);
         let address = window.map_or(VirtualAddress(BASE), |bind| bind.address);
-        self.remote(by, RemoteSpan { key, address, length: 0 }, 0, access).map(drop)
+        self.remote(by, RemoteRange { key, address, length: 0 }, 0, access).map(drop)
     }
 
-    fn read_remote(&self, by: Accessor, span: RemoteSpan, out: &mut [u8]) -> Result<(), Denied> {
-        let place = self.remote(by, span, out.len(), AccessFlags::REMOTE_READ)?;
+    fn read_remote(&self, by: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
+        let place = self.remote(by, range, out.len(), AccessFlags::REMOTE_READ)?;
         self.read(place, out);
         Ok(())
     }
 
-    fn write_remote(&mut self, by: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
-        let place = self.remote(by, span, data.len(), AccessFlags::REMOTE_WRITE)?;
+    fn write_remote(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        data: &[u8],
+    ) -> Result<(), Denied> {
+        let place = self.remote(by, range, data.len(), AccessFlags::REMOTE_WRITE)?;
         self.write(place, data);
         Ok(())
     }
 
-    fn atomic(&mut self, by: Accessor, span: RemoteSpan, what: Atomic) -> Result<u64, Denied> {
-        if span.address.0 % 8 != 0 {
+    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied> {
+        if range.address.0 % 8 != 0 {
             return Err(Denied::Alignment);
         }
         let access = match what {
             Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
             Atomic::CompareSwap { .. } | Atomic::FetchAdd(_) => AccessFlags::REMOTE_ATOMIC,
         };
-        let place = self.remote(by, span, 8, access)?;
+        let place = self.remote(by, range, 8, access)?;
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.regions[place.region].bytes[place.range.clone()]);
         let original = u64::from_ne_bytes(bytes);
@@ -230,8 +235,8 @@ impl Memory for Regions {
         // IBA 10.6.5: regions of simulated hosts last as long as the hosts, and so do windows of type 1.
         let window = self.window(key).ok_or(Denied::Key)?;
         let window = &mut self.windows[window];
-        if window.domain != by.domain {
-            return Err(Denied::Domain);
+        if window.pd != by.pd {
+            return Err(Denied::PdId);
         }
         let ours = window.second && window.queue_pair == Some(by.queue_pair);
         if !ours || window.bound.is_none() || window.key != key.0 {
@@ -248,8 +253,8 @@ impl Memory for Regions {
         if window.key != bind.window.0 || bind.key.0 & NAME != window.key & NAME {
             return Err(Denied::Key);
         }
-        if window.domain != by.domain {
-            return Err(Denied::Domain);
+        if window.pd != by.pd {
+            return Err(Denied::PdId);
         }
         // IBA 10.6.7.2.2: one of type 2 is made invalid before it is bound again.
         if window.second && window.bound.is_some() {
@@ -262,7 +267,7 @@ impl Memory for Regions {
             _ => AccessFlags::MW_BIND | AccessFlags::LOCAL_WRITE,
         };
         let length = usize::try_from(bind.length).map_err(|_| Denied::Bounds)?;
-        self.place(by.domain, bind.region.0, bind.address, length, needed)?;
+        self.place(by.pd, bind.region.0, bind.address, length, needed)?;
         let window = &mut self.windows[index];
         window.key = bind.key.0;
         window.bound = Some(*bind).filter(|bind| bind.length > 0);

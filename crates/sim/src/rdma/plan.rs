@@ -58,7 +58,7 @@ pub(super) fn host(index: usize) -> RdmaHost {
     host.memory.add(GUARDED.to_vec(), DOMAIN, AccessFlags::LOCAL_WRITE);
     let all = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
     host.memory.add(GUARDED.to_vec(), OTHER_DOMAIN, all);
-    let extended = |xrc| Some(Extended { xrc, domain: DOMAIN });
+    let extended = |xrc| Some(Extended { xrc, pd: DOMAIN });
     let kinds = [None, extended(XRC_DOMAIN), extended(XRC_DOMAIN), extended(XrcDomain(9))];
     for kind in kinds {
         let region = host.memory.add(Vec::new(), DOMAIN, AccessFlags::LOCAL_WRITE);
@@ -233,7 +233,7 @@ impl Draw<'_> {
                 number: number(place.end),
                 queue_key: program::QUEUE_KEY,
                 partition: PKey(0xffff),
-                domain: DOMAIN,
+                pd: DOMAIN,
                 mtu,
                 send_psn: self.psn(),
                 send_capacity: self.workload.requests as usize,
@@ -271,7 +271,7 @@ impl Draw<'_> {
                 number,
                 destination: Qpn(0),
                 partition,
-                domain: DOMAIN,
+                pd: DOMAIN,
                 mtu,
                 send_psn,
                 receive_psn: Psn(0),
@@ -316,7 +316,7 @@ pub(super) fn reliable(number: Qpn, mtu: u16, send_psn: Psn) -> rc::Config {
         number,
         destination: Qpn(0),
         partition: PKey(0xffff),
-        domain: DOMAIN,
+        pd: DOMAIN,
         mtu,
         send_psn,
         receive_psn: Psn(0),

@@ -6,7 +6,7 @@ use ferroce_proto::congestion::{Congestion, cost};
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
-use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 
 use super::host::{Blueprint, End, RdmaHost, Receives, Waiting, Work, number};
@@ -37,7 +37,7 @@ impl Transfer {
             let length = PART.min(self.bytes - id * PART) as usize;
             let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key(0)) };
             let operation = Operation::Write { remote, immediate: None };
-            let data = Data::Spans(Spans::from(local(0, 0, length)));
+            let data = Data::SgList(SgList::from(local(0, 0, length)));
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
         let mut fabric = Fabric::new(self.seed, self.scenario.settings(self.seed, 2));

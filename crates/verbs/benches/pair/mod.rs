@@ -29,13 +29,13 @@ pub(crate) struct End {
 /// One of them, with so much memory.
 pub(crate) fn end(bytes: usize) -> End {
     let context = Context::open(&Device::named("lo").unwrap(), &Options::default()).unwrap();
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-    let region = domain.allocate(bytes, access).unwrap();
+    let region = pd.allocate(bytes, access).unwrap();
     let channel = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(1024, Some(&channel)).unwrap();
     let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-    let queue_pair = domain.queue_pair(&options).unwrap();
+    let queue_pair = pd.queue_pair(&options).unwrap();
     End { completions, queue_pair, region, context }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn connect(end: &End, line: &str) -> RemoteAddress {
     let mut next = || numbers.next().unwrap();
     let (number, address, key) = (next() as u32, next(), next() as u32);
     let gid = end.context.device().gids()[0].gid;
-    let all = Modify {
+    let all = QueuePairAttributes {
         access: Some(AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ),
         partition: Some(0),
         port: Some(1),
@@ -60,22 +60,22 @@ pub(crate) fn connect(end: &End, line: &str) -> RemoteAddress {
         destination: Some(Qpn(number)),
         receive_psn: Some(Psn(0)),
         send_psn: Some(Psn(0)),
-        max_reads: Some(16),
-        max_peer_reads: Some(16),
+        max_rd_atomic: Some(16),
+        max_dest_rd_atomic: Some(16),
         min_rnr_timer: RnrTimer::from_code(12),
         timeout: Some(AckTimeout(14)),
         retry_count: Some(7),
         rnr_retry: Some(RnrRetry(7)),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     };
     for (from, to) in [
         (State::Reset, State::Init),
         (State::Init, State::ReadyToReceive),
         (State::ReadyToReceive, State::ReadyToSend),
     ] {
-        let mut change = Modify { state: Some(to), ..all };
+        let mut change = QueuePairAttributes { state: Some(to), ..all };
         let rule = rule(ServiceType::ReliableConnection, from, to).unwrap();
-        change.clear(change.attributes() - rule.required - Attributes::STATE);
+        change.clear(change.attributes() - rule.required - AttributeMask::STATE);
         end.queue_pair.modify(&change).unwrap();
     }
     RemoteAddress { address: VirtualAddress(address), key: RKey(key) }
@@ -85,7 +85,7 @@ pub(crate) fn connect(end: &End, line: &str) -> RemoteAddress {
 pub(crate) fn write(end: &End, remote: RemoteAddress, offset: u64, length: usize, signaled: bool) {
     let remote = RemoteAddress { address: VirtualAddress(remote.address.0 + offset), ..remote };
     let operation = Operation::Write { remote, immediate: None };
-    let data = Data::Spans(end.region.span(offset, length as u32).into());
+    let data = Data::SgList(end.region.sge(offset, length as u32).into());
     let request = SendRequest { signaled, ..SendRequest::new(WorkId(0), operation, data) };
     end.queue_pair.post_send(request).unwrap();
 }

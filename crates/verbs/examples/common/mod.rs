@@ -5,7 +5,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
 use ferroce::*;
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -18,7 +18,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// One end: a queue pair, where its work completes, and memory.
 pub(crate) struct End {
-    pub(crate) domain: ProtectionDomain,
+    pub(crate) pd: ProtectionDomain,
     pub(crate) completions: CompletionQueue,
     pub(crate) queue_pair: QueuePair,
     pub(crate) region: MemoryRegion,
@@ -26,20 +26,20 @@ pub(crate) struct End {
 
 impl End {
     /// What an id needs before it connects or accepts.
-    pub(crate) fn new(id: &Id, service: ServiceType, bytes: usize) -> Outcome<Self> {
+    pub(crate) fn new(id: &CmId, service: ServiceType, bytes: usize) -> Outcome<Self> {
         let context = id.context().ok_or("the id has no device yet")?;
-        let domain = context.protection_domain();
+        let pd = context.protection_domain();
         let channel = CompletionChannel::new()?;
         let completions = context.completion_queue(256, Some(&channel))?;
         let options = QueuePairOptions::new(service, &completions);
-        let queue_pair = id.create_queue_pair(&domain, &options)?;
-        let region = domain.allocate(bytes, SHARED)?;
-        Ok(Self { domain, completions, queue_pair, region })
+        let queue_pair = id.create_queue_pair(&pd, &options)?;
+        let region = pd.allocate(bytes, SHARED)?;
+        Ok(Self { pd, completions, queue_pair, region })
     }
 
     /// A part of the region, for a work request.
     pub(crate) fn data(&self, offset: u64, length: u32) -> Data {
-        Data::Spans(self.region.span(offset, length).into())
+        Data::SgList(self.region.sge(offset, length).into())
     }
 
     pub(crate) fn post(
@@ -54,8 +54,8 @@ impl End {
     }
 
     pub(crate) fn post_receive(&self, id: u64, offset: u64, length: u32) -> Outcome<()> {
-        let spans = self.region.span(offset, length).into();
-        Ok(self.queue_pair.post_receive(ReceiveRequest { id: WorkId(id), spans })?)
+        let sg_list = self.region.sge(offset, length).into();
+        Ok(self.queue_pair.post_receive(ReceiveRequest { id: WorkId(id), sg_list })?)
     }
 
     /// Waits for a completion, which must be a success.
@@ -89,13 +89,13 @@ pub(crate) fn remote(private_data: &[u8]) -> Outcome<RemoteAddress> {
 }
 
 /// Waits for the next event.
-pub(crate) fn next(channel: &EventChannel) -> Outcome<What> {
-    Ok(channel.wait(None)?.ok_or("no event")?.what)
+pub(crate) fn next(channel: &EventChannel) -> Outcome<EventKind> {
+    Ok(channel.wait(None)?.ok_or("no event")?.kind)
 }
 
 /// A listener; port 0 is any that is free.
-pub(crate) fn listen(channel: &EventChannel, address: SocketAddr) -> Outcome<(Id, SocketAddr)> {
-    let listener = Id::new(channel, PortSpace::Tcp)?;
+pub(crate) fn listen(channel: &EventChannel, address: SocketAddr) -> Outcome<(CmId, SocketAddr)> {
+    let listener = CmId::new(channel, PortSpace::Tcp)?;
     listener.bind(address)?;
     listener.listen(0)?;
     let address = listener.local_address().ok_or("not bound")?;
@@ -107,8 +107,10 @@ pub(crate) fn accept(
     channel: &EventChannel,
     bytes: usize,
     before: impl FnOnce(&End) -> Outcome<()>,
-) -> Outcome<(Id, End)> {
-    let What::ConnectRequest(request) = next(channel)? else { return Err("no request".into()) };
+) -> Outcome<(CmId, End)> {
+    let EventKind::ConnectRequest(request) = next(channel)? else {
+        return Err("no request".into());
+    };
     let end = End::new(&request.id, ServiceType::ReliableConnection, bytes)?;
     before(&end)?;
     request.id.accept(&parameters(end.capability()))?;
@@ -120,16 +122,16 @@ pub(crate) fn connect(
     channel: &EventChannel,
     server: SocketAddr,
     bytes: usize,
-) -> Outcome<(Id, End, RemoteAddress)> {
-    let id = Id::new(channel, PortSpace::Tcp)?;
+) -> Outcome<(CmId, End, RemoteAddress)> {
+    let id = CmId::new(channel, PortSpace::Tcp)?;
     id.resolve_address(None, server, SECOND)?;
-    let What::AddressResolved = next(channel)? else { return Err("no way there".into()) };
+    let EventKind::AddressResolved = next(channel)? else { return Err("no way there".into()) };
     id.resolve_route(SECOND)?;
-    let What::RouteResolved = next(channel)? else { return Err("no route there".into()) };
+    let EventKind::RouteResolved = next(channel)? else { return Err("no route there".into()) };
     let end = End::new(&id, ServiceType::ReliableConnection, bytes)?;
     id.connect(&parameters(Vec::new()))?;
     match next(channel)? {
-        What::Established(up) => Ok((id, end, remote(&up.private_data)?)),
+        EventKind::Established(up) => Ok((id, end, remote(&up.private_data)?)),
         other => Err(format!("not connected: {other:?}").into()),
     }
 }
@@ -140,14 +142,14 @@ pub(crate) fn parameters(private_data: Vec<u8>) -> ConnectParameters {
 
 /// Waits until the connection is over, whoever ends it.
 pub(crate) fn ended(channel: &EventChannel) -> Outcome<()> {
-    while !matches!(next(channel)?, What::Disconnected) {}
+    while !matches!(next(channel)?, EventKind::Disconnected) {}
     Ok(())
 }
 
 /// Brings a queue pair from RESET to RTS, with what each step wants. A connection manager does this for other services.
 pub(crate) fn bring_up(queue_pair: &QueuePair, source_index: u8, peer: Qpn) -> Outcome<()> {
     let gids = queue_pair.context().device().gids();
-    let all = Modify {
+    let all = QueuePairAttributes {
         access: Some(SHARED),
         partition: Some(0),
         port: Some(1),
@@ -161,19 +163,19 @@ pub(crate) fn bring_up(queue_pair: &QueuePair, source_index: u8, peer: Qpn) -> O
         destination: Some(peer),
         receive_psn: Some(Psn(0)),
         send_psn: Some(Psn(0)),
-        max_reads: Some(1),
-        max_peer_reads: Some(1),
+        max_rd_atomic: Some(1),
+        max_dest_rd_atomic: Some(1),
         min_rnr_timer: RnrTimer::from_code(12),
         timeout: Some(AckTimeout(14)),
         retry_count: Some(7),
         rnr_retry: Some(RnrRetry(7)),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     };
     let steps = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
     for step in steps.windows(2) {
-        let mut change = Modify { state: Some(step[1]), ..all };
+        let mut change = QueuePairAttributes { state: Some(step[1]), ..all };
         let rule = rule(queue_pair.service(), step[0], step[1]).ok_or("no such step")?;
-        change.clear(change.attributes() - rule.required - Attributes::STATE);
+        change.clear(change.attributes() - rule.required - AttributeMask::STATE);
         queue_pair.modify(&change)?;
     }
     Ok(())

@@ -10,8 +10,8 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::ServiceId;
 use ferroce_wire::rdmacm::{self, PortSpace};
 
-use super::event::What;
-use super::id::{Id, Place, Stage, State};
+use super::event::EventKind;
+use super::id::{CmId, Place, Stage, State};
 use super::parameters::Route;
 use crate::context::Context;
 use crate::device::{Device, devices, own_name};
@@ -108,7 +108,7 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
 
 const NO_IPOIB: Error = Error::Invalid("there is no IP over InfiniBand on RoCE");
 
-impl Id {
+impl CmId {
     /// Takes an address and a port for itself. Port 0 stands for any that is free, an unspecified address for all of
     /// this machine's.
     ///
@@ -160,7 +160,7 @@ impl Id {
         Ok(())
     }
 
-    /// Finds the device that leads to a destination. [`What::AddressResolved`] or [`What::AddressError`] follows.
+    /// Finds the device that leads to a destination. [`EventKind::AddressResolved`] or [`EventKind::AddressError`] follows.
     ///
     /// A source that is given is bound first; its port may be 0. Where the next host on the way, the peer or a router, is
     /// not known to the system, it is looked for until the timeout is over.
@@ -205,9 +205,9 @@ impl Id {
             }
             Ok(()) => {
                 state.stage = Stage::AddressResolved;
-                self.shared().raise(What::AddressResolved);
+                self.shared().raise(EventKind::AddressResolved);
             }
-            Err(error) => self.shared().raise(What::AddressError(error)),
+            Err(error) => self.shared().raise(EventKind::AddressError(error)),
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Id {
         Ok(())
     }
 
-    /// Finds out what packets the way takes. [`What::RouteResolved`] or [`What::RouteError`] follows. The routes are
+    /// Finds out what packets the way takes. [`EventKind::RouteResolved`] or [`EventKind::RouteError`] follows. The routes are
     /// the system's, so that there is nothing to wait for.
     ///
     /// # Errors
@@ -271,14 +271,14 @@ impl Id {
             Ok(mtu) => {
                 state.path_mtu = mtu;
                 state.stage = Stage::RouteResolved;
-                self.shared().raise(What::RouteResolved);
+                self.shared().raise(EventKind::RouteResolved);
             }
-            Err(error) => self.shared().raise(What::RouteError(error)),
+            Err(error) => self.shared().raise(EventKind::RouteError(error)),
         }
         Ok(())
     }
 
-    /// Sets what packets the way takes, in place of [`Id::resolve_route`]. [`What::RouteResolved`] follows.
+    /// Sets what packets the way takes, in place of [`CmId::resolve_route`]. [`EventKind::RouteResolved`] follows.
     ///
     /// # Errors
     ///
@@ -295,7 +295,7 @@ impl Id {
         state.traffic_class = route.traffic_class;
         state.route = Some(Route { flow_label: route.flow_label & 0x000f_ffff, ..*route });
         state.stage = Stage::RouteResolved;
-        self.shared().raise(What::RouteResolved);
+        self.shared().raise(EventKind::RouteResolved);
         Ok(())
     }
 

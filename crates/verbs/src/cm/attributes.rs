@@ -3,7 +3,7 @@
 use ferroce_proto::cm::{Reply, Request};
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::{
-    AckTimeout, AddressVector, Modify, PathMtu, RnrRetry, RnrTimer, ServiceType, State,
+    AckTimeout, AddressVector, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, ServiceType, State,
 };
 use ferroce_wire::cm::{Path, ResponseTimeout};
 use ferroce_wire::number::{Psn, QKey, Qpn};
@@ -100,29 +100,33 @@ impl Facts {
     }
 
     /// What brings a queue pair into a state.
-    pub(super) fn attributes(&self, service: ServiceType, state: State) -> Result<Modify, Error> {
+    pub(super) fn attributes(
+        &self,
+        service: ServiceType,
+        state: State,
+    ) -> Result<QueuePairAttributes, Error> {
         use ServiceType::{ReliableConnection, XrcInitiator, XrcTarget};
         let requester = matches!(service, ReliableConnection | XrcInitiator);
         let responder = matches!(service, ReliableConnection | XrcTarget);
-        let change = Modify { state: Some(state), ..Modify::default() };
+        let change = QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
         Ok(match state {
             State::Init => init(service),
-            State::ReadyToReceive => Modify {
+            State::ReadyToReceive => QueuePairAttributes {
                 path: Some(self.path),
                 path_mtu: Some(self.path_mtu),
                 destination: Some(self.destination),
                 receive_psn: Some(self.receive_psn),
                 access: Some(self.access()),
-                max_peer_reads: responder.then_some(self.responder_resources),
+                max_dest_rd_atomic: responder.then_some(self.responder_resources),
                 min_rnr_timer: responder.then_some(self.min_rnr_timer),
                 ..change
             },
-            State::ReadyToSend => Modify {
+            State::ReadyToSend => QueuePairAttributes {
                 send_psn: Some(self.send_psn),
                 timeout: (requester || responder).then_some(self.timeout),
                 retry_count: requester.then_some(self.retry_count),
                 rnr_retry: requester.then_some(self.rnr_retry),
-                max_reads: requester.then_some(self.initiator_depth),
+                max_rd_atomic: requester.then_some(self.initiator_depth),
                 ..change
             },
             State::Error | State::Reset => change,
@@ -148,15 +152,15 @@ impl Facts {
 }
 
 /// What every queue pair begins with.
-fn init(service: ServiceType) -> Modify {
+fn init(service: ServiceType) -> QueuePairAttributes {
     let datagram = service == ServiceType::UnreliableDatagram;
-    Modify {
+    QueuePairAttributes {
         state: Some(State::Init),
         partition: Some(0),
         port: Some(1),
         access: (!datagram).then_some(AccessFlags(0)),
         queue_key: datagram.then_some(super::DATAGRAM_QUEUE_KEY),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     }
 }
 
@@ -165,9 +169,10 @@ pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), Error> {
     let service = queue_pair.service();
     queue_pair.modify(&init(service))?;
     if service == ServiceType::UnreliableDatagram {
-        let change = |state| Modify { state: Some(state), ..Modify::default() };
+        let change =
+            |state| QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
         queue_pair.modify(&change(State::ReadyToReceive))?;
-        let ready = Modify { send_psn: Some(Psn(0)), ..change(State::ReadyToSend) };
+        let ready = QueuePairAttributes { send_psn: Some(Psn(0)), ..change(State::ReadyToSend) };
         queue_pair.modify(&ready)?;
     }
     Ok(())
@@ -176,7 +181,10 @@ pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), Error> {
 /// Ends what a queue pair is at.
 pub(super) fn fail(queue_pair: Option<&QueuePair>) {
     if let Some(queue_pair) = queue_pair {
-        let _ = queue_pair.modify(&Modify { state: Some(State::Error), ..Modify::default() });
+        let _ = queue_pair.modify(&QueuePairAttributes {
+            state: Some(State::Error),
+            ..QueuePairAttributes::default()
+        });
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use ferroce_net::{Interest, Poller};
 
 use super::event::{Event, IdName};
-use crate::completion::lock;
 use crate::error::Error;
 use crate::options::Options;
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(super) struct Channel {

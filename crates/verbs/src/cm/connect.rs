@@ -15,7 +15,7 @@ use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
 use super::address::claim;
 use super::attributes::{self, Facts};
-use super::id::{Exchange, Id, Place, Stage, State};
+use super::id::{CmId, Exchange, Place, Stage, State};
 use super::parameters::ConnectParameters;
 use crate::error::Error;
 use crate::management::random;
@@ -58,7 +58,7 @@ fn named(state: &State, parameters: &ConnectParameters) -> Result<(Qpn, ServiceT
     Ok((number, parameters.service, parameters.shared_receives))
 }
 
-impl Id {
+impl CmId {
     /// Says something to the peer. It has been said when this returns.
     fn say(&self, call: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
         let (said, place) = {
@@ -71,7 +71,7 @@ impl Id {
         said
     }
 
-    /// Takes requests for its port: [`ConnectRequest`](super::What::ConnectRequest)s follow. When as many as the
+    /// Takes requests for its port: [`ConnectRequest`](super::EventKind::ConnectRequest)s follow. When as many as the
     /// backlog are not answered, peers have to ask again; 0 stands for 1024. An id without address is bound to all of
     /// them, at any port.
     ///
@@ -109,9 +109,9 @@ impl Id {
         Ok(())
     }
 
-    /// Asks the peer for a connection, or for its datagram queue pair. [`Established`](super::What::Established),
-    /// [`Rejected`](super::What::Rejected), [`Unreachable`](super::What::Unreachable) or
-    /// [`ConnectError`](super::What::ConnectError) follows.
+    /// Asks the peer for a connection, or for its datagram queue pair. [`Established`](super::EventKind::Established),
+    /// [`Rejected`](super::EventKind::Rejected), [`Unreachable`](super::EventKind::Unreachable) or
+    /// [`ConnectError`](super::EventKind::ConnectError) follows.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Id {
         }
         // IBA 12.7.34: the way there and back, and what our side takes to acknowledge.
         path.ack_timeout = attributes::ack_timeout(wish.ack_timeout, proto::Config::ACK_DELAY);
-        let most = place.context.limits().reads;
+        let most = place.context.limits().max_rd_atomic;
         let mut facts =
             Facts::of_wish(attributes::vector(place.source_index(), &path), state.path_mtu, wish);
         facts.receive_psn = random_psn();
@@ -223,7 +223,7 @@ impl Id {
     }
 
     /// Accepts a peer's request. The queue pair is brought up before the answer leaves;
-    /// [`Established`](super::What::Established) follows when the peer is ready. With datagrams nothing follows.
+    /// [`Established`](super::EventKind::Established) follows when the peer is ready. With datagrams nothing follows.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Id {
                 state.stage = Stage::Connected;
             }
             Exchange::Connection(connection) => {
-                let most = place.context.limits().reads;
+                let most = place.context.limits().max_rd_atomic;
                 let facts = &mut state.facts;
                 for (agreed, wanted) in [
                     (&mut facts.responder_resources, answer.responder_resources),
@@ -300,7 +300,7 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// As [`Id::reject`].
+    /// As [`CmId::reject`].
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_for(&self, reason: RejectReason, data: &[u8]) -> Result<(), Error> {
         self.say(|state| self.reject_for_now(state, reason, data))
@@ -333,7 +333,7 @@ impl Id {
         done.map_err(|_| Error::Invalid("the peer has given up"))
     }
 
-    /// Says that a queue pair of the program's own is up, after [`ConnectResponse`](super::What::ConnectResponse).
+    /// Says that a queue pair of the program's own is up, after [`ConnectResponse`](super::EventKind::ConnectResponse).
     ///
     /// # Errors
     ///
@@ -359,7 +359,7 @@ impl Id {
     }
 
     /// Says that data came from a peer whose "ready" did not: the connection is up, and
-    /// [`Established`](super::What::Established) follows.
+    /// [`Established`](super::EventKind::Established) follows.
     ///
     /// # Errors
     ///
@@ -382,7 +382,7 @@ impl Id {
         Ok(())
     }
 
-    /// Ends the connection. The queue pair is in error when this returns; [`Disconnected`](super::What::Disconnected)
+    /// Ends the connection. The queue pair is in error when this returns; [`Disconnected`](super::EventKind::Disconnected)
     /// follows when the peer knows, or does not answer. A connection that is over stays so.
     ///
     /// # Errors

@@ -8,10 +8,10 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{RejectReason, SidrStatus, Transport};
 use ferroce_wire::number::{QKey, Qpn};
 
-use super::id::Id;
+use super::id::CmId;
 use crate::error::Error;
 
-/// Names an [`Id`] in its events. No two of a process have the same.
+/// Names an [`CmId`] in its events. No two of a process have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IdName(pub u64);
 
@@ -22,21 +22,21 @@ impl IdName {
     }
 }
 
-/// An event of an [`Id`].
+/// An event of an [`CmId`].
 #[derive(Debug)]
 #[doc(alias = "rdma_cm_event")]
 pub struct Event {
     /// Whom it is about; the listener, where somebody wants to connect.
     pub id: IdName,
     /// What happened.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What happened to an id.
 #[derive(Debug)]
 #[non_exhaustive]
 #[doc(alias = "rdma_cm_event_type")]
-pub enum What {
+pub enum EventKind {
     /// The way to the destination begins at one of our devices.
     #[doc(alias = "RDMA_CM_EVENT_ADDR_RESOLVED")]
     AddressResolved,
@@ -52,8 +52,8 @@ pub enum What {
     /// Somebody wants to connect: accept or reject by the new id.
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
     ConnectRequest(Box<Request>),
-    /// The peer accepts, and the queue pair is the program's own: bring it up by [`Id::attributes`], then call
-    /// [`Id::establish`].
+    /// The peer accepts, and the queue pair is the program's own: bring it up by [`CmId::attributes`], then call
+    /// [`CmId::establish`].
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_RESPONSE")]
     ConnectResponse(Box<Established>),
     /// The connection did not come up, for a reason on this side.
@@ -85,7 +85,7 @@ pub enum What {
     /// The id could not join a multicast group.
     #[doc(alias = "RDMA_CM_EVENT_MULTICAST_ERROR")]
     MulticastError(Error),
-    /// The program raised it, by [`Id::raise_event`].
+    /// The program raised it, by [`CmId::raise_event`].
     #[doc(alias = "RDMA_CM_EVENT_USER")]
     User(UserEvent),
 }
@@ -106,7 +106,7 @@ pub struct UserEvent {
 #[derive(Debug)]
 pub struct Request {
     /// This side's end of the connection. Dropped, it is a no.
-    pub id: Id,
+    pub id: CmId,
     /// What the peer offers; nothing for datagrams.
     pub parameters: PeerParameters,
     /// The peer's bytes, and zeroes behind them: 56 in all, 180 for datagrams.

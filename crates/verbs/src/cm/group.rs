@@ -6,13 +6,13 @@ use ferroce_proto::qp::AddressVector;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
 
-use super::event::{DatagramPeer, Group, What};
-use super::id::Id;
+use super::event::{DatagramPeer, EventKind, Group};
+use super::id::CmId;
 use crate::error::Error;
 
-impl Id {
-    /// Joins a multicast group: the id's queue pair receives what is sent to it. [`What::MulticastJoined`] or
-    /// [`What::MulticastError`] follows. Without a queue pair of the id's, the program attaches its own.
+impl CmId {
+    /// Joins a multicast group: the id's queue pair receives what is sent to it. [`EventKind::MulticastJoined`] or
+    /// [`EventKind::MulticastError`] follows. Without a queue pair of the id's, the program attaches its own.
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ impl Id {
         let gid = Gid::from_ip(group);
         let attached = state.queue_pair.as_ref().map_or(Ok(()), |one| one.attach(gid));
         if let Err(error) = attached {
-            self.shared().raise(What::MulticastError(error));
+            self.shared().raise(EventKind::MulticastError(error));
             return Ok(());
         }
         if !state.groups.contains(&gid) {
@@ -44,7 +44,7 @@ impl Id {
         };
         let queue_key = super::DATAGRAM_QUEUE_KEY;
         let peer = DatagramPeer { queue_pair: Qpn::MULTICAST, queue_key, address };
-        self.shared().raise(What::MulticastJoined(Group { gid, peer }));
+        self.shared().raise(EventKind::MulticastJoined(Group { gid, peer }));
         Ok(())
     }
 

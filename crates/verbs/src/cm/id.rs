@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ferroce_proto::cm::{ConnectionId, QueryId, ResolutionId};
-use ferroce_proto::qp::{Modify, PathMtu, ServiceType};
+use ferroce_proto::qp::{PathMtu, QueuePairAttributes, ServiceType};
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{ServiceId, SidrStatus};
@@ -12,15 +12,15 @@ use ferroce_wire::rdmacm::PortSpace;
 
 use super::attributes::{self, Facts};
 use super::channel::{Channel, EventChannel};
-use super::event::{Event, IdName, UserEvent, What};
+use super::event::{Event, EventKind, IdName, UserEvent};
 use super::parameters::Route;
-use crate::completion::lock;
 use crate::context::Context;
-use crate::domain::ProtectionDomain;
 use crate::engine::Adapter;
 use crate::error::Error;
 use crate::management::{Connections, Manager};
+use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
+use crate::sync::lock;
 
 /// How far an id has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,14 +146,14 @@ impl State {
 pub(crate) struct Shared {
     pub(super) name: IdName,
     pub(super) space: PortSpace,
-    /// Where its events go. Held while one is raised: none is left behind by [`Id::migrate`].
+    /// Where its events go. Held while one is raised: none is left behind by [`CmId::migrate`].
     channel: Mutex<Arc<Channel>>,
     pub(super) state: Mutex<State>,
 }
 
 impl Shared {
-    pub(super) fn raise(&self, what: What) {
-        lock(&self.channel).raise(Event { id: self.name, what });
+    pub(super) fn raise(&self, kind: EventKind) {
+        lock(&self.channel).raise(Event { id: self.name, kind });
     }
 
     pub(super) fn channel(&self) -> Arc<Channel> {
@@ -165,7 +165,7 @@ impl Shared {
         let mut channel = lock(&self.channel);
         let waiting = channel.take_all(self.name);
         for event in waiting {
-            if let What::ConnectRequest(request) = &event.what {
+            if let EventKind::ConnectRequest(request) = &event.kind {
                 request.id.shared().migrate(to);
             }
             to.raise(event);
@@ -182,11 +182,11 @@ impl Shared {
         match late {
             None => {
                 state.stage = Stage::AddressResolved;
-                self.raise(What::AddressResolved);
+                self.raise(EventKind::AddressResolved);
             }
             Some(error) => {
                 state.stage = state.before;
-                self.raise(What::AddressError(error));
+                self.raise(EventKind::AddressError(error));
             }
         }
     }
@@ -205,7 +205,7 @@ impl Shared {
 /// it ends: the peer is told, and the port is free.
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_cm_id")]
-pub struct Id {
+pub struct CmId {
     owner: Arc<Owner>,
 }
 
@@ -215,7 +215,7 @@ struct Owner {
     process: u32,
 }
 
-impl Id {
+impl CmId {
     /// An id that is nowhere yet, whose events come out of this channel.
     ///
     /// One in the port space of IP over InfiniBand, which RoCE does not have, gets no further than that, as with Linux: it
@@ -273,7 +273,7 @@ impl Id {
     /// Raises an event in its channel.
     #[doc(alias = "rdma_write_cm_event")]
     pub fn raise_event(&self, event: UserEvent) {
-        self.shared().raise(What::User(event));
+        self.shared().raise(EventKind::User(event));
     }
 
     /// Says which service its queue pair will be of, where the port space leaves that open. Before it connects.
@@ -310,7 +310,7 @@ impl Id {
         self.state().path_mtu
     }
 
-    /// The queue pair that was made by [`Id::create_queue_pair`].
+    /// The queue pair that was made by [`CmId::create_queue_pair`].
     pub fn queue_pair(&self) -> Option<QueuePair> {
         self.state().queue_pair.clone()
     }
@@ -340,7 +340,7 @@ impl Id {
     #[doc(alias = "rdma_create_qp")]
     pub fn create_queue_pair(
         &self,
-        domain: &ProtectionDomain,
+        pd: &ProtectionDomain,
         options: &QueuePairOptions<'_>,
     ) -> Result<QueuePair, Error> {
         let mut state = self.state();
@@ -348,7 +348,7 @@ impl Id {
         if state.queue_pair.is_some() {
             return Err(Error::Busy("a queue pair that the id has already"));
         }
-        if !Arc::ptr_eq(place.context.adapter(), domain.context().adapter()) {
+        if !Arc::ptr_eq(place.context.adapter(), pd.context().adapter()) {
             return Err(Error::Invalid("the protection domain is of another device"));
         }
         let datagram = options.service == ServiceType::UnreliableDatagram;
@@ -361,13 +361,13 @@ impl Id {
             }
             _ => {}
         }
-        let queue_pair = domain.queue_pair(options)?;
+        let queue_pair = pd.queue_pair(options)?;
         attributes::prepare(&queue_pair)?;
         state.queue_pair = Some(queue_pair.clone());
         Ok(queue_pair)
     }
 
-    /// Gives up the queue pair that was made by [`Id::create_queue_pair`].
+    /// Gives up the queue pair that was made by [`CmId::create_queue_pair`].
     #[doc(alias = "rdma_destroy_qp")]
     pub fn destroy_queue_pair(&self) {
         let queue_pair = self.state().queue_pair.take();
@@ -380,7 +380,7 @@ impl Id {
     ///
     /// For a state that a connection says nothing about.
     #[doc(alias = "rdma_init_qp_attr")]
-    pub fn attributes(&self, to: ferroce_proto::qp::State) -> Result<Modify, Error> {
+    pub fn attributes(&self, to: ferroce_proto::qp::State) -> Result<QueuePairAttributes, Error> {
         let state = self.state();
         state.facts.attributes(state.service(), to)
     }

@@ -1,16 +1,16 @@
 //! Connections: who listens where, who connects to whom, as librdmacm has it.
 //!
-//! An [`Id`] is one end of a connection, or a listener. What happens to it is told by its [`EventChannel`]:
+//! An [`CmId`] is one end of a connection, or a listener. What happens to it is told by its [`EventChannel`]:
 //!
 //! | active side | event | passive side | event |
 //! |---|---|---|---|
-//! | [`Id::resolve_address`] | [`What::AddressResolved`] | [`Id::bind`] | |
-//! | [`Id::resolve_route`] | [`What::RouteResolved`] | [`Id::listen`] | |
-//! | [`Id::create_queue_pair`], [`Id::connect`] | | | [`What::ConnectRequest`] |
-//! | | | [`Id::create_queue_pair`] and [`Id::accept`] of the new id | |
-//! | | [`What::Established`] | | [`What::Established`] |
-//! | [`Id::disconnect`], on either side | [`What::Disconnected`] | | [`What::Disconnected`] |
-//! | | [`What::TimewaitExit`] | | [`What::TimewaitExit`] |
+//! | [`CmId::resolve_address`] | [`EventKind::AddressResolved`] | [`CmId::bind`] | |
+//! | [`CmId::resolve_route`] | [`EventKind::RouteResolved`] | [`CmId::listen`] | |
+//! | [`CmId::create_queue_pair`], [`CmId::connect`] | | | [`EventKind::ConnectRequest`] |
+//! | | | [`CmId::create_queue_pair`] and [`CmId::accept`] of the new id | |
+//! | | [`EventKind::Established`] | | [`EventKind::Established`] |
+//! | [`CmId::disconnect`], on either side | [`EventKind::Disconnected`] | | [`EventKind::Disconnected`] |
+//! | | [`EventKind::TimewaitExit`] | | [`EventKind::TimewaitExit`] |
 //!
 //! Addresses and ports are IP's; on the wire are the messages that Linux's RDMA-CM sends, so that either side may be
 //! one of its programs. An id that is dropped tells its peer.
@@ -27,9 +27,9 @@ mod parameters;
 
 pub use channel::EventChannel;
 pub use event::{
-    DatagramPeer, Established, Event, Group, IdName, PeerParameters, Request, UserEvent, What,
+    DatagramPeer, Established, Event, EventKind, Group, IdName, PeerParameters, Request, UserEvent,
 };
-pub use id::Id;
+pub use id::CmId;
 pub use parameters::{ConnectParameters, Route};
 
 pub use ferroce_proto::cm::Enhancements;

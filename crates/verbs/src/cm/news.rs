@@ -15,12 +15,12 @@ use ferroce_wire::rdmacm::{split_private_data, split_service_id};
 
 use super::attributes::{self, Facts};
 use super::connect::{random_psn, set_established};
-use super::event::{DatagramPeer, Established, PeerParameters, Request, What};
-use super::id::{Exchange, Id, Place, Shared, Stage, State};
-use crate::completion::lock;
+use super::event::{DatagramPeer, Established, EventKind, PeerParameters, Request};
+use super::id::{CmId, Exchange, Place, Shared, Stage, State};
 use crate::context::Context;
 use crate::engine::Adapter;
 use crate::error::Error;
+use crate::sync::lock;
 
 /// Tells an id what happened; `None` when it is gone.
 pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, event: Event) {
@@ -46,32 +46,32 @@ pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, eve
         Event::Query(query, asked) => here.asked(query, &asked),
         Event::Reply(connection, reply) => here.replied(connection, &reply),
         Event::Established(connection, _) => here.established(connection),
-        Event::Rejected(_, rejection) => here.over(What::Rejected {
+        Event::Rejected(_, rejection) => here.over(EventKind::Rejected {
             reason: rejection.reason,
             private_data: rejection.private_data.0.to_vec(),
         }),
         Event::Failed(_, Failure::Unreachable | Failure::NeverReady | Failure::Evicted) => {
-            here.over(What::Unreachable(None));
+            here.over(EventKind::Unreachable(None));
         }
         // What a kernel's connection manager answers when nobody listens.
-        Event::Failed(_, Failure::PortClosed) => here.over(What::Rejected {
+        Event::Failed(_, Failure::PortClosed) => here.over(EventKind::Rejected {
             reason: RejectReason::INVALID_SERVICE_ID,
             private_data: Vec::new(),
         }),
         Event::Failed(_, Failure::ConsumerTooSlow) => {
             let late = "the program took longer to answer than the peer waits";
-            here.over(What::ConnectError(Error::Invalid(late)));
+            here.over(EventKind::ConnectError(Error::Invalid(late)));
         }
         Event::Failed(_, Failure::StaleReply) => {
             let stale = "the peer's queue pair is in another connection";
-            here.over(What::ConnectError(Error::Invalid(stale)));
+            here.over(EventKind::ConnectError(Error::Invalid(stale)));
         }
         Event::DisconnectRequest(connection, _) => here.disconnecting(connection),
         Event::Unanswered(connection, begun) => here.unanswered(connection, begun),
-        Event::Disconnected(..) => here.over(What::Disconnected),
+        Event::Disconnected(..) => here.over(EventKind::Disconnected),
         Event::Rested(_) => here.rested(),
         Event::Resolved(_, resolution) => here.resolved(&resolution),
-        Event::Unresolved(_) => here.over(What::Unreachable(None)),
+        Event::Unresolved(_) => here.over(EventKind::Unreachable(None)),
     }
 }
 
@@ -114,12 +114,12 @@ impl Here<'_> {
     }
 
     /// Hands a request to the listener.
-    fn hand_over(&self, id: Id, parameters: PeerParameters, private_data: &[u8]) {
+    fn hand_over(&self, id: CmId, parameters: PeerParameters, private_data: &[u8]) {
         let private_data = private_data.to_vec();
         let request = Box::new(Request { id, parameters, private_data });
         // If the listener is gone, the request goes with it: dropped, its id says no.
         match self.state() {
-            Some(_open) => self.id.raise(What::ConnectRequest(request)),
+            Some(_open) => self.id.raise(EventKind::ConnectRequest(request)),
             None => drop(request),
         }
     }
@@ -164,7 +164,7 @@ impl Here<'_> {
         let parameters = PeerParameters::of_request(request);
         state.service = Some(parameters.service);
         state.exchange = Exchange::Connection(connection);
-        let id = Id::with_state(self.id.channel(), self.id.space, state);
+        let id = CmId::with_state(self.id.channel(), self.id.space, state);
         self.act(|manager, _| {
             manager.connections.insert(connection, Arc::downgrade(id.shared()));
         });
@@ -184,7 +184,7 @@ impl Here<'_> {
         let parameters = PeerParameters::datagram(ferroce_wire::number::Qpn(0));
         (state.exchange, state.service) = (Exchange::Query(query), Some(parameters.service));
         state.path_mtu = self.adapter.device.mtu().unwrap_or_default();
-        let id = Id::with_state(self.id.channel(), self.id.space, state);
+        let id = CmId::with_state(self.id.channel(), self.id.space, state);
         self.hand_over(id, parameters, private_data);
     }
 
@@ -198,7 +198,7 @@ impl Here<'_> {
         });
         let Some(queue_pair) = &state.queue_pair else {
             state.stage = Stage::Responded;
-            return self.id.raise(What::ConnectResponse(established));
+            return self.id.raise(EventKind::ConnectResponse(established));
         };
         if let Err(error) = state.facts.bring_up(queue_pair) {
             attributes::fail(Some(queue_pair));
@@ -208,14 +208,14 @@ impl Here<'_> {
                 manager.cm.reject(now, connection, &rejection)
             });
             (state.stage, state.exchange) = (Stage::Over, Exchange::Nothing);
-            return self.id.raise(What::ConnectError(error));
+            return self.id.raise(EventKind::ConnectError(error));
         }
         set_established(Some(queue_pair));
         // A peer that has given up meanwhile is told of by another event.
         let ready = self.act(|manager, _| manager.cm.ready(connection, RtuData::default()));
         if let Some(Ok(())) = ready {
             state.stage = Stage::Connected;
-            self.id.raise(What::Established(established));
+            self.id.raise(EventKind::Established(established));
             drop(state);
             self.adapter.management.connections.watch_peer(self.adapter, self.link, connection);
         }
@@ -238,7 +238,7 @@ impl Here<'_> {
         };
         let private_data = Vec::new();
         let established = Established { parameters, private_data, datagram: None };
-        self.id.raise(What::Established(Box::new(established)));
+        self.id.raise(EventKind::Established(Box::new(established)));
     }
 
     fn disconnecting(&self, connection: ConnectionId) {
@@ -274,24 +274,24 @@ impl Here<'_> {
     }
 
     /// It has come to nothing, or to its end.
-    fn over(&self, what: What) {
+    fn over(&self, kind: EventKind) {
         let Some(mut state) = self.state() else { return };
         if let Exchange::Connection(_) = state.exchange {
             attributes::fail(state.queue_pair.as_ref());
         }
         state.stage = Stage::Over;
-        self.id.raise(what);
+        self.id.raise(kind);
     }
 
     fn rested(&self) {
         let Some(mut state) = self.state() else { return };
         state.exchange = Exchange::Nothing;
-        self.id.raise(What::TimewaitExit);
+        self.id.raise(EventKind::TimewaitExit);
     }
 
     fn resolved(&self, resolution: &Resolution) {
         if resolution.status != SidrStatus::VALID {
-            return self.over(What::Unreachable(Some(resolution.status)));
+            return self.over(EventKind::Unreachable(Some(resolution.status)));
         }
         let Some(mut state) = self.state() else { return };
         let Some(peer) = state.peer else { return };
@@ -306,7 +306,7 @@ impl Here<'_> {
         };
         (state.stage, state.exchange) = (Stage::Connected, Exchange::Nothing);
         let (queue_pair, queue_key) = (resolution.qpn, resolution.q_key);
-        self.id.raise(What::Established(Box::new(Established {
+        self.id.raise(EventKind::Established(Box::new(Established {
             parameters: PeerParameters::datagram(queue_pair),
             private_data: resolution.private_data.0.to_vec(),
             datagram: Some(DatagramPeer { queue_pair, queue_key, address }),

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use ferroce_net::{Event, Interest, Poller};
 
-use super::{CompletionQueue, lock};
+use super::CompletionQueue;
 use crate::error::Error;
+use crate::sync::lock;
 
 /// Events of completion queues, behind one file descriptor.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ mod tests;
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_proto::work::{Completion, Status};
 use ferroce_wire::number::Qpn;
@@ -37,11 +37,6 @@ impl Deref for WorkCompletion {
     fn deref(&self) -> &Completion {
         &self.completion
     }
-}
-
-/// Locks, whatever became of who held it before: all that is protected here is valid at every moment.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The queue itself, as queue pairs know it.

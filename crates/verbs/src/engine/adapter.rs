@@ -9,26 +9,26 @@ use std::thread::JoinHandle;
 use ferroce_memory::Registry;
 use ferroce_net::interface::Interface;
 use ferroce_net::{Slot, Socket, clock, random, signal};
-use ferroce_proto::memory::Domain;
+use ferroce_proto::memory::PdId;
 use ferroce_proto::time::Instant;
 use ferroce_wire::number::Qpn;
 
 use super::claim::Claim;
 use super::counters::Counters;
-use super::detours::Detours;
+use super::forwarding::Forwarding;
 use super::link::{Link, Route};
 use super::numbers::Numbers;
 use super::port::Port;
 use super::progress::Progress;
-use super::queue_pair::{Core, Receives};
+use super::queue_pair::{Core, RecvQueue};
 use super::senders::{Senders, first_port, source_port};
 use super::{groups::Groups, thread};
-use crate::completion::lock;
 use crate::device::{Device, position};
 use crate::error::Error;
-use crate::event::{Events, What};
+use crate::event::{EventKind, Events};
 use crate::management::Management;
 use crate::options::Options;
+use crate::sync::lock;
 use crate::tap::Tap;
 
 /// A device in this process.
@@ -40,7 +40,7 @@ pub(crate) struct Adapter {
     slot: u32,
     pub(crate) memory: Registry,
     pub(super) queue_pairs: RwLock<HashMap<u32, Arc<Core>>>,
-    receive_queues: RwLock<HashMap<u32, Arc<Receives>>>,
+    receive_queues: RwLock<HashMap<u32, Arc<RecvQueue>>>,
     pub(crate) groups: Groups,
     numbers: Mutex<Numbers>,
     domains: AtomicU32,
@@ -53,7 +53,7 @@ pub(crate) struct Adapter {
     pub(crate) departed: AtomicU64,
     /// How often somebody has looked at all sockets.
     pub(crate) looks: AtomicU64,
-    pub(crate) detours: Detours,
+    pub(crate) forwarding: Forwarding,
     pub(crate) claim: Claim,
     pub(super) progress: Mutex<Progress>,
     /// Threads that wait for the end of a pass.
@@ -148,7 +148,7 @@ impl Adapter {
             queued: AtomicU64::new(0),
             departed: AtomicU64::new(0),
             looks: AtomicU64::new(0),
-            detours: Detours::default(),
+            forwarding: Forwarding::default(),
             claim: Claim::new(),
             progress: Mutex::new(progress),
             waiting: AtomicU32::new(0),
@@ -191,8 +191,8 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn new_domain(&self) -> Domain {
-        Domain(self.domains.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn new_pd(&self) -> PdId {
+        PdId(self.domains.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A number that no queue pair and no shared receive queue of this process has.
@@ -228,7 +228,7 @@ impl Adapter {
         table.get(&number.0).cloned()
     }
 
-    pub(crate) fn add_receive_queue(&self, number: Qpn, receives: &Arc<Receives>) {
+    pub(crate) fn add_receive_queue(&self, number: Qpn, receives: &Arc<RecvQueue>) {
         let mut table = self.receive_queues.write().unwrap_or_else(PoisonError::into_inner);
         table.insert(number.0, Arc::clone(receives));
     }
@@ -238,7 +238,7 @@ impl Adapter {
         table.remove(&number.0);
     }
 
-    pub(crate) fn receive_queue(&self, number: Qpn) -> Option<Arc<Receives>> {
+    pub(crate) fn receive_queue(&self, number: Qpn) -> Option<Arc<RecvQueue>> {
         let table = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
         table.get(&number.0).cloned()
     }
@@ -419,7 +419,7 @@ fn open_sender(
     Ok(sender)
 }
 
-/// Raises [`What::DeviceFatal`] when a pass panics: the claim is never released after that.
+/// Raises [`EventKind::DeviceFatal`] when a pass panics: the claim is never released after that.
 struct FatalOnPanic<'a> {
     adapter: &'a Adapter,
     /// A pass may be made by a destructor while its thread panics for a reason of its own.
@@ -435,7 +435,7 @@ impl<'a> FatalOnPanic<'a> {
 impl Drop for FatalOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.before {
-            self.adapter.port.raise(What::DeviceFatal);
+            self.adapter.port.raise(EventKind::DeviceFatal);
             // It may be asleep.
             self.adapter.thread.wake();
         }
@@ -499,7 +499,7 @@ mod tests {
 
     use ferroce_net::clock;
 
-    use crate::event::{AsyncEvent, Source, What};
+    use crate::event::{AsyncEvent, EventKind, Source};
     use crate::{Context, Device, Options};
 
     #[test]
@@ -511,12 +511,12 @@ mod tests {
         adapter.thread.wake();
         let deadline = clock::now() + 20_000_000_000;
         let event = context.wait_event(Some(deadline)).unwrap();
-        let fatal = AsyncEvent { source: Source::Device, what: What::DeviceFatal };
+        let fatal = AsyncEvent { source: Source::Device, kind: EventKind::DeviceFatal };
         assert_eq!(event, Some(fatal));
         // Calls return, though nothing happens any more, and the device can be closed.
-        let domain = context.protection_domain();
+        let pd = context.protection_domain();
         let completions = context.completion_queue(16, None).unwrap();
         assert!(completions.poll_one().is_none());
-        drop((domain, completions, context));
+        drop((pd, completions, context));
     }
 }

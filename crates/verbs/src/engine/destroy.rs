@@ -16,7 +16,7 @@ use ferroce_wire::number::Qpn;
 use super::adapter::{Adapter, now};
 use super::progress::Progress;
 use super::queue_pair::Core;
-use crate::completion::lock;
+use crate::sync::lock;
 
 /// How long a socket without room is waited for, nanoseconds: the peer wants the acknowledgements of what has completed.
 const LONGEST: u64 = 100_000_000;
@@ -88,7 +88,7 @@ impl Adapter {
             let sent = self.send_rest(core, &mut progress);
             if sent || clock::now() >= until {
                 lock(&core.inner).destroyed = true;
-                self.discard(&mut progress.departures, core.number);
+                self.discard(&mut progress.tx, core.number);
                 break;
             }
             drop(progress);
@@ -108,12 +108,12 @@ impl Adapter {
 
     /// Sends what a queue pair may have left to send. False when a socket has no room.
     fn send_rest(&self, core: &Arc<Core>, progress: &mut Progress) -> bool {
-        if !self.flush(&mut progress.departures) {
+        if !self.flush(&mut progress.tx) {
             return false;
         }
         if core.queued.load(Ordering::Acquire) {
             self.transmit(core, progress, now());
         }
-        self.flush(&mut progress.departures)
+        self.flush(&mut progress.tx)
     }
 }

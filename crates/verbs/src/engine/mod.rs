@@ -22,27 +22,27 @@
 //! | `hw_counters` | the same, in the files that `ferroce run` shows |
 
 mod adapter;
-mod arrivals;
 mod claim;
 mod counters;
-mod departures;
 mod destroy;
-mod detours;
-mod echoes;
+mod forwarding;
 mod groups;
 mod hw_counters;
 mod link;
+mod local_flow;
 mod numbers;
 mod port;
 mod progress;
 mod queue_pair;
+mod rx;
 mod senders;
 mod steering;
 mod thread;
+mod tx;
 mod unreachable;
 
 pub(crate) use adapter::{Adapter, Handle, now};
-pub(crate) use arrivals::One;
 pub use counters::Statistics;
 pub(crate) use link::{Headers, Route, receive_share};
-pub(crate) use queue_pair::{Core, Inner, Receives};
+pub(crate) use queue_pair::{Core, Inner, RecvQueue};
+pub(crate) use rx::ReceivedPacket;

@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_net::interface::is_active;
-use ferroce_net::{News, Subject};
+use ferroce_net::{NetlinkMonitor, Subject};
 
-use crate::completion::lock;
 use crate::device::Device;
-use crate::event::{AsyncEvent, Events, Source, What};
+use crate::event::{AsyncEvent, EventKind, Events, Source};
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Port {
     /// `None` where the system has no such news: then the port stays as it is.
-    news: Option<News>,
+    news: Option<NetlinkMonitor>,
     active: AtomicBool,
     /// Who has opened the device.
     told: Mutex<Vec<Weak<Events>>>,
@@ -21,14 +21,15 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new(device: &Device) -> Self {
-        let news = News::of(Subject::Interfaces).ok().filter(|news| news.listen(true).is_ok());
+        let news =
+            NetlinkMonitor::of(Subject::Interfaces).ok().filter(|news| news.listen(true).is_ok());
         // After it listens, so that no change is missed.
         let active = is_active(&device.interface().name);
         Self { news, active: AtomicBool::new(active), told: Mutex::default() }
     }
 
     /// What the device's thread watches.
-    pub(crate) fn watch(&self) -> Option<&News> {
+    pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
         self.news.as_ref()
     }
 
@@ -52,14 +53,14 @@ impl Port {
         if self.active.swap(active, Ordering::Relaxed) == active {
             return;
         }
-        let what = if active { What::PortActive } else { What::PortError };
-        self.raise(what);
+        let kind = if active { EventKind::PortActive } else { EventKind::PortError };
+        self.raise(kind);
     }
 
     /// Tells all who have opened the device.
-    pub(crate) fn raise(&self, what: What) {
+    pub(crate) fn raise(&self, kind: EventKind) {
         for events in lock(&self.told).iter().filter_map(Weak::upgrade) {
-            events.raise(AsyncEvent { source: Source::Device, what });
+            events.raise(AsyncEvent { source: Source::Device, kind });
         }
     }
 }

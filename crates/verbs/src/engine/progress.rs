@@ -9,13 +9,13 @@ use ferroce_net::ReceiveBatch;
 use ferroce_proto::time::Instant;
 
 use super::adapter::{self, Adapter};
-use super::arrivals::{Histories, Pace};
-use super::departures::Departures;
-use super::echoes::Echoes;
 use super::link::{Link, Route};
+use super::local_flow::LocalFlow;
 use super::queue_pair::{Core, Inner};
-use crate::completion::lock;
+use super::rx::{Histories, Pace};
+use super::tx::Departures;
 use crate::faults::{Failing, Faults};
+use crate::sync::lock;
 
 /// Looks at the sockets before a timer runs out, at most: as many as hold all that a socket does.
 const LATE: usize = 256;
@@ -23,8 +23,8 @@ const LATE: usize = 256;
 /// What only the one who drives needs.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    pub(crate) arrivals: ReceiveBatch,
-    pub(crate) departures: Departures,
+    pub(crate) rx: ReceiveBatch,
+    pub(crate) tx: Departures,
     /// How much comes over each link.
     pub(crate) paces: Vec<Pace>,
     pub(crate) rounds: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Progress {
     pub(crate) failing: Option<Failing>,
     /// Queue pairs that may have something to send.
     pub(crate) ready: VecDeque<Arc<Core>>,
-    pub(crate) echoes: Echoes,
+    pub(crate) local_flow: LocalFlow,
     /// Timers of queue pairs, by number. One that was since put off is found out when it runs out.
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
 }
@@ -42,26 +42,26 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(links: &[Link], slot: u8, faults: Option<Faults>) -> Self {
         Self {
-            arrivals: ReceiveBatch::for_socket(&links[0].receiver),
-            departures: Departures::new(),
+            rx: ReceiveBatch::for_socket(&links[0].receiver),
+            tx: Departures::new(),
             paces: vec![Pace::default(); links.len()],
             rounds: 0,
             active: 0,
             histories: Histories::default(),
             failing: faults.map(Failing::new),
             ready: VecDeque::new(),
-            echoes: Echoes::new(links, slot),
+            local_flow: LocalFlow::new(links, slot),
             timers: BinaryHeap::new(),
         }
     }
 
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);
-        timer.into_iter().chain(self.echoes.next_timer()).min()
+        timer.into_iter().chain(self.local_flow.next_timer()).min()
     }
 
     pub(crate) fn blocked_route(&self) -> Option<Route> {
-        self.departures.blocked_route()
+        self.tx.blocked_route()
     }
 
     /// Keeps the list of timers in step with a queue pair: an entry that runs out too late is joined by another, one
@@ -79,7 +79,7 @@ impl Adapter {
     /// True when something was done, so that there may be more.
     pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
         let mut received = self.receive_all(progress, thorough);
-        self.run_detours();
+        self.run_forwarding();
         if thorough {
             self.looks.fetch_add(1, Ordering::Release);
         }
@@ -102,13 +102,13 @@ impl Adapter {
     }
 
     fn run_timers(&self, progress: &mut Progress, now: Instant) {
-        let Progress { echoes, ready, .. } = progress;
+        let Progress { local_flow, ready, .. } = progress;
         let go_on = |core: &Arc<Core>| {
             if core.enqueue() {
                 ready.push_back(Arc::clone(core));
             }
         };
-        echoes.expire(now, go_on, |(route, packet)| self.queue_packet(route, packet.into()));
+        local_flow.expire(now, go_on, |(route, packet)| self.queue_packet(route, packet.into()));
         while let Some(&Reverse((time, number))) = progress.timers.peek() {
             if time > now {
                 return;

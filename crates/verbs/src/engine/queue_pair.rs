@@ -13,14 +13,15 @@ use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
-use super::echoes::Held;
 use super::link::Route;
-use crate::completion::{self, WorkCompletion, lock};
+use super::local_flow::Held;
+use crate::completion::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
+use crate::sync::lock;
 
 /// Receive requests: a queue pair's own, or shared.
 #[derive(Debug)]
-pub(crate) struct Receives {
+pub(crate) struct RecvQueue {
     /// The number of a shared one, by which XRC names it.
     pub(crate) number: Option<Qpn>,
     pub(crate) queue: Mutex<ReceiveQueue>,
@@ -52,7 +53,7 @@ pub(crate) struct Core {
     pub(crate) inner: Mutex<Inner>,
     pub(crate) sends: Arc<completion::Queue>,
     pub(crate) receive_completions: Arc<completion::Queue>,
-    pub(crate) receives: Arc<Receives>,
+    pub(crate) receives: Arc<RecvQueue>,
     /// Where its owner hears of it.
     pub(crate) events: Arc<Events>,
     /// It stands in the engine's list of those that may have something to send.
@@ -105,7 +106,7 @@ impl Core {
 
     fn raise(&self, event: Event) {
         let source = Source::QueuePair(self.number);
-        self.events.raise(AsyncEvent { source, what: event.into() });
+        self.events.raise(AsyncEvent { source, kind: event.into() });
     }
 
     fn complete(
@@ -123,7 +124,7 @@ impl Core {
     }
 }
 
-impl From<Event> for crate::event::What {
+impl From<Event> for crate::event::EventKind {
     fn from(event: Event) -> Self {
         match event {
             Event::Established => Self::Established,

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 use ferroce_net::{SOURCE_PORTS, Socket};
 use ferroce_wire::number::Qpn;
 
-use crate::completion::lock;
+use crate::sync::lock;
 
 /// The most sockets to send from for one address: what paths and receive queues there are, a few dozen at most, are
 /// used, and the descriptors of a process are not used up.

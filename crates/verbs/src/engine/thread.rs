@@ -13,8 +13,8 @@ use ferroce_proto::time::Instant;
 use super::adapter::{Adapter, Handle};
 use super::hw_counters::HwCounters;
 use super::steering::Steering;
-use crate::completion::lock;
 use crate::error::Error;
+use crate::sync::lock;
 
 /// How long the thread leaves the sockets alone before it looks again: nanoseconds. It starts with the first, and waits
 /// twice as long whenever it found nothing to do, up to the second. A program that polls without a pause is hardly
@@ -194,7 +194,7 @@ pub(crate) fn run(adapter: &Adapter) {
 
         let mut deadline = signals.timer.load(Ordering::SeqCst);
         deadline = deadline.min(adapter.management.next_timer()).min(steering.next());
-        if aloof || !adapter.detours.is_empty() {
+        if aloof || !adapter.forwarding.is_empty() {
             deadline = deadline.min(now + look);
         }
         if let Some(shown) = &mut shown {

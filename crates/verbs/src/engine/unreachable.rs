@@ -8,8 +8,8 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::{Adapter, now};
 use super::link::Route;
-use crate::completion::lock;
 use crate::management::MANAGEMENT;
+use crate::sync::lock;
 
 /// What is read of a packet that a report quotes: enough to recognise it.
 const QUOTED: usize = 64;

@@ -1,5 +1,5 @@
 //! The connection manager on real sockets: messages to queue pair 1 come in here, and become news for
-//! [`crate::cm::Id`]s.
+//! [`crate::cm::CmId`]s.
 //!
 //! Each address has a manager of its own, and processes share addresses: a message reaches any of them and is passed
 //! on to the one it belongs to, by the slot in the name of a connection, or by the service that is asked for.
@@ -27,9 +27,9 @@ use super::ledger::Ledger;
 use super::random;
 use super::services::Services;
 use crate::cm::Shared;
-use crate::completion::lock;
 use crate::device::Device;
-use crate::engine::{Adapter, One, now};
+use crate::engine::{Adapter, ReceivedPacket, now};
+use crate::sync::lock;
 
 /// Queue pair 1 of everybody (IBA 10.2.4, 16.7).
 pub(crate) const MANAGEMENT: Qpn = Qpn(1);
@@ -211,7 +211,12 @@ impl Connections {
     }
 
     /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
-    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) -> bool {
+    pub(crate) fn handle(
+        &self,
+        adapter: &Adapter,
+        local: SocketAddr,
+        one: &ReceivedPacket<'_>,
+    ) -> bool {
         let key = one.packet.extensions.deth.map(|header| header.queue_key);
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
             return true;
@@ -219,14 +224,14 @@ impl Connections {
         let Some(index) = adapter.links.iter().position(|link| link.address == local) else {
             return true;
         };
-        let from = Gid::from_ip(one.arrival.source.ip());
+        let from = Gid::from_ip(one.info.source.ip());
         let ours = self.act(adapter, index as u8, |manager, now| {
             let slot = &adapter.links[index].slot;
             match self.owner(&manager.cm, local, from, one.packet.payload) {
                 Owner::Us => {}
                 Owner::Other(other) => {
                     // Where nobody has it, it falls to us to say so.
-                    if adapter.forward(local, other, one.arrival, one.bytes) {
+                    if adapter.forward(local, other, one.info, one.bytes) {
                         return false;
                     }
                 }
@@ -236,7 +241,7 @@ impl Connections {
                 }
             }
             // What is ignored is answered, or not, by the manager itself.
-            let class = one.arrival.tos & !3;
+            let class = one.info.tos & !3;
             let _ = manager.cm.handle_datagram(now, from, class, one.packet.payload);
             true
         });
@@ -284,10 +289,10 @@ impl Connections {
         }
     }
 
-    fn pass_to_all(&self, slot: &Slot, one: &One<'_>) {
+    fn pass_to_all(&self, slot: &Slot, one: &ReceivedPacket<'_>) {
         for other in slot.others().unwrap_or_default() {
             // One that has no room hears it when the peer repeats it.
-            let _ = slot.forward(Recipient::Slot(other), one.arrival, one.bytes);
+            let _ = slot.forward(Recipient::Slot(other), one.info, one.bytes);
         }
     }
 

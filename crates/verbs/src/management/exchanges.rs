@@ -27,11 +27,11 @@ use ferroce_wire::setup::{
 };
 
 use super::random;
-use crate::completion::lock;
 use crate::device::Device;
-use crate::engine::{Adapter, One, now};
+use crate::engine::{Adapter, ReceivedPacket, now};
 use crate::error::Error;
-use crate::setup::News;
+use crate::setup::EventQueue;
+use crate::sync::lock;
 
 /// The exchanges of a device.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct Serving {
     link: u8,
     machine: Server,
     /// Where its news go. Without, all that it does is to say that it is there.
-    news: Option<Arc<News<ServerEvent>>>,
+    news: Option<Arc<EventQueue<ServerEvent>>>,
 }
 
 /// An exchange that this process has begun.
@@ -65,7 +65,7 @@ struct Asking {
     link: u8,
     machine: Client,
     /// Where its news go. Without, its owner is gone: it stays to answer repetitions.
-    news: Option<Arc<News<ClientEvent>>>,
+    news: Option<Arc<EventQueue<ClientEvent>>>,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ struct Searching {
     machine: Discovery,
     /// Whom to ask, and from which link.
     targets: Vec<(u8, Gid)>,
-    news: Arc<News<DiscoveryEvent>>,
+    news: Arc<EventQueue<DiscoveryEvent>>,
 }
 
 fn is_answer(message: MessageType) -> bool {
@@ -108,7 +108,7 @@ impl Exchanges {
         adapter: &Adapter,
         link: u8,
         config: ServerConfig,
-        news: Option<Arc<News<ServerEvent>>>,
+        news: Option<Arc<EventQueue<ServerEvent>>>,
     ) -> Result<(), Error> {
         let address = adapter.links.get(usize::from(link)).map(|link| link.address);
         let address = address.ok_or(Error::Invalid("there is no such source GID"))?;
@@ -147,7 +147,7 @@ impl Exchanges {
         link: u8,
         server: Gid,
         config: ClientConfig,
-        news: Arc<News<ClientEvent>>,
+        news: Arc<EventQueue<ClientEvent>>,
     ) -> Result<(), Error> {
         adapter.route_to(link, server)?;
         let machine = Client::new(config, Peer::service(server), now());
@@ -194,7 +194,7 @@ impl Exchanges {
         adapter: &Adapter,
         config: DiscoveryConfig,
         targets: Vec<(u8, Gid)>,
-        news: Arc<News<DiscoveryEvent>>,
+        news: Arc<EventQueue<DiscoveryEvent>>,
     ) {
         let machine = Discovery::new(config, now());
         let mut searching = Searching { exchange: config.exchange, machine, targets, news };
@@ -211,7 +211,12 @@ impl Exchanges {
     }
 
     /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
-    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) -> bool {
+    pub(crate) fn handle(
+        &self,
+        adapter: &Adapter,
+        local: SocketAddr,
+        one: &ReceivedPacket<'_>,
+    ) -> bool {
         let Some(deth) = one.packet.extensions.deth else { return true };
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY
             || (deth.queue_key, deth.source) != (QUEUE_KEY, QUEUE_PAIR)
@@ -223,7 +228,7 @@ impl Exchanges {
         if prefix.magic != Magic::SETUP {
             return true;
         }
-        let from = Peer::service(Gid::from_ip(one.arrival.source.ip()));
+        let from = Peer::service(Gid::from_ip(one.info.source.ip()));
         let mut machines = lock(&self.machines);
         let ours = if is_answer(prefix.message_type) {
             self.answered(adapter, &mut machines, from, prefix.exchange, payload)
@@ -245,7 +250,7 @@ impl Exchanges {
         let Some(link) = adapter.links.iter().find(|link| link.address == local) else {
             return true;
         };
-        let counter = match link.slot.forward(other, one.arrival, one.bytes) {
+        let counter = match link.slot.forward(other, one.info, one.bytes) {
             Ok(()) => &adapter.counters.forwarded_out,
             Err(_) => &adapter.counters.forward_failed,
         };

@@ -15,7 +15,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Deth};
 
 use crate::device::Device;
-use crate::engine::{Adapter, One, Route};
+use crate::engine::{Adapter, ReceivedPacket, Route};
 
 pub(crate) use connections::{Connections, MANAGEMENT, Manager};
 pub(crate) use exchanges::Exchanges;
@@ -41,7 +41,12 @@ impl Management {
 
     /// A packet for one of the numbers that no process owns. The device is claimed, so nothing here may wait for it;
     /// what is to be sent goes by [`Adapter::send_packet`]. Says whether it was for this process.
-    pub(crate) fn handle(&self, adapter: &Adapter, local: SocketAddr, one: &One<'_>) -> bool {
+    pub(crate) fn handle(
+        &self,
+        adapter: &Adapter,
+        local: SocketAddr,
+        one: &ReceivedPacket<'_>,
+    ) -> bool {
         match one.packet.bth.destination {
             Qpn(1) => self.connections.handle(adapter, local, one),
             Qpn(2) => self.exchanges.handle(adapter, local, one),

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_net::neighbour::{Knowledge, Neighbour};
-use ferroce_net::{News, Subject, clock};
+use ferroce_net::{NetlinkMonitor, Subject, clock};
 
 use crate::cm::Shared;
-use crate::completion::lock;
 use crate::engine::Adapter;
+use crate::sync::lock;
 
 /// An id that waits.
 #[derive(Debug)]
@@ -22,19 +22,19 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     /// `None` where the system has no such news: then nobody waits.
-    news: Option<News>,
+    news: Option<NetlinkMonitor>,
     waiting: Mutex<Vec<Waiting>>,
     next: AtomicU64,
 }
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
-        let news = News::of(Subject::Neighbours).ok();
+        let news = NetlinkMonitor::of(Subject::Neighbours).ok();
         Self { news, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
     }
 
     /// What the device's thread watches.
-    pub(crate) fn watch(&self) -> Option<&News> {
+    pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
         self.news.as_ref()
     }
 

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use ferroce_net::{Event, Service};
 
-use crate::completion::lock;
 use crate::error::Error;
+use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Services {

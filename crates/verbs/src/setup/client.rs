@@ -11,7 +11,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Guid, RKey};
 use ferroce_wire::setup::{Capabilities, ExchangeId, PeerId, Status, TransactionId};
 
-use super::{CAPABILITIES, News, Side, states};
+use super::{CAPABILITIES, EventQueue, Side, states};
 use crate::context::Context;
 use crate::error::Error;
 use crate::management::random;
@@ -47,7 +47,7 @@ pub struct Client {
     source_index: u8,
     server: Gid,
     exchange: ExchangeId,
-    news: Arc<News<ClientEvent>>,
+    news: Arc<EventQueue<ClientEvent>>,
 }
 
 /// What an exchange has led to.
@@ -85,7 +85,7 @@ impl Client {
             retry: options.retry,
             ..ClientConfig::new(exchange, TransactionId(random() as u32))
         };
-        let news = Arc::new(News::new()?);
+        let news = Arc::new(EventQueue::new()?);
         let exchanges = &adapter.management.exchanges;
         exchanges.begin(adapter, source_index, server, config, Arc::clone(&news))?;
         Ok(Self { context: context.clone(), source_index, server, exchange, news })

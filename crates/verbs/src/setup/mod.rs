@@ -15,7 +15,7 @@ mod server;
 mod states;
 
 pub use client::{Client, ClientOptions, Established};
-pub(crate) use news::News;
+pub(crate) use news::EventQueue;
 pub use search::{GROUP_V4, GROUP_V6, Presence, Search};
 pub use server::{Accepted, Application, Server};
 pub use states::Side;
@@ -49,8 +49,8 @@ pub fn present(context: &Context) -> RemoteDevice {
         id: PeerId(std::process::id()),
         capabilities: CAPABILITIES,
         guid: Guid(context.device().guid()),
-        max_queue_pairs: limits.queue_pairs,
-        max_memory_regions: limits.regions,
+        max_queue_pairs: limits.max_qp,
+        max_memory_regions: limits.max_mr,
         max_message_size: LONGEST,
         transports: TRANSPORTS,
         path_mtu: context.mtu(),

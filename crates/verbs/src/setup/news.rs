@@ -6,20 +6,20 @@ use std::sync::Mutex;
 
 use ferroce_net::{Event, Interest, Poller};
 
-use crate::completion::lock;
 use crate::error::Error;
+use crate::sync::lock;
 
 /// How much waits here at most.
 const MOST: usize = 1024;
 
 /// A queue that can be waited for.
 #[derive(Debug)]
-pub(crate) struct News<T> {
+pub(crate) struct EventQueue<T> {
     event: Event,
     waiting: Mutex<VecDeque<T>>,
 }
 
-impl<T> News<T> {
+impl<T> EventQueue<T> {
     pub(crate) fn new() -> Result<Self, Error> {
         Ok(Self { event: Event::counting()?, waiting: Mutex::default() })
     }

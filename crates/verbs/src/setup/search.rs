@@ -4,13 +4,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_proto::qp::{Modify, ServiceType, State};
+use ferroce_proto::qp::{QueuePairAttributes, ServiceType, State};
 use ferroce_proto::setup::{DiscoveryConfig, DiscoveryEvent, Responder, ServerConfig};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::QKey;
 use ferroce_wire::setup::{ExchangeId, PeerId, TransactionId};
 
-use super::{CAPABILITIES, News, present};
+use super::{CAPABILITIES, EventQueue, present};
 use crate::context::Context;
 use crate::error::Error;
 use crate::management::random;
@@ -27,7 +27,7 @@ pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x4665, 0x53
 pub struct Search {
     context: Context,
     exchange: ExchangeId,
-    news: Arc<News<DiscoveryEvent>>,
+    news: Arc<EventQueue<DiscoveryEvent>>,
 }
 
 impl Search {
@@ -62,7 +62,7 @@ impl Search {
         };
         // All copies in the first half, so that the last has its time, too.
         config.retry.first = config.retry.first.min(duration / 4);
-        let news = Arc::new(News::new()?);
+        let news = Arc::new(EventQueue::new()?);
         exchanges.search(adapter, config, targets, Arc::clone(&news));
         Ok(Self { context: context.clone(), exchange, news })
     }
@@ -137,16 +137,16 @@ impl Presence {
 
 /// A queue pair that is in the groups that questions go to.
 pub(super) fn listener(context: &Context) -> Result<QueuePair, Error> {
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let completions = context.completion_queue(1, None)?;
     let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions);
-    let queue_pair = domain.queue_pair(&options)?;
-    queue_pair.modify(&Modify {
+    let queue_pair = pd.queue_pair(&options)?;
+    queue_pair.modify(&QueuePairAttributes {
         state: Some(State::Init),
         partition: Some(0),
         port: Some(1),
         queue_key: Some(QKey(random() as u32 & 0x7fff_ffff)),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     })?;
     let mut groups: Vec<_> = context.device().gids().iter().map(|own| group(own.gid)).collect();
     groups.sort_unstable();

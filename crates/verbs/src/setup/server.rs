@@ -12,19 +12,19 @@ use ferroce_proto::time::Instant;
 use ferroce_wire::setup::{QpType, Status};
 
 use super::search::listener;
-use super::{LONGEST, News, Side, states};
-use crate::completion::lock;
+use super::{EventQueue, LONGEST, Side, states};
 use crate::context::Context;
 use crate::error::Error;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
+use crate::sync::lock;
 
 /// Answers the exchanges that reach one address, until it is dropped. An address has one server, in all processes.
 #[derive(Debug)]
 pub struct Server {
     context: Context,
     source_index: u8,
-    news: Arc<News<ServerEvent>>,
+    news: Arc<EventQueue<ServerEvent>>,
     /// What was made for exchanges that are not connected yet, by [`Server::accept`].
     pending: Mutex<HashMap<ExchangeHandle, Pending>>,
     /// Where the network has multicast, questions to everybody are heard.
@@ -93,7 +93,7 @@ impl Server {
     ///
     /// When another process, or this one, serves it already.
     pub fn new(context: &Context, source_index: u8, config: ServerConfig) -> Result<Self, Error> {
-        let news = Arc::new(News::new()?);
+        let news = Arc::new(EventQueue::new()?);
         let adapter = context.adapter();
         let exchanges = &adapter.management.exchanges;
         exchanges.serve(adapter, source_index, config, Some(Arc::clone(&news)))?;

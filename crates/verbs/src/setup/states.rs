@@ -1,7 +1,9 @@
 //! What the phases mean for a queue pair, and for a region.
 
 use ferroce_proto::memory;
-use ferroce_proto::qp::{AddressVector, Modify, PathMtu, RnrTimer, ServiceType, State};
+use ferroce_proto::qp::{
+    AddressVector, PathMtu, QueuePairAttributes, RnrTimer, ServiceType, State,
+};
 use ferroce_proto::setup::{Agreement, QpParameters, RegionParameters, RegisteredRegion};
 use ferroce_proto::work::{ReceiveRequest, SendRequest};
 use ferroce_wire::address::Gid;
@@ -47,8 +49,9 @@ impl Side {
             queue_key: QKey((numbers >> 32) as u32 & 0x7fff_ffff),
         };
         let datagram = side.qp_type()? == QpType::UD;
-        let change = |state| Modify { state: Some(state), ..Modify::default() };
-        side.queue_pair.modify(&Modify {
+        let change =
+            |state| QueuePairAttributes { state: Some(state), ..QueuePairAttributes::default() };
+        side.queue_pair.modify(&QueuePairAttributes {
             partition: Some(0),
             port: Some(1),
             access: (!datagram).then_some(ACCESS),
@@ -57,7 +60,8 @@ impl Side {
         })?;
         if datagram {
             side.queue_pair.modify(&change(State::ReadyToReceive))?;
-            let ready = Modify { send_psn: Some(side.psn), ..change(State::ReadyToSend) };
+            let ready =
+                QueuePairAttributes { send_psn: Some(side.psn), ..change(State::ReadyToSend) };
             side.queue_pair.modify(&ready)?;
         }
         Ok(side)
@@ -90,12 +94,12 @@ impl Side {
             path_mtu: self.queue_pair.context().mtu(),
             responder_resources: reads,
             initiator_depth: reads,
-            max_send_wqe: sizes.send_requests,
-            max_recv_wqe: sizes.receive_requests,
-            max_send_sge: sizes.send_spans as u16,
-            max_recv_sge: sizes.receive_spans as u16,
-            send_queue_size: bytes(sizes.send_requests, size_of::<SendRequest>()),
-            recv_queue_size: bytes(sizes.receive_requests, size_of::<ReceiveRequest>()),
+            max_send_wqe: sizes.max_send_wr,
+            max_recv_wqe: sizes.max_recv_wr,
+            max_send_sge: sizes.max_send_sge as u16,
+            max_recv_sge: sizes.max_recv_sge as u16,
+            send_queue_size: bytes(sizes.max_send_wr, size_of::<SendRequest>()),
+            recv_queue_size: bytes(sizes.max_recv_wr, size_of::<ReceiveRequest>()),
             starting_psn: self.psn,
             queue_key: self.queue_key,
             ..QpParameters::default()
@@ -120,15 +124,15 @@ impl Side {
             destination: peer,
             ..AddressVector::default()
         };
-        self.queue_pair.modify(&Modify {
+        self.queue_pair.modify(&QueuePairAttributes {
             state: Some(State::ReadyToReceive),
             path: Some(path),
             path_mtu: Some(smaller(ours, theirs.path_mtu)),
             destination: Some(theirs.qp_number),
             receive_psn: Some(theirs.starting_psn),
-            max_peer_reads: reliable.then_some(theirs.initiator_depth.min(READS)),
+            max_dest_rd_atomic: reliable.then_some(theirs.initiator_depth.min(READS)),
             min_rnr_timer: RnrTimer::from_code(RNR_TIMER).filter(|_| reliable),
-            ..Modify::default()
+            ..QueuePairAttributes::default()
         })?;
         Ok(())
     }
@@ -140,14 +144,14 @@ impl Side {
     /// When it is not in RTR.
     pub fn send_to(&self, theirs: &QpParameters, agreement: &Agreement) -> Result<(), Error> {
         let reliable = self.is_reliable();
-        self.queue_pair.modify(&Modify {
+        self.queue_pair.modify(&QueuePairAttributes {
             state: Some(State::ReadyToSend),
             send_psn: Some(self.psn),
             timeout: reliable.then_some(agreement.timeout),
             retry_count: reliable.then_some(agreement.retry_count),
             rnr_retry: reliable.then_some(agreement.rnr_retry_count),
-            max_reads: reliable.then_some(theirs.responder_resources.min(READS)),
-            ..Modify::default()
+            max_rd_atomic: reliable.then_some(theirs.responder_resources.min(READS)),
+            ..QueuePairAttributes::default()
         })?;
         Ok(())
     }

@@ -12,7 +12,7 @@ use ferroce_trace::file::WriteError;
 use super::CaptureStatus;
 use super::queue::{Interface, Shared};
 use super::writer::{Output, Writer};
-use crate::completion::lock;
+use crate::sync::lock;
 
 /// A file that this process has, or had, open for captures.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use super::writer::Writer;
 use super::{CaptureStatus, Seen};
-use crate::completion::lock;
 use crate::device::Device;
+use crate::sync::lock;
 
 /// Bytes in the queue at most, those being written included: so much the disk, or the scheduler, may be behind.
 const LIMIT: usize = 64 << 20;

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use ferroce::cm::{
-    ConnectParameters, Enhancements, EventChannel, PortSpace, RejectReason, VendorId, What,
+    ConnectParameters, Enhancements, EventChannel, EventKind, PortSpace, RejectReason, VendorId,
 };
 use ferroce::{AckTimeout, Options, Qpn};
 use ferroce_trace::file::CaptureReader;
@@ -27,16 +27,16 @@ fn events_come_along_to_another_channel() {
     assert_eq!(poller.wait(Some(deadline)).unwrap(), 1);
     listening.migrate(&second);
     assert!(first.try_event().unwrap().is_none());
-    let request = expect!(second, listening, What::ConnectRequest(request) => request);
+    let request = expect!(second, listening, EventKind::ConnectRequest(request) => request);
     let other = equip(&request.id);
     request.id.accept(&ConnectParameters::default()).unwrap();
-    expect!(first, id, What::Established(_));
-    expect!(second, request.id, What::Established(_));
+    expect!(first, id, EventKind::Established(_));
+    expect!(second, request.id, EventKind::Established(_));
     id.migrate(&second);
     request.id.migrate(&first);
     id.disconnect().unwrap();
-    expect!(second, id, What::Disconnected);
-    expect!(first, request.id, What::Disconnected);
+    expect!(second, id, EventKind::Disconnected);
+    expect!(first, request.id, EventKind::Disconnected);
     drop((end, other));
 }
 
@@ -52,23 +52,23 @@ fn enhancements_are_offered_and_accepted() {
     };
     let id = resolved(&events, PortSpace::Tcp, address);
     id.connect(&with(0xdead_beef, 100)).unwrap();
-    let request = expect!(events, listening, What::ConnectRequest(request) => request);
+    let request = expect!(events, listening, EventKind::ConnectRequest(request) => request);
     assert_eq!(request.parameters.enhancements, Enhancements { vendor, options: 0xdead_beef });
     request.id.accept(&with(7, 101)).unwrap();
-    let response = expect!(events, id, What::ConnectResponse(response) => response);
+    let response = expect!(events, id, EventKind::ConnectResponse(response) => response);
     assert_eq!(response.parameters.enhancements, Enhancements { vendor, options: 7 });
 
     let id = resolved(&events, PortSpace::Tcp, address);
     id.connect(&with(1, 102)).unwrap();
     // The first id's end is told between the two.
     let request = loop {
-        match next(&events).what {
-            What::ConnectRequest(request) => break request,
+        match next(&events).kind {
+            EventKind::ConnectRequest(request) => break request,
             other => drop(other),
         }
     };
     request.id.reject_for(RejectReason::VENDOR_OPTION_NOT_SUPPORTED, &[]).unwrap();
-    let reason = expect!(events, id, What::Rejected { reason, .. } => reason);
+    let reason = expect!(events, id, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::VENDOR_OPTION_NOT_SUPPORTED);
 }
 
@@ -85,15 +85,15 @@ fn messages_have_the_traffic_class_of_their_connection() {
     id.set_type_of_service(0x63);
     let end = equip(&id);
     id.connect(&ConnectParameters::default()).unwrap();
-    let request = expect!(events, listening, What::ConnectRequest(request) => request);
+    let request = expect!(events, listening, EventKind::ConnectRequest(request) => request);
     let other = equip(&request.id);
     request.id.accept(&ConnectParameters::default()).unwrap();
-    expect!(events, id, What::Established(_));
-    expect!(events, request.id, What::Established(_));
+    expect!(events, id, EventKind::Established(_));
+    expect!(events, request.id, EventKind::Established(_));
     id.disconnect().unwrap();
     let context = id.context().unwrap();
     for _ in 0..2 {
-        assert!(matches!(next(&events).what, What::Disconnected));
+        assert!(matches!(next(&events).kind, EventKind::Disconnected));
     }
     context.flush_capture().unwrap();
     let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
@@ -121,14 +121,14 @@ fn requests_say_what_the_program_has_chosen() {
     id.set_type_of_service(0x60);
     id.connect(&ConnectParameters { queue_pair: Some(Qpn(100)), ..ConnectParameters::default() })
         .unwrap();
-    expect!(events, id, What::Unreachable(Some(_)));
+    expect!(events, id, EventKind::Unreachable(Some(_)));
     for chosen in [0, 13, 14, 15, 16, 17, 19] {
         let id = resolved(&events, PortSpace::Tcp, nobody);
         let ack_timeout = AckTimeout(chosen);
         let queue_pair = Some(Qpn(100));
         id.connect(&ConnectParameters { ack_timeout, queue_pair, ..ConnectParameters::default() })
             .unwrap();
-        expect!(events, id, What::Rejected { .. });
+        expect!(events, id, EventKind::Rejected { .. });
     }
     id.context().unwrap().flush_capture().unwrap();
     let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();

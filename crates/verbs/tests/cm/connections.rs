@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, ResponseTimeout, What};
+use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace, RejectReason, ResponseTimeout};
 use ferroce::*;
 use ferroce_wire::cm::{Message, Req, ServiceId};
 use ferroce_wire::number::{Lid, PKey};
@@ -21,10 +21,10 @@ fn connect_send_disconnect(ip: IpAddr, by_client: bool) {
     first.1.disconnect().unwrap();
     assert_eq!(first.2.queue_pair.state(), State::Error);
     for side in [first, second] {
-        expect!(side.0, side.1, What::Disconnected);
+        expect!(side.0, side.1, EventKind::Disconnected);
         assert_eq!(side.2.queue_pair.state(), State::Error);
         side.1.disconnect().unwrap();
-        expect!(side.0, side.1, What::TimewaitExit);
+        expect!(side.0, side.1, EventKind::TimewaitExit);
     }
 }
 
@@ -68,8 +68,8 @@ fn the_queue_pairs_know_what_was_agreed() {
         (pair.client.2.queue_pair.attributes(), pair.server.2.queue_pair.attributes());
     assert_eq!((client.state, server.state), (Some(State::ReadyToSend), Some(State::ReadyToSend)));
     // What one may have under way, the other holds.
-    assert_eq!((client.max_reads, server.max_peer_reads), (Some(3), Some(3)));
-    assert_eq!((server.max_reads, client.max_peer_reads), (Some(2), Some(2)));
+    assert_eq!((client.max_rd_atomic, server.max_dest_rd_atomic), (Some(3), Some(3)));
+    assert_eq!((server.max_rd_atomic, client.max_dest_rd_atomic), (Some(2), Some(2)));
     assert_eq!((client.retry_count, server.retry_count), (Some(6), Some(6)));
     assert_eq!((client.rnr_retry, server.rnr_retry), (Some(RnrRetry(2)), Some(RnrRetry(4))));
     assert_eq!((client.send_psn, server.send_psn), (server.receive_psn, client.receive_psn));
@@ -88,7 +88,7 @@ fn a_rejection_brings_its_data() {
     assert!(asked.id.reject(&[0; 149]).is_err());
     asked.id.reject(b"not today").unwrap();
     let (reason, data) = expect!(
-        channel, client, What::Rejected { reason, private_data } => (reason, private_data)
+        channel, client, EventKind::Rejected { reason, private_data } => (reason, private_data)
     );
     assert_eq!((reason, data), (RejectReason::CONSUMER_REJECT, padded(b"not today", 148)));
     assert_eq!(end.queue_pair.state(), State::Error);
@@ -100,19 +100,19 @@ fn nobody_listens_and_the_peer_says_so_at_once() {
     for ip in [V4, V6] {
         let channel = channel();
         // A port that is ours, so that nobody else can listen there.
-        let bound = Id::new(&channel, PortSpace::Tcp).unwrap();
+        let bound = CmId::new(&channel, PortSpace::Tcp).unwrap();
         bound.bind(SocketAddr::new(ip, 0)).unwrap();
         let client = resolved(&channel, PortSpace::Tcp, bound.local_address().unwrap());
         let _end = equip(&client);
         client.connect(&ConnectParameters::default()).unwrap();
-        let reason = expect!(channel, client, What::Rejected { reason, .. } => reason);
+        let reason = expect!(channel, client, EventKind::Rejected { reason, .. } => reason);
         assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
         // And one that nobody has at all.
         let nowhere = SocketAddr::new(ip, 9);
         let client = resolved(&channel, PortSpace::Tcp, nowhere);
         let _end = equip(&client);
         client.connect(&ConnectParameters::default()).unwrap();
-        let reason = expect!(channel, client, What::Rejected { reason, .. } => reason);
+        let reason = expect!(channel, client, EventKind::Rejected { reason, .. } => reason);
         assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
     }
 }
@@ -125,7 +125,7 @@ fn a_peer_that_never_answers_is_unreachable() {
     let end = equip(&client);
     let before = Instant::now();
     client.connect(&hasty()).unwrap();
-    expect!(channel, client, What::Unreachable(None));
+    expect!(channel, client, EventKind::Unreachable(None));
     // Three times 16.8 ms for the peer and 4.2 ms for the way.
     assert!(before.elapsed() >= Duration::from_millis(62), "{:?}", before.elapsed());
     assert_eq!(end.queue_pair.state(), State::Error);
@@ -143,7 +143,7 @@ fn a_peer_that_never_answers_is_unreachable() {
     // The same for datagrams.
     let client = resolved(&channel, PortSpace::Udp, "127.77.0.1:7471".parse().unwrap());
     client.connect(&hasty()).unwrap();
-    expect!(channel, client, What::Unreachable(None));
+    expect!(channel, client, EventKind::Unreachable(None));
 }
 
 /// What rping sends through Linux's connection manager and rdma_rxe (`tests/data/rxe/rping.pcap`), but for names,

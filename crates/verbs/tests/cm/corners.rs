@@ -3,7 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use crate::ends::*;
-use ferroce::cm::{ConnectParameters, Id, PortSpace, RejectReason, SidrStatus, What};
+use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace, RejectReason, SidrStatus};
 use ferroce::*;
 
 /// Everybody at once, each thread with ids and a channel of its own, the listener's thread polling all the while.
@@ -22,12 +22,12 @@ fn many_threads_connect_at_once() {
                     let end = equip(&client);
                     end.receive(1024, 1024);
                     client.connect(&with_data(&[thread as u8, round as u8])).unwrap();
-                    let up = expect!(here, client, What::Established(up) => up);
+                    let up = expect!(here, client, EventKind::Established(up) => up);
                     assert_eq!(up.private_data[..2], [thread as u8, round as u8]);
                     assert_eq!(end.done().id, WorkId(7));
                     end.holds(1024, &[thread as u8, round as u8]);
                     client.disconnect().unwrap();
-                    expect!(here, client, What::Disconnected);
+                    expect!(here, client, EventKind::Disconnected);
                 }
             });
         }
@@ -35,18 +35,18 @@ fn many_threads_connect_at_once() {
         let mut over = 0;
         while over < THREADS * EACH {
             let event = next(&there);
-            match event.what {
-                What::ConnectRequest(asked) => {
+            match event.kind {
+                EventKind::ConnectRequest(asked) => {
                     let end = equip(&asked.id);
                     asked.id.accept(&with_data(&asked.private_data[..2])).unwrap();
                     servers.push((asked.id, end, asked.private_data));
                 }
-                What::Established(_) => {
+                EventKind::Established(_) => {
                     let server = servers.iter().find(|(id, ..)| id.name() == event.id).unwrap();
                     server.1.send(&server.2[..2]);
                 }
-                What::Disconnected => over += 1,
-                What::TimewaitExit => {}
+                EventKind::Disconnected => over += 1,
+                EventKind::TimewaitExit => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -57,19 +57,19 @@ fn many_threads_connect_at_once() {
 fn what_is_done_out_of_turn_is_refused() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
-    let client = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let client = CmId::new(&channel, PortSpace::Tcp).unwrap();
     assert!(client.resolve_route(SECOND).is_err());
     assert!(client.connect(&ConnectParameters::default()).is_err());
     assert!(client.accept(&ConnectParameters::default()).is_err());
     assert!(client.reject(&[]).is_err());
     assert!(client.disconnect().is_err());
     client.resolve_address(None, address, SECOND).unwrap();
-    expect!(channel, client, What::AddressResolved);
+    expect!(channel, client, EventKind::AddressResolved);
     assert!(client.resolve_address(None, address, SECOND).is_err());
     assert!(client.bind(SocketAddr::new(V4, 0)).is_err());
     assert!(client.listen(1).is_err());
     client.resolve_route(SECOND).unwrap();
-    expect!(channel, client, What::RouteResolved);
+    expect!(channel, client, EventKind::RouteResolved);
     // No queue pair.
     assert!(client.connect(&ConnectParameters::default()).is_err());
     let _end = equip(&client);
@@ -90,16 +90,16 @@ fn what_is_done_out_of_turn_is_refused() {
 fn a_port_belongs_to_one() {
     let channel = channel();
     let (first, address) = listener(&channel, PortSpace::Tcp, V4, 0);
-    let second = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let second = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = second.bind(address).unwrap_err();
     assert_eq!(error.errno(), ferroce_net::errno::EADDRINUSE);
     // The same number in the other port space is another port.
-    let datagrams = Id::new(&channel, PortSpace::Udp).unwrap();
+    let datagrams = CmId::new(&channel, PortSpace::Udp).unwrap();
     datagrams.bind(address).unwrap();
     drop(first);
     second.bind(address).unwrap();
     second.listen(1).unwrap();
-    let foreign = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let foreign = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = foreign.bind("192.0.2.77:0".parse().unwrap()).unwrap_err();
     assert_eq!(error.errno(), ferroce_net::errno::EADDRNOTAVAIL);
 }
@@ -115,7 +115,7 @@ fn a_listener_on_any_address_hears_all() {
         let asked = request(&channel, &listener);
         assert_eq!(asked.id.local_address(), Some(SocketAddr::new(ip, address.port())));
         asked.id.reject(&[]).unwrap();
-        expect!(channel, client, What::Rejected { .. });
+        expect!(channel, client, EventKind::Rejected { .. });
     }
 }
 
@@ -135,22 +135,22 @@ fn beyond_the_backlog_peers_ask_again() {
     let first = request(&there, &listener);
     assert!(there.try_event().unwrap().is_none());
     let (mut ends, mut up) = (Vec::new(), 0);
-    let mut accept = |id: Id| {
+    let mut accept = |id: CmId| {
         let end = equip(&id);
         id.accept(&wish).unwrap();
         ends.push((id, end));
     };
     accept(first.id);
     while up < 2 {
-        match next(&there).what {
-            What::ConnectRequest(second) => accept(second.id),
-            What::Established(_) => up += 1,
+        match next(&there).kind {
+            EventKind::ConnectRequest(second) => accept(second.id),
+            EventKind::Established(_) => up += 1,
             other => panic!("{other:?}"),
         }
     }
     for _ in 0..2 {
         let event = next(&here);
-        assert!(matches!(event.what, What::Established(_)), "{event:?}");
+        assert!(matches!(event.kind, EventKind::Established(_)), "{event:?}");
     }
     assert!(clients.iter().all(|(id, _)| id.is_connected()));
     assert!(ends.iter().all(|(id, _)| id.is_connected()));
@@ -170,13 +170,13 @@ fn an_id_may_be_dropped_at_any_time() {
     // The server's end, with its request.
     let (client, _end) = start();
     drop(request(&there, &listener));
-    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::CONSUMER_REJECT);
     // The client, before its request is answered.
     let (client, end) = start();
     let asked = request(&there, &listener);
     drop(client);
-    expect!(there, asked.id, What::Rejected { .. });
+    expect!(there, asked.id, EventKind::Rejected { .. });
     assert_eq!(end.queue_pair.state(), State::Error);
     // Either, connected.
     for by_client in [true, false] {
@@ -184,14 +184,14 @@ fn an_id_may_be_dropped_at_any_time() {
         let asked = request(&there, &listener);
         let _other = equip(&asked.id);
         asked.id.accept(&ConnectParameters::default()).unwrap();
-        expect!(here, client, What::Established(_));
-        expect!(there, asked.id, What::Established(_));
+        expect!(here, client, EventKind::Established(_));
+        expect!(there, asked.id, EventKind::Established(_));
         if by_client {
             drop(client);
-            expect!(there, asked.id, What::Disconnected);
+            expect!(there, asked.id, EventKind::Disconnected);
         } else {
             drop(asked);
-            expect!(here, client, What::Disconnected);
+            expect!(here, client, EventKind::Disconnected);
         }
     }
     // The listener, with a request that nobody has looked at.
@@ -200,29 +200,29 @@ fn an_id_may_be_dropped_at_any_time() {
     poller.watch(&there, ferroce_net::Interest::Read);
     assert_eq!(poller.wait(None).unwrap(), 1);
     drop(listener);
-    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::CONSUMER_REJECT);
     assert!(there.try_event().unwrap().is_none());
     // And it is gone.
     let (client, _end) = start();
-    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
 }
 
 /// An end with a queue pair that the id has not made.
-fn own(id: &Id) -> End {
+fn own(id: &CmId) -> End {
     let context = id.context().unwrap();
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let events = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(64, Some(&events)).unwrap();
     let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-    let queue_pair = domain.queue_pair(&options).unwrap();
+    let queue_pair = pd.queue_pair(&options).unwrap();
     queue_pair.modify(&id.attributes(State::Init).unwrap()).unwrap();
-    let region = domain.allocate(1 << 16, ACCESS).unwrap();
-    End { queue_pair, completions, region, domain }
+    let region = pd.allocate(1 << 16, ACCESS).unwrap();
+    End { queue_pair, completions, region, pd }
 }
 
-fn bring_up(id: &Id, end: &End) {
+fn bring_up(id: &CmId, end: &End) {
     for state in [State::ReadyToReceive, State::ReadyToSend] {
         end.queue_pair.modify(&id.attributes(state).unwrap()).unwrap();
     }
@@ -245,10 +245,10 @@ fn a_queue_pair_of_the_programs_own_can_be_connected() {
     other.receive(1024, 1024);
     bring_up(&asked.id, &other);
     asked.id.accept(&of(&other)).unwrap();
-    expect!(channel, client, What::ConnectResponse(_));
+    expect!(channel, client, EventKind::ConnectResponse(_));
     bring_up(&client, &end);
     client.establish().unwrap();
-    expect!(channel, asked.id, What::Established(_));
+    expect!(channel, asked.id, EventKind::Established(_));
     assert!(asked.id.notify_established().is_err());
     data_both_ways(&end, &other);
 }
@@ -264,16 +264,16 @@ fn data_before_the_ready_message_is_as_good() {
     let other = equip(&asked.id);
     other.receive(1024, 1024);
     asked.id.accept(&ConnectParameters::default()).unwrap();
-    expect!(channel, client, What::ConnectResponse(_));
+    expect!(channel, client, EventKind::ConnectResponse(_));
     bring_up(&client, &end);
     end.send(b"early");
     other.done();
     asked.id.notify_established().unwrap();
-    expect!(channel, asked.id, What::Established(_));
+    expect!(channel, asked.id, EventKind::Established(_));
     client.establish().unwrap();
     asked.id.disconnect().unwrap();
     for _ in 0..2 {
-        assert!(matches!(next(&channel).what, What::Disconnected));
+        assert!(matches!(next(&channel).kind, EventKind::Disconnected));
     }
 }
 
@@ -286,10 +286,10 @@ fn a_host_without_any_process_refuses() {
     let client = resolved(&channel, PortSpace::Tcp, nobody);
     let end = equip(&client);
     client.connect(&ConnectParameters::default()).unwrap();
-    let reason = expect!(channel, client, What::Rejected { reason, .. } => reason);
+    let reason = expect!(channel, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
     drop(end);
     let client = resolved(&channel, PortSpace::Udp, nobody);
     client.connect(&ConnectParameters::default()).unwrap();
-    expect!(channel, client, What::Unreachable(Some(SidrStatus::UNSUPPORTED_SERVICE)));
+    expect!(channel, client, EventKind::Unreachable(Some(SidrStatus::UNSUPPORTED_SERVICE)));
 }

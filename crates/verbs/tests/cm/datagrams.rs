@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::ends::*;
 use crate::other::Other;
-use ferroce::cm::{ConnectParameters, Id, PortSpace, SidrStatus, What};
+use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace, SidrStatus};
 use ferroce::*;
 
 #[test]
@@ -21,7 +21,7 @@ fn datagrams_find_their_queue_pair() {
         let other = equip_with(&asked.id, ServiceType::UnreliableDatagram);
         other.receive(0, 2048);
         asked.id.accept(&with_data(b"me")).unwrap();
-        let up = expect!(here, client, What::Established(up) => up);
+        let up = expect!(here, client, EventKind::Established(up) => up);
         assert_eq!(up.private_data, padded(b"me", 136));
         let peer = up.datagram.unwrap();
         assert_eq!(peer.queue_pair, other.queue_pair.number());
@@ -33,11 +33,11 @@ fn datagrams_find_their_queue_pair() {
         let client = resolved(&here, PortSpace::Udp, address);
         client.connect(&ConnectParameters::default()).unwrap();
         request(&there, &listener).id.reject(&[]).unwrap();
-        expect!(here, client, What::Unreachable(Some(SidrStatus::REJECTED)));
+        expect!(here, client, EventKind::Unreachable(Some(SidrStatus::REJECTED)));
         let client = resolved(&here, PortSpace::Udp, address);
         drop(listener);
         client.connect(&ConnectParameters::default()).unwrap();
-        expect!(here, client, What::Unreachable(Some(SidrStatus::UNSUPPORTED_SERVICE)));
+        expect!(here, client, EventKind::Unreachable(Some(SidrStatus::UNSUPPORTED_SERVICE)));
     }
 }
 
@@ -46,10 +46,10 @@ fn group(ip: IpAddr, group: &str) {
     let group: IpAddr = group.parse().unwrap();
     let channel = channel();
     let [one, other] = [(); 2].map(|()| {
-        let id = Id::new(&channel, PortSpace::Udp).unwrap();
+        let id = CmId::new(&channel, PortSpace::Udp).unwrap();
         let source = Some(SocketAddr::new(ip, 0));
         id.resolve_address(source, SocketAddr::new(group, 0), SECOND).unwrap();
-        expect!(channel, id, What::AddressResolved);
+        expect!(channel, id, EventKind::AddressResolved);
         id
     });
     let datagrams = ServiceType::UnreliableDatagram;
@@ -59,7 +59,7 @@ fn group(ip: IpAddr, group: &str) {
     for _ in 0..3 {
         listening.receive(0, 2048);
         other.join_multicast(group).unwrap();
-        let joined = expect!(channel, other, What::MulticastJoined(joined) => joined);
+        let joined = expect!(channel, other, EventKind::MulticastJoined(joined) => joined);
         assert_eq!(joined.gid, Gid::from_ip(group));
         assert_eq!(joined.peer.queue_pair, Qpn::MULTICAST);
         assert_eq!(joined.peer.address.hop_limit, 64, "beyond the first router");

@@ -4,26 +4,26 @@ use std::net::SocketAddr;
 
 use crate::ends::*;
 use crate::other::{Other, port};
-use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
 use ferroce::*;
 
 const SIGKILL: i32 = 9;
 const SIGSEGV: i32 = 11;
 const SIGTERM: i32 = 15;
 
-fn connect(channel: &EventChannel, address: SocketAddr) -> (Id, End) {
+fn connect(channel: &EventChannel, address: SocketAddr) -> (CmId, End) {
     let client = resolved(channel, PortSpace::Tcp, address);
     let end = equip(&client);
     client.connect(&ConnectParameters::default()).unwrap();
-    expect!(channel, client, What::Established(_));
+    expect!(channel, client, EventKind::Established(_));
     (client, end)
 }
 
-fn accept(channel: &EventChannel, listener: &Id) -> (Id, End) {
+fn accept(channel: &EventChannel, listener: &CmId) -> (CmId, End) {
     let asked = request(channel, listener);
     let end = equip(&asked.id);
     asked.id.accept(&ConnectParameters::default()).unwrap();
-    expect!(channel, asked.id, What::Established(_));
+    expect!(channel, asked.id, EventKind::Established(_));
     (asked.id.clone(), end)
 }
 
@@ -66,8 +66,8 @@ fn kill(other: &mut Other, signal: i32) {
 }
 
 /// The survivor hears of the end by an event, and what it has under way is flushed: no retry has run out.
-fn hears(channel: &EventChannel, id: &Id, end: &End, busy: bool) {
-    expect!(channel, id, What::Disconnected);
+fn hears(channel: &EventChannel, id: &CmId, end: &End, busy: bool) {
+    expect!(channel, id, EventKind::Disconnected);
     if busy {
         let done = end.completions.wait().unwrap();
         assert_eq!((done.id, done.status), (WorkId(8), Status::Flushed));
@@ -76,7 +76,7 @@ fn hears(channel: &EventChannel, id: &Id, end: &End, busy: bool) {
 
 /// Something that cannot complete: the peer has no receive for it, and says so for ever.
 fn post(end: &End) {
-    let data = Data::Spans(end.region.span(0, 8).into());
+    let data = Data::SgList(end.region.sge(0, 8).into());
     let request = SendRequest::new(WorkId(8), Operation::SEND, data);
     end.queue_pair.post_send(request).unwrap();
 }
@@ -119,7 +119,7 @@ fn somebody_else_says_goodbye() {
     let [file] = &files()[..] else { panic!("{:?}", files()) };
     let options = Options { port: port(), ..Options::default() };
     assert_eq!(say_goodbye(file, &options), 1);
-    expect!(channel, id, What::Disconnected);
+    expect!(channel, id, EventKind::Disconnected);
     // Who says goodbye itself leaves nothing to be said.
     other.say("done");
     other.wait();

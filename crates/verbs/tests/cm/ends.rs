@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ferroce::cm::{
-    ConnectParameters, DatagramPeer, Event, EventChannel, Id, PortSpace, Request, ResponseTimeout,
-    What,
+    CmId, ConnectParameters, DatagramPeer, Event, EventChannel, EventKind, PortSpace, Request,
+    ResponseTimeout,
 };
 use ferroce::*;
 
@@ -31,16 +31,16 @@ pub(crate) fn next(channel: &EventChannel) -> Event {
 
 /// The next event, which has to be this one of this id.
 macro_rules! expect {
-    ($channel:expr, $id:expr, $what:pat => $out:expr) => {{
+    ($channel:expr, $id:expr, $kind:pat => $out:expr) => {{
         let event = next(&$channel);
         assert_eq!(event.id, $id.name(), "{event:?}");
-        match event.what {
-            $what => $out,
+        match event.kind {
+            $kind => $out,
             other => panic!("another event: {other:?}"),
         }
     }};
-    ($channel:expr, $id:expr, $what:pat) => {
-        expect!($channel, $id, $what => ())
+    ($channel:expr, $id:expr, $kind:pat) => {
+        expect!($channel, $id, $kind => ())
     };
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn listener(
     space: PortSpace,
     ip: IpAddr,
     backlog: usize,
-) -> (Id, SocketAddr) {
-    let id = Id::new(channel, space).unwrap();
+) -> (CmId, SocketAddr) {
+    let id = CmId::new(channel, space).unwrap();
     id.bind(SocketAddr::new(ip, 0)).unwrap();
     id.listen(backlog).unwrap();
     let address = id.local_address().unwrap();
@@ -59,12 +59,12 @@ pub(crate) fn listener(
 }
 
 /// An id that is ready to connect.
-pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, to: SocketAddr) -> Id {
-    let id = Id::new(channel, space).unwrap();
+pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, to: SocketAddr) -> CmId {
+    let id = CmId::new(channel, space).unwrap();
     id.resolve_address(None, to, SECOND).unwrap();
-    expect!(channel, id, What::AddressResolved);
+    expect!(channel, id, EventKind::AddressResolved);
     id.resolve_route(SECOND).unwrap();
-    expect!(channel, id, What::RouteResolved);
+    expect!(channel, id, EventKind::RouteResolved);
     id
 }
 
@@ -73,32 +73,32 @@ pub(crate) struct End {
     pub(crate) queue_pair: QueuePair,
     pub(crate) completions: CompletionQueue,
     pub(crate) region: MemoryRegion,
-    pub(crate) domain: ProtectionDomain,
+    pub(crate) pd: ProtectionDomain,
 }
 
-pub(crate) fn equip_with(id: &Id, service: ServiceType) -> End {
+pub(crate) fn equip_with(id: &CmId, service: ServiceType) -> End {
     let context = id.context().unwrap();
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let channel = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(64, Some(&channel)).unwrap();
     let options = QueuePairOptions::new(service, &completions);
-    let queue_pair = id.create_queue_pair(&domain, &options).unwrap();
-    End { queue_pair, completions, region: domain.allocate(1 << 16, ACCESS).unwrap(), domain }
+    let queue_pair = id.create_queue_pair(&pd, &options).unwrap();
+    End { queue_pair, completions, region: pd.allocate(1 << 16, ACCESS).unwrap(), pd }
 }
 
-pub(crate) fn equip(id: &Id) -> End {
+pub(crate) fn equip(id: &CmId) -> End {
     equip_with(id, ServiceType::ReliableConnection)
 }
 
 impl End {
     pub(crate) fn receive(&self, offset: u64, length: u32) {
-        let spans = self.region.span(offset, length).into();
-        self.queue_pair.post_receive(ReceiveRequest { id: WorkId(7), spans }).unwrap();
+        let sg_list = self.region.sge(offset, length).into();
+        self.queue_pair.post_receive(ReceiveRequest { id: WorkId(7), sg_list }).unwrap();
     }
 
     pub(crate) fn send(&self, bytes: &[u8]) {
         self.region.write(0, bytes).unwrap();
-        let data = Data::Spans(self.region.span(0, bytes.len() as u32).into());
+        let data = Data::SgList(self.region.sge(0, bytes.len() as u32).into());
         self.queue_pair
             .post_send(SendRequest::new(
                 WorkId(1),
@@ -141,15 +141,15 @@ pub(crate) fn padded(bytes: &[u8], length: usize) -> Vec<u8> {
     all
 }
 
-pub(crate) fn request(channel: &EventChannel, listener: &Id) -> Box<Request> {
-    expect!(channel, listener, What::ConnectRequest(request) => request)
+pub(crate) fn request(channel: &EventChannel, listener: &CmId) -> Box<Request> {
+    expect!(channel, listener, EventKind::ConnectRequest(request) => request)
 }
 
 /// A connection that is up.
 pub(crate) struct Pair {
-    pub(crate) client: (EventChannel, Id, End),
-    pub(crate) server: (EventChannel, Id, End),
-    pub(crate) _listener: Id,
+    pub(crate) client: (EventChannel, CmId, End),
+    pub(crate) server: (EventChannel, CmId, End),
+    pub(crate) _listener: CmId,
 }
 
 pub(crate) fn connected(ip: IpAddr, wish: &ConnectParameters, answer: &ConnectParameters) -> Pair {
@@ -165,10 +165,10 @@ pub(crate) fn connected(ip: IpAddr, wish: &ConnectParameters, answer: &ConnectPa
     other.receive(1024, 1024);
     end.receive(1024, 1024);
     server.accept(answer).unwrap();
-    let up = expect!(here, client, What::Established(up) => up);
+    let up = expect!(here, client, EventKind::Established(up) => up);
     assert_eq!(up.private_data, padded(&answer.private_data, 196));
     assert_eq!(up.parameters.queue_pair, other.queue_pair.number());
-    expect!(there, server, What::Established(_));
+    expect!(there, server, EventKind::Established(_));
     assert_eq!(client.peer_address(), Some(address));
     assert_eq!(server.peer_address(), client.local_address());
     assert_eq!(server.local_address().unwrap(), address);
@@ -186,15 +186,15 @@ pub(crate) fn data_both_ways(one: &End, other: &End) {
 
 pub(crate) fn datagram(from: &End, peer: &DatagramPeer, bytes: &[u8]) {
     from.region.write(0, bytes).unwrap();
-    let address = from.domain.address_handle(&peer.address).unwrap();
+    let address = from.pd.address_handle(&peer.address).unwrap();
     from.queue_pair
-        .post_datagram(Datagram {
+        .post_datagram(UdSendRequest {
             id: WorkId(1),
             address: &address,
             destination: peer.queue_pair,
             queue_key: peer.queue_key,
             immediate: Some(Immediate(77)),
-            data: Data::Spans(from.region.span(0, bytes.len() as u32).into()),
+            data: Data::SgList(from.region.sge(0, bytes.len() as u32).into()),
             signaled: true,
             solicited: false,
         })

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use crate::ends::*;
 use crate::other::port;
-use ferroce::cm::{self, ConnectParameters, Id, PortSpace, What};
+use ferroce::cm::{self, CmId, ConnectParameters, EventKind, PortSpace};
 use ferroce::*;
 use ferroce_proto::cm::{
     self as proto, Config, ConnectionManager, Transmit, rdmacm_private_data, roce_path,
@@ -118,8 +118,8 @@ fn a_flood_of_requests_locks_nobody_else_out() {
     let server = std::thread::spawn(move || {
         let (mut ends, mut flooded, mut up) = (Vec::new(), 0, 0);
         loop {
-            match next(&there).what {
-                What::ConnectRequest(request) => {
+            match next(&there).kind {
+                EventKind::ConnectRequest(request) => {
                     let from = request.id.peer_address().unwrap().ip();
                     flooded += usize::from(from != V4);
                     let end = equip(&request.id);
@@ -127,8 +127,8 @@ fn a_flood_of_requests_locks_nobody_else_out() {
                     request.id.accept(&ConnectParameters::default()).unwrap();
                     ends.push((request.id.clone(), end));
                 }
-                What::Established(_) => up += 1,
-                What::Disconnected => {}
+                EventKind::Established(_) => up += 1,
+                EventKind::Disconnected => {}
                 other => panic!("{other:?}"),
             }
             if up == 3 && stopped.try_recv().is_ok() {
@@ -139,10 +139,10 @@ fn a_flood_of_requests_locks_nobody_else_out() {
     });
     let here = channel();
     let connect = || {
-        let client: Id = resolved(&here, PortSpace::Tcp, address);
+        let client: CmId = resolved(&here, PortSpace::Tcp, address);
         let end = equip(&client);
         client.connect(&ConnectParameters::default()).unwrap();
-        expect!(here, client, What::Established(_));
+        expect!(here, client, EventKind::Established(_));
         (client, end)
     };
     // One connection before the flood, one in the middle, one after it.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use crate::ends::*;
 use crate::other::Other;
-use ferroce::cm::{ConnectParameters, PortSpace, What};
+use ferroce::cm::{ConnectParameters, EventKind, PortSpace};
 
 /// A process with an open device that does nothing else.
 #[test]
@@ -36,10 +36,10 @@ fn server() {
         let end = equip(&asked.id);
         end.receive(1024, 1024);
         asked.id.accept(&ConnectParameters::default()).unwrap();
-        expect!(channel, asked.id, What::Established(_));
+        expect!(channel, asked.id, EventKind::Established(_));
         end.done();
         end.holds(1024, b"there");
-        expect!(channel, asked.id, What::Disconnected);
+        expect!(channel, asked.id, EventKind::Disconnected);
     }
     let _ = std::io::stdin().read_line(&mut String::new());
 }
@@ -54,11 +54,11 @@ fn connect_to_a_new_server() {
         let client = resolved(&channel, PortSpace::Tcp, address);
         let end = equip(&client);
         client.connect(&ConnectParameters::default()).unwrap();
-        expect!(channel, client, What::Established(_));
+        expect!(channel, client, EventKind::Established(_));
         end.send(b"there");
         end.done();
         client.disconnect().unwrap();
-        expect!(channel, client, What::Disconnected);
+        expect!(channel, client, EventKind::Disconnected);
     }
     server.say("bye");
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ferroce::cm::{ConnectParameters, EventChannel, Id, PortSpace, RejectReason, What};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace, RejectReason};
 use ferroce::*;
 
 use crate::ends::*;
@@ -13,7 +13,7 @@ fn address(ip: &str) -> IpAddr {
 }
 
 /// The device of an id, and the path MTU of a queue pair.
-fn way(id: &Id, end: &End) -> (String, Option<usize>) {
+fn way(id: &CmId, end: &End) -> (String, Option<usize>) {
     let device = id.context().unwrap().device().name().to_owned();
     (device, end.queue_pair.attributes().path_mtu.and_then(|mtu| mtu.bytes()))
 }
@@ -40,18 +40,18 @@ fn connections_to_loopback_addresses_are_the_first_devices() {
 
 /// Connects a resolved id to a listener, and moves data both ways. The connection lasts as long as its ends.
 fn connect(
-    client: &Id,
+    client: &CmId,
     here: &EventChannel,
-    listener: &Id,
+    listener: &CmId,
     there: &EventChannel,
-) -> (Id, [End; 2]) {
+) -> (CmId, [End; 2]) {
     let end = equip(client);
     client.connect(&ConnectParameters::default()).unwrap();
     let server = request(there, listener).id;
     let other = equip(&server);
     server.accept(&ConnectParameters::default()).unwrap();
-    expect!(here, client, What::Established(_));
-    expect!(there, server, What::Established(_));
+    expect!(here, client, EventKind::Established(_));
+    expect!(there, server, EventKind::Established(_));
     end.receive(1024, 1024);
     other.receive(1024, 1024);
     data_both_ways(&end, &other);
@@ -71,7 +71,7 @@ fn a_server_at_any_address_is_reached_by_all() {
         let (server, _ends) = connect(&client, &here, &listener, &there);
         // The next one has a channel without old events.
         client.close();
-        expect!(there, server, What::Disconnected);
+        expect!(there, server, EventKind::Disconnected);
         server.close();
     }
 }
@@ -87,7 +87,7 @@ fn a_server_at_a_loopback_address_is_there_alone() {
     let client = resolved(&here, PortSpace::Tcp, outside);
     let _end = equip(&client);
     client.connect(&ConnectParameters::default()).unwrap();
-    let reason = expect!(here, client, What::Rejected { reason, .. } => reason);
+    let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
 }
 
@@ -98,13 +98,13 @@ fn an_id_that_is_bound_elsewhere_connects_to_a_loopback_address() {
     }
     let (here, there) = (channel(), channel());
     let (listener, bound) = listener(&there, PortSpace::Tcp, V4, 0);
-    let client = Id::new(&here, PortSpace::Tcp).unwrap();
+    let client = CmId::new(&here, PortSpace::Tcp).unwrap();
     let source = SocketAddr::new(address("10.9.0.1"), 0);
     client.resolve_address(Some(source), bound, SECOND).unwrap();
     // Without a port, the source is a wish.
-    expect!(here, client, What::AddressResolved);
+    expect!(here, client, EventKind::AddressResolved);
     client.resolve_route(SECOND).unwrap();
-    expect!(here, client, What::RouteResolved);
+    expect!(here, client, EventKind::RouteResolved);
     connect(&client, &here, &listener, &there);
 }
 
@@ -114,10 +114,10 @@ fn a_loopback_address_does_not_lead_to_another_host() {
         return;
     }
     let here = channel();
-    let client = Id::new(&here, PortSpace::Tcp).unwrap();
+    let client = CmId::new(&here, PortSpace::Tcp).unwrap();
     client.bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
     client.resolve_address(None, SocketAddr::new(address(ELSEWHERE), 7174), SECOND).unwrap();
-    expect!(here, client, What::AddressError(_));
+    expect!(here, client, EventKind::AddressError(_));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn datagrams_to_a_loopback_address_have_the_devices_path_mtu() {
     let other = equip_with(&server, ServiceType::UnreliableDatagram);
     other.receive(1024, 1024);
     server.accept(&ConnectParameters::default()).unwrap();
-    let up = expect!(here, client, What::Established(up) => up);
+    let up = expect!(here, client, EventKind::Established(up) => up);
     datagram(&end, &up.datagram.unwrap(), b"by the loopback");
     other.done();
     // Behind the 40 bytes of a global route.

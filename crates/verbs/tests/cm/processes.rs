@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::ends::*;
 use crate::other::Other;
-use ferroce::cm::{ConnectParameters, Id, PortSpace, What};
+use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace};
 use ferroce::*;
 
 fn descriptors() -> usize {
@@ -58,9 +58,9 @@ fn count_descriptors() {
             asked.id.accept(&ConnectParameters::default()).unwrap();
             let (mut up, mut over) = (0, 0);
             while over < 2 {
-                match next(&channel).what {
-                    What::Established(_) => up += 1,
-                    What::Disconnected => over += 1,
+                match next(&channel).kind {
+                    EventKind::Established(_) => up += 1,
+                    EventKind::Disconnected => over += 1,
                     other => panic!("{other:?}"),
                 }
                 if up == 2 && over == 0 {
@@ -70,7 +70,7 @@ fn count_descriptors() {
             // Time-wait is the acknowledge delay of 134 ms and a little: nobody waits for it here.
         }
         settle_at(before + SENDERS + 1);
-        let again = Id::new(&channel, PortSpace::Tcp).unwrap();
+        let again = CmId::new(&channel, PortSpace::Tcp).unwrap();
         assert!(again.bind(address).is_err());
         drop(listener);
         again.bind(address).unwrap();
@@ -88,10 +88,10 @@ fn count_descriptors() {
     asked.id.accept(&ConnectParameters::default()).unwrap();
     let (mut up, mut rested) = (0, 0);
     while rested < 2 {
-        match next(&channel).what {
-            What::Established(_) => up += 1,
-            What::TimewaitExit => rested += 1,
-            What::Disconnected => {}
+        match next(&channel).kind {
+            EventKind::Established(_) => up += 1,
+            EventKind::TimewaitExit => rested += 1,
+            EventKind::Disconnected => {}
             other => panic!("{other:?}"),
         }
         if up == 2 {
@@ -116,11 +116,11 @@ fn listener_process() {
     let end = equip(&asked.id);
     end.receive(1024, 1024);
     asked.id.accept(&with_data(b"from far")).unwrap();
-    expect!(channel, asked.id, What::Established(_));
+    expect!(channel, asked.id, EventKind::Established(_));
     end.done();
     // The peer may end the connection as soon as it has this: nobody waits for the acknowledge.
     end.send(b"back");
-    expect!(channel, asked.id, What::Disconnected);
+    expect!(channel, asked.id, EventKind::Disconnected);
     let refused = request(&channel, &listener);
     refused.id.reject(b"once is enough").unwrap();
     println!("\ndone");
@@ -136,25 +136,25 @@ fn the_listener_is_another_process() {
     let mut child = Other::beside("processes::listener_process");
     let port = child.hear("listening").parse().unwrap();
     let address = SocketAddr::new(V4, port);
-    let taken = Id::new(&channel, PortSpace::Tcp).unwrap();
+    let taken = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = taken.bind(address).unwrap_err();
     assert_eq!(error.errno(), ferroce_net::errno::EADDRINUSE);
     let client = resolved(&channel, PortSpace::Tcp, address);
     let end = equip(&client);
     end.receive(1024, 1024);
     client.connect(&with_data(b"hello")).unwrap();
-    let up = expect!(channel, client, What::Established(up) => up);
+    let up = expect!(channel, client, EventKind::Established(up) => up);
     assert_eq!(up.private_data, padded(b"from far", 196));
     end.send(b"there");
     assert!(end.done().id != end.done().id);
     end.holds(1024, b"back");
     client.disconnect().unwrap();
-    expect!(channel, client, What::Disconnected);
+    expect!(channel, client, EventKind::Disconnected);
     let second = resolved(&channel, PortSpace::Tcp, address);
     let _end = equip(&second);
     second.connect(&ConnectParameters::default()).unwrap();
     let data = expect!(
-        channel, second, What::Rejected { private_data, .. } => private_data
+        channel, second, EventKind::Rejected { private_data, .. } => private_data
     );
     assert_eq!(data, padded(b"once is enough", 148));
     child.hear("done");
@@ -173,7 +173,8 @@ fn last_words_are_heard() {
         let client = resolved(&channel, PortSpace::Tcp, SocketAddr::new(V4, port));
         let _end = equip(&client);
         client.connect(&ConnectParameters::default()).unwrap();
-        let heard = expect!(channel, client, What::Rejected { private_data, .. } => private_data);
+        let heard =
+            expect!(channel, client, EventKind::Rejected { private_data, .. } => private_data);
         assert_eq!(heard, padded(b"last words", 148));
     }
 }

@@ -9,7 +9,7 @@ pub const ACCESS: AccessFlags = AccessFlags(0xf);
 /// One end: a queue pair with its completions and a region.
 pub struct Side {
     pub context: Context,
-    pub domain: ProtectionDomain,
+    pub pd: ProtectionDomain,
     pub region: MemoryRegion,
     pub completions: CompletionQueue,
     pub queue_pair: QueuePair,
@@ -34,18 +34,18 @@ pub fn gid_index(context: &Context, ipv6: bool) -> Option<u8> {
 }
 
 pub fn side(context: &Context, service: ServiceType, bytes: usize) -> Side {
-    let domain = context.protection_domain();
+    let pd = context.protection_domain();
     let channel = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(4096, Some(&channel)).unwrap();
-    let region = domain.allocate(bytes, ACCESS).unwrap();
-    let queue_pair = domain.queue_pair(&QueuePairOptions::new(service, &completions)).unwrap();
-    Side { context: context.clone(), domain, region, completions, queue_pair }
+    let region = pd.allocate(bytes, ACCESS).unwrap();
+    let queue_pair = pd.queue_pair(&QueuePairOptions::new(service, &completions)).unwrap();
+    Side { context: context.clone(), pd, region, completions, queue_pair }
 }
 
 /// All attributes that the way from RESET to RTS takes, for this peer.
-pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> Modify {
+pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> QueuePairAttributes {
     let destination = context.device().gids()[usize::from(index)].gid;
-    Modify {
+    QueuePairAttributes {
         access: Some(ACCESS),
         partition: Some(0),
         port: Some(1),
@@ -60,28 +60,28 @@ pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> Modify
         destination: Some(peer),
         receive_psn: Some(Psn(0xff_fff0)),
         send_psn: Some(Psn(0xff_fff0)),
-        max_reads: Some(16),
-        max_peer_reads: Some(16),
+        max_rd_atomic: Some(16),
+        max_dest_rd_atomic: Some(16),
         min_rnr_timer: RnrTimer::from_code(1),
         // 134 ms: a peer that a busy machine does not run for that long is rare, and 8 times in a row it does not happen.
         timeout: Some(AckTimeout(15)),
         retry_count: Some(7),
         rnr_retry: Some(RnrRetry(7)),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     }
 }
 
 /// Brings a queue pair to RTS, by what the table of states wants at each step.
-pub fn bring_up(queue_pair: &QueuePair, attributes: &Modify) {
+pub fn bring_up(queue_pair: &QueuePair, attributes: &QueuePairAttributes) {
     let service = queue_pair.service();
     for (from, to) in [
         (State::Reset, State::Init),
         (State::Init, State::ReadyToReceive),
         (State::ReadyToReceive, State::ReadyToSend),
     ] {
-        let mut change = Modify { state: Some(to), ..*attributes };
+        let mut change = QueuePairAttributes { state: Some(to), ..*attributes };
         let rule = rule(service, from, to).unwrap();
-        change.clear(change.attributes() - rule.required - Attributes::STATE);
+        change.clear(change.attributes() - rule.required - AttributeMask::STATE);
         queue_pair.modify(&change).unwrap();
     }
 }
@@ -109,7 +109,7 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
 
 impl Side {
     pub fn data(&self, offset: u64, length: usize) -> Data {
-        Data::Spans(self.region.span(offset, length as u32).into())
+        Data::SgList(self.region.sge(offset, length as u32).into())
     }
 
     pub fn post(&self, id: u64, operation: Operation, offset: u64, length: usize) {
@@ -118,8 +118,8 @@ impl Side {
     }
 
     pub fn post_receive(&self, id: u64, offset: u64, length: usize) {
-        let spans = self.region.span(offset, length as u32).into();
-        self.queue_pair.post_receive(ReceiveRequest { id: WorkId(id), spans }).unwrap();
+        let sg_list = self.region.sge(offset, length as u32).into();
+        self.queue_pair.post_receive(ReceiveRequest { id: WorkId(id), sg_list }).unwrap();
     }
 
     /// The next completion, which must be of this request and a success.

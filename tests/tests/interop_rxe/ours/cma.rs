@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ferroce::cm::{
-    ConnectParameters, DATAGRAM_QUEUE_KEY, Established, EventChannel, Id, PortSpace, RejectReason,
-    SidrStatus, What,
+    CmId, ConnectParameters, DATAGRAM_QUEUE_KEY, Established, EventChannel, EventKind, PortSpace,
+    RejectReason, SidrStatus,
 };
 use ferroce::*;
 
@@ -25,17 +25,17 @@ const GRH: usize = 40;
 /// A connection that is up, or the two ends of datagrams.
 pub(crate) struct Connection {
     pub events: EventChannel,
-    pub id: Id,
+    pub id: CmId,
     pub queue_pair: QueuePair,
     pub end: End,
     /// What came with it; nothing on the passive side of datagrams.
     established: Option<Box<Established>>,
-    _listener: Option<Id>,
+    _listener: Option<CmId>,
 }
 
 /// The next event of any id.
-pub(crate) fn event(events: &EventChannel) -> What {
-    events.wait(None).expect("a channel").expect("an event").what
+pub(crate) fn event(events: &EventChannel) -> EventKind {
+    events.wait(None).expect("a channel").expect("an event").kind
 }
 
 fn space(service: ServiceType) -> PortSpace {
@@ -45,16 +45,16 @@ fn space(service: ServiceType) -> PortSpace {
     }
 }
 
-fn equip(task: &Task, id: &Id, service: ServiceType, bytes: usize) -> (End, QueuePair) {
+fn equip(task: &Task, id: &CmId, service: ServiceType, bytes: usize) -> (End, QueuePair) {
     let context = id.context().expect("a device");
     let end = End::of(&context, id.source_index().expect("a source"), task, bytes);
     let options = QueuePairOptions::new(service, &end.completions);
-    let queue_pair = id.create_queue_pair(&end.domain, &options).expect("a queue pair");
+    let queue_pair = id.create_queue_pair(&end.pd, &options).expect("a queue pair");
     (end, queue_pair)
 }
 
-fn bound(task: &Task, events: &EventChannel, port: u16, service: ServiceType) -> Id {
-    let listener = Id::new(events, space(service)).expect("an id");
+fn bound(task: &Task, events: &EventChannel, port: u16, service: ServiceType) -> CmId {
+    let listener = CmId::new(events, space(service)).expect("an id");
     listener.bind(SocketAddr::new(task.here(), port)).expect("a port");
     listener.listen(0).expect("a listener");
     ready();
@@ -72,7 +72,7 @@ pub(crate) fn listen(
 ) -> Connection {
     let events = EventChannel::new().expect("a channel");
     let listener = bound(task, &events, port, service);
-    let What::ConnectRequest(request) = event(&events) else { panic!("no request") };
+    let EventKind::ConnectRequest(request) = event(&events) else { panic!("no request") };
     assert_eq!(request.id.peer_address().map(|peer| peer.ip()), Some(task.there()));
     let id = request.id;
     let (end, queue_pair) = equip(task, &id, service, bytes);
@@ -82,7 +82,7 @@ pub(crate) fn listen(
     peer.id.accept(answer).expect("a client that waits");
     if service != ServiceType::UnreliableDatagram {
         assert_eq!(peer.id.path_mtu().bytes(), Some(task.mtu));
-        let What::Established(up) = event(&peer.events) else { panic!("no connection") };
+        let EventKind::Established(up) = event(&peer.events) else { panic!("no connection") };
         peer.established = Some(up);
     }
     peer
@@ -95,12 +95,12 @@ fn resolved(
     port: u16,
     service: ServiceType,
     bytes: usize,
-) -> (Id, End, QueuePair) {
-    let id = Id::new(events, space(service)).expect("an id");
+) -> (CmId, End, QueuePair) {
+    let id = CmId::new(events, space(service)).expect("an id");
     id.resolve_address(None, SocketAddr::new(task.there(), port), SECOND).expect("an address");
-    assert!(matches!(event(events), What::AddressResolved));
+    assert!(matches!(event(events), EventKind::AddressResolved));
     id.resolve_route(SECOND).expect("a route");
-    assert!(matches!(event(events), What::RouteResolved));
+    assert!(matches!(event(events), EventKind::RouteResolved));
     assert_eq!(id.path_mtu().bytes(), Some(task.mtu));
     let (end, queue_pair) = equip(task, &id, service, bytes);
     (id, end, queue_pair)
@@ -121,7 +121,7 @@ pub(crate) fn connect(
     prepare(&peer);
     peer.id.connect(wish).expect("a request");
     match event(&peer.events) {
-        What::Established(up) => peer.established = Some(up),
+        EventKind::Established(up) => peer.established = Some(up),
         other => panic!("no connection: {other:?}"),
     }
     peer
@@ -173,7 +173,7 @@ pub(crate) fn connections(task: &Task) {
     if task.serves {
         peer.id.disconnect().expect("a connection");
     }
-    assert!(matches!(event(&peer.events), What::Disconnected));
+    assert!(matches!(event(&peer.events), EventKind::Disconnected));
     wait_for_the_other();
 }
 
@@ -188,9 +188,9 @@ pub(crate) fn datagrams(task: &Task) {
     let peer = establish(task, DATAGRAMS, service, out + size, &parameters, &prepare);
     peer.end.write(out, &pattern(9, size));
     let send = |destination: Qpn, queue_key: QKey, path: &AddressVector| {
-        let address = peer.end.domain.address_handle(path).expect("a way");
+        let address = peer.end.pd.address_handle(path).expect("a way");
         for _ in 0..count {
-            let datagram = Datagram {
+            let datagram = UdSendRequest {
                 id: WorkId(1),
                 address: &address,
                 destination,
@@ -236,7 +236,7 @@ pub(crate) fn nobody(task: &Task) {
 pub(crate) fn refuse(task: &Task) {
     let events = EventChannel::new().expect("a channel");
     let _listener = bound(task, &events, CONNECTIONS, ServiceType::ReliableConnection);
-    let What::ConnectRequest(request) = event(&events) else { panic!("no request") };
+    let EventKind::ConnectRequest(request) = event(&events) else { panic!("no request") };
     request.id.reject(b"not today").expect("a client that waits");
     wait_for_the_other();
 }
@@ -247,7 +247,7 @@ pub(crate) fn nobody_there(task: &Task) {
     let (id, ..) = resolved(task, &events, NOBODY, ServiceType::ReliableConnection, 4096);
     id.connect(&ConnectParameters::default()).expect("a request");
     match event(&events) {
-        What::Rejected { reason, .. } => assert_eq!(reason, RejectReason::INVALID_SERVICE_ID),
+        EventKind::Rejected { reason, .. } => assert_eq!(reason, RejectReason::INVALID_SERVICE_ID),
         other => panic!("not rejected: {other:?}"),
     }
 }
@@ -258,7 +258,7 @@ pub(crate) fn no_datagrams_there(task: &Task) {
     let (id, ..) = resolved(task, &events, NOBODY, ServiceType::UnreliableDatagram, 4096);
     id.connect(&ConnectParameters::default()).expect("a request");
     match event(&events) {
-        What::Unreachable(status) => assert_eq!(status, Some(SidrStatus::UNSUPPORTED_SERVICE)),
+        EventKind::Unreachable(status) => assert_eq!(status, Some(SidrStatus::UNSUPPORTED_SERVICE)),
         other => panic!("not refused: {other:?}"),
     }
 }

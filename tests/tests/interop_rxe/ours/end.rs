@@ -22,7 +22,7 @@ pub(crate) struct Partner {
 /// Our device with memory and a completion queue.
 pub(crate) struct End {
     pub context: Context,
-    pub domain: ProtectionDomain,
+    pub pd: ProtectionDomain,
     pub region: MemoryRegion,
     pub completions: CompletionQueue,
     pub source: u8,
@@ -40,16 +40,16 @@ impl End {
     }
 
     pub(crate) fn of(context: &Context, source: u8, task: &Task, bytes: usize) -> Self {
-        let domain = context.protection_domain();
+        let pd = context.protection_domain();
         let channel = CompletionChannel::new().expect("a channel");
         let completions = context.completion_queue(4096, Some(&channel)).expect("a queue");
         Self {
-            region: domain.allocate(bytes, ALL).expect("memory"),
+            region: pd.allocate(bytes, ALL).expect("memory"),
             gid: Gid::from_ip(task.here()),
             mtu: PathMtu::from_bytes(task.mtu).expect("a path MTU"),
             events: task.events,
             context: context.clone(),
-            domain,
+            pd,
             completions,
             source,
         }
@@ -57,7 +57,7 @@ impl End {
 
     pub(crate) fn queue_pair(&self, service: ServiceType) -> QueuePair {
         let options = QueuePairOptions::new(service, &self.completions);
-        self.domain.queue_pair(&options).expect("a queue pair")
+        self.pd.queue_pair(&options).expect("a queue pair")
     }
 
     /// The way to a partner.
@@ -66,8 +66,8 @@ impl End {
     }
 
     /// All that a queue pair is told on its way to RTS, with the times that the pingpongs choose.
-    pub(crate) fn attributes(&self, psn: Psn, partner: &Partner) -> Modify {
-        Modify {
+    pub(crate) fn attributes(&self, psn: Psn, partner: &Partner) -> QueuePairAttributes {
+        QueuePairAttributes {
             access: Some(ALL),
             partition: Some(0),
             port: Some(1),
@@ -77,18 +77,18 @@ impl End {
             destination: Some(partner.number),
             receive_psn: Some(partner.psn),
             send_psn: Some(psn),
-            max_reads: Some(4),
-            max_peer_reads: Some(4),
+            max_rd_atomic: Some(4),
+            max_dest_rd_atomic: Some(4),
             min_rnr_timer: RnrTimer::from_code(12),
             timeout: Some(AckTimeout(14)),
             retry_count: Some(7),
             rnr_retry: Some(RnrRetry(7)),
-            ..Modify::default()
+            ..QueuePairAttributes::default()
         }
     }
 
     /// Brings a queue pair from where it is to RTS, by what the table of states wants at each step.
-    pub(crate) fn connect(&self, queue_pair: &QueuePair, all: &Modify) {
+    pub(crate) fn connect(&self, queue_pair: &QueuePair, all: &QueuePairAttributes) {
         for (from, to) in [
             (State::Reset, State::Init),
             (State::Init, State::ReadyToReceive),
@@ -97,9 +97,9 @@ impl End {
             if queue_pair.state() != from {
                 continue;
             }
-            let mut change = Modify { state: Some(to), ..*all };
+            let mut change = QueuePairAttributes { state: Some(to), ..*all };
             let rule = rule(queue_pair.service(), from, to).expect("a way up");
-            change.clear(change.attributes() - rule.required - Attributes::STATE);
+            change.clear(change.attributes() - rule.required - AttributeMask::STATE);
             queue_pair.modify(&change).expect("a queue pair that comes up");
         }
     }
@@ -107,13 +107,13 @@ impl End {
     /// Takes a queue pair from RESET to INIT, where it takes receives.
     pub(crate) fn prepare(&self, queue_pair: &QueuePair, access: AccessFlags) {
         let datagram = queue_pair.service() == ServiceType::UnreliableDatagram;
-        let change = Modify {
+        let change = QueuePairAttributes {
             state: Some(State::Init),
             access: (!datagram).then_some(access),
             partition: Some(0),
             port: Some(1),
             queue_key: datagram.then_some(QUEUE_KEY),
-            ..Modify::default()
+            ..QueuePairAttributes::default()
         };
         queue_pair.modify(&change).expect("a queue pair in INIT");
     }
@@ -140,18 +140,18 @@ impl End {
     }
 
     pub(crate) fn data(&self, offset: usize, length: usize) -> Data {
-        Data::Spans(self.spans(offset, length))
+        Data::SgList(self.sg_list(offset, length))
     }
 
-    pub(crate) fn spans(&self, offset: usize, length: usize) -> Spans {
+    pub(crate) fn sg_list(&self, offset: usize, length: usize) -> SgList {
         match length {
-            0 => Spans::NONE,
-            _ => self.region.span(offset as u64, length as u32).into(),
+            0 => SgList::NONE,
+            _ => self.region.sge(offset as u64, length as u32).into(),
         }
     }
 
     pub(crate) fn receive(&self, offset: usize, length: usize) -> ReceiveRequest {
-        ReceiveRequest { id: WorkId(0), spans: self.spans(offset, length) }
+        ReceiveRequest { id: WorkId(0), sg_list: self.sg_list(offset, length) }
     }
 
     pub(crate) fn post(&self, to: &QueuePair, operation: Operation, offset: usize, length: usize) {

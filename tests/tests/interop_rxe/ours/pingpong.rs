@@ -113,7 +113,7 @@ impl Player<'_> {
         let Some((address, destination)) = &self.way else {
             return self.end.post(&self.queue_pair, Operation::SEND, self.out, size);
         };
-        let datagram = Datagram {
+        let datagram = UdSendRequest {
             id: WorkId(1),
             address,
             destination: *destination,
@@ -182,7 +182,7 @@ pub(crate) fn run(task: &Task, service: ServiceType) {
     });
     if head > 0 {
         let path = player.end.path(partners[0].gid);
-        let address = player.end.domain.address_handle(&path).expect("a way");
+        let address = player.end.pd.address_handle(&path).expect("a way");
         player.way = Some((address, partners[0].number));
     }
     player.play();

@@ -133,7 +133,10 @@ impl Puppet {
         self.order(&format!("connect {number} {here} {mtu} {psn} {psn} {rnr_retry}"));
         end.prepare(&ours, wish.our_pair);
         let attributes = end.attributes(FIRST_PSN, &partner);
-        end.connect(&ours, &Modify { rnr_retry: Some(RnrRetry(rnr_retry)), ..attributes });
+        end.connect(
+            &ours,
+            &QueuePairAttributes { rnr_retry: Some(RnrRetry(rnr_retry)), ..attributes },
+        );
         Pair { ours, theirs }
     }
 

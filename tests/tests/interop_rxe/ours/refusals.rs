@@ -115,7 +115,7 @@ fn we_ask(task: &Task, puppet: &mut Puppet, fault: Fault, opcode: u8) {
 
 fn they_ask(task: &Task, puppet: &mut Puppet, fault: Fault, opcode: u8) {
     let end = End::open(task, ROOM);
-    let closed = end.domain.allocate(ROOM, CLOSED).expect("memory");
+    let closed = end.pd.allocate(ROOM, CLOSED).expect("memory");
     let wish = Wish {
         our_pair: if fault == Pair { AccessFlags(0) } else { ALL },
         rnr_retry: if fault == NoReceive { 1 } else { 7 },

@@ -1,7 +1,7 @@
 //! The other half of `rping`: the client names a buffer of its own, the server reads it, is named another, and writes
 //! what it read there.
 
-use ferroce::cm::{ConnectParameters, What};
+use ferroce::cm::{ConnectParameters, EventKind};
 use ferroce::*;
 
 use super::cma::{Connection, connect, event, listen};
@@ -94,7 +94,7 @@ pub(crate) fn run(task: &Task) {
             say(&peer, FIRST, size);
         }
         // The client ends the connection.
-        assert!(matches!(event(&peer.events), What::Disconnected));
+        assert!(matches!(event(&peer.events), EventKind::Disconnected));
     } else {
         let peer = connect(task, PORT, service, room, &wish, listen_for_advice);
         for number in 0..task.count {
@@ -107,7 +107,7 @@ pub(crate) fn run(task: &Task) {
             super::end::same(&peer.end.bytes(second(task), task.size), &sent, "a pong");
         }
         peer.id.disconnect().expect("a connection");
-        assert!(matches!(event(&peer.events), What::Disconnected));
+        assert!(matches!(event(&peer.events), EventKind::Disconnected));
     }
     wait_for_the_other();
 }

@@ -29,17 +29,17 @@ pub(crate) fn run(task: &Task) {
     let end = End::open(task, size * (DEPTH + 1));
     let sent_bytes = message(0, size);
     end.write(DEPTH * size, &sent_bytes);
-    let receives = end.domain.shared_receive_queue(DEPTH).expect("a shared receive queue");
+    let receives = end.pd.shared_receive_queue(DEPTH).expect("a shared receive queue");
     let post_receive = |slot: usize| {
-        let spans = end.spans(slot * size, size);
-        receives.post(ReceiveRequest { id: WorkId(slot as u64), spans }).expect("room");
+        let sg_list = end.sg_list(slot * size, size);
+        receives.post(ReceiveRequest { id: WorkId(slot as u64), sg_list }).expect("room");
     };
     (0..DEPTH).for_each(post_receive);
     let options = QueuePairOptions {
         shared_receives: Some(&receives),
         ..QueuePairOptions::new(ServiceType::ReliableConnection, &end.completions)
     };
-    let make = || end.domain.queue_pair(&options).expect("a queue pair");
+    let make = || end.pd.queue_pair(&options).expect("a queue pair");
     let pairs: Vec<QueuePair> = (0..PAIRS).map(|_| make()).collect();
     // Far apart, so that whoever reads a capture can tell them from each other.
     let psn = |index: usize| FIRST_PSN.add(index as u32 * 0x10_0000);

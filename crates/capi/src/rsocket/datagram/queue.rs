@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ferroce::cm::{EventChannel, Id, PortSpace, What};
+use ferroce::cm::{CmId, EventChannel, EventKind, PortSpace};
 use ferroce::{
-    AccessFlags, AddressHandle, AddressVector, Capabilities, Data, Datagram, Gid, MemoryRegion,
+    AccessFlags, AddressHandle, AddressVector, Capabilities, Data, Gid, MemoryRegion,
     ProtectionDomain, QKey, Qpn, QueuePair, QueuePairOptions, ReceiveRequest, ServiceType, Status,
-    WorkId,
+    UdSendRequest, WorkId,
 };
 
 use super::super::completions::Completions;
@@ -28,7 +28,7 @@ const SEND: WorkId = WorkId(u64::MAX);
 
 /// The way to a peer, as the system has it: the address of ours that leads there, and how much a packet carries.
 pub(super) struct Route {
-    id: Id,
+    id: CmId,
     /// Where its events come out.
     _channel: EventChannel,
     pub(super) local: IpAddr,
@@ -39,7 +39,7 @@ impl Route {
     /// Finds it, from this address of ours if that is a certain one.
     pub(super) fn find(from: IpAddr, to: SocketAddr) -> Result<Self> {
         let channel = EventChannel::new()?;
-        let id = Id::new(&channel, PortSpace::Udp)?;
+        let id = CmId::new(&channel, PortSpace::Udp)?;
         let source = Some(SocketAddr::new(from, 0)).filter(|_| !from.is_unspecified());
         id.resolve_address(source, to, Duration::ZERO)?;
         expect(&channel)?;
@@ -58,9 +58,9 @@ impl Route {
 
 /// The answer is there at once: routes are the system's.
 fn expect(channel: &EventChannel) -> Result<()> {
-    match channel.try_event()?.map(|event| event.what) {
-        Some(What::AddressResolved | What::RouteResolved) => Ok(()),
-        Some(What::AddressError(error) | What::RouteError(error)) => Err(error.into()),
+    match channel.try_event()?.map(|event| event.kind) {
+        Some(EventKind::AddressResolved | EventKind::RouteResolved) => Ok(()),
+        Some(EventKind::AddressError(error) | EventKind::RouteError(error)) => Err(error.into()),
         _ => Err(Errno(libc::ENETUNREACH)),
     }
 }
@@ -97,11 +97,11 @@ impl Queue {
         let domain = context.protection_domain();
         let options = QueuePairOptions {
             capabilities: Capabilities {
-                send_requests: sends.into(),
-                receive_requests: receives.into(),
-                send_spans: 1,
-                receive_spans: 1,
-                inline_bytes: 0,
+                max_send_wr: sends.into(),
+                max_recv_wr: receives.into(),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
             },
             signal_all: true,
             ..QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions.queue)
@@ -147,8 +147,8 @@ impl Queue {
     }
 
     fn post_receive(&self, slot: usize) -> Result<()> {
-        let span = self.incoming.span((slot * (GRH + PLACE)) as u64, (GRH + PLACE) as u32);
-        let request = ReceiveRequest { id: WorkId(slot as u64), spans: span.into() };
+        let sge = self.incoming.sge((slot * (GRH + PLACE)) as u64, (GRH + PLACE) as u32);
+        let request = ReceiveRequest { id: WorkId(slot as u64), sg_list: sge.into() };
         Ok(self.queue_pair.post_receive(request)?)
     }
 
@@ -172,13 +172,13 @@ impl Queue {
             written.map_err(|_| Errno(libc::EMSGSIZE))?;
             length += part.len();
         }
-        self.queue_pair.post_datagram(Datagram {
+        self.queue_pair.post_datagram(UdSendRequest {
             id: SEND,
             address: to,
             destination: queue,
             queue_key: KEY,
             immediate: None,
-            data: Data::Spans(self.outgoing.span(start as u64, length as u32).into()),
+            data: Data::SgList(self.outgoing.sge(start as u64, length as u32).into()),
             signaled: true,
             solicited: false,
         })?;

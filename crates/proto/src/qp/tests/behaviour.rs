@@ -131,7 +131,7 @@ fn a_service_reaches_exactly_its_states() {
 }
 
 /// The change with all that is required.
-fn to(machine: &Machine, state: State) -> Modify {
+fn to(machine: &Machine, state: State) -> QueuePairAttributes {
     let rule = rule(machine.service(), machine.state(), state).expect("a transition");
     change(machine.state(), state, rule.required)
 }
@@ -152,10 +152,10 @@ fn draining_has_two_halves() {
     for service in ServiceType::ALL {
         for notice in [None, Some(false), Some(true)] {
             let mut machine = ready(service);
-            let drain = Modify {
+            let drain = QueuePairAttributes {
                 state: Some(State::SendQueueDrain),
                 drain_notice: notice,
-                ..Modify::default()
+                ..QueuePairAttributes::default()
             };
             assert_eq!(machine.modify(&drain), Ok(State::SendQueueDrain));
             assert!(machine.is_draining());
@@ -197,15 +197,15 @@ fn a_failed_datagram_can_be_repaired() {
     assert_eq!(machine.state(), State::SendQueueError);
     assert_eq!(machine.permits(Action::PostSend), Permission::Flushed);
     assert_eq!(machine.permits(Action::AcceptRequest), Permission::Allowed);
-    let believed = Modify {
+    let believed = QueuePairAttributes {
         state: Some(State::ReadyToSend),
         current_state: Some(State::ReadyToSend),
-        ..Modify::default()
+        ..QueuePairAttributes::default()
     };
     let actual = State::SendQueueError;
     let error = ModifyError::WrongCurrentState { assumed: State::ReadyToSend, actual };
     assert_eq!(machine.modify(&believed), Err(error));
-    let known = Modify { current_state: Some(actual), ..believed };
+    let known = QueuePairAttributes { current_state: Some(actual), ..believed };
     assert_eq!(machine.modify(&known), Ok(State::ReadyToSend));
     assert_eq!(machine.permits(Action::PostSend), Permission::Allowed);
 }
@@ -217,7 +217,7 @@ fn a_request_that_fails_while_draining_ends_it() {
         (ServiceType::UnreliableConnection, State::SendQueueError),
     ] {
         let mut machine = ready(service);
-        let drain = change(State::ReadyToSend, State::SendQueueDrain, Attributes::DRAIN_NOTICE);
+        let drain = change(State::ReadyToSend, State::SendQueueDrain, AttributeMask::DRAIN_NOTICE);
         assert_eq!(machine.modify(&drain), Ok(State::SendQueueDrain));
         assert_eq!(machine.handle_incident(Incident::SendFailed), None);
         assert_eq!((machine.state(), machine.is_draining()), (state, false));
@@ -231,8 +231,11 @@ fn reset_makes_a_queue_pair_as_new_and_late_incidents_leave_it_so() {
         let mut machine = ready(service);
         machine.handle_incident(Incident::Fatal);
         assert_eq!(machine.state(), State::Error);
-        let error =
-            modify(service, from, &Modify { state: Some(State::Error), ..Modify::default() });
+        let error = modify(
+            service,
+            from,
+            &QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() },
+        );
         assert_eq!(error, Ok(State::Error), "from {from}");
         assert_eq!(machine.modify(&to(&machine, State::Reset)), Ok(State::Reset));
         for incident in Incident::ALL {

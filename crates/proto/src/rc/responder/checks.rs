@@ -67,11 +67,11 @@ impl Responder {
             Operation::Send => {
                 let before = if info.position.opens() { 0 } else { self.received };
                 let receive = self.receive.as_ref();
-                receive.is_some_and(|request| before + length <= request.spans.len())
+                receive.is_some_and(|request| before + length <= request.sg_list.len())
             }
             Operation::Write => {
                 let left = match &self.message {
-                    Message::Write(span) => u64::from(span.length),
+                    Message::Write(range) => u64::from(range.length),
                     _ => u64::from(announced),
                 };
                 if info.position.ends() { length == left } else { length < left }
@@ -123,25 +123,25 @@ pub(super) fn check_key(
     by: Accessor,
     memory: &impl Memory,
 ) -> Verdict {
-    let Some(span) = named(packet) else { return Ok(()) };
+    let Some(range) = named(packet) else { return Ok(()) };
     let access = needed_access(packet, info);
     let allowed = match info.operation {
         // IBA 9.4.5.1, A19.4: aligned, or refused as invalid.
         Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite
-            if span.address.0 % 8 != 0 =>
+            if range.address.0 % 8 != 0 =>
         {
             return Err(Refusal::Request.into());
         }
         // A FLUSH needs its key, however little it flushes.
         Operation::Flush
-            if span.length == 0
+            if range.length == 0
                 || packet.extensions.feth.is_some_and(|feth| feth.selectivity == REGION) =>
         {
-            memory.check_remote_key(by, span.key, access)
+            memory.check_remote_key(by, range.key, access)
         }
         // IBA 9.7.4.1.7: nothing is accessed, so nothing is checked.
-        _ if span.length == 0 => Ok(()),
-        _ => memory.check_remote(by, span, access),
+        _ if range.length == 0 => Ok(()),
+        _ => memory.check_remote(by, range, access),
     };
     allowed.map_err(|_| Refusal::Access.into())
 }

@@ -9,7 +9,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
 use super::{Responder, WINDOW, checks, has_response, named};
-use crate::memory::{Accessor, Memory, RemoteSpan};
+use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Answer, Request, Response};
 use crate::rc::sequence::Sequence;
@@ -33,8 +33,8 @@ impl Responder {
                 u64::from(self.expected.since(sequence) > WINDOW);
             return self.acknowledge_again(sequence);
         }
-        let (Some(span), Some(by)) = (named(packet), by) else { return };
-        let request = Request { operation: info.operation, span, by };
+        let (Some(range), Some(by)) = (named(packet), by) else { return };
+        let request = Request { operation: info.operation, range, by };
         let Some(executed) = self.responses.executed(sequence, &request, config.mtu) else {
             self.counters.out_of_window_request += 1;
             return;
@@ -46,11 +46,11 @@ impl Responder {
             return;
         }
         let answer = match info.operation {
-            Operation::ReadRequest => Answer::Read { span, sent: 0, by, again: true },
+            Operation::ReadRequest => Answer::Read { range, sent: 0, by, again: true },
             Operation::CompareSwap | Operation::FetchAdd => {
                 Answer::Atomic { original: executed.original, again: true }
             }
-            _ => Answer::Read { span: RemoteSpan::default(), sent: 0, by, again: true },
+            _ => Answer::Read { range: RemoteRange::default(), sent: 0, by, again: true },
         };
         let response = Response { sequence, msn: self.msn, answer };
         self.responses.push_again(&executed, response, config.mtu);

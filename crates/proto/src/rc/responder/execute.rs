@@ -7,8 +7,8 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
-use super::{Message, Refusal, Responder, Verdict, named, span_of};
-use crate::memory::{Accessor, Atomic, Memory, RemoteSpan};
+use super::{Message, Refusal, Responder, Verdict, named, range_of};
+use crate::memory::{Accessor, Atomic, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Answer, Executed, Request, packets};
 use crate::work::{Completion, CompletionKind, Status};
@@ -35,20 +35,20 @@ impl Responder {
                 self.message = if info.position.ends() { Message::None } else { Message::Send };
             }
             Operation::Write => {
-                let mut span = match (&self.message, extensions.reth) {
-                    (Message::Write(span), _) => *span,
-                    (_, Some(reth)) => span_of(&reth),
+                let mut range = match (&self.message, extensions.reth) {
+                    (Message::Write(range), _) => *range,
+                    (_, Some(reth)) => range_of(&reth),
                     _ => return Err(Refusal::Request.into()),
                 };
                 let length = packet.payload.len() as u32;
                 if length > 0 {
-                    let part = RemoteSpan { length, ..span };
+                    let part = RemoteRange { length, ..range };
                     (memory.write_remote(by, part, packet.payload)).map_err(|_| Refusal::Access)?;
                 }
-                span.address = VirtualAddress(span.address.0.wrapping_add(u64::from(length)));
-                span.length -= length;
+                range.address = VirtualAddress(range.address.0.wrapping_add(u64::from(length)));
+                range.length -= length;
                 self.message =
-                    if info.position.ends() { Message::None } else { Message::Write(span) };
+                    if info.position.ends() { Message::None } else { Message::Write(range) };
             }
             _ => return self.execute_with_response(packet, info, config, by, memory),
         }
@@ -80,25 +80,25 @@ impl Responder {
         by: Accessor,
         memory: &mut impl Memory,
     ) -> Verdict {
-        let span = named(packet).ok_or(Refusal::Request)?;
+        let range = named(packet).ok_or(Refusal::Request)?;
         let mut taken = 1;
         let mut original = 0;
         // IBA A19: FLUSH and ATOMIC WRITE are answered by an empty READ response.
-        let mut answer = Answer::Read { span: RemoteSpan::default(), sent: 0, by, again: false };
+        let mut answer = Answer::Read { range: RemoteRange::default(), sent: 0, by, again: false };
         match info.operation {
             Operation::ReadRequest => {
-                answer = Answer::Read { span, sent: 0, by, again: false };
-                taken = packets(span.length, config.mtu);
+                answer = Answer::Read { range, sent: 0, by, again: false };
+                taken = packets(range.length, config.mtu);
             }
             Operation::CompareSwap | Operation::FetchAdd => {
                 let what = atomic(packet, info).ok_or(Refusal::Request)?;
-                original = memory.atomic(by, span, what).map_err(|_| Refusal::Access)?;
+                original = memory.atomic(by, range, what).map_err(|_| Refusal::Access)?;
                 answer = Answer::Atomic { original, again: false };
             }
             Operation::AtomicWrite => {
                 let bytes = packet.payload.try_into().map_err(|_| Refusal::Length)?;
                 let what = Atomic::Write(u64::from_ne_bytes(bytes));
-                memory.atomic(by, span, what).map_err(|_| Refusal::Access)?;
+                memory.atomic(by, range, what).map_err(|_| Refusal::Access)?;
             }
             // Every WRITE before it is in memory: all packets of a queue pair are executed in order by one thread.
             Operation::Flush => {}
@@ -106,7 +106,7 @@ impl Responder {
         }
         let sequence = self.expected;
         self.msn = self.msn.wrapping_add(1);
-        let request = Request { operation: info.operation, span, by };
+        let request = Request { operation: info.operation, range, by };
         let plain = self.plain;
         let executed = Executed { start: sequence, packets: taken, request, original, plain };
         self.responses.remember(executed, config);
@@ -119,9 +119,9 @@ impl Responder {
     fn place(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
         let Some(request) = &self.receive else { return Err(Refusal::Request.into()) };
         let mut data = payload;
-        for span in request.spans.range(self.received, payload.len() as u64) {
-            let (part, rest) = data.split_at(data.len().min(span.length as usize));
-            (memory.write_local(by.domain, span, part)).map_err(|_| Refusal::Receive)?;
+        for range in request.sg_list.range(self.received, payload.len() as u64) {
+            let (part, rest) = data.split_at(data.len().min(range.length as usize));
+            (memory.write_local(by.pd, range, part)).map_err(|_| Refusal::Receive)?;
             data = rest;
         }
         Ok(())

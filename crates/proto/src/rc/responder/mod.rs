@@ -25,7 +25,7 @@ use super::queue_pair::{Config, Role};
 use super::responses::{Answer, Response, Responses};
 use super::sequence::Sequence;
 use crate::counters::Counters;
-use crate::memory::{Accessor, Memory, RemoteSpan};
+use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
 use crate::work::{Completion, ReceiveRequest, Status};
@@ -44,7 +44,7 @@ enum Message {
     None,
     Send,
     /// Where its next packet goes, and how much is still to come.
-    Write(RemoteSpan),
+    Write(RemoteRange),
 }
 
 /// PSNs further than this from the expected one are taken for a stranger's: 64 MiB in flight at a path MTU of 1024.
@@ -246,22 +246,23 @@ impl Responder {
 
 /// As whom a request is executed. `None` when it names no receive queue that it may.
 fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor> {
-    let domain = match config.role {
-        Role::Target(xrc) => receives?.xrc().filter(|queue| queue.xrc == xrc)?.domain,
-        Role::Both | Role::Initiator => config.domain,
+    let pd = match config.role {
+        Role::Target(xrc) => receives?.xrc().filter(|queue| queue.xrc == xrc)?.pd,
+        Role::Both | Role::Initiator => config.pd,
     };
-    Some(Accessor { domain, queue_pair: config.number })
+    Some(Accessor { pd, queue_pair: config.number })
 }
 
-fn span_of(reth: &Reth) -> RemoteSpan {
-    RemoteSpan { key: reth.key, address: reth.address, length: reth.length }
+fn range_of(reth: &Reth) -> RemoteRange {
+    RemoteRange { key: reth.key, address: reth.address, length: reth.length }
 }
 
 /// What a request names of our memory.
-fn named(packet: &Packet<'_>) -> Option<RemoteSpan> {
-    let reth = packet.extensions.reth.as_ref().map(span_of);
+fn named(packet: &Packet<'_>) -> Option<RemoteRange> {
+    let reth = packet.extensions.reth.as_ref().map(range_of);
     let atomic = || packet.extensions.atomic;
-    let words = || atomic().map(|eth| RemoteSpan { key: eth.key, address: eth.address, length: 8 });
+    let words =
+        || atomic().map(|eth| RemoteRange { key: eth.key, address: eth.address, length: 8 });
     reth.or_else(words)
 }
 

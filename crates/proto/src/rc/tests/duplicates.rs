@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::pair::{BASE, Faults, KEY, Pair, REGION};
 use super::telling::{FAR, clean, deliver, read, remote, request, statuses, write};
-use crate::memory::{AccessFlags, RemoteSpan};
+use crate::memory::{AccessFlags, RemoteRange};
 use crate::rc::Config;
 use crate::transmit::Payload;
 use crate::work::{Operation, Status};
@@ -19,17 +19,17 @@ use crate::work::{Operation, Status};
 const MTU: u16 = 256;
 
 /// An answer of the responder: opcode, PSN relative to the requester's first, and the memory it carries.
-type Answered = (Opcode, i32, Option<RemoteSpan>);
+type Answered = (Opcode, i32, Option<RemoteRange>);
 
 fn answers(pair: &mut Pair) -> Vec<Answered> {
     let first = pair.hosts[1].qp.config().receive_psn;
     let mut all = Vec::new();
     while let Some(transmit) = pair.hosts[1].poll(pair.now) {
-        let span = match transmit.payload {
-            Payload::Remote(span) | Payload::RemoteAgain(span) => Some(span),
+        let range = match transmit.payload {
+            Payload::Remote(range) | Payload::RemoteAgain(range) => Some(range),
             _ => None,
         };
-        all.push((transmit.bth.opcode, transmit.bth.psn.distance(first), span));
+        all.push((transmit.bth.opcode, transmit.bth.psn.distance(first), range));
     }
     all
 }
@@ -259,34 +259,34 @@ proptest! {
             }
         });
         let mut expected = 0;
-        let mut executed: Vec<(i32, RemoteSpan)> = vec![];
+        let mut executed: Vec<(i32, RemoteRange)> = vec![];
         for (distance, key, offset, length, sends) in requests {
             let psn: Psn = Psn::new((expected + distance) as u32);
             ask(&mut pair, expected + distance, key, offset, length);
             if pair.hosts[1].qp.fault().is_none() && distance == 0 {
                 prop_assert!(allowed && length < 1 << 31, "executed at {psn}");
-                let span = RemoteSpan { key: RKey(key), address: VirtualAddress(BASE + offset), length };
-                executed.push((expected, span));
+                let range = RemoteRange { key: RKey(key), address: VirtualAddress(BASE + offset), length };
+                executed.push((expected, range));
                 expected += length.div_ceil(u32::from(MTU)).max(1) as i32;
             }
             if !sends && pair.hosts[1].qp.fault().is_none() {
                 continue;
             }
             let mut first_packets = 0;
-            for (opcode, psn, span) in answers(&mut pair) {
+            for (opcode, psn, range) in answers(&mut pair) {
                 first_packets += usize::from(matches!(
                     opcode,
                     Opcode::RC_RDMA_READ_RESPONSE_FIRST | Opcode::RC_RDMA_READ_RESPONSE_ONLY
                 ));
-                let Some(span) = span else { continue };
+                let Some(range) = range else { continue };
                 let named = executed.iter().any(|(start, whole)| {
                     let offset = u64::from(MTU) * (psn - start) as u64;
                     psn >= *start
-                        && span.key == whole.key
-                        && span.address.0 == whole.address.0 + offset
-                        && offset + u64::from(span.length) <= u64::from(whole.length)
+                        && range.key == whole.key
+                        && range.address.0 == whole.address.0 + offset
+                        && offset + u64::from(range.length) <= u64::from(whole.length)
                 });
-                prop_assert!(named, "{span:?} at {psn} of {executed:?}");
+                prop_assert!(named, "{range:?} at {psn} of {executed:?}");
             }
             prop_assert!(first_packets <= 2 * usize::from(depth), "{first_packets} answers queued");
             if pair.hosts[1].qp.fault().is_some() {

@@ -5,16 +5,14 @@ use std::vec;
 use ferroce_wire::number::{RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
-use super::pair::{config, span};
-use crate::memory::{
-    AccessFlags, Accessor, Atomic, Bind, Denied, Domain, LocalSpan, Memory, RemoteSpan,
-};
+use super::pair::{config, sge};
+use crate::memory::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
 use crate::rc::QueuePair;
 use crate::receive::ReceiveQueue;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use crate::work::{
-    Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId,
+    Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
 /// Allows everything, and counts the bytes that are written, each of which must come right behind the last.
@@ -34,20 +32,20 @@ impl Counted {
 }
 
 impl Memory for Counted {
-    fn check_local(&self, _: Domain, _: LocalSpan, _: bool) -> Result<(), Denied> {
+    fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn read_local(&self, _: Domain, _: LocalSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_local(&self, _: PdId, _: Sge, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn write_local(&mut self, _: Domain, span: LocalSpan, data: &[u8]) -> Result<(), Denied> {
-        Self::next(&mut self.local, span.address, super::pair::BASE, data.len());
+    fn write_local(&mut self, _: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied> {
+        Self::next(&mut self.local, sge.address, super::pair::BASE, data.len());
         Ok(())
     }
 
-    fn check_remote(&self, _: Accessor, _: RemoteSpan, _: AccessFlags) -> Result<(), Denied> {
+    fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
         Ok(())
     }
 
@@ -55,16 +53,16 @@ impl Memory for Counted {
         Ok(())
     }
 
-    fn read_remote(&self, _: Accessor, _: RemoteSpan, _: &mut [u8]) -> Result<(), Denied> {
+    fn read_remote(&self, _: Accessor, _: RemoteRange, _: &mut [u8]) -> Result<(), Denied> {
         Ok(())
     }
 
-    fn write_remote(&mut self, _: Accessor, span: RemoteSpan, data: &[u8]) -> Result<(), Denied> {
-        Self::next(&mut self.remote, span.address, START, data.len());
+    fn write_remote(&mut self, _: Accessor, range: RemoteRange, data: &[u8]) -> Result<(), Denied> {
+        Self::next(&mut self.remote, range.address, START, data.len());
         Ok(())
     }
 
-    fn atomic(&mut self, _: Accessor, _: RemoteSpan, _: Atomic) -> Result<u64, Denied> {
+    fn atomic(&mut self, _: Accessor, _: RemoteRange, _: Atomic) -> Result<u64, Denied> {
         Err(Denied::Access)
     }
 
@@ -99,7 +97,7 @@ fn run(operation: Operation, length: u32, mtu: u16) -> [u64; 2] {
     let request = SendRequest {
         id: WorkId(1),
         operation,
-        data: Data::Spans(Spans::from(span(0, length))),
+        data: Data::SgList(SgList::from(sge(0, length))),
         signaled: true,
         solicited: false,
         fence: false,

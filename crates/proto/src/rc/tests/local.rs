@@ -9,7 +9,7 @@ use super::telling::{FAR, clean, read, request, statuses, write};
 use crate::memory::{AccessFlags, Accessor, Bind, Memory};
 use crate::rc::Fault;
 use crate::work::{
-    CompletionKind, Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId,
+    CompletionKind, Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
 const WINDOW: u32 = 0x77_00;
@@ -64,16 +64,16 @@ fn a_window_shows_what_it_is_bound_to() {
 #[test]
 fn a_window_of_type_2_is_one_queue_pairs_alone() {
     let mut pair = bound(true, Vec::new());
-    let span = crate::memory::RemoteSpan {
+    let sge = crate::memory::RemoteRange {
         key: RKey(WINDOW + 1),
         address: VirtualAddress(BASE + FAR),
         length: 8,
     };
-    let by = |number| Accessor { domain: super::pair::DOMAIN, queue_pair: Qpn(number) };
+    let by = |number| Accessor { pd: super::pair::DOMAIN, queue_pair: Qpn(number) };
     let memory = &mut pair.hosts[1].memory;
-    assert!(memory.check_remote(by(0x11), span, AccessFlags::REMOTE_WRITE).is_ok());
-    assert!(memory.check_remote(by(0x12), span, AccessFlags::REMOTE_WRITE).is_err());
-    assert!(memory.invalidate(by(0x12), span.key).is_err());
+    assert!(memory.check_remote(by(0x11), sge, AccessFlags::REMOTE_WRITE).is_ok());
+    assert!(memory.check_remote(by(0x12), sge, AccessFlags::REMOTE_WRITE).is_err());
+    assert!(memory.invalidate(by(0x12), sge.key).is_err());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_fence_holds_a_local_request_back() {
 
 #[test]
 fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
-    let beyond = Data::Spans(Spans::from(super::pair::span(super::pair::REGION, 600)));
+    let beyond = Data::SgList(SgList::from(super::pair::sge(super::pair::REGION, 600)));
     let denied = SendRequest { data: beyond, ..write(2, 0) };
     let unbindable = local(2, Operation::Bind(bind(WINDOW + 1, u64::MAX / 2)));
     let not_bound = local(2, Operation::LocalInvalidate { key: RKey(WINDOW) });

@@ -16,10 +16,10 @@ use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
 use crate::rc::{Config, QueuePair, Role};
 use crate::receive::ReceiveQueue;
-pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, span};
+pub(super) use crate::testing::{BASE, DOMAIN, Faults, KEY, REGION, Random, TestMemory, sge};
 use crate::time::Instant;
 use crate::transmit::{EncodeError, Transmit};
-use crate::work::{Completion, ReceiveRequest, Spans, WorkId};
+use crate::work::{Completion, ReceiveRequest, SgList, WorkId};
 
 pub(super) struct Host {
     pub(super) qp: QueuePair,
@@ -60,7 +60,7 @@ pub(super) fn config(mtu: u16, send_psn: u32, receive_psn: u32) -> Config {
         number: Qpn(0x11),
         destination: Qpn(0x11),
         partition: PKey(0xffff),
-        domain: DOMAIN,
+        pd: DOMAIN,
         mtu,
         send_psn: Psn::new(send_psn),
         receive_psn: Psn::new(receive_psn),
@@ -110,7 +110,7 @@ impl Pair {
     }
 
     pub(super) fn post_receive(&mut self, side: usize, id: u64, offset: u64, length: u32) {
-        let request = ReceiveRequest { id: WorkId(id), spans: Spans::from(span(offset, length)) };
+        let request = ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge(offset, length)) };
         self.hosts[side].receives.post(request).unwrap();
     }
 

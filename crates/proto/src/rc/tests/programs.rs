@@ -4,9 +4,9 @@ use std::vec::Vec;
 
 use ferroce_wire::number::{Immediate, RKey, VirtualAddress};
 
-use super::pair::{BASE, Faults, KEY, Pair, Random, span};
+use super::pair::{BASE, Faults, KEY, Pair, Random, sge};
 use crate::rc::Fault;
-use crate::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+use crate::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 
 fn remote(offset: u64) -> RemoteAddress {
     RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(KEY) }
@@ -47,7 +47,7 @@ fn program(seed: u64, faults: Faults) -> bool {
         } as u32;
         let from = SOURCE + random.below(0x2_0000);
         let immediate = random.chance(300).then(|| Immediate(random.next() as u32));
-        let mut data = Data::Spans(split(&mut random, from, length));
+        let mut data = Data::SgList(split(&mut random, from, length));
         let operation = match random.below(5) {
             0 | 1 => {
                 let to = written;
@@ -62,7 +62,7 @@ fn program(seed: u64, faults: Faults) -> bool {
             2 => {
                 let to = read;
                 read += u64::from(length);
-                data = Data::Spans(split(&mut random, to, length));
+                data = Data::SgList(split(&mut random, to, length));
                 expected.push(Expect::Read { from, to, length });
                 Operation::Read { remote: remote(from) }
             }
@@ -78,7 +78,7 @@ fn program(seed: u64, faults: Faults) -> bool {
             }
             _ => {
                 let add = random.next();
-                data = Data::Spans(Spans::from(span(ORIGINALS + 8 * atomics, 8)));
+                data = Data::SgList(SgList::from(sge(ORIGINALS + 8 * atomics, 8)));
                 atomics += 1;
                 expected.push(Expect::Added(add));
                 Operation::FetchAdd { remote: remote(COUNTER), add }
@@ -156,17 +156,17 @@ fn program(seed: u64, faults: Faults) -> bool {
 }
 
 /// A gather list of one to four parts.
-fn split(random: &mut Random, start: u64, length: u32) -> Spans {
+fn split(random: &mut Random, start: u64, length: u32) -> SgList {
     let (mut at, mut left) = (start, length);
-    let mut spans = Vec::new();
-    while left > 0 && spans.len() < 3 && random.chance(400) {
+    let mut sg_list = Vec::new();
+    while left > 0 && sg_list.len() < 3 && random.chance(400) {
         let part = 1 + random.below(u64::from(left)) as u32;
-        spans.push(span(at, part));
+        sg_list.push(sge(at, part));
         at += u64::from(part);
         left -= part;
     }
-    spans.push(span(at, left));
-    Spans::from(&spans[..])
+    sg_list.push(sge(at, left));
+    SgList::from(&sg_list[..])
 }
 
 #[test]

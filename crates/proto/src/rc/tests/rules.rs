@@ -8,7 +8,7 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, RnrTimer, Syndrome, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
-use super::pair::{BASE, Faults, KEY, Pair, span};
+use super::pair::{BASE, Faults, KEY, Pair, sge};
 use super::telling::{
     FAR, clean, deliver, opcodes, read, remote, request, statuses, syndromes, write,
 };
@@ -16,7 +16,7 @@ use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
 use crate::rc::{Config, Fault, PostError};
 use crate::work::{
-    Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId,
+    Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
 #[test]
@@ -239,10 +239,10 @@ fn a_message_longer_than_its_receive_is_refused() {
 #[test]
 fn a_receive_into_foreign_memory_is_the_receivers_fault() {
     let mut pair = clean(256);
-    let mut bad = span(FAR, 100);
+    let mut bad = sge(FAR, 100);
     bad.key.0 = 1;
-    let spans = Spans::from(bad);
-    pair.hosts[1].receives.post(crate::work::ReceiveRequest { id: WorkId(9), spans }).unwrap();
+    let sg_list = SgList::from(bad);
+    pair.hosts[1].receives.post(crate::work::ReceiveRequest { id: WorkId(9), sg_list }).unwrap();
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 100)).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::RemoteOperation)]);
@@ -252,9 +252,9 @@ fn a_receive_into_foreign_memory_is_the_receivers_fault() {
 #[test]
 fn our_own_memory_is_checked_too() {
     let mut pair = clean(256);
-    let mut bad = span(0, 100);
+    let mut bad = sge(0, 100);
     bad.key.0 = 1;
-    let data = Data::Spans(Spans::from(bad));
+    let data = Data::SgList(SgList::from(bad));
     pair.hosts[0].qp.post_send(SendRequest { data: data.clone(), ..write(1, 0) }).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::LocalProtection)]);
@@ -299,7 +299,7 @@ fn atomics_are_answered_again_and_not_executed_again() {
     pair.hosts[1].memory.bytes[FAR as usize..][..8].fill(0);
     for id in 0..16 {
         let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
-        let data = Data::Spans(Spans::from(span(8 * id, 8)));
+        let data = Data::SgList(SgList::from(sge(8 * id, 8)));
         pair.hosts[0].qp.post_send(SendRequest { data, ..request(id, add, 8) }).unwrap();
     }
     // All sixteen answers are lost once.
@@ -368,8 +368,8 @@ fn sequence_numbers_wrap_within_a_message() {
 fn what_cannot_be_sent_is_not_taken() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| config.send_capacity = 1);
     let qp = &mut pair.hosts[0].qp;
-    let half = span(0, MAX_MESSAGE / 2 + 1);
-    let long = Data::Spans(Spans::from(&[half, half][..]));
+    let half = sge(0, MAX_MESSAGE / 2 + 1);
+    let long = Data::SgList(SgList::from(&[half, half][..]));
     assert_eq!(qp.post_send(SendRequest { data: long, ..write(1, 0) }), Err(PostError::Length));
     let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
     assert_eq!(qp.post_send(request(1, add, 4)), Err(PostError::Length));

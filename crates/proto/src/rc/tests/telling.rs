@@ -8,8 +8,8 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::SyndromeKind;
 use ferroce_wire::transport::Bth;
 
-use super::pair::{BASE, Faults, KEY, Pair, span};
-use crate::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+use super::pair::{BASE, Faults, KEY, Pair, sge};
+use crate::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 
 pub(super) const FAR: u64 = 0x4_0000;
 
@@ -18,7 +18,7 @@ pub(super) fn remote(offset: u64) -> RemoteAddress {
 }
 
 pub(super) fn request(id: u64, operation: Operation, length: u32) -> SendRequest {
-    SendRequest::new(WorkId(id), operation, Data::Spans(Spans::from(span(0, length))))
+    SendRequest::new(WorkId(id), operation, Data::SgList(SgList::from(sge(0, length))))
 }
 
 pub(super) fn write(id: u64, length: u32) -> SendRequest {

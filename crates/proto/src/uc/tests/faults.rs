@@ -2,9 +2,9 @@
 
 use super::pair::{Pair, request};
 use super::rules::send;
-use crate::testing::{REGION, span};
+use crate::testing::{REGION, sge};
 use crate::uc::Fault;
-use crate::work::{Data, Operation, SendRequest, Spans, Status};
+use crate::work::{Data, Operation, SendRequest, SgList, Status};
 
 const FAR: u64 = 0x2_0000;
 const OK: Status = Status::Success;
@@ -30,9 +30,9 @@ fn a_receive_into_wrong_memory_ends_in_error_and_the_queue_pair_with_it() {
 #[test]
 fn a_send_from_wrong_memory_stops_the_send_queue_only() {
     let mut pair = Pair::new(1, 256);
-    let parts = [span(0, 300), span(REGION, 300)];
+    let parts = [sge(0, 300), sge(REGION, 300)];
     pair.post(send(1, 10));
-    pair.post(SendRequest { data: Data::Spans(Spans::from(&parts[..])), ..send(2, 0) });
+    pair.post(SendRequest { data: Data::SgList(SgList::from(&parts[..])), ..send(2, 0) });
     pair.post(SendRequest { signaled: false, ..send(3, 10) });
     let packets = pair.packets();
     assert_eq!(packets.len(), 2, "the second message's first packet was still good");

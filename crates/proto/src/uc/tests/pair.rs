@@ -8,11 +8,11 @@ use ferroce_wire::packet::Packet;
 
 use crate::memory::AccessFlags;
 use crate::receive::ReceiveQueue;
-use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, span};
+use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, sge};
 use crate::transmit::EncodeError;
 use crate::uc::{Config, QueuePair};
 use crate::work::{
-    Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans, Status, WorkId,
+    Completion, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
 pub(super) struct Host {
@@ -40,7 +40,7 @@ impl Pair {
                 number: Qpn(0x22),
                 destination: Qpn(0x11),
                 partition: PKey(0xffff),
-                domain: DOMAIN,
+                pd: DOMAIN,
                 mtu,
                 send_psn: psns[side],
                 receive_psn: psns[1 - side],
@@ -58,7 +58,7 @@ impl Pair {
     }
 
     pub(super) fn post_receive(&mut self, id: u64, offset: u64, length: u32) {
-        let request = ReceiveRequest { id: WorkId(id), spans: Spans::from(span(offset, length)) };
+        let request = ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge(offset, length)) };
         self.to.receives.post(request).unwrap();
     }
 
@@ -112,7 +112,7 @@ pub(super) fn request(id: u64, operation: Operation, from: u64, length: u32) -> 
     SendRequest {
         id: WorkId(id),
         operation,
-        data: Data::Spans(Spans::from(span(from, length))),
+        data: Data::SgList(SgList::from(sge(from, length))),
         signaled: true,
         solicited: false,
         fence: false,

@@ -8,8 +8,8 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
 use super::pair::{Host, Pair, remote, request};
-use crate::testing::{BASE, Faults, KEY, Random, span};
-use crate::work::{Completion, CompletionKind, Data, Operation, SendRequest, Spans, Status};
+use crate::testing::{BASE, Faults, KEY, Random, sge};
+use crate::work::{Completion, CompletionKind, Data, Operation, SendRequest, SgList, Status};
 
 const WRITTEN: u64 = 0x1_0000;
 const RECEIVED: u64 = 0x2_8000;
@@ -62,10 +62,10 @@ fn program(pair: &mut Pair, random: &mut Random, mtu: u16) -> Vec<Sent> {
         };
         written += u64::from(length) * u64::from(to.is_some());
         let cut = random.below(u64::from(length) + 1) as u32;
-        let parts = [span(from, cut), span(from + u64::from(cut), length - cut)];
+        let parts = [sge(from, cut), sge(from + u64::from(cut), length - cut)];
         let data = match random.below(3) {
             0 => Data::Inline(bytes.clone().into()),
-            _ => Data::Spans(Spans::from(&parts[..])),
+            _ => Data::SgList(SgList::from(&parts[..])),
         };
         let solicited = random.chance(300);
         pair.post(SendRequest { data, solicited, ..request(id, operation, 0, 0) });

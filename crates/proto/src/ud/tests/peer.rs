@@ -9,10 +9,10 @@ use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use crate::receive::ReceiveQueue;
-use crate::testing::{DOMAIN, Random, TestMemory, span};
+use crate::testing::{DOMAIN, Random, TestMemory, sge};
 use crate::transmit::EncodeError;
 use crate::ud::{AddressHandle, Config, Envelope, QueuePair, SendRequest};
-use crate::work::{Completion, Data, ReceiveRequest, Spans, Status, WorkId};
+use crate::work::{Completion, Data, ReceiveRequest, SgList, Status, WorkId};
 
 /// In these tests the way to a host is its number.
 pub(super) type Route = u8;
@@ -44,7 +44,7 @@ impl Peer {
             number: number(host),
             queue_key: KEY,
             partition: PKey(0xffff),
-            domain: DOMAIN,
+            pd: DOMAIN,
             mtu,
             send_psn: Psn(0xff_ffff),
             send_capacity: 64,
@@ -56,7 +56,7 @@ impl Peer {
     }
 
     pub(super) fn post_receive(&mut self, id: u64, offset: u64, length: u32) {
-        let request = ReceiveRequest { id: WorkId(id), spans: Spans::from(span(offset, length)) };
+        let request = ReceiveRequest { id: WorkId(id), sg_list: SgList::from(sge(offset, length)) };
         self.receives.post(request).unwrap();
     }
 
@@ -94,7 +94,7 @@ pub(super) fn send(id: u64, to: u8, from: u64, length: u32) -> SendRequest<Route
         id: WorkId(id),
         address: AddressHandle { route: to, destination: number(to), queue_key: KEY },
         immediate: None,
-        data: Data::Spans(Spans::from(span(from, length))),
+        data: Data::SgList(SgList::from(sge(from, length))),
         signaled: true,
         solicited: false,
     }

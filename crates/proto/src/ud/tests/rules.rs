@@ -9,11 +9,11 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::Packet;
 
 use super::peer::{KEY, Peer, group, number, send};
-use crate::testing::{REGION, span};
+use crate::testing::{REGION, sge};
 use crate::ud::{
     AddressHandle, AttachError, Drops, Envelope, Fault, GRH_LEN, PostError, SendRequest,
 };
-use crate::work::{Completion, CompletionKind, Data, ReceiveRequest, Spans, Status, WorkId};
+use crate::work::{Completion, CompletionKind, Data, ReceiveRequest, SgList, Status, WorkId};
 
 const FAR: u64 = 0x2_0000;
 
@@ -90,9 +90,9 @@ fn a_datagram_comes_behind_the_space_for_its_header() {
     let front = to.memory.part(FAR, 40).to_vec();
     for header in [None, Some([7; GRH_LEN])] {
         // Cut within the header and within the payload.
-        let parts = [span(FAR, 30), span(FAR + 30, 20), span(FAR + 50, 90)];
-        let spans = Spans::from(&parts[..]);
-        to.receives.post(ReceiveRequest { id: WorkId(10), spans }).unwrap();
+        let parts = [sge(FAR, 30), sge(FAR + 30, 20), sge(FAR + 50, 90)];
+        let sg_list = SgList::from(&parts[..]);
+        to.receives.post(ReceiveRequest { id: WorkId(10), sg_list }).unwrap();
         let over_ipv4 = header.is_some();
         let ours: IpAddr = if over_ipv4 { [192, 0, 2, 1].into() } else { [9; 16].into() };
         to.handle(&bytes, &Envelope { header, destination: Gid::from_ip(ours) });

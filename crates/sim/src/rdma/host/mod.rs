@@ -18,7 +18,7 @@ use ferroce_wire::packet::Packet;
 pub(super) use end::{Blueprint, End, Pair, Receives, Waiting, Work};
 use schedule::Schedule;
 
-use super::frame::{Arrival, emit};
+use super::frame::{InboundPacket, emit};
 use super::manage::Management;
 use super::memory::Regions;
 use crate::{Destination, Host};
@@ -163,7 +163,7 @@ impl RdmaHost {
     }
 
     /// A packet for a queue pair of ours.
-    fn deliver(&mut self, now: Instant, index: usize, arrival: &Arrival<'_>) {
+    fn deliver(&mut self, now: Instant, index: usize, arrival: &InboundPacket<'_>) {
         let Some(end) = self.ends.get_mut(index) else { return };
         let packet = &arrival.packet;
         let queue = match (&mut end.receives, packet.extensions.xrceth) {
@@ -215,7 +215,7 @@ impl Host for RdmaHost {
         if !self.batch.is_zero() {
             self.batch_ends.get_or_insert(now + self.batch);
         }
-        let Some(arrival) = Arrival::read(bytes) else {
+        let Some(arrival) = InboundPacket::read(bytes) else {
             self.damaged += 1;
             return;
         };

@@ -20,7 +20,7 @@ use ferroce_wire::setup::{
 
 use super::{CLIENTS, Datagram, Introduction, Links, State};
 use crate::Random;
-use crate::rdma::frame::Arrival;
+use crate::rdma::frame::InboundPacket;
 use crate::rdma::host::{RdmaHost, number, queue_number};
 use crate::rdma::memory::{BASE, key};
 use crate::rdma::plan::EXTENDED_QUEUES;
@@ -109,7 +109,7 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Instant, arrival: &Arrival<'_>) {
+    pub(super) fn handle(&mut self, now: Instant, arrival: &InboundPacket<'_>) {
         let Some(deth) = arrival.packet.extensions.deth else { return };
         if deth.queue_key != QUEUE_KEY {
             return;

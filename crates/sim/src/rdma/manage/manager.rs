@@ -13,7 +13,7 @@ use ferroce_wire::cm::{PathMtu, ResponseTimeout, ServiceId, Transport};
 use ferroce_wire::number::{Guid, QKey, Qpn};
 
 use super::{Datagram, Links, State};
-use crate::rdma::frame::Arrival;
+use crate::rdma::frame::InboundPacket;
 use crate::rdma::host::{RdmaHost, number};
 use crate::rdma::workload::Service;
 
@@ -69,7 +69,7 @@ impl Manager {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Instant, arrival: &Arrival<'_>) {
+    pub(super) fn handle(&mut self, now: Instant, arrival: &InboundPacket<'_>) {
         let keyed = arrival
             .packet
             .extensions

@@ -15,7 +15,7 @@ use ferroce_wire::setup::QUEUE_PAIR;
 use ferroce_wire::transport::{Bth, Deth};
 
 use super::Summary;
-use super::frame::{Arrival, emit};
+use super::frame::{InboundPacket, emit};
 use super::host::RdmaHost;
 use super::workload::{Service, SetUp};
 use exchange::Exchanges;
@@ -155,7 +155,12 @@ impl Management {
         self.drain(now, host);
     }
 
-    pub(super) fn handle(&mut self, now: Instant, arrival: &Arrival<'_>, host: &mut RdmaHost) {
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        arrival: &InboundPacket<'_>,
+        host: &mut RdmaHost,
+    ) {
         match &mut self.protocol {
             Protocol::Manager(manager) => manager.handle(now, arrival),
             Protocol::Exchange(exchanges) => exchanges.handle(now, arrival),

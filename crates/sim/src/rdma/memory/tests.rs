@@ -7,11 +7,11 @@ const ALL: AccessFlags =
 const WRITE: AccessFlags = AccessFlags::REMOTE_WRITE;
 
 fn by(qpn: u32) -> Accessor {
-    Accessor { domain: DOMAIN, queue_pair: Qpn(qpn) }
+    Accessor { pd: DOMAIN, queue_pair: Qpn(qpn) }
 }
 
-fn span(key: u32, at: u64, length: u32) -> RemoteSpan {
-    RemoteSpan { key: RKey(key), address: VirtualAddress(BASE + at), length }
+fn sge(key: u32, at: u64, length: u32) -> RemoteRange {
+    RemoteRange { key: RKey(key), address: VirtualAddress(BASE + at), length }
 }
 
 fn bind(window: u32, key: u32, at: u64, length: u64) -> Bind {
@@ -32,19 +32,19 @@ fn regions_are_checked() {
     memory.add(vec![0; 64], OTHER_DOMAIN, ALL);
     memory.add(vec![0; 64], DOMAIN, AccessFlags::default());
     let check =
-        |region, at, length| memory.check_remote(by(1), span(key(region), at, length), WRITE);
+        |region, at, length| memory.check_remote(by(1), sge(key(region), at, length), WRITE);
     assert_eq!(check(0, 0, 64), Ok(()));
     assert_eq!(check(0, 1, 64), Err(Denied::Bounds));
     assert_eq!(check(0, u64::MAX - BASE, 64), Err(Denied::Bounds));
-    assert_eq!(check(1, 0, 1), Err(Denied::Domain));
+    assert_eq!(check(1, 0, 1), Err(Denied::PdId));
     assert_eq!(check(2, 0, 1), Err(Denied::Access));
     assert_eq!(check(3, 0, 1), Err(Denied::Key));
     for wrong in [0, key(0) ^ 1, key(0) | 0x8000_0000, u32::MAX] {
-        assert_eq!(memory.check_remote(by(1), span(wrong, 0, 1), WRITE), Err(Denied::Key));
+        assert_eq!(memory.check_remote(by(1), sge(wrong, 0, 1), WRITE), Err(Denied::Key));
     }
     assert_eq!(memory.write_local(DOMAIN, local(2, 0, 1), &[1]), Err(Denied::Access));
     assert_eq!(memory.write_local(DOMAIN, local(0, 0, 1), &[1, 2]), Err(Denied::Bounds));
-    let unaligned = memory.atomic(by(1), span(key(0), 4, 8), Atomic::FetchAdd(1));
+    let unaligned = memory.atomic(by(1), sge(key(0), 4, 8), Atomic::FetchAdd(1));
     assert_eq!(unaligned, Err(Denied::Alignment));
     assert_eq!(memory.invalidate(by(1), RKey(key(0))), Err(Denied::Key));
 }
@@ -56,7 +56,7 @@ fn a_window_shows_a_part_to_one_queue_pair() {
     let window = memory.add_window(DOMAIN, true).0;
     let key = window | 5;
     let read =
-        |memory: &Regions, qpn, key, at| memory.read_remote(by(qpn), span(key, at, 8), &mut [0; 8]);
+        |memory: &Regions, qpn, key, at| memory.read_remote(by(qpn), sge(key, at, 8), &mut [0; 8]);
     assert_eq!(read(&memory, 1, window, 8), Err(Denied::Key), "not bound");
     assert_eq!(memory.bind(by(1), &bind(window, key ^ 0x100, 8, 16)), Err(Denied::Key));
     assert_eq!(memory.bind(by(1), &bind(window, key, 56, 16)), Err(Denied::Bounds));
@@ -67,7 +67,7 @@ fn a_window_shows_a_part_to_one_queue_pair() {
     assert_eq!(read(&memory, 1, key, 7), Err(Denied::Bounds));
     assert_eq!(read(&memory, 2, key, 8), Err(Denied::Key), "another queue pair");
     assert_eq!(read(&memory, 1, window, 8), Err(Denied::Key), "the former key");
-    assert_eq!(memory.write_remote(by(1), span(key, 8, 1), &[1]), Err(Denied::Access));
+    assert_eq!(memory.write_remote(by(1), sge(key, 8, 1), &[1]), Err(Denied::Access));
     assert_eq!(memory.bind(by(1), &bind(key, key, 8, 8)), Err(Denied::Access), "bound already");
     assert_eq!(memory.invalidate(by(2), RKey(key)), Err(Denied::Key));
     assert_eq!(memory.invalidate(by(1), RKey(key)), Ok(()));
@@ -85,7 +85,7 @@ fn a_window_of_type_1_is_for_all_and_bound_again_at_will() {
     let window = memory.add_window(DOMAIN, false).0;
     memory.bind(by(1), &bind(window, window | 1, 0, 8)).unwrap();
     let read =
-        |memory: &Regions, qpn, key| memory.read_remote(by(qpn), span(key, 0, 8), &mut [0; 8]);
+        |memory: &Regions, qpn, key| memory.read_remote(by(qpn), sge(key, 0, 8), &mut [0; 8]);
     assert_eq!(read(&memory, 1, window | 1), Ok(()));
     assert_eq!(read(&memory, 2, window | 1), Ok(()));
     assert_eq!(memory.invalidate(by(1), RKey(window | 1)), Err(Denied::Key));

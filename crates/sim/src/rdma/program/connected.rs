@@ -2,7 +2,7 @@
 
 use ferroce_proto::memory::{AccessFlags, Bind};
 use ferroce_proto::work::{
-    Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, Spans, Status, WorkId,
+    Data, Operation, ReceiveRequest, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 use ferroce_wire::number::{Immediate, LKey, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
@@ -143,9 +143,9 @@ impl Draft<'_> {
                 let room = length + random.below(64) as usize;
                 let at = self.areas[1].allot(room);
                 let id = WorkId(self.buffers.len() as u64);
-                let spans = Spans::from(local(self.regions[1], at, room));
+                let sg_list = SgList::from(local(self.regions[1], at, room));
                 // The queue holds as many as there are requests.
-                let _ = queue.post(ReceiveRequest { id, spans });
+                let _ = queue.post(ReceiveRequest { id, sg_list });
                 self.buffers.push((at, room));
             }
             Receives::Shared(queue) => shared = Some(*queue),
@@ -158,8 +158,8 @@ impl Draft<'_> {
             let at = bytes.len();
             bytes.resize(at + self.largest + 8, super::FILL);
             let id = WorkId(queue.buffers.len() as u64);
-            let spans = Spans::from(local(queue.region, at, self.largest));
-            let _ = queue.queue.post(ReceiveRequest { id, spans });
+            let sg_list = SgList::from(local(queue.region, at, self.largest));
+            let _ = queue.queue.post(ReceiveRequest { id, sg_list });
             queue.buffers.push((at, self.largest));
         }
     }
@@ -176,15 +176,15 @@ impl Draft<'_> {
         match random.below(4) {
             0 if length <= 256 => Data::Inline(self.areas[0].bytes[from..][..length].into()),
             1 => self.pieces(from, length, random),
-            _ => Data::Spans(Spans::from(local(self.regions[0], from, length))),
+            _ => Data::SgList(SgList::from(local(self.regions[0], from, length))),
         }
     }
 
     fn pieces(&self, at: usize, length: usize, random: &mut Random) -> Data {
         let cut = random.below(length as u64 + 1) as usize;
-        let spans =
+        let sg_list =
             [local(self.regions[0], at, cut), local(self.regions[0], at + cut, length - cut)];
-        Data::Spans(Spans::from(&spans[..]))
+        Data::SgList(SgList::from(&sg_list[..]))
     }
 
     /// Draws one request.
@@ -223,13 +223,13 @@ impl Draft<'_> {
             8 => {
                 let to = self.areas[0].allot(8);
                 let remote = self.remote(self.counters[0], random);
-                let data = Data::Spans(Spans::from(local(self.regions[0], to, 8)));
+                let data = Data::SgList(SgList::from(local(self.regions[0], to, 8)));
                 self.push(Operation::FetchAdd { remote, add: 1 }, data, Effect::Added { to });
             }
             9 => {
                 let to = self.areas[0].allot(8);
                 let remote = self.remote(self.counters[1], random);
-                let data = Data::Spans(Spans::from(local(self.regions[0], to, 8)));
+                let data = Data::SgList(SgList::from(local(self.regions[0], to, 8)));
                 let (compare, swap) = (self.swapped, self.swapped + 1);
                 self.swapped += 1;
                 let operation = Operation::CompareSwap { remote, compare, swap };
@@ -238,7 +238,7 @@ impl Draft<'_> {
             10 => {
                 let (to, length) = (self.areas[1].allot(8), 8);
                 let from = from.min(self.largest);
-                let data = Data::Spans(Spans::from(local(self.regions[0], from, 8)));
+                let data = Data::SgList(SgList::from(local(self.regions[0], from, 8)));
                 let operation = Operation::AtomicWrite { remote: self.remote(to, random) };
                 let effect = Effect::Written { from, to, length, immediate: None };
                 self.push(operation, data, effect);
@@ -317,14 +317,14 @@ impl Draft<'_> {
         let room = length - 1;
         let at = self.areas[1].allot(room);
         let id = WorkId(self.buffers.len() as u64);
-        let spans = Spans::from(local(self.regions[1], at, room));
+        let sg_list = SgList::from(local(self.regions[1], at, room));
         if let Receives::Own(queue) =
             &mut self.hosts[self.passive.host].ends[self.passive.end].receives
         {
-            let _ = queue.post(ReceiveRequest { id, spans });
+            let _ = queue.post(ReceiveRequest { id, sg_list });
         }
         self.buffers.push((at, room));
-        let data = Data::Spans(Spans::from(local(self.regions[0], 0, length)));
+        let data = Data::SgList(SgList::from(local(self.regions[0], 0, length)));
         self.push(Operation::SEND, data, Effect::Nothing);
         if let Some(step) = self.steps.last_mut() {
             step.fails = Some(Status::RemoteInvalidRequest);

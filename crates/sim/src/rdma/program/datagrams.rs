@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::ud::{AddressHandle, GRH_LEN, SendRequest};
-use ferroce_proto::work::{Data, ReceiveRequest, Spans, Status, WorkId};
+use ferroce_proto::work::{Data, ReceiveRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Immediate, QKey, Qpn};
 
 use super::{Area, Place, Step};
@@ -76,10 +76,10 @@ pub(in crate::rdma) fn datagrams(
         let numbered = length < 8 || same || random.below(3) == 0;
         let immediate = numbered.then_some(Immediate(id as u32));
         let admitted = random.below(12) > 0;
-        let mut span = local(region, from, length);
+        let mut sge = local(region, from, length);
         let mut fails = None;
         if violation == Some(id) && length > 0 {
-            span.key.0 ^= 0x1_0000;
+            sge.key.0 ^= 0x1_0000;
             fails = Some(Status::LocalProtection);
         }
         let queue_key = if admitted { QUEUE_KEY } else { QKey(QUEUE_KEY.0 ^ 1) };
@@ -88,7 +88,7 @@ pub(in crate::rdma) fn datagrams(
             id: WorkId(id),
             address: AddressHandle { queue_key, ..address },
             immediate,
-            data: Data::Spans(Spans::from(span)),
+            data: Data::SgList(SgList::from(sge)),
             signaled,
             solicited: random.below(8) == 0,
         });
@@ -110,8 +110,8 @@ pub(in crate::rdma) fn datagrams(
         received.push((region, image.clone()));
         if let Receives::Own(queue) = &mut host.ends[place.end].receives {
             for (id, &(at, room)) in (0..).zip(&buffers) {
-                let spans = Spans::from(local(region, at, room));
-                let _ = queue.post(ReceiveRequest { id: WorkId(id), spans });
+                let sg_list = SgList::from(local(region, at, room));
+                let _ = queue.post(ReceiveRequest { id: WorkId(id), sg_list });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Requests that must not be executed, each in its own way wrong.
 
 use ferroce_proto::memory::{AccessFlags, Bind};
-use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, Spans, Status, WorkId};
+use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::Random;
@@ -37,7 +37,7 @@ enum Kind {
     /// A region that is not for peers.
     Permission,
     /// A region of another protection domain.
-    Domain,
+    PdId,
     /// A window of type 2 that another queue pair has bound.
     Foreign,
     /// A window that was made invalid.
@@ -60,7 +60,7 @@ pub(super) fn wrong(
     random: &mut Random,
 ) -> (SendRequest, Option<Status>) {
     let reliable = material.service != Service::Unreliable;
-    let mut kinds = vec![Kind::Key, Kind::Bounds, Kind::Permission, Kind::Domain, Kind::Local];
+    let mut kinds = vec![Kind::Key, Kind::Bounds, Kind::Permission, Kind::PdId, Kind::Local];
     if reliable {
         kinds.extend([Kind::Alignment, Kind::Bind]);
     }
@@ -76,7 +76,7 @@ pub(super) fn wrong(
         Kind::Key => (BASE, RKey(0xdead_beef)),
         Kind::Bounds => (material.end - (length as u64 - 1).min(7), region),
         Kind::Permission => (BASE, RKey(key(LOCAL_ONLY))),
-        Kind::Domain => (BASE, RKey(key(OTHERS))),
+        Kind::PdId => (BASE, RKey(key(OTHERS))),
         Kind::Foreign => (BASE, material.foreign.unwrap_or_default()),
         Kind::Invalidated => (BASE, material.invalid.unwrap_or_default()),
         Kind::Alignment => (BASE + 4, region),
@@ -84,20 +84,20 @@ pub(super) fn wrong(
     };
     let remote = RemoteAddress { address: VirtualAddress(address), key: rkey };
     let fetch = RemoteAddress { address: VirtualAddress(address.next_multiple_of(8)), key: rkey };
-    let span = |length: usize| local(material.regions[0], material.place, length);
-    let (operation, mut span) = match (kind, if reliable { random.below(4) } else { 0 }) {
-        (Kind::Alignment, _) => (Operation::FetchAdd { remote, add: 1 }, span(8)),
+    let range = |length: usize| local(material.regions[0], material.place, length);
+    let (operation, mut range) = match (kind, if reliable { random.below(4) } else { 0 }) {
+        (Kind::Alignment, _) => (Operation::FetchAdd { remote, add: 1 }, range(8)),
         // The answer to a READ of ours would be late to find our own key wrong: nothing else is executed at all.
         (Kind::Local, _) | (_, 0 | 1) => {
-            (Operation::Write { remote, immediate: None }, span(length))
+            (Operation::Write { remote, immediate: None }, range(length))
         }
-        (_, 2) => (Operation::Read { remote }, span(length)),
-        _ => (Operation::FetchAdd { remote: fetch, add: 1 }, span(8)),
+        (_, 2) => (Operation::Read { remote }, range(length)),
+        _ => (Operation::FetchAdd { remote: fetch, add: 1 }, range(8)),
     };
     if kind == Kind::Local {
-        span.key = LKey(0xdead_beef);
+        range.key = LKey(0xdead_beef);
     }
-    let mut request = SendRequest::new(id, operation, Data::Spans(Spans::from(span)));
+    let mut request = SendRequest::new(id, operation, Data::SgList(SgList::from(range)));
     let status = match kind {
         Kind::Local => Some(Status::LocalProtection),
         Kind::Bind => {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_net::{Arrival, Message, Recipient};
+use ferroce_net::{Recipient, RxDatagram, RxInfo};
 use ferroce_proto::endpoint;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
@@ -19,11 +19,11 @@ use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
 use super::counters::count;
-use super::echoes::{self, Echoes};
 use super::link::Headers;
+use super::local_flow::{self, LocalFlow};
 use super::progress::Progress;
 use super::queue_pair::{Core, Inner};
-use crate::completion::lock;
+use crate::sync::lock;
 use crate::tap::{Direction, Owner, Seen};
 
 /// Congestion experienced, in the two bits of ECN (RFC 3168).
@@ -78,7 +78,7 @@ impl Adapter {
             }
             // A call that is prepared for many costs more, and most often finds one.
             let most = pace.burst.max(1);
-            let received = link.receiver.receive_up_to(&mut progress.arrivals, most);
+            let received = link.receiver.receive_up_to(&mut progress.rx, most);
             let count = received.unwrap_or(0);
             let pace = &mut progress.paces[index];
             if count == 0 {
@@ -92,7 +92,7 @@ impl Adapter {
             self.dispatch(progress, link.address);
         }
         self.groups.each(|socket, address| {
-            if socket.receive(&mut progress.arrivals).is_ok_and(|count| count > 0) {
+            if socket.receive(&mut progress.rx).is_ok_and(|count| count > 0) {
                 some = true;
                 self.dispatch(progress, address);
             }
@@ -104,8 +104,8 @@ impl Adapter {
     pub(crate) fn receive_forwarded(&self, progress: &mut Progress) {
         self.management.connections.set_forwarded(true);
         for link in &self.links {
-            while link.slot.receive(&mut progress.arrivals).is_ok_and(|count| count > 0) {
-                let messages = progress.arrivals.len() as u64;
+            while link.slot.receive(&mut progress.rx).is_ok_and(|count| count > 0) {
+                let messages = progress.rx.len() as u64;
                 self.counters.forwarded_in.fetch_add(messages, Ordering::Relaxed);
                 self.dispatch(progress, link.address);
             }
@@ -115,17 +115,17 @@ impl Adapter {
 
     fn dispatch(&self, progress: &mut Progress, local: SocketAddr) {
         let now = now();
-        let Progress { arrivals, ready, histories, failing, echoes, .. } = progress;
+        let Progress { rx, ready, histories, failing, local_flow, .. } = progress;
         let mut touched = |core: &Arc<Core>| {
             if core.enqueue() {
                 ready.push_back(Arc::clone(core));
             }
         };
-        for message in arrivals.messages() {
+        for message in rx.messages() {
             match failing {
-                None => self.message(&message, local, now, (histories, echoes), &mut touched),
+                None => self.message(&message, local, now, (histories, local_flow), &mut touched),
                 Some(failing) => failing.pass(&message, |message| {
-                    self.message(message, local, now, (histories, echoes), &mut touched);
+                    self.message(message, local, now, (histories, local_flow), &mut touched);
                 }),
             }
         }
@@ -134,21 +134,21 @@ impl Adapter {
     /// The packets of one message: runs of them are for one queue pair.
     fn message(
         &self,
-        message: &Message<'_>,
+        message: &RxDatagram<'_>,
         local: SocketAddr,
         now: Instant,
-        (histories, echoes): (&mut Histories, &mut Echoes),
+        (histories, local_flow): (&mut Histories, &mut LocalFlow),
         touched: &mut impl FnMut(&Arc<Core>),
     ) {
-        let arrival = message.arrival;
-        let mut history = histories.of(arrival);
+        let info = message.info;
+        let mut history = histories.of(info);
         let headers = Headers {
-            source: arrival.source,
-            destination: SocketAddr::new(arrival.destination, local.port()),
+            source: info.source,
+            destination: SocketAddr::new(info.destination, local.port()),
         };
         // Few messages fit into a mailbox: one whose packets have all one owner is handed over as it is.
         if let Some(owner) = self.sole_owner(message) {
-            self.forward(local, owner, arrival, message.data);
+            self.forward(local, owner, info, message.data);
             return;
         }
         let mut packets = message.packets().enumerate().peekable();
@@ -163,7 +163,7 @@ impl Adapter {
             });
             if self.is_foreign(number) {
                 run.for_each(|(_, packet)| {
-                    self.forward(local, slot_of(number), arrival, packet);
+                    self.forward(local, slot_of(number), info, packet);
                 });
                 continue;
             }
@@ -176,7 +176,7 @@ impl Adapter {
                     count(&self.counters.bad_icrc);
                     continue;
                 }
-                let one = One { packet, bytes, headers, arrival, identification, now };
+                let one = ReceivedPacket { packet, bytes, headers, info, identification, now };
                 // Whose a packet of management is turns out when it is read; what it leads to leaves after this.
                 if number.0 < 3 && core.is_none() {
                     if self.management.handle(self, local, &one) {
@@ -188,8 +188,8 @@ impl Adapter {
                 match (&core, &mut locked) {
                     (Some(core), Some(inner)) => self.deliver(core, inner, &one),
                     _ if number == Qpn::MULTICAST => self.deliver_group(&one, touched),
-                    _ if echoes::is_for(number) => {
-                        self.handle_echo(echoes, &one, local, touched);
+                    _ if local_flow::is_for(number) => {
+                        self.handle_local_flow(local_flow, &one, local, touched);
                     }
                     _ => count(&self.counters.no_queue_pair),
                 }
@@ -202,7 +202,7 @@ impl Adapter {
     }
 
     /// The other process that all packets of a message belong to, if there is one.
-    fn sole_owner(&self, message: &Message<'_>) -> Option<Recipient> {
+    fn sole_owner(&self, message: &RxDatagram<'_>) -> Option<Recipient> {
         let mut owners = message.packets().map(|packet| {
             destination(packet).filter(|&number| self.is_foreign(number)).map(slot_of)
         });
@@ -245,15 +245,15 @@ impl Adapter {
     }
 
     /// Writes a packet down, with the request of ours that it answers.
-    fn record(&self, one: &One<'_>, inner: Option<&Inner>) {
+    fn record(&self, one: &ReceivedPacket<'_>, inner: Option<&Inner>) {
         if let Some(tap) = &self.tap {
             let answer = one.packet.bth.opcode.info().is_some_and(|info| !info.request);
             let asked = inner.filter(|_| answer);
             let seen = Seen {
                 direction: Direction::In,
                 headers: one.headers,
-                traffic_class: one.arrival.tos,
-                hop_limit: one.arrival.hop_limit.unwrap_or(64),
+                traffic_class: one.info.tos,
+                hop_limit: one.info.hop_limit.unwrap_or(64),
                 identification: one.identification,
                 owner: Owner {
                     queue_pair: one.packet.bth.destination,
@@ -264,7 +264,7 @@ impl Adapter {
         }
     }
 
-    fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, one: &One<'_>) {
+    fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, one: &ReceivedPacket<'_>) {
         if inner.destroyed {
             return count(&self.counters.no_queue_pair);
         }
@@ -273,7 +273,7 @@ impl Adapter {
         if !datagram {
             // A stranger who knows the number and the PSN is still a stranger. A peer on this host may know us by another
             // address than the one that we send from: the kernel takes packets with these from no other host.
-            let source = one.arrival.source.ip();
+            let source = one.info.source.ip();
             let peer = inner.route.map(|route| route.destination.ip());
             let is_ours = |ip: IpAddr| self.links.iter().any(|link| link.address.ip() == ip);
             if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
@@ -281,10 +281,10 @@ impl Adapter {
             }
         }
         inner.heard = Some(one.now);
-        let arrival = endpoint::Arrival {
+        let info = endpoint::InboundPacket {
             time: one.now,
             packet: &one.packet,
-            marked: one.arrival.ecn() == MARKED,
+            marked: one.info.ecn() == MARKED,
             envelope: &envelope,
         };
         let mut memory = &self.memory;
@@ -292,16 +292,16 @@ impl Adapter {
             let named = one.packet.extensions.xrceth.map(|header| header.receive_queue.into());
             let receives = named.and_then(|number| self.receive_queue(number));
             let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
-            inner.endpoint.handle_packet(&arrival, queue.as_deref_mut(), &mut memory);
+            inner.endpoint.handle_packet(&info, queue.as_deref_mut(), &mut memory);
             return;
         }
         let mut queue = lock(&core.receives.queue);
-        inner.endpoint.handle_packet(&arrival, Some(&mut queue), &mut memory);
+        inner.endpoint.handle_packet(&info, Some(&mut queue), &mut memory);
     }
 
     /// Each member of the group gets a copy (IBA 10.5).
-    fn deliver_group(&self, one: &One<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
-        let group = Gid::from_ip(one.arrival.destination);
+    fn deliver_group(&self, one: &ReceivedPacket<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
+        let group = Gid::from_ip(one.info.destination);
         for core in self.groups.members(group) {
             let mut inner = lock(&core.inner);
             self.deliver(&core, &mut inner, one);
@@ -312,21 +312,21 @@ impl Adapter {
 }
 
 /// A packet, and all that is known about it.
-pub(crate) struct One<'a> {
+pub(crate) struct ReceivedPacket<'a> {
     pub(crate) packet: Packet<'a>,
     pub(crate) bytes: &'a [u8],
     pub(crate) headers: Headers,
-    pub(crate) arrival: &'a Arrival,
+    pub(crate) info: &'a RxInfo,
     pub(crate) identification: Identification,
     pub(crate) now: Instant,
 }
 
-impl One<'_> {
+impl ReceivedPacket<'_> {
     fn envelope(&self) -> Envelope {
-        let hops = self.arrival.hop_limit.unwrap_or(0);
+        let hops = self.info.hop_limit.unwrap_or(0);
         let header =
-            self.headers.global_route(self.bytes, self.identification, self.arrival.tos, hops);
-        Envelope { destination: Gid::from_ip(self.arrival.destination), header: Some(header) }
+            self.headers.global_route(self.bytes, self.identification, self.info.tos, hops);
+        Envelope { destination: Gid::from_ip(self.info.destination), header: Some(header) }
     }
 }
 
@@ -349,8 +349,8 @@ struct History<'a> {
 const MOST_HISTORIES: usize = 4096;
 
 impl Histories {
-    fn of(&mut self, arrival: &Arrival) -> Option<History<'_>> {
-        if arrival.source.is_ipv6() {
+    fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {
+        if info.source.is_ipv6() {
             return None;
         }
         if self.pairs.len() > MOST_HISTORIES {
@@ -359,7 +359,7 @@ impl Histories {
         if self.flows.len() > MOST_HISTORIES {
             self.flows.clear();
         }
-        let (source, destination) = (arrival.source, arrival.destination);
+        let (source, destination) = (info.source, info.destination);
         let pair = self.pairs.entry((source.ip(), destination)).or_default();
         let flow = self.flows.entry((source, destination)).or_default();
         Some(History { pair, flow })

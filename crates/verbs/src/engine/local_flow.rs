@@ -22,9 +22,9 @@ use ferroce_wire::setup::QUEUE_KEY;
 use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
-use super::arrivals::One;
 use super::link::{Link, Route, receive_share};
 use super::queue_pair::{Core, Inner};
+use super::rx::ReceivedPacket;
 
 /// The number in each slot that questions go to and come from. No queue pair gets it.
 const NUMBER: u32 = 3;
@@ -56,7 +56,7 @@ pub(crate) type Ask = (Route, [u8; LENGTH]);
 
 /// What is under way to each process of this machine.
 #[derive(Debug)]
-pub(crate) struct Echoes {
+pub(crate) struct LocalFlow {
     window: u64,
     slot: u8,
     flows: HashMap<Place, Flow>,
@@ -99,7 +99,7 @@ struct Question {
     tries: u32,
 }
 
-impl Echoes {
+impl LocalFlow {
     pub(crate) fn new(links: &[Link], slot: u8) -> Self {
         let window = receive_share(links).max(2 * Window::MIN_SIZE) as u64;
         Self { window, slot, flows: HashMap::new() }
@@ -236,7 +236,7 @@ impl Place {
 }
 
 /// A question or an answer to this number, from a slot.
-fn packet(what: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH] {
+fn packet(kind: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH] {
     let bth = Bth {
         opcode: Opcode::UD_SEND_ONLY,
         partition: PKey(0xffff),
@@ -248,7 +248,7 @@ fn packet(what: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH
     let mut bytes = [0; LENGTH];
     bytes[..12].copy_from_slice(&bth.to_bytes());
     bytes[12..20].copy_from_slice(&deth.to_bytes());
-    bytes[20..24].copy_from_slice(&what);
+    bytes[20..24].copy_from_slice(&kind);
     bytes[24..].copy_from_slice(&number.to_be_bytes());
     bytes
 }
@@ -256,8 +256,8 @@ fn packet(what: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH
 /// What a packet to the reserved number is, its number, and who sent it.
 fn parse(packet: &Packet<'_>) -> Option<([u8; 4], u32, Qpn)> {
     let deth = packet.extensions.deth.filter(|deth| deth.queue_key == QUEUE_KEY)?;
-    let (what, number) = packet.payload.split_first_chunk::<4>()?;
-    Some((*what, u32::from_be_bytes(number.try_into().ok()?), deth.source))
+    let (kind, number) = packet.payload.split_first_chunk::<4>()?;
+    Some((*kind, u32::from_be_bytes(number.try_into().ok()?), deth.source))
 }
 
 /// Whether packets to this number are questions and answers.
@@ -280,19 +280,19 @@ impl Adapter {
     }
 
     /// A question to this process, or an answer.
-    pub(crate) fn handle_echo(
+    pub(crate) fn handle_local_flow(
         &self,
-        echoes: &mut Echoes,
-        one: &One<'_>,
+        local_flow: &mut LocalFlow,
+        one: &ReceivedPacket<'_>,
         local: SocketAddr,
         go_on: &mut impl FnMut(&Arc<Core>),
     ) {
-        let source = one.arrival.source.ip();
-        let Some((what, number, sender)) = parse(&one.packet).filter(|_| self.is_here(source))
+        let source = one.info.source.ip();
+        let Some((kind, number, sender)) = parse(&one.packet).filter(|_| self.is_here(source))
         else {
             return;
         };
-        if what == QUESTION {
+        if kind == QUESTION {
             let index = self.links.iter().position(|link| link.address == local).unwrap_or(0);
             let route = Route {
                 link: index as u8,
@@ -303,9 +303,9 @@ impl Adapter {
                 hop_limit: None,
             };
             self.queue_packet(route, packet(ANSWER, number, sender, self.slot()).into());
-        } else if what == ANSWER {
+        } else if kind == ANSWER {
             let place = Place { host: source, slot: (sender.0 >> 16) as u8 };
-            if let Some((route, packet)) = echoes.answered(place, number, one.now, go_on) {
+            if let Some((route, packet)) = local_flow.answered(place, number, one.now, go_on) {
                 self.queue_packet(route, packet.into());
             }
         }
@@ -332,16 +332,16 @@ mod tests {
         Instant::from_nanos(milliseconds * 1_000_000)
     }
 
-    fn echoes() -> Echoes {
-        Echoes { window: 10_000, slot: 1, flows: HashMap::new() }
+    fn local_flow() -> LocalFlow {
+        LocalFlow { window: 10_000, slot: 1, flows: HashMap::new() }
     }
 
     /// Sends until no more may be, and returns how many packets that were and the questions among them.
-    fn fill(echoes: &mut Echoes, now: Instant) -> (usize, Vec<u32>) {
+    fn fill(local_flow: &mut LocalFlow, now: Instant) -> (usize, Vec<u32>) {
         let (mut packets, mut questions) = (0, Vec::new());
-        while !echoes.is_closed(PLACE) && packets < 100 {
+        while !local_flow.is_closed(PLACE) && packets < 100 {
             packets += 1;
-            let asked = echoes.sent(PLACE, ROUTE, 1_232, now);
+            let asked = local_flow.sent(PLACE, ROUTE, 1_232, now);
             questions.extend(asked.map(|ask| number(&ask)));
         }
         (packets, questions)
@@ -352,44 +352,44 @@ mod tests {
         let bytes = [&packet[..], &[0; 4]].concat();
         let packet = Packet::parse(&bytes).unwrap();
         assert_eq!(packet.bth.destination, Qpn(0x02_0003));
-        let (what, number, sender) = parse(&packet).unwrap();
-        assert_eq!((what, sender), (QUESTION, Qpn(0x01_0003)));
+        let (kind, number, sender) = parse(&packet).unwrap();
+        assert_eq!((kind, sender), (QUESTION, Qpn(0x01_0003)));
         number
     }
 
     #[test]
     fn an_answer_opens_what_was_before_its_question() {
-        let mut echoes = echoes();
+        let mut local_flow = local_flow();
         // Each packet counts for 2,000 bytes: the question comes at half of the window.
-        assert_eq!(fill(&mut echoes, at(0)), (5, vec![0]));
-        assert!(echoes.answered(PLACE, 7, at(1), &mut |_| ()).is_none(), "no such question");
-        assert!(echoes.is_closed(PLACE));
+        assert_eq!(fill(&mut local_flow, at(0)), (5, vec![0]));
+        assert!(local_flow.answered(PLACE, 7, at(1), &mut |_| ()).is_none(), "no such question");
+        assert!(local_flow.is_closed(PLACE));
         assert!(
-            echoes.answered(PLACE, 0, at(1), &mut |_| ()).is_none(),
+            local_flow.answered(PLACE, 0, at(1), &mut |_| ()).is_none(),
             "half is not yet under way"
         );
-        assert_eq!(fill(&mut echoes, at(1)), (3, vec![1]));
+        assert_eq!(fill(&mut local_flow, at(1)), (3, vec![1]));
     }
 
     #[test]
     fn a_question_is_asked_again_and_then_given_up() {
-        let mut echoes = echoes();
+        let mut local_flow = local_flow();
         let mut now = 0;
         for round in 0..DEAF {
-            assert!(!fill(&mut echoes, at(now)).1.is_empty());
+            assert!(!fill(&mut local_flow, at(now)).1.is_empty());
             let mut asked = Vec::new();
-            while echoes.is_closed(PLACE) {
-                assert_eq!(echoes.next_timer(), Some(at(now + 5)));
+            while local_flow.is_closed(PLACE) {
+                assert_eq!(local_flow.next_timer(), Some(at(now + 5)));
                 now += 5;
-                echoes.expire(at(now), |_| (), |ask| asked.push(number(&ask)));
+                local_flow.expire(at(now), |_| (), |ask| asked.push(number(&ask)));
             }
             assert_eq!(asked.len(), TRIES as usize - 1, "round {round}");
         }
         // Nobody hears: nothing is held back, and who answers after all is heard.
-        assert_eq!(fill(&mut echoes, at(now)).0, 100);
-        let last = echoes.flows[&PLACE].question.unwrap().number;
-        let asked = echoes.answered(PLACE, last, at(now), &mut |_| ());
-        assert!(asked.is_some() && echoes.is_closed(PLACE));
+        assert_eq!(fill(&mut local_flow, at(now)).0, 100);
+        let last = local_flow.flows[&PLACE].question.unwrap().number;
+        let asked = local_flow.answered(PLACE, last, at(now), &mut |_| ());
+        assert!(asked.is_some() && local_flow.is_closed(PLACE));
     }
 
     #[test]

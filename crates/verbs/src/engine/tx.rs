@@ -18,11 +18,11 @@ use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
-use super::echoes::Place;
 use super::link::{Headers, ICRC, Route};
+use super::local_flow::Place;
 use super::progress::Progress;
 use super::queue_pair::Core;
-use crate::completion::lock;
+use crate::sync::lock;
 use crate::tap::{Direction, Owner, Seen};
 
 /// The largest packet: 4096 bytes of payload, all headers that there are, and a little more.
@@ -104,17 +104,17 @@ impl Departures {
 impl Adapter {
     /// Sends all there is to send. True when that was something.
     pub(crate) fn transmit_all(&self, progress: &mut Progress, now: Instant) -> bool {
-        if progress.departures.blocked && !self.flush(&mut progress.departures) {
+        if progress.tx.blocked && !self.flush(&mut progress.tx) {
             return false;
         }
         let mut sent = false;
         while let Some((route, packet)) = { lock(&self.outbox).pop_front() } {
-            let room = progress.departures.room();
+            let room = progress.tx.room();
             room[..packet.len()].copy_from_slice(&packet);
             sent = true;
-            progress.departures.management += 1;
+            progress.tx.management += 1;
             let owner = Owner { queue_pair: sender(&packet), work: None };
-            if !self.append(&mut progress.departures, packet.len(), route, owner) {
+            if !self.append(&mut progress.tx, packet.len(), route, owner) {
                 return true;
             }
         }
@@ -145,8 +145,8 @@ impl Adapter {
                 progress.ready.append(&mut lock(&self.ready));
             }
         }
-        if self.flush(&mut progress.departures) {
-            self.departed.store(progress.departures.management, Ordering::Release);
+        if self.flush(&mut progress.tx) {
+            self.departed.store(progress.tx.management, Ordering::Release);
         }
         sent
     }
@@ -166,7 +166,7 @@ impl Adapter {
                 break;
             }
             let place = self.place_of_next(inner);
-            let holds = |place| progress.echoes.holds(place, core, &mut inner.held, count > 0);
+            let holds = |place| progress.local_flow.holds(place, core, &mut inner.held, count > 0);
             if place.is_some_and(holds) {
                 break;
             }
@@ -180,7 +180,7 @@ impl Adapter {
                 (Some(route), None) => Some(self.with_sender(route, core.number, bth.destination)),
                 (None, None) => inner.route,
             };
-            let encoded = outgoing.transmit.encode(&memory, progress.departures.room());
+            let encoded = outgoing.transmit.encode(&memory, progress.tx.room());
             turn = Turn::Done(true);
             match (encoded, route) {
                 (Ok(length), Some(route)) => {
@@ -189,7 +189,7 @@ impl Adapter {
                         self.tap.is_some() && bth.opcode.info().is_some_and(|info| info.request);
                     let work = if ours { inner.endpoint.work_of(&bth) } else { None };
                     let owner = Owner { queue_pair: core.number, work };
-                    if !self.append(&mut progress.departures, length, route, owner) {
+                    if !self.append(&mut progress.tx, length, route, owner) {
                         turn = Turn::Blocked;
                         break;
                     }
@@ -221,57 +221,51 @@ impl Adapter {
         progress: &mut Progress,
         now: Instant,
     ) -> bool {
-        let asked = progress.echoes.sent(place, route, length, now);
+        let asked = progress.local_flow.sent(place, route, length, now);
         let Some((route, packet)) = asked else { return true };
-        progress.departures.room()[..packet.len()].copy_from_slice(&packet);
+        progress.tx.room()[..packet.len()].copy_from_slice(&packet);
         let owner = Owner { queue_pair: sender(&packet), work: None };
-        self.append(&mut progress.departures, packet.len(), route, owner)
+        self.append(&mut progress.tx, packet.len(), route, owner)
     }
 
     /// Takes the packet that stands behind the batch into it, with its ICRC; a batch that cannot take it goes out
     /// first. False when the socket has no room.
-    fn append(
-        &self,
-        departures: &mut Departures,
-        length: usize,
-        route: Route,
-        owner: Owner,
-    ) -> bool {
+    fn append(&self, tx: &mut Departures, length: usize, route: Route, owner: Owner) -> bool {
         let length = length + ICRC;
-        if !departures.takes(length, &route) {
-            let start = departures.used;
-            if !self.flush(departures) {
+        if !tx.takes(length, &route) {
+            let start = tx.used;
+            if !self.flush(tx) {
                 // The packet is lost, as any may be: what was sent before it will not have been either.
                 return false;
             }
-            departures.bytes.copy_within(start..start + length, 0);
+            tx.bytes.copy_within(start..start + length, 0);
         }
-        if departures.packets == 0 {
-            (departures.segment, departures.route) = (length, Some(route));
-            departures.slot = slot_of(&departures.bytes[departures.used..]);
+        if tx.packets == 0 {
+            (tx.segment, tx.route) = (length, Some(route));
+            tx.slot = slot_of(&tx.bytes[tx.used..]);
         }
-        departures.closed = length < departures.segment;
-        let (start, end) = (departures.used, departures.used + length - ICRC);
-        let index = if self.sender(&route).gso() { departures.packets } else { 0 };
-        let icrc = self.headers(&route).icrc(&departures.bytes[start..end], index as u16);
-        departures.bytes[end..end + ICRC].copy_from_slice(&icrc);
-        departures.used = end + ICRC;
-        departures.packets += 1;
-        departures.owners.push(owner);
+        tx.closed = length < tx.segment;
+        let (start, end) = (tx.used, tx.used + length - ICRC);
+        let index = if self.sender(&route).gso() { tx.packets } else { 0 };
+        let icrc = self.headers(&route).icrc(&tx.bytes[start..end], index as u16);
+        tx.bytes[end..end + ICRC].copy_from_slice(&icrc);
+        tx.used = end + ICRC;
+        tx.packets += 1;
+        tx.owners.push(owner);
         true
     }
 
     /// Takes the packets of a queue pair out of a batch that found no room in the socket.
-    pub(super) fn discard(&self, departures: &mut Departures, number: Qpn) {
-        let Some(route) = departures.route else { return };
+    pub(super) fn discard(&self, tx: &mut Departures, number: Qpn) {
+        let Some(route) = tx.route else { return };
         let gso = self.sender(&route).gso();
-        let (headers, segment) = (self.headers(&route), departures.segment);
+        let (headers, segment) = (self.headers(&route), tx.segment);
         let (mut used, mut start) = (0, 0);
-        for index in 0..departures.owners.len() {
-            let end = (start + segment).min(departures.used);
-            if departures.owners[index].queue_pair != number {
-                departures.bytes.copy_within(start..end, used);
-                let packet = &mut departures.bytes[used..used + end - start];
+        for index in 0..tx.owners.len() {
+            let end = (start + segment).min(tx.used);
+            if tx.owners[index].queue_pair != number {
+                tx.bytes.copy_within(start..end, used);
+                let packet = &mut tx.bytes[used..used + end - start];
                 if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
                     // The ICRC covers the identification, which counts within a batch.
                     let index = if gso { used / segment } else { 0 };
@@ -281,10 +275,10 @@ impl Adapter {
             }
             start = end;
         }
-        departures.owners.retain(|owner| owner.queue_pair != number);
-        (departures.used, departures.packets) = (used, departures.owners.len());
-        if departures.packets == 0 {
-            departures.clear();
+        tx.owners.retain(|owner| owner.queue_pair != number);
+        (tx.used, tx.packets) = (used, tx.owners.len());
+        if tx.packets == 0 {
+            tx.clear();
         }
     }
 
@@ -300,37 +294,35 @@ impl Adapter {
     }
 
     /// Sends the batch. False when the socket has no room: it is kept then.
-    pub(super) fn flush(&self, departures: &mut Departures) -> bool {
-        let Some(route) = departures.route else { return true };
+    pub(super) fn flush(&self, tx: &mut Departures) -> bool {
+        let Some(route) = tx.route else { return true };
         let sender = self.sender(&route);
         let mut start = 0;
-        while start < departures.used {
-            let pieces = [IoSlice::new(&departures.bytes[start..departures.used])];
+        while start < tx.used {
+            let pieces = [IoSlice::new(&tx.bytes[start..tx.used])];
             let batch = Batch {
                 destination: route.destination,
                 tos: route.traffic_class,
                 hop_limit: route.hop_limit,
-                segment: departures.segment,
+                segment: tx.segment,
                 pieces: &pieces,
             };
             match sender.send(&batch) {
                 Ok(0) => {
-                    departures.bytes.copy_within(start..departures.used, 0);
-                    departures.used -= start;
-                    departures.blocked = true;
+                    tx.bytes.copy_within(start..tx.used, 0);
+                    tx.used -= start;
+                    tx.blocked = true;
                     return false;
                 }
                 Ok(packets) => {
-                    let end = (start + packets * departures.segment).min(departures.used);
-                    self.sent(departures, start..end, &route);
+                    let end = (start + packets * tx.segment).min(tx.used);
+                    self.sent(tx, start..end, &route);
                     start = end;
                 }
                 Err(Error::GsoRefused) => {
                     sender.disable_gso();
                     let headers = self.headers(&route);
-                    for packet in
-                        departures.bytes[start..departures.used].chunks_mut(departures.segment)
-                    {
+                    for packet in tx.bytes[start..tx.used].chunks_mut(tx.segment) {
                         if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
                             *icrc = headers.icrc(covered, 0);
                         }
@@ -343,17 +335,17 @@ impl Adapter {
                 }
             }
         }
-        departures.clear();
+        tx.clear();
         true
     }
 
-    fn sent(&self, departures: &mut Departures, range: Range<usize>, route: &Route) {
-        let bytes = &departures.bytes[range];
-        let packets = bytes.chunks(departures.segment);
+    fn sent(&self, tx: &mut Departures, range: Range<usize>, route: &Route) {
+        let bytes = &tx.bytes[range];
+        let packets = bytes.chunks(tx.segment);
         self.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
         self.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let count = packets.len().min(departures.owners.len());
-        let owners = departures.owners.drain(..count);
+        let count = packets.len().min(tx.owners.len());
+        let owners = tx.owners.drain(..count);
         if let Some(tap) = &self.tap {
             let headers = self.headers(route);
             let gso = self.sender(route).gso();

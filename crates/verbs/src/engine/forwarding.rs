@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use ferroce_net::{Arrival, Error, Recipient};
+use ferroce_net::{Error, Recipient, RxInfo};
 
 use super::adapter::Adapter;
 use super::counters::count;
-use crate::completion::lock;
+use crate::sync::lock;
 
 /// Bytes that are kept at most.
 const MOST: usize = 8 << 20;
@@ -21,12 +21,12 @@ const MOST: usize = 8 << 20;
 struct Detour {
     local: SocketAddr,
     to: Recipient,
-    arrival: Arrival,
+    info: RxInfo,
     data: Box<[u8]>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Detours(Mutex<Kept>);
+pub(crate) struct Forwarding(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -34,7 +34,7 @@ struct Kept {
     bytes: usize,
 }
 
-impl Detours {
+impl Forwarding {
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.0).waiting.is_empty()
     }
@@ -46,19 +46,19 @@ impl Adapter {
         &self,
         local: SocketAddr,
         to: Recipient,
-        arrival: &Arrival,
+        info: &RxInfo,
         data: &[u8],
     ) -> bool {
-        let mut kept = lock(&self.detours.0);
+        let mut kept = lock(&self.forwarding.0);
         // In order: what came later does not overtake.
         let behind = kept.waiting.iter().any(|detour| detour.to == to);
         let sent =
-            if behind { Err(Error::OwnerBusy) } else { self.hand_over(local, to, arrival, data) };
+            if behind { Err(Error::OwnerBusy) } else { self.hand_over(local, to, info, data) };
         match sent {
             Ok(()) => count(&self.counters.forwarded_out),
             Err(Error::OwnerBusy) if kept.bytes + data.len() <= MOST => {
                 kept.bytes += data.len();
-                kept.waiting.push_back(Detour { local, to, arrival: *arrival, data: data.into() });
+                kept.waiting.push_back(Detour { local, to, info: *info, data: data.into() });
             }
             Err(Error::NoOwner) => {
                 count(&self.counters.forward_failed);
@@ -73,16 +73,16 @@ impl Adapter {
         &self,
         local: SocketAddr,
         to: Recipient,
-        arrival: &Arrival,
+        info: &RxInfo,
         data: &[u8],
     ) -> Result<(), Error> {
         let link = self.links.iter().find(|link| link.address == local).ok_or(Error::NoOwner)?;
-        link.slot.forward(to, arrival, data)
+        link.slot.forward(to, info, data)
     }
 
     /// Tries again with what was kept.
-    pub(crate) fn run_detours(&self) {
-        let mut kept = lock(&self.detours.0);
+    pub(crate) fn run_forwarding(&self) {
+        let mut kept = lock(&self.forwarding.0);
         if kept.waiting.is_empty() {
             return;
         }
@@ -92,7 +92,7 @@ impl Adapter {
             let sent = if busy.contains(&detour.to) {
                 Err(Error::OwnerBusy)
             } else {
-                self.hand_over(detour.local, detour.to, &detour.arrival, &detour.data)
+                self.hand_over(detour.local, detour.to, &detour.info, &detour.data)
             };
             match sent {
                 Err(Error::OwnerBusy) => {

@@ -13,7 +13,7 @@ use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
 
 #[repr(C)]
-pub(crate) struct DomainHandle {
+pub(crate) struct PdHandle {
     shown: Shown<ibv_pd>,
     pub(crate) domain: ProtectionDomain,
     /// It is another name for a domain, which does not end with it.
@@ -21,7 +21,7 @@ pub(crate) struct DomainHandle {
     open: Arc<Open>,
 }
 
-handle!(DomainHandle, shown, ibv_pd);
+handle!(PdHandle, shown, ibv_pd);
 
 #[repr(C)]
 pub(crate) struct ThreadDomain {
@@ -42,9 +42,9 @@ unsafe fn give(
 ) -> Result<*mut ibv_pd> {
     // SAFETY: as the caller says.
     let open = Arc::clone(&unsafe { ContextHandle::of(context) }?.open);
-    let handle = number.unwrap_or_else(|| lock(&open.objects).add_domain(&domain));
+    let handle = number.unwrap_or_else(|| lock(&open.objects).add_pd(&domain));
     let shown = Shown::new(ibv_pd { context, handle });
-    Ok(DomainHandle { shown, domain, parent, open }.give())
+    Ok(PdHandle { shown, domain, parent, open }.give())
 }
 
 pub(crate) unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
@@ -59,14 +59,14 @@ pub(crate) unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_
 pub(crate) unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     entry::number(|| {
         // SAFETY: the program's domain.
-        let handle = unsafe { DomainHandle::of(pd) }?;
+        let handle = unsafe { PdHandle::of(pd) }?;
         if !handle.parent && handle.domain.users() > 0 {
             return Err(Errno::BUSY);
         }
         // SAFETY: as above.
-        lock(&handle.open.objects).remove_domain(unsafe { (*pd).handle });
+        lock(&handle.open.objects).remove_pd(unsafe { (*pd).handle });
         // SAFETY: as above, and it is not used again.
-        drop(unsafe { DomainHandle::take(pd) });
+        drop(unsafe { PdHandle::take(pd) });
         Ok(())
     })
 }
@@ -107,7 +107,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             return Err(Errno::INVALID);
         }
         // SAFETY: the program's domain.
-        let domain = unsafe { DomainHandle::of(attr.pd) }?.domain.clone();
+        let domain = unsafe { PdHandle::of(attr.pd) }?.domain.clone();
         // SAFETY: the program's context.
         unsafe { give(context, domain, None, true) }
     })
@@ -126,9 +126,9 @@ pub(crate) unsafe extern "C" fn import_pd(context: *mut ibv_context, handle: u32
 pub(crate) unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
     entry::nothing(|| {
         // SAFETY: the program's domain.
-        unsafe { DomainHandle::of(pd) }?;
+        unsafe { PdHandle::of(pd) }?;
         // SAFETY: as above, and it is not used again.
-        drop(unsafe { DomainHandle::take(pd) });
+        drop(unsafe { PdHandle::take(pd) });
         Ok(())
     });
 }

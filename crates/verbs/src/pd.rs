@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_memory::{AddressRange, Buffer, WindowKind};
-use ferroce_proto::memory::{AccessFlags, Domain};
+use ferroce_proto::memory::{AccessFlags, PdId};
 use ferroce_wire::number::VirtualAddress;
 
 use crate::context::Context;
@@ -15,7 +15,7 @@ use crate::region::{MemoryRegion, MemoryWindow};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) context: Context,
-    pub(crate) domain: Domain,
+    pub(crate) pd: PdId,
     /// Regions, queue pairs and the like that are in it.
     pub(crate) users: AtomicUsize,
 }
@@ -44,8 +44,8 @@ impl Drop for Membership {
 
 impl ProtectionDomain {
     pub(crate) fn new(context: Context) -> Self {
-        let domain = context.adapter().new_domain();
-        Self { shared: Arc::new(Shared { context, domain, users: AtomicUsize::new(0) }) }
+        let pd = context.adapter().new_pd();
+        Self { shared: Arc::new(Shared { context, pd, users: AtomicUsize::new(0) }) }
     }
 
     pub(crate) fn join(&self) -> Membership {
@@ -58,8 +58,8 @@ impl ProtectionDomain {
         &self.shared.context
     }
 
-    pub(crate) fn domain(&self) -> Domain {
-        self.shared.domain
+    pub(crate) fn pd(&self) -> PdId {
+        self.shared.pd
     }
 
     /// How many regions, windows, queue pairs, shared receive queues and address handles are in it.
@@ -106,7 +106,7 @@ impl ProtectionDomain {
         access: AccessFlags,
     ) -> Result<MemoryRegion, Error> {
         let memory = &self.context().adapter().memory;
-        let keys = memory.register_buffer(self.domain(), buffer, offset, length, iova, access)?;
+        let keys = memory.register_buffer(self.pd(), buffer, offset, length, iova, access)?;
         let buffer = Some(Arc::clone(buffer));
         Ok(MemoryRegion::new(self.join(), keys, iova, length as u64, buffer))
     }
@@ -125,7 +125,7 @@ impl ProtectionDomain {
         access: AccessFlags,
     ) -> Result<MemoryRegion, Error> {
         let length = range.length() as u64;
-        let keys = self.context().adapter().memory.register(self.domain(), range, iova, access)?;
+        let keys = self.context().adapter().memory.register(self.pd(), range, iova, access)?;
         Ok(MemoryRegion::new(self.join(), keys, iova, length, None))
     }
 
@@ -136,7 +136,7 @@ impl ProtectionDomain {
     /// When there are no keys left.
     #[doc(alias = "ibv_alloc_null_mr")]
     pub fn null_region(&self) -> Result<MemoryRegion, Error> {
-        let keys = self.context().adapter().memory.register_null(self.domain())?;
+        let keys = self.context().adapter().memory.register_null(self.pd())?;
         Ok(MemoryRegion::new(self.join(), keys, VirtualAddress(0), u64::MAX, None))
     }
 
@@ -147,7 +147,7 @@ impl ProtectionDomain {
     /// When there are no keys left.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn window(&self, kind: WindowKind) -> Result<MemoryWindow, Error> {
-        let key = self.context().adapter().memory.allocate_window(self.domain(), kind)?;
+        let key = self.context().adapter().memory.allocate_window(self.pd(), kind)?;
         Ok(MemoryWindow::new(self.join(), key, kind))
     }
 
@@ -159,8 +159,6 @@ impl ProtectionDomain {
 
 impl fmt::Debug for ProtectionDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectionDomain")
-            .field("domain", &self.shared.domain)
-            .finish_non_exhaustive()
+        f.debug_struct("ProtectionDomain").field("domain", &self.shared.pd).finish_non_exhaustive()
     }
 }
