@@ -6,7 +6,7 @@
 //! paths, and everything when the variable is not set, go through untouched ([decision 8](../../../docs/adr/0008-run.md)).
 //!
 //! Beside that it leads calls of libibverbs and librdmacm to ours in programs that carry libraries of their own
-//! (`src/forward.rs`, [decision 14](../../../docs/adr/0014-libraries-of-other-names.md)).
+//! (`src/forward.rs`, [decision 14](../../../docs/adr/0014-bundled-libibverbs.md)).
 //!
 //! It is in programs that know nothing of it, so it keeps to what a C library may do at any time: it allocates nothing,
 //! takes no lock, calls nothing of Rust's standard library that would, and leaves `errno` to the function it stands
