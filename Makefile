@@ -1,42 +1,42 @@
-# Everything one does with the project, by name. `make help` lists it.
+# Development tasks. `make help` lists them.
 #
-#   FUZZ_SECONDS   how long each fuzz target runs: 5 for `make test`, 30 for `make test-all`, 300 for `make fuzz`
-#   BENCH          only the benchmarks whose name contains this, for `make bench`
-#   SEED, SECONDS  for `make stress`: 1 and 60 unless said otherwise; LANES=4 is how many pairs of threads
+#   FUZZ_SECONDS          seconds for each fuzz target: 5 for `make test`, 30 for `make test-all`, 300 for `make fuzz`
+#   BENCH                 for `make bench`: run only benchmarks whose name contains this
+#   SEED, SECONDS, LANES  for `make stress`: defaults 1, 60 and 4; LANES is the number of thread pairs
 
 SHELL := /bin/bash
 CARGO_HOME ?= $(HOME)/.cargo
-# Where scripts/setup puts cargo's tools, whatever the shell's PATH.
+# scripts/setup installs cargo's tools here.
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help build setup test test-all lint bench coverage interop fuzz soak stress install uninstall clean
 
 help: ## list the targets
-	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-build: ## the command ferroce, optimised: target/release/ferroce
+build: ## build the command: target/release/ferroce
 	cargo build --locked --release
 
-setup: ## install what the tests need and is missing
+setup: ## install missing tools that the tests need
 	@scripts/setup
 
-test: ## set-up, lint, tests and a short fuzz run
+test: ## setup, lint, tests and a short fuzz run
 	@scripts/test
 
-test-all: ## the same with the full products: every MTU, program, family; all of the interoperability matrices
+test-all: ## the same with the full matrices: every MTU, program and address family, all interoperability tests
 	@scripts/test --all
 
-lint: ## format, clippy, documentation, licences, advisories
+lint: ## check format, clippy, documentation, licences, advisories
 	@scripts/lint
 
 bench: ## run the benchmarks (BENCH=name for some of them)
 	cargo bench --locked --workspace --bench '*' -- $(BENCH)
 
-coverage: ## which lines of the protocol core its tests run
+coverage: ## line coverage of the protocol core
 	@scripts/coverage
 
-interop: ## everything that runs against the kernel's rdma_rxe, in virtual machines
+interop: ## tests against the kernel's rdma_rxe, in virtual machines
 	FERROCE_REQUIRE_ALL=1 cargo nextest run --locked --profile all -p ferroce-tests --test interop_rxe
 
 fuzz: ## fuzz each parser for longer (FUZZ_SECONDS=300)
@@ -46,10 +46,10 @@ soak: ## simulate hostile networks for longer (SEEDS=10000 FIRST_SEED=0 SCENARIO
 	cargo build --locked --release
 	target/release/ferroce simulate --scenario $(or $(SCENARIO),hostile) --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000)
 
-stress: ## threads, all services and object churn over libibverbs (SEED=1 SECONDS=60 LANES=4)
+stress: ## stress libibverbs with threads, all services and object churn (SEED=1 SECONDS=60 LANES=4)
 	@scripts/stress "$(or $(SEED),1)" "$(or $(SECONDS),60)" "$(or $(LANES),4)"
 
-# Where things go. DESTDIR comes before it for packages. BUILT names a folder with what was built already.
+# DESTDIR is prepended to PREFIX, for packaging. BUILT names a directory with existing build output.
 PREFIX ?= /usr/local
 TO = $(DESTDIR)$(PREFIX)
 LIBRARIES = libibverbs.so.1 libibverbs.so librdmacm.so.1 librdmacm.so
@@ -70,11 +70,11 @@ endif
 	"$(TO)/bin/ferroce" completions zsh >"$(TO)/share/zsh/site-functions/_ferroce"
 	"$(TO)/bin/ferroce" completions fish >"$(TO)/share/fish/vendor_completions.d/ferroce.fish"
 
-uninstall: ## remove what install put there, with the same PREFIX
+uninstall: ## remove the installed files; use the same PREFIX
 	rm -f "$(TO)/bin/ferroce" "$(TO)/share/man/man1"/ferroce{,-*}.1 "$(TO)/share/zsh/site-functions/_ferroce" \
 		"$(TO)/share/bash-completion/completions/ferroce" "$(TO)/share/fish/vendor_completions.d/ferroce.fish"
 	rm -rf "$(TO)/lib/ferroce"
 
-clean: ## remove everything that was built
+clean: ## remove all build output
 	cargo clean
 	rm -rf fuzz/target

@@ -1,8 +1,8 @@
-"""What the ranks of an MPI program do with each other, every result compared with what it must be.
+"""An MPI program that exercises collectives, messages and one-sided operations, and checks every result.
 
     ferroce run -- mpirun -n 4 python3 examples/mpi/ranks.py [kill]
 
-With `kill`, the last rank kills itself in the midst of it: the others must not wait for it for ever.
+With `kill`, the last rank kills itself during the run: the others must not wait for it forever.
 """
 
 import os
@@ -19,12 +19,12 @@ right, left = (rank + 1) % size, (rank - 1) % size
 
 def check(what, good):
     if not good:
-        print(f"rank {rank}: {what}: wrong", flush=True)
+        print(f"rank {rank}: {what}: wrong result", flush=True)
         world.Abort(1)
 
 
 def pattern(seed, length):
-    """Bytes that depend on their place, and on who sends them to whom."""
+    """Returns bytes that depend on their offset and on the sender and receiver."""
     page = bytes((seed * 31 + at * 7 + (at >> 8)) & 255 for at in range(min(length, 8192) + 1))
     return (page * (length // len(page) + 1))[:length]
 
@@ -59,7 +59,7 @@ def one_sided():
     mine = bytearray(8 * 100_000)
     window = MPI.Win.Create(mine, 8, comm=world)
     window.Fence()
-    # What is put is read until the fence: these must live as long.
+    # MPI may read the origin buffers until the fence, so they must stay alive.
     few, many = array("q", [rank] * 8), array("q", range(rank, rank + 90_000))
     window.Put(few, right, target=(8, 8))
     window.Put(many, right, target=(100, 90_000))
@@ -84,7 +84,7 @@ def one_sided():
         window.Flush(0)
         seen.append(before[0])
     window.Unlock_all()
-    # Every rank has seen the counter at other values, and all of them together at each one.
+    # Each rank has read different counter values; together they have read every value once.
     everyone = sorted(value for values in world.allgather(seen) for value in values)
     check("fetch and add", everyone == list(range(10 * size)))
     window.Free()
@@ -93,7 +93,7 @@ def one_sided():
 if __name__ == "__main__":
     rounds = 1
     if sys.argv[1:] == ["kill"]:
-        # More than anybody waits for: it is the end of the one that must be the end of all.
+        # Practically endless: the job must end because the killed rank ends it.
         rounds = 1_000_000
     for turn in range(rounds):
         allreduce()
