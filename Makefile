@@ -10,7 +10,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test test-all lint bench coverage interop fuzz soak stress install uninstall clean
+.PHONY: help build setup test test-all lint docs msrv miri asan bench coverage interop fuzz soak stress install uninstall clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,6 +29,22 @@ test-all: ## the same with the full matrices: every MTU, program and address fam
 
 lint: ## check format, clippy, documentation, licences, advisories
 	@scripts/lint
+
+docs: ## build the API documentation: target/doc/ferroce/index.html
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --all-features
+
+# The minimum supported Rust version: rust-version in Cargo.toml.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+msrv: ## check that the workspace builds with the oldest supported Rust
+	@cargo +$(MSRV) --version >/dev/null 2>&1 || { \
+		echo "msrv: the toolchain $(MSRV) is missing: rustup toolchain install $(MSRV) --profile minimal --no-self-update" >&2; exit 1; }
+	CARGO_TARGET_DIR="$(or $(CARGO_TARGET_DIR),target)/msrv" cargo +$(MSRV) check --locked --workspace --all-features
+
+miri: ## unit tests of wire, proto and memory in Miri (needs a nightly toolchain)
+	@scripts/miri
+
+asan: ## C tests over libibverbs with AddressSanitizer (needs a nightly toolchain)
+	@scripts/asan
 
 bench: ## run the benchmarks (BENCH=name for some of them)
 	cargo bench --locked --workspace --bench '*' -- $(BENCH)
