@@ -390,7 +390,7 @@ fn the_document_has_the_values() {
     }
     for text in [
         format!("N = {} µs", NotificationPacer::INTERVAL.as_micros()),
-        format!("{} bytes under way", Window::DEFAULT_SIZE),
+        format!("{} bytes in flight", Window::DEFAULT_SIZE),
         format!("{PACKET_OVERHEAD} bytes for each packet"),
     ] {
         assert!(DOCUMENT.contains(&text), "{text}");

@@ -99,11 +99,11 @@ impl Action {
         match self {
             Self::PostReceive => "post a receive",
             Self::PostSend => "post a send",
-            Self::StartSend => "begin a waiting send",
-            Self::FinishSend => "finish a begun send",
-            Self::ConsumeReceive => "use a waiting receive",
+            Self::StartSend => "start a queued send",
+            Self::FinishSend => "finish a started send",
+            Self::ConsumeReceive => "consume a queued receive",
             Self::AcceptRequest => "execute a peer's request",
-            Self::Respond => "answer a peer's request",
+            Self::Respond => "respond to a peer's request",
         }
     }
 }
@@ -132,14 +132,14 @@ impl Permission {
     /// What the word means.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Allowed => "it is done",
-            Queued => "it waits for a state that allows it",
+            Allowed => "the action is done",
+            Queued => "the action waits for a state that allows it",
             Flushed => "the work request completes with the status \"flushed\"",
             Discarded => {
-                "the work request vanishes without a completion, the packet without an answer"
+                "the work request is dropped without a completion, the packet without a response"
             }
-            Refused => "it is not done; a post fails at once",
-            Self::Inapplicable => "the service has no such thing",
+            Refused => "the action is not done; a post returns an error",
+            Self::Inapplicable => "the service has no such action",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The nine messages, field by field. `docs/set-up-exchange.md` has the same tables, and a test holds it to them.
+//! The nine messages, field by field. `docs/set-up-exchange.md` has the same tables, which a test compares with these.
 
 use crate::cm::{AckTimeout, PathMtu, RnrRetry};
 use crate::field::{Octets, header};
@@ -17,19 +17,19 @@ macro_rules! prefixed {
         header! {$(
             $(#[doc = $about])+
             pub struct $name($label, $len) {
-                /// Which message it is.
+                /// Type of the message.
                 message_type: MessageType = 8,
                 /// Version of this protocol, 1.
                 version: u8 = 8,
-                /// Outcome: of the request in a response, of the exchange in CONNECTION_CONFIRM; zero in requests.
+                /// Result of the request in a response, of the exchange in CONNECTION_CONFIRM; zero in requests.
                 status: Status = 8,
-                /// How often this request was sent before; its response repeats it, to be timed by.
+                /// Number of earlier transmissions of this request; the response repeats it, so that it can be timed.
                 attempt: u8 = 8,
-                /// Tells the message from a foreign datagram: "FeSU".
+                /// Distinguishes the message from a foreign datagram: "FeSU".
                 magic: Magic = 32,
-                /// The exchange, named by the client: the same in all its messages.
+                /// The exchange ID, chosen by the client; the same in all its messages.
                 exchange: ExchangeId = 32,
-                /// The request; its response and its retries have the same.
+                /// The request ID; its response and its retransmissions have the same.
                 transaction: TransactionId = 32,
                 $($fields)*
             }
@@ -38,7 +38,7 @@ macro_rules! prefixed {
 }
 
 prefixed! {
-    /// What every message begins with.
+    /// The prefix of every message.
     pub struct Prefix("Set-up", 16) {}
 }
 
@@ -54,11 +54,10 @@ macro_rules! messages {
         )+}
 
         $(impl $name {
-            /// The type that its first byte must have.
+            /// The value of `message_type` of this message.
             pub const TYPE: MessageType = MessageType::$type;
 
-            /// The message with its prefix filled in and everything else zero, to be completed by the fields that
-            /// matter: a first attempt, or a success.
+            /// Returns the message with its prefix filled in and everything else zero: a first attempt, or a success.
             pub fn new(exchange: ExchangeId, transaction: TransactionId) -> Self {
                 Self {
                     message_type: Self::TYPE,
@@ -74,11 +73,11 @@ macro_rules! messages {
 }
 
 messages! {
-    /// Phase 1: who is there, and what can it do?
+    /// Phase 1: asks which servers exist and what they support.
     pub struct DeviceDiscoveryReq("DEVICE_DISCOVERY_REQ", 32) = DEVICE_DISCOVERY_REQ {
-        /// The client's name for itself.
+        /// Identifier chosen by the client.
         client_id: PeerId = 32,
-        /// What the client can do.
+        /// Capabilities of the client.
         capabilities: Capabilities = 32,
         /// Reserved.
         reserved: Octets<8> = 64,
@@ -86,17 +85,17 @@ messages! {
 
     /// Phase 1: the server's device.
     pub struct DeviceDiscoveryResp("DEVICE_DISCOVERY_RESP", 64) = DEVICE_DISCOVERY_RESP {
-        /// The server's name for itself.
+        /// Identifier chosen by the server.
         server_id: PeerId = 32,
-        /// What the server can do.
+        /// Capabilities of the server.
         capabilities: Capabilities = 32,
-        /// The server's device.
+        /// GUID of the server's device.
         device_guid: Guid = 64,
-        /// How many queue pairs the device can have.
+        /// Maximum number of queue pairs of the device.
         max_queue_pairs: u32 = 32,
-        /// How many memory regions the device can have.
+        /// Maximum number of memory regions of the device.
         max_memory_regions: u32 = 32,
-        /// The longest message, bytes.
+        /// Maximum message size, bytes.
         max_message_size: u32 = 32,
         /// The transports the device offers.
         supported_transports: Transports = 8,
@@ -106,7 +105,7 @@ messages! {
         reserved: Octets<18> = 144,
     }
 
-    /// Phase 2: the client's queue pair, and the wish for one to match.
+    /// Phase 2: the client's queue pair; requests a matching one.
     pub struct QpCreateReq("QP_CREATE_REQ", 64) = QP_CREATE_REQ {
         /// Reserved.
         reserved1: u8 = 8,
@@ -116,31 +115,31 @@ messages! {
         qp_type: QpType = 8,
         /// The largest packet payload it can use.
         path_mtu: PathMtu = 8,
-        /// How many RDMA reads and atomics it can have under way as responder.
+        /// READs and atomics that it can have in flight as responder.
         responder_resources: u8 = 8,
-        /// How many RDMA reads and atomics it will have under way as requester.
+        /// READs and atomics that it will have in flight as requester.
         initiator_depth: u8 = 8,
-        /// How many send requests it holds.
+        /// Capacity of its send queue, WQEs.
         max_send_wqe: u32 = 32,
-        /// How many receive requests it holds.
+        /// Capacity of its receive queue, WQEs.
         max_recv_wqe: u32 = 32,
-        /// How many pieces of memory a send request can gather.
+        /// Maximum number of SGEs of a send request.
         max_send_sge: u16 = 16,
-        /// How many pieces of memory a receive request can scatter to.
+        /// Maximum number of SGEs of a receive request.
         max_recv_sge: u16 = 16,
-        /// Bytes of its send queue.
+        /// Size of its send queue, bytes.
         send_queue_size: u32 = 32,
-        /// Bytes of its receive queue.
+        /// Size of its receive queue, bytes.
         recv_queue_size: u32 = 32,
         /// Reserved.
         reserved2: u8 = 8,
-        /// The first packet it sends has this sequence number.
+        /// PSN of the first packet it sends.
         starting_psn: Psn = 24,
         /// Queue key that it expects; UD only.
         queue_key: QKey = 32,
         /// Reserved.
         reserved3: u8 = 8,
-        /// The shared receive queue that messages to it are for; XRC only.
+        /// The shared receive queue that messages to it are delivered to; XRC only.
         shared_receive_queue: SrqNumber = 24,
         /// Reserved.
         reserved4: Octets<8> = 64,
@@ -156,31 +155,31 @@ messages! {
         qp_type: QpType = 8,
         /// The largest packet payload that both can use: never above the request's.
         path_mtu: PathMtu = 8,
-        /// How many RDMA reads and atomics it can have under way as responder.
+        /// READs and atomics that it can have in flight as responder.
         responder_resources: u8 = 8,
-        /// How many RDMA reads and atomics it will have under way as requester.
+        /// READs and atomics that it will have in flight as requester.
         initiator_depth: u8 = 8,
-        /// How many send requests it holds.
+        /// Capacity of its send queue, WQEs.
         max_send_wqe: u32 = 32,
-        /// How many receive requests it holds.
+        /// Capacity of its receive queue, WQEs.
         max_recv_wqe: u32 = 32,
-        /// How many pieces of memory a send request can gather.
+        /// Maximum number of SGEs of a send request.
         max_send_sge: u16 = 16,
-        /// How many pieces of memory a receive request can scatter to.
+        /// Maximum number of SGEs of a receive request.
         max_recv_sge: u16 = 16,
-        /// Bytes of its send queue.
+        /// Size of its send queue, bytes.
         send_queue_size: u32 = 32,
-        /// Bytes of its receive queue.
+        /// Size of its receive queue, bytes.
         recv_queue_size: u32 = 32,
         /// Reserved.
         reserved2: u8 = 8,
-        /// The first packet it sends has this sequence number.
+        /// PSN of the first packet it sends.
         starting_psn: Psn = 24,
         /// Queue key that it expects; UD only.
         queue_key: QKey = 32,
         /// Reserved.
         reserved3: u8 = 8,
-        /// The shared receive queue that messages to it are for; XRC only.
+        /// The shared receive queue that messages to it are delivered to; XRC only.
         shared_receive_queue: SrqNumber = 24,
         /// Reserved.
         reserved4: Octets<8> = 64,
@@ -190,11 +189,11 @@ messages! {
     pub struct MrRegisterReq("MR_REGISTER_REQ", 64) = MR_REGISTER_REQ {
         /// The client's number for the region.
         region_id: RegionId = 32,
-        /// What it may be used for.
+        /// Access that it allows.
         access_flags: AccessFlags = 32,
-        /// Where it begins in the client's memory.
+        /// Its start address in the client's memory.
         virtual_address: VirtualAddress = 64,
-        /// Its bytes.
+        /// Its length, bytes.
         length: u64 = 64,
         /// The protection domain it belongs to.
         protection_domain: DomainId = 32,
@@ -202,27 +201,27 @@ messages! {
         reserved: Octets<20> = 160,
     }
 
-    /// Phase 3: a memory region of the server, and the key to it.
+    /// Phase 3: a memory region of the server, and its rkey.
     pub struct MrRegisterResp("MR_REGISTER_RESP", 64) = MR_REGISTER_RESP {
         /// The server's number for the region.
         region_id: RegionId = 32,
-        /// What it may be used for.
+        /// Access that it allows.
         access_flags: AccessFlags = 32,
-        /// Where it begins in the server's memory.
+        /// Its start address in the server's memory.
         virtual_address: VirtualAddress = 64,
-        /// Its bytes.
+        /// Its length, bytes.
         length: u64 = 64,
         /// The protection domain it belongs to.
         protection_domain: DomainId = 32,
-        /// The key by which the client may reach it.
+        /// The rkey by which the client accesses it.
         remote_key: RKey = 32,
-        /// The key by which the server itself uses it. Shown for study; the client has no use for it, and it may be 0.
+        /// The server's own lkey. For illustration only: the client does not use it, and it may be 0.
         local_key: LKey = 32,
         /// Reserved.
         reserved: Octets<12> = 96,
     }
 
-    /// Phase 4: connect these two queue pairs.
+    /// Phase 4: requests a connection of two queue pairs.
     pub struct ConnectionReq("CONNECTION_REQ", 64) = CONNECTION_REQ {
         /// Reserved.
         reserved1: u8 = 8,
@@ -232,33 +231,33 @@ messages! {
         reserved2: u8 = 8,
         /// The server's queue pair.
         server_qp: Qpn = 24,
-        /// The client's device.
+        /// GUID of the client's device.
         client_guid: Guid = 64,
-        /// The server's device.
+        /// GUID of the server's device.
         server_guid: Guid = 64,
-        /// The key to the client's memory region.
+        /// The rkey of the client's memory region.
         client_key: RKey = 32,
-        /// The key to the server's memory region.
+        /// The rkey of the server's memory region.
         server_key: RKey = 32,
-        /// The longest message the client will send, bytes.
+        /// Maximum size of a message from the client, bytes.
         max_message_size: u32 = 32,
         /// Reserved.
         reserved3: u32 = 27,
-        /// How long a requester waits for an acknowledge.
+        /// Local ACK timeout of the requester.
         timeout: AckTimeout = 5,
         /// Reserved.
         reserved4: u8 = 5,
-        /// How often a request is repeated that is not acknowledged.
+        /// Retransmissions of a request that is not acknowledged.
         retry_count: u8 = 3,
         /// Reserved.
         reserved5: u8 = 5,
-        /// How often a request is repeated after "receiver not ready".
+        /// Retransmissions of a request after an RNR NAK.
         rnr_retry_count: RnrRetry = 3,
         /// Reserved.
         reserved6: Octets<6> = 48,
     }
 
-    /// Phase 4: the server agrees, with the parameters that hold.
+    /// Phase 4: the server accepts, with the agreed parameters.
     pub struct ConnectionAccept("CONNECTION_ACCEPT", 64) = CONNECTION_ACCEPT {
         /// Reserved.
         reserved1: u8 = 8,
@@ -268,23 +267,23 @@ messages! {
         reserved2: u8 = 8,
         /// The server's queue pair.
         server_qp: Qpn = 24,
-        /// The key to the server's memory region.
+        /// The rkey of the server's memory region.
         server_key: RKey = 32,
-        /// The key to the client's memory region.
+        /// The rkey of the client's memory region.
         client_key: RKey = 32,
-        /// The longest message either side will send, bytes: never above the request's.
+        /// Maximum size of a message in either direction, bytes; never above the request's.
         max_message_size: u32 = 32,
         /// Reserved.
         reserved3: u32 = 27,
-        /// How long a requester waits for an acknowledge.
+        /// Local ACK timeout of the requester.
         timeout: AckTimeout = 5,
         /// Reserved.
         reserved4: u8 = 5,
-        /// How often a request is repeated that is not acknowledged.
+        /// Retransmissions of a request that is not acknowledged.
         retry_count: u8 = 3,
         /// Reserved.
         reserved5: u8 = 5,
-        /// How often a request is repeated after "receiver not ready".
+        /// Retransmissions of a request after an RNR NAK.
         rnr_retry_count: RnrRetry = 3,
         /// Reserved.
         reserved6: Octets<22> = 176,
