@@ -1,4 +1,4 @@
-//! Documents that tests keep in step with themselves.
+//! Chapters of documents that tests compare with the code, or regenerate.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Where the chapter of this title, of the second level, is in a document.
+/// Splits a document at the level-2 chapter with this title: before, chapter, after.
 fn chapter<'a>(document: &'a str, title: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let mark = format!("## {title}\n");
     let start = document.match_indices(&mark).map(|(index, _)| index);
@@ -23,7 +23,7 @@ fn chapter<'a>(document: &'a str, title: &str) -> Option<(&'a str, &'a str, &'a 
     Some((before, chapter, after))
 }
 
-/// A chapter of `docs/differences-from-rxe.md`: all from its title, of the second level, to the next.
+/// Returns the level-2 chapter of `docs/differences-from-rxe.md` with this title.
 pub fn differences_from_rxe(title: &str) -> String {
     let path = path("differences-from-rxe.md");
     let document = read(&path);
@@ -31,8 +31,8 @@ pub fn differences_from_rxe(title: &str) -> String {
     found.unwrap_or_else(|| panic!("{}: no chapter \"{title}\"", path.display())).1.to_owned()
 }
 
-/// Compares a chapter of a document with what it should be, its title excepted. With `FERROCE_UPDATE_DOCS` in the
-/// environment, writes it there instead: chapters are written one after the other then, `command` says how.
+/// Compares the body of a chapter with `body`. If `FERROCE_UPDATE_DOCS` is set, writes it instead; tests that write the
+/// same document must not run at the same time. `command` regenerates the chapter.
 pub fn keep(name: &str, title: &str, body: &str, command: &str) {
     let path = path(name);
     let document = read(&path);
@@ -48,12 +48,12 @@ pub fn keep(name: &str, title: &str, body: &str, command: &str) {
     let differs = found.lines().zip(wanted.lines()).find(|(old, new)| old != new);
     assert!(
         found == wanted,
-        "docs/{name}, \"{title}\", is not as it is now: it differs first at (document, now)\n{differs:#?}\n\
-         FERROCE_UPDATE_DOCS=1 {command} writes it anew"
+        "docs/{name}, chapter \"{title}\", is out of date; first difference (document, code):\n{differs:#?}\n\
+         regenerate it with FERROCE_UPDATE_DOCS=1 {command}"
     );
 }
 
-/// The titles of the allowed differences in a chapter: those of the fourth level.
+/// Returns the titles of the allowed differences in a chapter: its level-4 headings.
 pub fn titles(chapter: &str) -> Vec<&str> {
     chapter.lines().filter_map(|line| line.strip_prefix("#### ")).collect()
 }

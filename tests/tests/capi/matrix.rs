@@ -1,4 +1,4 @@
-//! `docs/compatibility.md` has every symbol of the libraries as they are built, and what it does.
+//! Checks that `docs/compatibility.md` lists every symbol of the built libraries with its behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use ferroce_tests::{c, document, libraries, tool};
 use super::source::{self, Symbol};
 
 const COMMAND: &str = "cargo nextest run -j 1 -p ferroce-tests --test capi";
-/// A variable, which the list of functions does not have.
+/// An exported variable, which is not in the list of functions.
 const VARIABLE: (&str, &str) = ("IBVERBS_PRIVATE_65", "verbs_allow_disassociate_destroy");
 
-/// What the built file exports: version and name. Of a name with several versions, the one that programs are linked with.
+/// Returns version and name of each exported symbol; of a name with several versions, the default one.
 fn built() -> BTreeSet<(String, String)> {
     let mut command = Command::new("readelf");
     command.args(["-W", "--dyn-syms"]).arg(libraries::folder().join("libibverbs.so.1"));
@@ -31,10 +31,10 @@ fn is_private(symbol: &Symbol) -> bool {
     symbol.version.contains("PRIVATE")
 }
 
-/// The table of a library's symbols.
+/// Formats the table of a library's symbols.
 fn table(symbols: &[Symbol]) -> String {
     let refusals = source::refusals();
-    let mut text = "| symbol | version | what it does |\n|---|---|---|\n".to_owned();
+    let mut text = "| symbol | version | behaviour |\n|---|---|---|\n".to_owned();
     for symbol in symbols {
         let does = match refusals.get(&symbol.leads_to) {
             Some(words) => words,
@@ -64,10 +64,10 @@ fn the_document_has_the_symbols_of_the_built_library() {
     let (private, public): (Vec<_>, Vec<_>) = of("IBVERBS").into_iter().partition(is_private);
     let body = format!(
         "{}\n{}\n### The private node\n\
-         Drivers of vendors, which perftest, UCX and libfabric bring with them, bind these, so they must be there; their \
-         devices\nare not. Beside them, the variable `{}`. A driver binds the version of its own \
-         release,\nso all of these also exist as IBVERBS_PRIVATE_25, 33, 34 (releases 34 to 56), 57, 59 (59 to 63) and \
-         64.\n\n{}",
+         The vendor drivers that perftest, UCX and libfabric load bind these symbols, so they must be exported although \
+         the\ndrivers find no device. The variable `{}` is exported as well. A driver binds the \
+         version of\nits own release, so all of these also exist as IBVERBS_PRIVATE_25, 33, 34 (releases 34 to 56), 57, \
+         59 (59 to 63) and 64.\n\n{}",
         counted(&public),
         table(&public),
         VARIABLE.1,
@@ -81,8 +81,8 @@ fn the_document_has_the_symbols_of_the_built_library() {
 }
 
 fn verbs() -> String {
-    let mut text = "The header calls these through tables of the context. Where there is no entry it says EOPNOTSUPP \
-                    itself.\n\n| verb | what it does |\n|---|---|\n"
+    let mut text = "The header calls these through tables of function pointers in the context. Where an entry is NULL \
+                    the header itself\nreturns EOPNOTSUPP.\n\n| verb | behaviour |\n|---|---|\n"
         .to_owned();
     for (name, is_there) in source::verbs() {
         let does = if is_there { "implemented" } else { "EOPNOTSUPP" };
@@ -91,10 +91,10 @@ fn verbs() -> String {
     text
 }
 
-/// What a function returns: as a pointer, as a number, and `errno`.
+/// The return value of a function as a pointer and as a number, and `errno`.
 type Returned = (i64, i32, i32);
 
-/// Whether that is what the source says of it. `None` when it says nothing that could be seen.
+/// Whether the return value matches the description in the source. `None` if the description has no visible effect.
 fn as_said(words: &str, (pointer, number, errno): Returned) -> Option<bool> {
     let code = |name: &str| match name {
         "EOPNOTSUPP" => 95,

@@ -91,10 +91,14 @@ fn judge_rxe(machines: u8, columns: &[(bool, u16)]) {
             judge(&title, rxe, findings, &mut table, &mut failures);
         };
         if machines > 1 {
-            judged("rdma_rxe asks rdma_rxe", &[Role::Asks, Role::Answers], &run.rxe_asks_rxe());
+            judged(
+                "rdma_rxe asks rdma_rxe",
+                &[Role::Requester, Role::Responder],
+                &run.rxe_asks_rxe(),
+            );
         }
-        judged("Ferroce asks rdma_rxe", &[Role::Answers], &run.we_ask(""));
-        judged("rdma_rxe asks Ferroce", &[Role::Asks], &run.we_answer(sides::WITHOUT));
+        judged("Ferroce asks rdma_rxe", &[Role::Responder], &run.we_ask(""));
+        judged("rdma_rxe asks Ferroce", &[Role::Requester], &run.we_answer(sides::WITHOUT));
     }
     // On a network that loses what goes to the machine and what comes from it.
     for direction in [Direction::Arriving, Direction::Leaving] {

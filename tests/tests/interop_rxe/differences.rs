@@ -1,5 +1,5 @@
-//! Where the messages of our connection manager are not as rdma_rxe's, and why. `docs/differences-from-rxe.md` has this
-//! list, and nothing else.
+//! Where the messages of our connection manager differ from rdma_rxe's, and why. `docs/differences-from-rxe.md` is
+//! generated from this list.
 
 use std::fmt;
 
@@ -31,34 +31,34 @@ impl fmt::Display for Difference {
 pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         kind: "", header: "BTH", field: "ack_request", ours: "0", theirs: "1",
-        why: "datagrams are not acknowledged (9.8.3); rdma_rxe does not ask for it in those of programs either",
+        why: "datagrams are not acknowledged (9.8.3); rdma_rxe does not set it in the datagrams of programs either",
     },
     Difference {
         kind: "", header: "IPv4", field: "identification", ours: "0x0000", theirs: "",
-        why: "it names fragments, and these packets may not be fragmented (RFC 6864, 4.1); for a socket the kernel leaves it zero",
+        why: "it identifies fragments, and these packets may not be fragmented (RFC 6864, 4.1); the kernel leaves it zero for a socket",
     },
     Difference {
         kind: "", header: "UDP", field: "checksum", ours: "", theirs: "0x0000",
-        why: "the kernel computes it for a socket; rdma_rxe leaves it out, the ICRC being there",
+        why: "the kernel computes it for a socket; rdma_rxe omits it because of the ICRC",
     },
     Difference {
         kind: "CM SIDR_REP", header: "IPv4", field: "dscp", ours: "24", theirs: "0",
-        why: "an answer has its question's traffic class (13.5.4); rdma_rxe's has it over IPv6 only",
+        why: "a response has the traffic class of its request (13.5.4); rdma_rxe's has it over IPv6 only",
     },
 ];
 
 /// Fields that differ from message to message, and what they are.
 #[rustfmt::skip]
 pub(crate) const VARIABLE: &[(&str, &[&str])] = &[
-    ("who sends and who receives, in Ethernet",  &["Ethernet.destination", "Ethernet.source"]),
-    ("names of connections and questions",       &["local_comm_id", "remote_comm_id", "request_id", "MAD.transaction"]),
-    ("the devices' GUIDs",                       &["local_ca_guid"]),
-    ("numbers of queue pairs",                   &["local_qpn", "remote_qpn", "CM SIDR_REP.qpn"]),
-    ("packet sequence numbers",                  &["BTH.psn", "starting_psn"]),
-    ("a flow label at random",                   &["primary_flow_label", "IPv6.flow_label"]),
-    ("the client's port, chosen by its side",    &["RDMA-CM IP.source_port"]),
-    ("ports that spread flows (A17.3.1.1)",      &["UDP.source_port"]),
-    ("checksums, each of which is right",        &["IPv4.checksum", "ICRC.icrc"]),
+    ("Ethernet addresses",                       &["Ethernet.destination", "Ethernet.source"]),
+    ("communication, request and transaction IDs", &["local_comm_id", "remote_comm_id", "request_id", "MAD.transaction"]),
+    ("GUIDs of the devices",                     &["local_ca_guid"]),
+    ("QPNs",                                     &["local_qpn", "remote_qpn", "CM SIDR_REP.qpn"]),
+    ("PSNs",                                     &["BTH.psn", "starting_psn"]),
+    ("random flow labels",                       &["primary_flow_label", "IPv6.flow_label"]),
+    ("the client's port, chosen by the client",   &["RDMA-CM IP.source_port"]),
+    ("source ports that spread flows (A17.3.1.1)", &["UDP.source_port"]),
+    ("checksums, each of which is correct",       &["IPv4.checksum", "ICRC.icrc"]),
 ];
 
 /// Whether a field is one of those.

@@ -152,23 +152,23 @@ impl Difference {
 fn message_differences_are_documented() {
     let mut text = String::from(
         "In the third matrix of [interop.md](interop.md), rping, ucmatose and udaddy run on our librdmacm against the same\n\
-         programs on rdma_rxe, each side as client and as server. Of the messages of a kind that a program's run has brought\n\
-         from either side (REQ, REP, RTU, DREQ, DREP, REJ, SIDR_REQ, SIDR_REP), every field of every header is compared, from\n\
-         Ethernet's to the private data:\n\n    \
+         programs on rdma_rxe, each side as client and as server. For each kind of message that both sides have sent in a run\n\
+         (REQ, REP, RTU, DREQ, DREP, REJ, SIDR_REQ, SIDR_REP), every field of every header is compared, from the Ethernet header\n\
+         to the private data:\n\n    \
          cargo test -p ferroce-tests --test interop_rxe full::managed -- --test-threads 1 --nocapture\n\n\
-         These differ, and nothing else does:\n\n\
+         Only these fields differ:\n\n\
          | message | header | field | ours | rdma_rxe | why |\n|---|---|---|---|---|---|\n",
     );
     for difference in DIFFERENCES {
         writeln!(text, "{difference}").expect("a string");
     }
-    text += "\nNo two messages have these in common, so they are not compared. Addresses are, by whose they are.\n\n\
+    text += "\nThese fields differ from message to message and are not compared. IP addresses and GIDs are compared by the host they belong to.\n\n\
              | what | fields |\n|---|---|\n";
     for (what, fields) in VARIABLE {
         writeln!(text, "| {what} | `{}` |", fields.join("`, `")).expect("a string");
     }
-    text += "\nMRA, LAP and APR are not compared: nothing in these runs makes both sides send them. EventKind both do otherwise over time, when messages are\n\
-             lost or repeated, is in [connection-manager.md](connection-manager.md).\n";
+    text += "\nMRA, LAP and APR are not compared: nothing in these runs makes both sides send them. How the two differ over time, when\n\
+             messages are lost or repeated, is in [connection-manager.md](connection-manager.md).\n";
     let command = "cargo test -p ferroce-tests --test interop_rxe message_differences";
     document::keep("differences-from-rxe.md", CHAPTER, &text, command);
 }

@@ -48,7 +48,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// What a row is of.
+/// A program, and the side that is its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     program: String,
@@ -75,12 +75,12 @@ impl Row {
         }
     }
 
-    /// 0 when rdma_rxe asks, 1 when Ferroce does.
+    /// 0 if rdma_rxe is the client, 1 if Ferroce is.
     pub(crate) fn asker(&self) -> usize {
         usize::from(self.asks == "Ferroce")
     }
 
-    /// What runs, without who asks.
+    /// The program, without the client side.
     pub(crate) fn program(&self) -> &str {
         &self.program
     }
@@ -92,12 +92,12 @@ impl fmt::Display for Row {
     }
 }
 
-/// What came of the rows.
+/// The results of the rows.
 pub(crate) type Rows = Vec<(Row, Result<(), String>)>;
 
-/// A column alone, for who runs the test.
+/// Formats one column, for the output of the test.
 pub(crate) fn draw(column: Column, rows: &Rows) -> String {
-    let mut text = format!("{:<64} | {:<8} | {column}\n", "program", "asks");
+    let mut text = format!("{:<64} | {:<8} | {column}\n", "program", "client");
     for (Row { program, asks }, result) in rows {
         let verdict = if result.is_ok() { OK } else { "FAILED" };
         text += &format!("{program:<64} | {asks:<8} | {verdict}\n");
@@ -156,7 +156,7 @@ impl Table {
             return;
         }
         let head: Vec<String> = columns.iter().map(Column::to_string).collect();
-        let mut table = format!("| program | who asks | {} |\n", head.join(" | "));
+        let mut table = format!("| program | client | {} |\n", head.join(" | "));
         table += &format!("|---|---|{}\n", "---|".repeat(columns.len()));
         for (row, _) in rows {
             let mut cells = cells_of(&lines, row).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Why tests are skipped. What is not here must not be.
+//! The reasons for which tests may be skipped; any other skip is a failure.
 
 use super::suite::{Outcome, Tested};
 
@@ -36,7 +36,7 @@ pub(crate) static REASONS: &[Reason] = &[
     Reason { kind: Machine, module: "test_cuda_dmabuf", test: "", words: &["cuda-python"],
         why: "memory of an NVIDIA GPU" },
     Reason { kind: Machine, module: "test_mr", test: "DmaBuf", words: &["dmabuf"],
-        why: "memory of a GPU at /dev/dri, as a DMA buffer; `ibv_reg_dmabuf_mr` is EOPNOTSUPP" },
+        why: "GPU memory from /dev/dri, as a DMA-buf; `ibv_reg_dmabuf_mr` fails with EOPNOTSUPP" },
     Reason { kind: Machine, module: "test_odp", test: "OdpTestCase.test_odp_rc_huge", words: &["uge pages"],
         why: HUGE },
     Reason { kind: Machine, module: "test_parent_domain", test: "ParentDomainTrafficTest.test_huge", words: &["uge pages"],
@@ -48,9 +48,9 @@ pub(crate) static REASONS: &[Reason] = &[
     Reason { kind: Device, module: "test_rss", test: "", words: &["type 8 is not supported", ROOT],
         why: "raw packet queue pair behind receive side scaling; EOPNOTSUPP" },
     Reason { kind: Device, module: "test_tag_matching", test: "", words: &["not supported"],
-        why: "tag matching in the device: it has no `tm_caps`, and a completion queue for it is EOPNOTSUPP" },
+        why: "tag matching in the device: `tm_caps` is empty, and creating a completion queue for it fails with EOPNOTSUPP" },
     Reason { kind: Missing, module: "test_rdmacm", test: "", words: &["doesn't have net interface"],
-        why: "the interface of the device is not shown: they run by `ferroce run`" },
+        why: "the interface of the device is not visible: these tests need `ferroce run`" },
 ];
 
 const ROOT: &str = "root on Ethernet link layer";

@@ -1,4 +1,4 @@
-//! The outcomes, in words.
+//! The results as text: a summary line for the test command, and a chapter of `docs/compatibility.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::reasons::{self, Kind, REASONS, Reason};
 use super::suite::{Outcome, Tested};
 
-/// What the document says of a test: whether it ran where it depends on the machine is not for the document.
+/// The column of a test in the document, which does not record whether a machine-dependent test ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Pass,
@@ -26,7 +26,7 @@ fn column(one: &Tested) -> Column {
     }
 }
 
-/// One line for the test command, and why what was skipped was.
+/// Formats a summary line for the test command, followed by the reasons for skipped tests.
 pub(crate) fn counts(results: &[Tested]) -> String {
     let count = |outcome| results.iter().filter(|one| one.outcome == outcome).count();
     let mut text = format!(
@@ -47,12 +47,12 @@ pub(crate) fn counts(results: &[Tested]) -> String {
     text
 }
 
-/// The chapter of `docs/compatibility.md`.
+/// Generates the chapter of `docs/compatibility.md`.
 pub(crate) fn chapter(results: &[Tested], version: &str) -> String {
     let mut text = format!(
         "The tests of rdma-core {version} (Debian's packages rdma-core and python3-pyverbs) run in `make test`, which \
-         prints how\nmany passed. This chapter is compared with what came of them. \"By machine\" are tests that \
-         run where the machine has\nwhat they need and are skipped elsewhere.\n\n"
+         prints how\nmany passed and compares this chapter with the results. \"By machine\" counts tests that \
+         run only on machines that have\nwhat they need.\n\n"
     );
     let mut modules = BTreeMap::<&str, [usize; COLUMNS.len()]>::new();
     for one in results {
@@ -75,7 +75,7 @@ pub(crate) fn chapter(results: &[Tested], version: &str) -> String {
         text += &row(name, sum(&|module| module.starts_with(prefix)));
     }
     text += &row("**all**", sum(&|_| true));
-    text += "\n### Why tests are skipped\n| why | how many | which |\n|---|---|---|\n";
+    text += "\n### Why tests are skipped\n| reason | tests | which |\n|---|---|---|\n";
     for reason in REASONS {
         text += &skips(results, reason);
     }
@@ -92,7 +92,7 @@ fn row(name: &str, columns: [usize; COLUMNS.len()]) -> String {
     format!("| {name} | {all} | {columns} |\n")
 }
 
-/// The tests that are skipped for this reason, or would be on another machine.
+/// Formats the row of the tests that are skipped for this reason, on this machine or on another.
 fn skips(results: &[Tested], reason: &Reason) -> String {
     let of_it: Vec<_> = results
         .iter()

@@ -31,15 +31,15 @@ pub(crate) struct Allowed {
 
 pub(crate) const ALLOWED: &[Allowed] = &[
     Allowed {
-        name: "Acknowledgement asked for within a message",
+        name: "ACK request within a message",
         captures: &[("write_65536_mtu1024", Difference::AsksMore, 6, 6)],
     },
     Allowed {
-        name: "Requests doubled by the network",
+        name: "Requests duplicated by the network",
         captures: &[("duplicate", Difference::Repeated, 13, 13)],
     },
     Allowed {
-        name: "Requests put out of order by the network",
+        name: "Requests reordered by the network",
         captures: &[("reorder", Difference::Later, 85, 84)],
     },
     Allowed {
@@ -47,7 +47,7 @@ pub(crate) const ALLOWED: &[Allowed] = &[
         captures: &[("loss_requests", Difference::NotCaptured, 5, 5)],
     },
     Allowed {
-        name: "Going back at once",
+        name: "Going back immediately",
         captures: &[
             ("loss_requests", Difference::Later, 12, 11),
             ("loss_requests", Difference::Repeated, 4, 5),

@@ -37,7 +37,7 @@ struct Step {
 
 pub(crate) const ALLOWED: &[Allowed] = &[
     Allowed {
-        name: "Acknowledgements combined",
+        name: "Coalesced acknowledgements",
         captures: &[
             ("cm_tos", 0, 2),
             ("duplicate", 0, 9),
@@ -56,7 +56,7 @@ pub(crate) const ALLOWED: &[Allowed] = &[
         matches: acknowledgements_combined,
     },
     Allowed {
-        name: "Doubled READ answered once",
+        name: "Duplicate READ answered once",
         captures: &[("duplicate", 0, 5)],
         matches: doubled_read_answered_once,
     },
@@ -76,7 +76,7 @@ pub(crate) const ALLOWED: &[Allowed] = &[
         matches: restarted_read_from_the_middle,
     },
     Allowed {
-        name: "Answers lost before the capture",
+        name: "Responses lost before the capture",
         captures: &[("loss_responses", 6, 5)],
         matches: lost_before_the_capture,
     },
