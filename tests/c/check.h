@@ -1,4 +1,4 @@
-/* What the programs in C of the tests check with: the first thing that does not hold ends them. */
+/* Checks for the C programs of the tests: the first one that fails ends the program. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,4 +1,4 @@
-/* Queue pairs over the loopback device, for programs in C that need two connected ones and little else. */
+/* Connected queue pairs over the loopback device, for small C programs. */
 #ifndef PAIR_H
 #define PAIR_H
 
@@ -67,7 +67,7 @@ static inline struct ibv_ah_attr pair_address(struct pair_device *device)
     };
 }
 
-/* Brings a queue pair to RTS; a connected one toward that number. */
+/* Moves a queue pair to RTS; a connected one with this destination QPN. */
 static inline void pair_connect(struct pair_device *device, struct ibv_qp *qp, uint32_t to)
 {
     int rc = qp->qp_type == IBV_QPT_RC, ud = qp->qp_type == IBV_QPT_UD;
@@ -80,7 +80,7 @@ static inline void pair_connect(struct pair_device *device, struct ibv_qp *qp, u
                                     (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
     attr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS, .sq_psn = PAIR_PSN, .max_rd_atomic = 16, .timeout = 14 /* 67 ms */,
-        .retry_cnt = 7, .rnr_retry = 7 /* for ever */,
+        .retry_cnt = 7, .rnr_retry = 7 /* unlimited */,
     };
     CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
                                     (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* All of a list is done, and the queue pair is as it was. */
+/* The whole list is executed, and the queue pair is unchanged. */
 static void taken(struct ibv_qp *qp, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad = NULL;
@@ -23,7 +23,7 @@ static void taken(struct ibv_qp *qp, struct ibv_send_wr *wr)
 	RETURNS(IBV_QPS_RTS, state_of(qp));
 }
 
-/* Every request of a list before the one that is refused is done, that one is told, and none behind it is taken. */
+/* Every request of a list before the refused one is executed, bad_wr is the refused one, and none after it is posted. */
 static void refused_in_the_middle(struct ibv_qp *qp, struct ibv_send_wr *wr, int which, int error)
 {
 	struct ibv_send_wr *bad = NULL;
@@ -80,16 +80,16 @@ static void over_long_inline(void)
 	chain_sends(wr, 3, &one);
 	wr[1].send_flags |= IBV_SEND_INLINE;
 	refused_in_the_middle(qp, wr, 1, EINVAL);
-	/* Not even looked at: there are no such bytes. */
+	/* Not accessed: the address is invalid. */
 	huge = sge(1 << 30);
 	wr[1].sg_list = &huge;
 	refused_in_the_middle(qp, wr, 1, EINVAL);
 	wr[1].sg_list = &one;
-	/* What is read cannot be inline, however short. */
+	/* READs cannot be inline, however short. */
 	one = sge(8);
 	wr[1].opcode = IBV_WR_RDMA_READ;
 	refused_in_the_middle(qp, wr, 1, EINVAL);
-	/* And what fits needs no key. */
+	/* Inline data needs no key. */
 	wr[1].opcode = IBV_WR_RDMA_WRITE;
 	one.length = init.cap.max_inline_data;
 	one.lkey = 0xdead;
@@ -119,7 +119,7 @@ static void full_send_queue(void)
 		RETURNS(IBV_WC_SUCCESS, wc.status);
 		RETURNS(i, wc.wr_id);
 	}
-	/* There is room again. */
+	/* There is space again. */
 	taken(qp, wr + room);
 }
 
@@ -182,7 +182,7 @@ static void posting_in_the_wrong_state(void)
 	RETURNS(0, bad_send - wr);
 	to_rts(qp);
 	taken(qp, wr);
-	/* In error all is taken, and flushed. */
+	/* In the error state all requests are accepted and flushed. */
 	to_error(qp);
 	RETURNS(0, ibv_post_send(qp, wr, &bad_send));
 	RETURNS(0, ibv_post_recv(qp, receive, &bad));
@@ -249,13 +249,13 @@ static void extended_posting(void)
 	struct ibv_wc wc;
 
 	MUST(qp && (ex = ibv_qp_to_qp_ex(qp)));
-	/* A queue pair that was made without it has none. */
+	/* A queue pair that was created without it has none. */
 	RETURNS(0, ibv_qp_to_qp_ex(create(IBV_QPT_RC)));
 	to_init(qp);
 	to_rtr(qp, qp->qp_num);
 	to_rts(qp);
 	ex->wr_flags = IBV_SEND_SIGNALED;
-	/* All or none: the first is good, the second has too much. */
+	/* All or none: the first is valid, the second is too long. */
 	for (int way = 0; way < 5; way++) {
 		struct ibv_sge many[SGES + 1] = { sge(1), sge(1), sge(1), sge(1) };
 
@@ -271,11 +271,11 @@ static void extended_posting(void)
 			ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)memory);
 			ibv_wr_set_inline_data(ex, memory, attr.cap.max_inline_data + 1);
 		} else if (way == 4) {
-			/* There are no such bytes. */
+			/* The address is invalid. */
 			ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)memory);
 			ibv_wr_set_inline_data(ex, memory, (size_t)1 << 30);
 		} else if (way == 2) {
-			/* It was not made for this. */
+			/* It was not created for this. */
 			ibv_wr_rdma_read(ex, mr->rkey, (uintptr_t)memory);
 			ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)memory, 8);
 		} else {
@@ -302,7 +302,7 @@ static void extended_posting(void)
 	RETURNS(4, wc.wr_id);
 }
 
-/* Keys of regions that are gone, and of none. */
+/* Keys of deregistered regions, and keys that never existed. */
 static void keys_that_are_none(void)
 {
 	struct ibv_mr *old = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE);
@@ -323,7 +323,7 @@ static void keys_that_are_none(void)
 	}
 }
 
-/* A queue with a channel, and an event that waits in it. */
+/* A CQ with a channel and a pending event. */
 static struct ibv_comp_channel *raised(void)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
@@ -353,7 +353,7 @@ static void *destroys(void *queue)
 	return NULL;
 }
 
-/* ibv_get_cq_event(3): a queue's destruction waits for the events that were taken, and takes back those that were not. */
+/* ibv_get_cq_event(3): destroying a CQ waits for events that were taken to be acknowledged, and discards the others. */
 static void events_of_queues_that_end(void)
 {
 	struct ibv_comp_channel *channel = raised();

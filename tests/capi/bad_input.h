@@ -1,4 +1,4 @@
-/* What the cases of bad input share: an open device, connected queue pairs, and checks that say what they saw. */
+/* Common parts of the bad-input cases: an open device, connected queue pairs, and checks that print what they found. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static int failures;
 
-/* A call that returns 0, or the error's number. */
+/* A call that returns 0 or an errno value. */
 #define RETURNS(wanted, call)                                                                              \
 	do {                                                                                               \
 		long got_ = (long)(call);                                                                  \
@@ -22,7 +22,7 @@ static int failures;
 		}                                                                                          \
 	} while (0)
 
-/* A call that returns NULL and errno. */
+/* A call that returns NULL and sets errno. */
 #define NO_POINTER(wanted, call)                                                                           \
 	do {                                                                                               \
 		errno = 0;                                                                                 \
@@ -35,7 +35,7 @@ static int failures;
 		}                                                                                          \
 	} while (0)
 
-/* A call that returns -1 and errno. */
+/* A call that returns -1 and sets errno. */
 #define MINUS_ONE(wanted, call)                                                                            \
 	do {                                                                                               \
 		errno = 0;                                                                                 \
@@ -48,7 +48,7 @@ static int failures;
 		}                                                                                          \
 	} while (0)
 
-/* What must hold for the case to go on. */
+/* A precondition of the case. */
 #define MUST(condition)                                                                                    \
 	do {                                                                                               \
 		if (!(condition)) {                                                                        \
@@ -118,7 +118,7 @@ static inline struct ibv_ah_attr to_ourselves(void)
 	return attr;
 }
 
-/* To RTS, with itself or another for its peer. */
+/* Moves it to RTS, connected to itself or to another. */
 static inline void to_rtr(struct ibv_qp *qp, uint32_t peer)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer,
@@ -169,7 +169,7 @@ static inline enum ibv_qp_state state_of(struct ibv_qp *qp)
 	return attr.qp_state;
 }
 
-/* The next completion, however long it takes: the test has a limit of its own. */
+/* Waits for the next completion without a timeout: the test has its own. */
 static inline struct ibv_wc next_wc(void)
 {
 	struct ibv_wc wc;
@@ -186,7 +186,7 @@ static inline struct ibv_sge sge(uint32_t length)
 	return (struct ibv_sge){ .addr = (uintptr_t)memory, .length = length, .lkey = mr->lkey };
 }
 
-/* A list of so many requests, in order of their ids from 0. */
+/* Builds a list of requests, with ids from 0. */
 static inline void chain_sends(struct ibv_send_wr *wr, int count, struct ibv_sge *one)
 {
 	for (int i = 0; i < count; i++)

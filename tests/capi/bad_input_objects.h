@@ -1,4 +1,4 @@
-/* The cases about objects: how they are made, changed and destroyed. */
+/* Cases about objects: creation, modification and destruction. */
 
 static void null_handles(void)
 {
@@ -43,7 +43,7 @@ static void null_handles(void)
 	ibv_unimport_dm(NULL);
 }
 
-/* What something else still needs is not destroyed, and still works. */
+/* An object that is in use is not destroyed, and still works. */
 static void objects_in_use(void)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
@@ -77,7 +77,7 @@ static void objects_in_use(void)
 	RETURNS(EBUSY, ibv_destroy_comp_channel(channel));
 	RETURNS(EBUSY, ibv_free_dm(dm));
 	RETURNS(EBUSY, ibv_close_xrcd(xrcd));
-	/* Its receives are those of the shared queue. */
+	/* It receives from the SRQ. */
 	chain_receives(&wr, 1, &one);
 	to_init(qp);
 	RETURNS(EINVAL, ibv_post_recv(qp, &wr, &bad));
@@ -91,14 +91,14 @@ static void objects_in_use(void)
 	RETURNS(0, ibv_destroy_srq(srq));
 	RETURNS(0, ibv_destroy_cq(other));
 	RETURNS(0, ibv_destroy_comp_channel(channel));
-	/* Services other than RC and UD have no shared queue: ibv_create_qp(3). */
+	/* Services other than RC and UD have no SRQ: ibv_create_qp(3). */
 	MUST(srq = ibv_create_srq(pd, &with));
 	init = (struct ibv_qp_init_attr){ .send_cq = cq, .recv_cq = cq, .srq = srq,
 					  .cap = { .max_send_wr = 1, .max_send_sge = 1 }, .qp_type = IBV_QPT_UC };
 	NO_POINTER(EINVAL, ibv_create_qp(pd, &init));
 }
 
-/* Bits that a later header may give a meaning. */
+/* Bits that a later header may define. */
 static void masks_of_the_future(void)
 {
 	enum { FUTURE = 1 << 30 };

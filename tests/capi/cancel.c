@@ -81,7 +81,7 @@ static void poll_cq(void)
         ibv_poll_cq(cq, 1, &wc);
 }
 
-/* The call is no cancellation point: one that is made with a cancellation pending returns. */
+/* The call is not a cancellation point: one made with a cancellation pending returns. */
 static void pending(void)
 {
     struct ibv_wc wc;
@@ -96,7 +96,7 @@ static void pending(void)
     pthread_testcancel();
 }
 
-/* A wait is one, even where it would find an event. */
+/* A wait is a cancellation point, even if an event is available. */
 static void pending_event(void)
 {
     CHECK(!ibv_req_notify_cq(cq, 0));
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
         CHECK(!pthread_create(&id, NULL, thread, &run));
         while (!atomic_load(&started))
             sched_yield();
-        /* At a different point each time: before the call, in it, and asleep. */
+        /* At a different point each time: before the call, in it, and while asleep. */
         for (int i = 0; i < round % 10; i++)
             sched_yield();
         pthread_cancel(id);
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
         CHECK(result == PTHREAD_CANCELED && atomic_load(&cleaned) == round + 1);
     }
 
-    /* All goes on: no lock is held, no event is lost. */
+    /* Everything still works: no lock is held, no event is lost. */
     struct ibv_wc wc;
     struct ibv_cq *got;
     void *context;

@@ -77,7 +77,7 @@ static void ports(struct pair_device *device)
     uint64_t speed = 0;
     struct ibv_port_attr port;
     CHECK(ibv_query_port_speed(device->context, 1, &speed) == 0);
-    /* Lanes by 2, 2.5 Gbit/s by the bits of the older field: the two must agree. */
+    /* Width and speed by the older fields: both must agree. */
     CHECK(!ibv_query_port(device->context, 1, &port) && port.active_width == 2 && port.active_speed == 32);
     CHECK(speed == 4 * 250);
     CHECK(ibv_query_port_speed(device->context, 2, &speed) == EINVAL);
@@ -93,12 +93,12 @@ static void regions(struct pair_device *device)
     CHECK(mr && mr->addr == memory && mr->length == 4096 && mr->pd == device->pd && mr->context == device->context);
     CHECK(!ibv_dereg_mr(mr));
 
-    /* The fields that the mask does not name are not looked at. */
+    /* Fields that are not in the mask are ignored. */
     attr = (struct ibv_mr_init_attr){ .length = 4096, .access = PAIR_ACCESS, .comp_mask = MASK_ADDR, .addr = memory,
                                       .iova = 77, .fd = 99, .fd_offset = 3, .dmah = (void *)1, .buf = (void *)1 };
     CHECK((mr = ibv_reg_mr_ex(device->pd, &attr)) && !ibv_dereg_mr(mr));
 
-    /* Nor are those behind the end of a shorter structure of an earlier release, which the end of a page stops. */
+    /* So are those after the end of a shorter structure of an earlier release, which ends at a page boundary. */
     size_t page = sysconf(_SC_PAGESIZE);
     char *pages = aligned_alloc(page, page);
     struct ibv_mr_init_attr *shorter = (void *)(pages + page - offsetof(struct ibv_mr_init_attr, buf));
@@ -152,7 +152,7 @@ static void buffers(struct pair_device *device)
     CHECK(!ibv_dealloc_pd(other));
 }
 
-/* What only hardware has. */
+/* Features that only hardware has. */
 static void refused(struct pair_device *device)
 {
     struct ibv_alloc_dm_attr attr = { .length = 64 };
@@ -219,7 +219,7 @@ static void flushes(struct pair_device *device)
         CHECK(wc.wr_id == 2 && wc.status == IBV_WC_SUCCESS && (int)wc.opcode == OPCODE);
         CHECK(memory[1] == 42);
     }
-    /* No such placement, no such level. */
+    /* Invalid placement, invalid level. */
     ibv_wr_start(ex);
     newer->wr_flush(ex, mr->rkey, (uintptr_t)memory, 8, 0, 0);
     CHECK(ibv_wr_complete(ex) == EINVAL);
@@ -252,7 +252,7 @@ static void *writer(void *id)
     return NULL;
 }
 
-/* A program's own events. */
+/* Events written by the program. */
 static void events(void)
 {
     struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -265,7 +265,7 @@ static void events(void)
     CHECK(!rdma_write_cm_event(id, EVENT_USER, 0, 1) && !rdma_write_cm_event(id, EVENT_USER, 5, 2));
     take(channel, id, EVENT_USER, 0, 1);
     take(channel, id, EVENT_USER, 5, 2);
-    /* It wakes a thread that waits. */
+    /* It wakes a waiting thread. */
     CHECK(!pthread_create(&thread, NULL, writer, id));
     take(channel, id, EVENT_USER, -7, 0x123456789abcdef0);
     CHECK(!pthread_join(thread, NULL));
@@ -297,7 +297,7 @@ static void addresses(void)
     CHECK(!rdma_query_addrinfo(id, &found));
     check_found(found);
     FAILS(rdma_query_addrinfo(id, &found), ENOENT);
-    /* A name that cannot be, without asking anybody. */
+    /* An invalid name, which needs no lookup. */
     hints.ai_flags = RAI_NUMERICHOST | RAI_DNS_;
     CHECK(!rdma_resolve_addrinfo(id, "no number", "7471", &hints));
     take(channel, id, EVENT_ADDRINFO_ERROR, -ENOENT, 0);
@@ -309,12 +309,12 @@ static void addresses(void)
     FAILS(rdma_getaddrinfo(NULL, "service", &hints, &found), ENOENT);
     hints.ai_flags = RAI_SA_ | RAI_DNS_;
     FAILS(rdma_resolve_addrinfo(id, NULL, "service", &hints), EOPNOTSUPP);
-    /* An answer that nobody takes goes with its id. */
+    /* A response that is not read is freed with its id. */
     CHECK(!rdma_resolve_addrinfo(id, "127.0.0.1", "7471", NULL));
     take(channel, id, EVENT_ADDRINFO_RESOLVED, 0, 0);
     CHECK(!rdma_destroy_id(id));
     rdma_destroy_event_channel(channel);
-    /* An id without a channel waits for the answer itself. */
+    /* An id without a channel waits for the response itself. */
     CHECK(!rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
     CHECK(!rdma_resolve_addrinfo(id, "127.0.0.1", "7471", NULL) && !rdma_query_addrinfo(id, &found));
     check_found(found);

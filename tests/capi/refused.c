@@ -15,7 +15,7 @@ int main(void)
 		return 1;
 	}
 	while (scanf("%127s %127s", name, version) == 2) {
-		/* With any arguments: none of these looks at them, unless they are there. */
+		/* With any arguments: none of these functions uses them. */
 		long (*function)(void *, void *, void *, void *, void *, void *) = dlvsym(library, name, version);
 
 		if (!function) {

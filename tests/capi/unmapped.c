@@ -96,7 +96,7 @@ static void unmap(void)
     nothing_reaches(victim, memory + SIZE / 2);
 }
 
-/* Something else is at the same addresses: it is not the region's. */
+/* Another mapping is at the same addresses: it does not belong to the region. */
 static void unmap_and_map(void)
 {
     CHECK(!munmap(memory, SIZE));
@@ -118,7 +118,7 @@ static void map_over(void)
     untouched(memory, SIZE);
 }
 
-/* What is left of a region can be used. */
+/* The remaining part of a region is usable. */
 static void unmap_part(void)
 {
     CHECK(!munmap(memory + SIZE / 2, 4096));
@@ -142,7 +142,7 @@ static void free_and_allocate(void)
     all_reach(region, block);
     free(block);
     nothing_reaches(region, (uint8_t *)address);
-    /* The kernel most often gives the same addresses again. */
+    /* The kernel usually returns the same addresses again. */
     CHECK((other = malloc(SIZE)));
     memset(other, OTHERS, SIZE);
     nothing_reaches(region, (uint8_t *)address);
@@ -151,7 +151,7 @@ static void free_and_allocate(void)
     CHECK(!ibv_dereg_mr(region));
 }
 
-/* The allocator gives the end of the heap back. */
+/* The allocator returns the end of the heap. */
 static void shrink_heap(void)
 {
     uint8_t *start = sbrk(SIZE);
@@ -170,7 +170,7 @@ static void shrink_heap(void)
 
 static void move(void)
 {
-    /* Something is behind it, so that it cannot grow in place. */
+    /* Another block follows it, so that it cannot grow in place. */
     uint8_t *moved = mremap(memory, SIZE / 2, SIZE, MREMAP_MAYMOVE);
     CHECK(moved != MAP_FAILED && moved != memory);
     nothing_reaches(victim, memory);
@@ -182,7 +182,7 @@ static void move(void)
     CHECK(!munmap(moved, SIZE));
 }
 
-/* Pinned pages would not be the program's any more. */
+/* Pinned pages would no longer belong to the program. */
 static void discard(void)
 {
     CHECK(!madvise(memory, SIZE / 2, MADV_DONTNEED));
@@ -192,7 +192,7 @@ static void discard(void)
     all_reach(victim, memory + SIZE / 2);
 }
 
-/* Not unmapped, so that nobody sees it coming. */
+/* By mprotect, which no unmapping hook sees. */
 static void protect(void)
 {
     CHECK(!mprotect(memory, SIZE, PROT_NONE));
@@ -235,7 +235,7 @@ static void handler(int signal, siginfo_t *about, void *context)
     CHECK(!mprotect(memory, SIZE, PROT_READ | PROT_WRITE));
 }
 
-/* A handler that the program had before is asked for faults of the program's own. */
+/* An earlier handler of the program is called for the program's own faults. */
 static void chained(void)
 {
     CHECK(!mprotect(memory, SIZE, PROT_NONE));
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
         CHECK(!sigaction(SIGSEGV, &before, NULL));
     device = pair_open();
     CHECK(cq = ibv_create_cq(device.context, 64, NULL, NULL, 0));
-    /* With a page behind it that is somebody else's. */
+    /* Followed by a page of another mapping. */
     memory = map(NULL, SIZE + 4096, 0);
     local = map(NULL, 8192, 0);
     memset(local, OURS, 8192);

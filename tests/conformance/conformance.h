@@ -13,14 +13,14 @@
 
 enum {
     MEMORY = 4 << 20,  /* bytes of each side's region */
-    DEPTH = 128,       /* of the queues */
+    DEPTH = 128,       /* depth of the queues */
     SGES = 4,
     INLINE = 64,
     GRH = 40,          /* bytes before a datagram */
     QKEY = 0x11111111,
 };
 
-/* What the sides tell each other about a queue pair. */
+/* The attributes of a queue pair that the sides exchange. */
 struct peer {
     uint32_t qpn, psn, rkey, other_rkey;
     uint64_t address;
@@ -29,7 +29,7 @@ struct peer {
 
 struct end;
 
-/* A case: what its queue pairs are like, and what both sides do. Zero means the usual. */
+/* A case: the attributes of its queue pairs, and the actions of both sides. Zero means the default. */
 struct test {
     const char *name, *what;
     void (*run)(struct end *);
@@ -38,9 +38,9 @@ struct test {
     int timeout, retries, rnr_retries;
     int region_access; /* of the passive side's region: without these */
     int qp_access;     /* of the passive side's queue pair: without these */
-    bool wrong_qpn;    /* the active side sends to a queue pair that is not there */
-    bool shared;       /* the passive side receives by a shared queue */
-    bool unsignaled;   /* no completion unless asked for */
+    bool wrong_qpn;    /* the active side sends to a queue pair that does not exist */
+    bool shared;       /* the passive side receives from an SRQ */
+    bool unsignaled;   /* no completion unless requested */
     bool channel;      /* the passive side has a completion channel */
 };
 
@@ -70,7 +70,7 @@ void give_up(const char *format, ...) __attribute__((format(printf, 1, 2), noret
 /* rendezvous.c */
 void rendezvous(const char *address, const char *port);
 void exchange(const void *out, void *in, size_t size);
-void meet(void); /* both sides wait here for each other */
+void meet(void); /* waits for the other side */
 
 /* end.c */
 extern int gid_index;
@@ -103,7 +103,7 @@ uint64_t atomic(struct end *, enum ibv_wr_opcode, size_t remote, uint32_t rkey, 
 
 static const uint32_t IMMEDIATE = 0x11223344;
 
-/* The lists of cases, each ended by one without a name. */
+/* The lists of cases, each terminated by one without a name. */
 extern const struct test reliable_tests[], unreliable_tests[], refusal_tests[], window_tests[], queue_tests[];
 
 #endif

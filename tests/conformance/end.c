@@ -1,4 +1,4 @@
-/* A side's objects, and the way of its queue pair to RTS. */
+/* A side's objects, and the transitions of its queue pair to RTS. */
 #include "conformance.h"
 
 #include <arpa/inet.h>
@@ -110,7 +110,7 @@ void connect_end(struct end *e)
         .qp_state = IBV_QPS_RTS, .sq_psn = e->me.psn, .max_rd_atomic = 16,
         .timeout = test->timeout ? test->timeout : 16 /* 268 ms */,
         .retry_cnt = test->retries ? test->retries : 7,
-        .rnr_retry = test->rnr_retries ? test->rnr_retries : 7 /* for ever */,
+        .rnr_retry = test->rnr_retries ? test->rnr_retries : 7 /* unlimited */,
     };
     modify(e, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
                      (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
@@ -128,7 +128,7 @@ void close_end(struct end *e)
     struct ibv_async_event event;
     if (e->ah)
         gone(ibv_destroy_ah(e->ah), "destroy_ah");
-    /* To destroy what has events that nobody took would wait for them. */
+    /* Destroying an object with unacknowledged events would wait for them. */
     int flags = fcntl(e->context->async_fd, F_GETFL);
     fcntl(e->context->async_fd, F_SETFL, flags | O_NONBLOCK);
     while (!ibv_get_async_event(e->context, &event))

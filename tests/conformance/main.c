@@ -32,7 +32,7 @@ static void run(const struct test *test, struct end end)
     connect_end(&end);
     meet();
     test->run(&end);
-    meet(); /* neither queue pair goes before both sides are done */
+    meet(); /* neither queue pair is destroyed before both sides are done */
     close_end(&end);
     if (failures == before)
         printf("ok %s\n", test->name);

@@ -1,4 +1,4 @@
-/* Shared receive queues, draining, full queues, and the errors that are told at once. */
+/* SRQs, draining, full queues, and errors that are returned immediately. */
 #include "conformance.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void shared(struct end *e)
         check(holds(e, 4096 * wc.wr_id, 777, i), "message %d: other data", i);
     }
     check(event(e, IBV_EVENT_SRQ_LIMIT_REACHED), "no event when the limit was passed");
-    /* IBA 10.2.9.3: in error, a queue pair with a shared queue says when it takes no more of it. */
+    /* IBA 10.2.9.3: in the error state, a queue pair with an SRQ reports when it takes no more requests from it. */
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
     modify(e, &attr, IBV_QP_STATE);
     check(event(e, IBV_EVENT_QP_LAST_WQE_REACHED), "no event for the last receive");
@@ -68,7 +68,7 @@ static void drain(struct end *e)
     expect(e, IBV_WC_SUCCESS, "write after the drain");
 }
 
-/* A list that does not fit: what comes before is done, bad_wr is the first that is not, and nothing is lost. */
+/* A list that does not fit: earlier requests are executed, bad_wr is the first that is not, and nothing is lost. */
 static void full(struct end *e)
 {
     meet();
@@ -95,7 +95,7 @@ static void full(struct end *e)
     check(nothing(e), "a completion of what was refused");
     wr[0] = request(e, IBV_WR_SEND, sges, 0);
     sges[0].length = 8;
-    /* Nobody receives these: they stay until the queue is full. */
+    /* No receive is posted for these: they stay until the queue is full. */
     unsigned taken = 0;
     int error = 0;
     while (taken <= init.cap.max_send_wr && !(error = ibv_post_send(e->qp, wr, &bad)))
@@ -109,7 +109,7 @@ static void full(struct end *e)
     check(nothing(e), "a completion too many");
 }
 
-/* Before RTS nothing is sent (IBA 10.3.1), and what RESET cleared never ends. */
+/* Before RTS nothing is sent (IBA 10.3.1), and requests cleared by RESET never complete. */
 static void wrong_state(struct end *e)
 {
     meet();

@@ -1,9 +1,9 @@
-/* Every way to be refused: the requester's status, the responder's, and what becomes of both queue pairs. */
+/* Every kind of refused request: the status of requester and responder, and the state of both queue pairs. */
 #include "conformance.h"
 
 #include <unistd.h>
 
-/* After an error all that is left is flushed, and nothing more is done (IBA 10.3.1.5). */
+/* After an error all remaining requests are flushed and not executed (IBA 10.3.1.5). */
 static void in_error(struct end *e, int flushed, const char *whose)
 {
     for (int i = 0; i < flushed; i++)
@@ -11,7 +11,7 @@ static void in_error(struct end *e, int flushed, const char *whose)
     check(state(e) == IBV_QPS_ERR, "%s: the queue pair is in state %d, not in error", whose, state(e));
 }
 
-/* A request that the passive side must refuse, with two behind it that must not be done. */
+/* A request that the passive side must refuse, followed by two that must not be executed. */
 static void refused(struct end *e, enum ibv_wr_opcode opcode, size_t length, size_t remote, uint32_t rkey,
                     enum ibv_wc_status status)
 {
@@ -63,7 +63,7 @@ REFUSED(unwanted_read, IBV_WR_RDMA_READ, 100, 0, e->you.rkey, IBV_WC_REM_INV_REQ
 REFUSED(unwanted_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 0, e->you.rkey, IBV_WC_REM_INV_REQ_ERR)
 REFUSED(unaligned_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 4, e->you.rkey, IBV_WC_REM_INV_REQ_ERR)
 
-/* Nothing is touched, so no key is looked at. */
+/* No memory is accessed, so no key is checked. */
 static void no_bytes_no_key(struct end *e)
 {
     meet();
@@ -115,7 +115,7 @@ static void bad_receive(struct end *e)
     in_error(e, 0, "the responder");
 }
 
-/* The requester's own mistake: the other side is told nothing, and stays. */
+/* A local error of the requester: the peer is not notified, and stays connected. */
 static void own_mistake(struct end *e, enum ibv_wr_opcode opcode)
 {
     if (!e->active) {

@@ -1,10 +1,10 @@
-/* RC: the operations, and every byte of them. */
+/* RC: all operations, with every byte checked. */
 #include "conformance.h"
 
 #include <poll.h>
 #include <string.h>
 
-/* Everything between no data and several packets, around the pad and the MTU. */
+/* Lengths from zero to several packets, around the pad and the MTU. */
 static size_t sizes(struct end *e, const size_t **out)
 {
     static size_t list[] = { 0, 1, 2, 3, 4, 5, 255, 0, 0, 0, 0, 0, 65539, 1000001 };
@@ -95,7 +95,7 @@ static void pieces(struct end *e)
     post(e, &wr);
     expect(e, IBV_WC_SUCCESS, "read into three pieces");
     check(holds(e, 0, 10, 3) && holds(e, 4096, 2000, 4) && holds(e, 9001, 7, 5), "scattered wrongly");
-    /* Inline data is the program's again when post_send returns, and needs no key. */
+    /* Inline data may be reused when post_send returns, and needs no key. */
     fill(e, 0, 33, 7);
     struct ibv_sge copy = { (uintptr_t)e->memory, 33, 0xdead };
     wr = request(e, IBV_WR_SEND, &copy, 0);
@@ -128,7 +128,7 @@ static void atomics(struct end *e)
                                  IBV_WC_SUCCESS, "atomic");
         check(before == steps[i].before, "atomic %u: %#lx was there before, not %#lx", i, before, steps[i].before);
     }
-    /* As many at once as the other side takes: each one's result is its own. */
+    /* As many in flight as the other side allows: each has its own result. */
     for (int i = 0; i < 16; i++) {
         struct ibv_sge sge = piece(e, 8 * i, 8);
         struct ibv_send_wr wr = request(e, add, &sge, 64);
@@ -144,7 +144,7 @@ static void atomics(struct end *e)
     meet();
 }
 
-/* A fenced send leaves after the reads before it have ended (IBA 10.8.3.2): what it tells of is there. */
+/* A fenced send is sent after the READs before it have completed (IBA 10.8.3.2): the data it refers to is there. */
 static void fence(struct end *e)
 {
     if (!e->active) {
@@ -166,7 +166,7 @@ static void fence(struct end *e)
     expect(e, IBV_WC_SUCCESS, "fenced send");
 }
 
-/* Writes are there when the send behind them is (IBA 9.5). */
+/* Writes are visible when the send after them completes (IBA 9.5). */
 static void order(struct end *e)
 {
     enum { COUNT = 40 };
@@ -194,7 +194,7 @@ static void order(struct end *e)
     expect(e, IBV_WC_SUCCESS, "send");
 }
 
-/* One completion stands for all before it (IBA 10.8.6). */
+/* One completion covers all unsignaled requests before it (IBA 10.8.6). */
 static void unsignaled(struct end *e)
 {
     if (!e->active)
@@ -219,7 +219,7 @@ static bool raised(struct end *e, int milliseconds)
     return poll(&descriptor, 1, milliseconds) == 1;
 }
 
-/* Who asked for solicited events only is left alone by others (IBA 11.4.2.2). */
+/* A CQ armed for solicited events is not notified of others (IBA 11.4.2.2). */
 static void solicited(struct end *e)
 {
     if (e->active) {
@@ -250,7 +250,7 @@ static void solicited(struct end *e)
     expect_receive(e, 10, false, "solicited receive");
 }
 
-/* Both sides ask at once. */
+/* Both sides are requesters at the same time. */
 static void both(struct end *e)
 {
     unsigned mine = e->active ? 31 : 32, theirs = e->active ? 32 : 31;
@@ -268,7 +268,7 @@ static void both(struct end *e)
     check(holds(e, THERE, 100000, theirs), "written: other data");
 }
 
-/* Everything, four requests in flight, every byte and count checked: for networks that lose. */
+/* All operations, four requests in flight, every byte and count checked: for lossy networks. */
 static void mix(struct end *e)
 {
     uint64_t *counter = (uint64_t *)(e->memory + MEMORY - 16), *fetched = (uint64_t *)(e->memory + MEMORY - 8);

@@ -1,4 +1,4 @@
-/* A TCP connection on which the sides tell each other what they need, and wait for each other. */
+/* A TCP connection on which the sides exchange attributes and synchronise. */
 #include "conformance.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ void rendezvous(const char *address, const char *port)
         int tries = 0;
         while ((tcp = socket(found->ai_family, SOCK_STREAM, 0)) < 0 ||
                connect(tcp, found->ai_addr, found->ai_addrlen)) {
-            /* The other side may be starting. */
+            /* The other side may still be starting. */
             if (errno != ECONNREFUSED || ++tries > 1000)
                 give_up("nobody listens at %s, port %s: %m", address, port);
             close(tcp);
@@ -70,7 +70,7 @@ void exchange(const void *out, void *in, size_t size)
 
 void meet(void)
 {
-    /* By name: two sides in different cases must not take each other for one. */
+    /* By name, so that two sides in different cases do not synchronise. */
     char mine[32] = { 0 }, theirs[32];
     strncpy(mine, current, sizeof mine - 1);
     exchange(mine, theirs, sizeof mine);

@@ -1,4 +1,4 @@
-/* What is found is told in lines that begin with a word: ok, WRONG. */
+/* Results are printed as lines that begin with ok or WRONG. */
 #include "conformance.h"
 
 #include <stdarg.h>

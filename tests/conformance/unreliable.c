@@ -1,4 +1,4 @@
-/* UC and UD: what arrives is right, and what is wrong is dropped without a word. */
+/* UC and UD: what arrives is correct, and invalid requests are dropped silently. */
 #include "conformance.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void uc_sizes(struct end *e)
     }
 }
 
-/* UC has no NAK: the requester hears nothing, and what follows arrives (IBA 9.8.2). */
+/* UC has no NAK: the requester is not notified, and later messages arrive (IBA 9.8.2). */
 static void uc_bad_key(struct end *e)
 {
     if (e->active) {
@@ -68,7 +68,7 @@ static void ud_sizes(struct end *e)
         check(wc.src_qp == e->you.qpn, "it came from queue pair %#x, not %#x", wc.src_qp, e->you.qpn);
         check(wc.wc_flags & IBV_WC_GRH, "no GRH");
         check(holds(e, GRH, length, i), "receive of %zu bytes: other data", length);
-        /* Annex 17: an IPv4 header stands in the last 20 of the 40 bytes, an IPv6 header takes them all. */
+        /* Annex 17: an IPv4 header is in the last 20 of the 40 bytes, an IPv6 header takes all of them. */
         bool mapped = !memcmp(e->you.gid.raw + 8, "\0\0\xff\xff", 4) && !e->you.gid.global.subnet_prefix;
         const uint8_t *from = e->memory + (mapped ? 20 + 12 : 8), *to = from + (mapped ? 4 : 16);
         check(!memcmp(from, e->you.gid.raw + (mapped ? 12 : 0), mapped ? 4 : 16), "the GRH's source is another");
@@ -94,7 +94,7 @@ static void ud_wrong_qkey(struct end *e)
     check(wc.wr_id == 7, "a wrong Q_Key has used a receive");
 }
 
-/* A reply needs nothing but the completion and the GRH. */
+/* A reply needs only the completion and the GRH. */
 static void ud_reply(struct end *e)
 {
     receive(e, 0, 4096, 7);
@@ -103,7 +103,7 @@ static void ud_reply(struct end *e)
         struct ibv_sge sge = piece(e, 8192, 77);
         struct ibv_send_wr wr = request(e, IBV_WR_SEND, &sge, 0);
         post(e, &wr);
-        /* The reply may be here before the send has ended: between two queues there is no order. */
+        /* The reply may arrive before the send completes: there is no order between two queues. */
         for (int i = 0; i < 2; i++) {
             struct ibv_wc wc = expect(e, IBV_WC_SUCCESS, "send or receive");
             check(wc.wr_id != 7 || wc.byte_len == GRH + 77, "receive: %u bytes", wc.byte_len);

@@ -3,7 +3,7 @@
 
 enum { WINDOW = 4096 };
 
-/* The passive side's part of every case: a window over the first page, whose key it tells. */
+/* The passive side's part of every case: a window over the first page, whose key it sends. */
 static struct ibv_mw *bound(struct end *e, enum ibv_mw_type type)
 {
     struct ibv_mw_bind_info info = {
@@ -32,7 +32,7 @@ static struct ibv_mw *bound(struct end *e, enum ibv_mw_type type)
 
 static void learn(struct end *e) { exchange(&e->me, &e->you, sizeof e->me); }
 
-/* When the other side has tried everything: a window that is gone refuses, too. */
+/* Waits until the other side has tried everything, and deallocates the window. */
 static void freed(struct ibv_mw *window)
 {
     meet();

@@ -1,10 +1,10 @@
-/* Work requests, their ends, and the data. */
+/* Work requests, their completions, and the data. */
 #include "conformance.h"
 
 #include <string.h>
 #include <time.h>
 
-/* Bytes that differ by place and by seed: nothing can be in the wrong place, or left from before, and pass. */
+/* Bytes that depend on offset and seed, so that misplaced or stale data is detected. */
 static uint8_t byte(size_t at, unsigned seed)
 {
     return (at * 7 + (at >> 8) * 13 + (at >> 16) * 29 + seed * 101) % 251;
@@ -76,7 +76,7 @@ static double now(void)
 struct ibv_wc take(struct end *e)
 {
     struct ibv_wc wc;
-    /* Longer than any timeout of these queue pairs lasts: a completion that has not come by then never will. */
+    /* Longer than any timeout of these queue pairs: a completion that has not arrived by then never will. */
     double limit = now() + 40;
     int found;
     while (!(found = ibv_poll_cq(e->cq, 1, &wc)))
@@ -99,7 +99,7 @@ struct ibv_wc expect(struct end *e, enum ibv_wc_status status, const char *what)
     check(wc.status == status, "%s ended with \"%s\", not \"%s\"", what, ibv_wc_status_str(wc.status),
           ibv_wc_status_str(status));
     check(wc.qp_num == e->qp->qp_num, "%s: completion of another queue pair", what);
-    /* rdma_rxe and mlx5 say of every message that came over RoCE, by any service, that it had a GRH; of sends they do not. */
+    /* rdma_rxe and mlx5 set the GRH flag for every message received over RoCE, by any service, but not for sends. */
     bool received = status == IBV_WC_SUCCESS && wc.status == status && wc.opcode & IBV_WC_RECV;
     if (wc.status == IBV_WC_SUCCESS)
         check(!!(wc.wc_flags & IBV_WC_GRH) == received, "%s: the GRH is %s: flags %x", what,

@@ -1,10 +1,10 @@
-"""Runs some modules of rdma-core's own tests, and prints what became of each test as a line of JSON.
+"""Runs some modules of rdma-core's own tests, and prints the result of each test as a line of JSON.
 
 usage: run.py FOLDER DEVICE FAMILY SECONDS MODULE...
 
 FOLDER has the tests of Debian's package rdma-core, unpacked. FAMILY is that of the address that they use, ipv4 or ipv6:
 where the device has none, nothing runs and nothing is printed. A test that takes longer than SECONDS ends the process,
-with a traceback that says where it waits: calls of pyverbs cannot be interrupted otherwise.
+with a traceback of where it waits: pyverbs calls cannot be interrupted otherwise.
 """
 
 import faulthandler

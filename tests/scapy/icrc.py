@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Prints the ICRC that scapy computes for each RoCEv2 packet.
 
-usage: icrc.py FILE      a packet a line, in hexadecimal, IP header to ICRC
+usage: icrc.py FILE      a packet per line, in hexadecimal, from IP header to ICRC
 
-scapy 2.5 (Debian 12) knows the ICRC over IPv4 only; later versions know it over IPv6 too. For 2.5, its
-routine is given an IPv6 header that takes the names of IPv4's fields: which fields of IPv6 are replaced by
-ones is then said below, and all else is scapy's, from dissecting the packet to the CRC.
+scapy 2.5 (Debian 12) supports the ICRC over IPv4 only; later versions support IPv6 too. For 2.5, its routine
+is given an IPv6 header with the names of IPv4's fields: the IPv6 fields that are replaced by ones are defined
+below, and everything else is scapy's, from dissecting the packet to the CRC.
 """
 import sys
 

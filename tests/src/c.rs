@@ -1,5 +1,5 @@
-//! Programs in C, compiled with Debian's headers and linked with our libraries, which also shows that our structures are
-//! those of the headers.
+//! C programs, compiled with Debian's headers and linked with our libraries, which also checks that our structures
+//! match the headers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use ferroce_test_support::skip;
 
 use crate::{libraries, tool};
 
-/// Compiles the sources, whose paths begin at this package, to a program of that name. `None`, after a skip, where
-/// a header that they include is not installed.
+/// Compiles sources, whose paths are relative to this package, to a program. Returns `None`, after a skip, if a header
+/// that they include is not installed.
 pub fn compile(name: &str, sources: &[impl AsRef<Path>], header: &str) -> Option<PathBuf> {
     if !Path::new("/usr/include").join(header).is_file() {
         let package = if header.starts_with("rdma/") { "librdmacm-dev" } else { "libibverbs-dev" };
@@ -19,11 +19,11 @@ pub fn compile(name: &str, sources: &[impl AsRef<Path>], header: &str) -> Option
     }
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = libraries::temporary().join(name);
-    // Tests are processes, which may compile at the same time: each puts a whole program in place.
+    // Tests are processes, which may compile at the same time: each renames a complete program into place.
     let new = path.with_extension(process::id().to_string());
     let mut compiler = Command::new("cc");
     compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
-    // What a table does not say is zero, and meant to be.
+    // Omitted fields of tables are zero on purpose.
     compiler
         .arg("-Wno-missing-field-initializers")
         .arg("-I")
@@ -37,7 +37,7 @@ pub fn compile(name: &str, sources: &[impl AsRef<Path>], header: &str) -> Option
     Some(path)
 }
 
-/// Compiles a source to a library that stands before others (`LD_PRELOAD`).
+/// Compiles a source to a library for `LD_PRELOAD`.
 pub fn preload(name: &str, source: &str) -> PathBuf {
     let path = libraries::temporary().join(name).with_extension("so");
     let new = path.with_extension(process::id().to_string());
@@ -49,7 +49,7 @@ pub fn preload(name: &str, source: &str) -> PathBuf {
     path
 }
 
-/// Such a program, with our libraries.
+/// Returns a command for such a program with our libraries.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     libraries::give(&mut command);

@@ -13,26 +13,26 @@ use ferroce_wire::frame::Frame;
 pub struct Recorded {
     /// Its number in the file, from 1.
     pub number: u64,
-    /// When it was captured, if the file says.
+    /// The time of capture, if the file has it.
     pub time: Option<Timestamp>,
-    /// What the bytes start with.
+    /// The link layer of the bytes.
     pub link: LinkType,
-    /// How long it was on the wire.
+    /// Its length on the wire.
     pub original_len: usize,
     /// The bytes captured.
     pub data: Vec<u8>,
 }
 
 impl Recorded {
-    /// The frame it holds, and where in the record that starts.
+    /// Returns its frame, and the offset of the frame in the record.
     pub fn frame(&self) -> (usize, Frame<'_>) {
         dissect::read(self.link, &self.data, self.original_len)
             .unwrap_or_else(|error| panic!("packet {}: {error}", self.number))
-            .unwrap_or_else(|| panic!("packet {} is of the link layer alone", self.number))
+            .unwrap_or_else(|| panic!("packet {} has only a link layer", self.number))
     }
 }
 
-/// The captures of the kernel's Soft-RoCE, in the order of their names: see the README beside them.
+/// Returns the captures of the kernel's Soft-RoCE (rdma_rxe), ordered by name: see the README beside them.
 pub fn rxe() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/rxe");
     let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -43,12 +43,12 @@ pub fn rxe() -> Vec<PathBuf> {
     files
 }
 
-/// The name of a capture without its folder and ending.
+/// Returns the name of a capture without folder and extension.
 pub fn name(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// All packets of a file, pcap or pcapng.
+/// Reads all packets of a file, pcap or pcapng.
 pub fn read(path: &Path) -> Vec<Recorded> {
     let fail = |error: &dyn std::error::Error| -> ! { panic!("{}: {error}", path.display()) };
     let file = File::open(path).unwrap_or_else(|error| fail(&error));
@@ -66,7 +66,7 @@ pub fn read(path: &Path) -> Vec<Recorded> {
     packets
 }
 
-/// Writes a pcapng file with one interface for each link type that the packets have.
+/// Writes a pcapng file with one interface per link type of the packets.
 pub fn write(path: &Path, packets: &[(LinkType, Vec<u8>)]) {
     let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let written = || -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! One direction of one connection in a capture: the requests of one side, the answers of the other.
+//! One direction of a connection in a capture: the requests of one side, the responses of the other.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::capture;
 pub struct Sent {
     /// Its number in the file, from 1.
     pub number: u64,
-    /// Counted from the first packet of the file.
+    /// The time since the first packet of the file.
     pub time: Instant,
     source: String,
-    /// All of it.
+    /// All its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What one side asked, and what rdma_rxe on the other side answered.
+/// The requests of one side, and the responses of rdma_rxe on the other side.
 pub struct Exchange {
     /// The name of the file.
     pub capture: String,
@@ -32,30 +32,30 @@ pub struct Exchange {
     pub title: String,
     /// Path MTU.
     pub mtu: u16,
-    /// Who asks. Zero when nobody ever answered, for then the capture does not name it.
+    /// The requester's QPN. Zero if there was no response, because then the capture does not contain it.
     pub requester: Qpn,
-    /// Who is asked.
+    /// The responder's QPN.
     pub responder: Qpn,
     /// In the order of the file.
     pub requests: Vec<Sent>,
     /// In the order of the file.
-    pub answers: Vec<Sent>,
+    pub responses: Vec<Sent>,
 }
 
 impl Sent {
-    /// The packet.
+    /// Parses the packet.
     pub fn packet(&self) -> Packet<'_> {
         Packet::parse(&self.bytes).unwrap_or_else(|error| panic!("packet {}: {error}", self.number))
     }
 
-    /// What its opcode says.
+    /// Returns the properties of its opcode.
     pub fn info(&self) -> &'static OpcodeInfo {
         self.packet().bth.opcode.info().expect("only known opcodes were captured")
     }
 }
 
 impl Exchange {
-    /// The requester's first PSN: the first request to be captured need not be the first one sent.
+    /// Returns the requester's first PSN: the first request captured may not be the first one sent.
     pub fn first_psn(&self) -> Psn {
         let psns = self.requests.iter().map(|sent| sent.packet().bth.psn);
         let first = psns.reduce(|first, psn| if psn.is_before(first) { psn } else { first });
@@ -63,13 +63,13 @@ impl Exchange {
     }
 }
 
-/// What a capture has of reliable connections.
+/// The RC exchanges of a capture.
 pub struct Reliable {
-    /// Those in which something was asked, and whose both ends are known.
+    /// Exchanges with requests whose QPNs are both known.
     pub exchanges: Vec<Exchange>,
-    /// Those in which something was asked and nobody ever answered, so that the requester's number is not known.
+    /// Exchanges without responses, in which the requester's QPN is not known.
     pub unanswered: Vec<Exchange>,
-    /// Packets that belong to no exchange of two known ends.
+    /// Packets that belong to no exchange with two known QPNs.
     pub left_over: usize,
 }
 
@@ -83,7 +83,7 @@ pub fn read(path: &Path) -> Reliable {
         .flat_map(|one| [(one, &one.a, &one.b), (one, &one.b, &one.a)])
         .filter_map(|(one, from, to)| direction(path, &packets, one, from, to))
         .partition(|exchange| exchange.requester != Qpn(0));
-    let told = exchanges.iter().map(|one| one.requests.len() + one.answers.len()).sum::<usize>();
+    let told = exchanges.iter().map(|one| one.requests.len() + one.responses.len()).sum::<usize>();
     Reliable { exchanges, unanswered, left_over: packets.len() - told }
 }
 
@@ -103,9 +103,9 @@ fn direction(
         packets.iter().filter(wanted).cloned().collect()
     };
     let requests = those(true, &from.address, responder);
-    let answers = those(false, &to.address, requester);
+    let responses = those(false, &to.address, requester);
     if requests.is_empty() {
-        assert!(answers.is_empty(), "{}: answers without requests", path.display());
+        assert!(responses.is_empty(), "{}: responses without requests", path.display());
         return None;
     }
     Some(Exchange {
@@ -114,12 +114,12 @@ fn direction(
             "{} QP {:#x} to {} QP {:#x}",
             from.address, requester.0, to.address, responder.0
         ),
-        // Unknown when every message fits one packet: then any that is large enough will do.
+        // Unknown if every message fits one packet; then any MTU that is large enough will do.
         mtu: conversation.path_mtu.unwrap_or(4096) as u16,
         requester,
         responder,
         requests,
-        answers,
+        responses,
     })
 }
 

@@ -1,21 +1,22 @@
-//! Two hosts, which are network namespaces with a link. They need root, and `ip` from iproute2.
+//! Two hosts: network namespaces with a link. They need root, and `ip` from iproute2.
 
 use std::process::{Command, Stdio};
 
 use ferroce_test_support::skip;
 
-/// Two namespaces and their link; gone with this.
+/// Two namespaces and their link, deleted when this is dropped.
 #[derive(Debug)]
 pub struct Hosts([String; 2]);
 
-/// Runs the command `ip`, and says whether it did what it was told.
+/// Runs the command `ip`, and returns whether it succeeded.
 pub fn ip(arguments: &str) -> bool {
     let ran = Command::new("ip").args(arguments.split_whitespace()).stderr(Stdio::null()).status();
     ran.is_ok_and(|status| status.success())
 }
 
 impl Hosts {
-    /// Joined by `eth0`, with the addresses 10.9.0.1 and 10.9.0.2. `None`, after a skip, where that is not allowed.
+    /// Creates two hosts joined by `eth0`, with the addresses 10.9.0.1 and 10.9.0.2. Returns `None`, after a skip,
+    /// where that is not permitted.
     pub fn new(tag: &str) -> Option<Self> {
         let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
         let [a, b] = names.clone();
@@ -33,7 +34,7 @@ impl Hosts {
         Some(hosts)
     }
 
-    /// With the addresses fd09::1 and fd09::2 as well.
+    /// Adds the addresses fd09::1 and fd09::2.
     #[must_use]
     pub fn with_ipv6(self) -> Self {
         for (name, number) in self.0.iter().zip(1..) {
@@ -42,12 +43,12 @@ impl Hosts {
         self
     }
 
-    /// The namespace's name.
+    /// Returns the name of a namespace.
     pub fn name(&self, side: usize) -> &str {
         &self.0[side]
     }
 
-    /// A program in one of them.
+    /// Returns a command that runs a program in one of them.
     pub fn command(&self, side: usize, program: &Command) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0[side]]).arg(program.get_program());

@@ -1,7 +1,6 @@
-//! What the end-to-end tests share: the captures, the tools that ours are compared with, generated frames, and
-//! machines to talk to.
+//! Support shared by the end-to-end tests: captures, reference tools, generated frames, and machines that run rdma_rxe.
 //!
-//! Nothing here judges. A test that fails says so itself; what cannot be set up panics with what to do about it.
+//! Nothing here decides whether a test passes. If something cannot be set up, it panics with the remedy.
 #![forbid(unsafe_code)]
 
 use ferroce_test_support as _;

@@ -1,4 +1,4 @@
-//! Our libibverbs and librdmacm, in a folder of their own, and programs that run on them.
+//! Our libibverbs and librdmacm in their own folder, and programs that run on them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,16 +8,18 @@ use std::sync::OnceLock;
 
 use ferroce_test_support::{built, find_program};
 
-/// What the surroundings set for Ferroce is not for the programs of tests.
-const NOT_FOR_THEM: [&str; 5] =
+/// Variables of the environment that must not reach the programs of tests.
+const REMOVED_VARIABLES: [&str; 5] =
     ["FERROCE_CAPTURE", "FERROCE_DEVICES", "FERROCE_FAULTS", "FERROCE_TRACE", "FERROCE_RUN"];
 
-/// A folder for files of tests, which stays: cargo's `CARGO_TARGET_TMPDIR`, which only the tests themselves are told of.
+/// Returns a persistent folder for test files: cargo's `CARGO_TARGET_TMPDIR`, which cargo sets only for the tests
+/// themselves.
 pub(crate) fn temporary() -> PathBuf {
     built::folder().parent().expect("it is in the target folder").join("tmp")
 }
 
-/// The folder for `LD_LIBRARY_PATH`. One file is all four libraries, so that they are loaded once and share what is open.
+/// Returns the folder for `LD_LIBRARY_PATH`. All library names are links to one file, so that it is loaded once and
+/// shares its state.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -29,7 +31,7 @@ pub fn folder() -> &'static Path {
             if fs::read_link(&link).is_ok_and(|found| found == file) {
                 continue;
             }
-            // Put in place at once: other tests do the same, and their programs must not find the system's library.
+            // Renamed atomically: other tests do the same, and their programs must not find the system's library.
             let new = folder.join(format!(".{name}.{}", std::process::id()));
             let _ = fs::remove_file(&new);
             symlink(&file, &new).expect("a link to the library");
@@ -39,15 +41,15 @@ pub fn folder() -> &'static Path {
     })
 }
 
-/// Has a command run on our libraries.
+/// Makes a command run on our libraries.
 pub fn give(command: &mut Command) -> &mut Command {
-    for name in NOT_FOR_THEM {
+    for name in REMOVED_VARIABLES {
         command.env_remove(name);
     }
     command.env("LD_LIBRARY_PATH", folder()).stdin(Stdio::null())
 }
 
-/// A program of the system's, with our libraries. `None`, after a skip, when it is not installed.
+/// Returns a system program with our libraries. Returns `None`, after a skip, if it is not installed.
 pub fn program(name: &str) -> Option<Command> {
     let mut command = Command::new(find_program(name)?);
     give(&mut command);

@@ -1,4 +1,4 @@
-//! A server of the connection manager's, its clients, and a limit of time.
+//! A server that uses the connection manager, its clients, and a deadline.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,11 +14,11 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// When a server is ready for its clients.
 #[derive(Clone, Copy, Debug)]
 pub enum Ready {
-    /// It listens at this port: see [`listening`].
+    /// It listens on this port: see [`listening`].
     Listens(u16),
-    /// It is in this group.
+    /// It has joined this multicast group.
     Group(Ipv4Addr),
-    /// It has this port of UDP: what comes there waits for it, whatever it does.
+    /// It has bound this UDP port, so that datagrams are queued for it.
     Udp(u16),
 }
 
@@ -41,16 +41,16 @@ impl Ready {
     }
 }
 
-/// What becomes of the server.
+/// How the server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// It ends well, like the client.
+    /// It exits successfully, like the client.
     Ends,
-    /// perftest's, which ends well too. After the first connection it destroys its listener and makes another, and its
-    /// client does not wait for that: one that asks too early is rejected, rightly, and crashes. So each connection of
-    /// the client's waits for its listener.
+    /// A perftest server, which exits successfully too. After the first connection it destroys its listener and creates
+    /// another, and its client does not wait for that: a client that connects too early is rejected, correctly, and
+    /// crashes. So each connection of the client waits for its listener.
     ListensTwice,
-    /// It goes on until it is killed, and serves this many clients, one after the other.
+    /// It runs until it is killed, and serves this many clients, one after the other.
     Serves(usize),
 }
 
@@ -61,7 +61,8 @@ fn command(line: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Runs both ends, and returns what server and client printed. `None`, after a skip, when they are not installed.
+/// Runs both sides, and returns the outputs of server and client. Returns `None`, after a skip, if they are not
+/// installed.
 pub fn run(server: &str, client: &str, ready: Ready, ends: Server) -> Option<[String; 2]> {
     let _turn = turn();
     let (first, second) = (server.split(' ').next()?, client.split(' ').next()?);
@@ -94,13 +95,13 @@ fn once(server: &str, client: &str, ready: Ready, ends: Server) -> [String; 2] {
     [String::new(), said]
 }
 
-/// Runs a program that has no other end.
+/// Runs a program that has no peer.
 pub fn alone(command: Command) -> String {
     let _turn = turn();
     Running::start(command).finish(Instant::now() + LIMIT)
 }
 
-/// Runs a program that must fail by itself, and returns what it printed. `None` when it is not installed.
+/// Runs a program that must fail, and returns its output. Returns `None` if it is not installed.
 pub fn refused(line: &str) -> Option<String> {
     let _turn = turn();
     let (status, said) = Running::start(command(line)?).end(Instant::now() + LIMIT);

@@ -1,26 +1,26 @@
-//! What perftest's programs (`ib_write_bw` and its kin) print.
+//! The output of perftest's programs (`ib_write_bw` and others).
 
 use std::time::Instant;
 
 use crate::running::Running;
 
-/// What a program says when it has measured its processor's clock wrongly: it wants a straight line through a few readings
-/// of two clocks, which a busy machine does not give, and prints 0.00 for every speed afterwards (`get_clock.c`).
+/// Printed by a program that failed to calibrate its clock: it fits a straight line through a few readings of two
+/// clocks, which fails on a busy machine, and then prints 0.00 for every rate (`get_clock.c`).
 const CALIBRATION: &str = "Correlation coefficient r^2:";
 
-/// How often a run is repeated for that reason, which has nothing to do with us.
-const REPEATS: usize = 5;
+/// The number of runs before a failed calibration, which is unrelated to Ferroce, fails the test.
+const MAX_RUNS: usize = 5;
 
-/// Whether this was printed by a program that could not calibrate its clock.
+/// Whether a program printed that it could not calibrate its clock.
 pub fn is_uncalibrated(said: &str) -> bool {
     said.contains(CALIBRATION)
 }
 
-/// What server and client printed when both have ended well, or one of them without a calibrated clock, however that ended.
-/// Panics for any other end.
+/// Returns the outputs of server and client if both succeeded, or if one of them failed to calibrate its clock. Panics
+/// otherwise.
 pub fn both_ends(server: Running, client: Running, until: Instant) -> [String; 2] {
     let client = client.good_end(until);
-    // One that waits for a client that has failed would do so for ever.
+    // A server would wait forever for a client that has failed.
     let server = server.good_end(if client.is_ok() { until } else { Instant::now() });
     match [server, client] {
         [Ok(server), Ok(client)] => [server, client],
@@ -34,31 +34,31 @@ pub fn both_ends(server: Running, client: Running, until: Instant) -> [String; 2
     }
 }
 
-/// Runs both ends until their clocks are calibrated. Nothing else is repeated: `run` panics for anything else.
+/// Runs both sides until their clocks are calibrated. Nothing else is repeated: `run` panics on any other failure.
 pub fn calibrated<T>(mut run: impl FnMut() -> T, said: impl Fn(&T) -> String) -> T {
-    for _ in 0..REPEATS {
+    for _ in 0..MAX_RUNS {
         let result = run();
         if !is_uncalibrated(&said(&result)) {
             return result;
         }
         eprintln!("perftest could not calibrate its clock: the run is repeated");
     }
-    panic!("perftest could not calibrate its clock in {REPEATS} runs: the machine is too busy");
+    panic!("perftest could not calibrate its clock in {MAX_RUNS} runs: the machine is too busy");
 }
 
-/// A line of its table: bytes, iterations, and what was measured.
+/// A line of its table: bytes, iterations, and measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Of each message.
+    /// Bytes per message.
     pub bytes: u64,
-    /// How many messages.
+    /// Number of messages.
     pub iterations: u64,
-    /// Peak and average bandwidth and the rate of messages, or the shortest, longest and typical latency. perftest writes
-    /// later columns without a space between them when their values are large, and the deviation of large values as `-nan`.
+    /// Peak and average bandwidth and message rate, or minimum, maximum and typical latency. perftest writes later
+    /// columns without a space between them if their values are large, and the deviation of large values as `-nan`.
     pub measured: [f64; 3],
 }
 
-/// All lines of its table.
+/// Parses all lines of its table.
 pub fn rows(said: &str) -> Vec<Row> {
     let row = |line: &str| {
         let mut words = line.split_whitespace();
@@ -70,25 +70,25 @@ pub fn rows(said: &str) -> Vec<Row> {
     said.lines().filter_map(row).collect()
 }
 
-/// What a program is to print.
+/// The expected table of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Table {
     /// One line: bytes and iterations.
     One(u64, u64),
-    /// A line for each power of two, from 2 bytes to this many; with so many iterations each.
+    /// A line for each power of two, from 2 bytes to this size, with this many iterations each.
     Powers(u64, u64),
-    /// One line of these bytes, and as many iterations as there was time for.
+    /// One line of this size, with any number of iterations.
     Timed(u64),
 }
 
-/// The number behind an option, if it is among the arguments.
+/// Returns the number after an option, if it is among the arguments.
 pub fn option(arguments: &str, name: &str) -> Option<u64> {
     let mut words = arguments.split_whitespace().skip_while(|word| *word != name);
     words.nth(1)?.parse().ok()
 }
 
 impl Table {
-    /// What a program prints for its arguments. Datagrams carry no more than the path MTU.
+    /// Returns the table that a program prints for its arguments. UD messages are at most the path MTU.
     pub fn of(program: &str, arguments: &str, path_mtu: u64) -> Self {
         let has = |wanted: &str| format!(" {arguments} ").contains(&format!(" {wanted} "));
         let default = match program {
@@ -98,7 +98,7 @@ impl Table {
             _ => 65_536,
         };
         let bytes = option(arguments, "-s").unwrap_or(default);
-        // perftest's own number of iterations, with which some rows run; latencies have one queue pair.
+        // perftest's default number of iterations, which some rows use; latency tests have one queue pair.
         let iterations = option(arguments, "-n").unwrap_or(1000);
         let iterations = iterations * option(arguments, "-q").unwrap_or(1);
         if has("-a") {
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// Checks all lines of the table. `Err` says what is wrong.
+/// Checks all lines of the table; returns a description of the first error.
 pub fn check(said: &str, table: Table) -> Result<(), String> {
     let rows = rows(said);
     let found: Vec<_> = rows.iter().map(|row| (row.bytes, row.iterations)).collect();
@@ -121,16 +121,16 @@ pub fn check(said: &str, table: Table) -> Result<(), String> {
             let sizes = std::iter::successors(Some(2), |bytes| Some(bytes * 2));
             sizes.take_while(|bytes| *bytes <= largest).map(|bytes| (bytes, iterations)).collect()
         }
-        // Any number of iterations but none.
+        // Any number of iterations except zero.
         Table::Timed(bytes) => {
             let iterations = rows.first().map_or(0, |row| row.iterations).max(1);
             vec![(bytes, iterations)]
         }
     };
     if found != wanted {
-        return Err(format!("bytes and iterations are {found:?}, wanted {wanted:?}"));
+        return Err(format!("bytes and iterations are {found:?}, expected {wanted:?}"));
     }
-    // The peak of a run for some time, and the bandwidth of a few bytes, are printed as 0.00.
+    // The peak of a timed run, and the bandwidth of a few bytes, are printed as 0.00.
     let sound = |row: &Row| {
         row.measured.iter().all(|value| value.is_finite() && *value >= 0.0)
             && row.measured.iter().any(|value| *value > 0.0)

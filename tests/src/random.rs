@@ -1,16 +1,16 @@
-//! Numbers that look random and are the same in every run.
+//! Deterministic pseudo-random numbers.
 
-/// SplitMix64: a seed and a multiplication, good enough to fill packets.
+/// SplitMix64, which is good enough to fill packets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for every seed.
+    /// Creates the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,17 +19,17 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.number() % limit as u64) as usize
     }
 
-    /// `N` bytes.
+    /// Returns `N` bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         core::array::from_fn(|_| self.number() as u8)
     }
 
-    /// `len` bytes.
+    /// Returns `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.number() as u8).collect()
     }

@@ -1,4 +1,4 @@
-//! A process, its output, and a limit of time.
+//! A child process, its output, and a deadline.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -10,15 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Held by a test while its programs run. nextest runs each test in a process and a network namespace of its own, and
-/// `.config/nextest.toml` says which tests need the processors for themselves. With `cargo test`, the tests of a binary
-/// are threads of one process, and share the ports that the programs have: one after the other, then.
+/// Serialises tests while their programs run. nextest runs each test in its own process and network namespace, and
+/// `.config/nextest.toml` lists the tests that need all processors. With `cargo test`, the tests of a binary are
+/// threads of one process and share the programs' ports, so they run one after the other.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// It ends with this.
+/// A child process, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     name: String,
@@ -26,18 +26,18 @@ pub struct Running {
     lines: Receiver<String>,
     seen: String,
     errors: Option<JoinHandle<String>>,
-    /// Whether it leads a process group of its own.
+    /// Whether it leads its own process group.
     leads: bool,
 }
 
 impl Running {
-    /// Starts it.
+    /// Starts a process.
     pub fn start(command: Command) -> Self {
         Self::spawn(command, false)
     }
 
-    /// Starts what starts others: they end with it. They are not in this test's process group, so who ends that from
-    /// outside does not end them.
+    /// Starts a process in its own process group, whose members are killed with it. Signals to this test's process
+    /// group do not reach them.
     pub fn start_group(mut command: Command) -> Self {
         command.process_group(0);
         Self::spawn(command, true)
@@ -63,12 +63,12 @@ impl Running {
         Self { name, child, lines, seen: String::new(), errors: Some(errors), leads }
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for a line that it prints, and returns it. Panics when it ends without one, or is late.
+    /// Waits for a line of its output, and returns it. Panics if it ends without one, or at the deadline.
     pub fn wait_for(&mut self, wanted: impl Fn(&str) -> bool, until: Instant) -> String {
         while let Ok(line) =
             self.lines.recv_timeout(until.saturating_duration_since(Instant::now()))
@@ -79,22 +79,23 @@ impl Running {
                 return line;
             }
         }
-        panic!("{}: not what was waited for:\n{}", self.name, self.seen);
+        panic!("{}: the expected line was not printed:\n{}", self.name, self.seen);
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns the exit status; `None` while it runs.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it can be waited for")
     }
 
-    /// Waits until something holds, or it has ended, or it is late.
+    /// Waits until `holds` returns true, the process ends, or the deadline passes.
     pub fn wait_until(&mut self, holds: impl Fn(&Self) -> bool, until: Instant) {
         while !holds(self) && self.status().is_none() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Waits for its end. `None` is too late, and then it was killed. With its name, and all that it has printed.
+    /// Waits for its exit. A status of `None` means that it was killed at the deadline. Also returns its name and
+    /// output.
     pub fn end(mut self, until: Instant) -> (Option<ExitStatus>, String) {
         while self.status().is_none() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
@@ -107,20 +108,20 @@ impl Running {
         (status, format!("{}:\n{said}", self.name))
     }
 
-    /// The same: what was printed, or all about it when it was no good end.
+    /// As [`Running::end`]: returns the output of a successful exit, or a description of the failure.
     pub fn good_end(self, until: Instant) -> Result<String, String> {
         match self.end(until) {
             (Some(status), said) if status.success() => Ok(said),
-            (status, said) => Err(format!("{status:?} (none is too late) {said}")),
+            (status, said) => Err(format!("{status:?} (None means the deadline passed) {said}")),
         }
     }
 
-    /// Waits for a good end, and returns what was printed.
+    /// Waits for a successful exit, and returns the output.
     pub fn finish(self, until: Instant) -> String {
         self.good_end(until).unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Kills it with signal 9, and its group if it leads one.
+    /// Kills it with SIGKILL, and its group if it leads one.
     pub fn kill(&mut self) {
         if std::mem::take(&mut self.leads) {
             let mut kill = Command::new("kill");
@@ -138,13 +139,14 @@ impl Drop for Running {
     }
 }
 
-/// A port that nobody listens on. In a namespace of its own a test could take any; in the machine's it cannot.
+/// Returns a port that no socket listens on. In its own namespace a test could use any; in the machine's it cannot.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"));
     listener.and_then(|listener| listener.local_addr()).expect("there is a port").port()
 }
 
-/// Whether somebody in a process's network namespace listens on a TCP port. To connect would be taken for the client.
+/// Whether a socket in a process's network namespace listens on a TCP port. Connecting instead would look like the
+/// client.
 pub fn listens(process: u32, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let wanted = format!(":{port:04X}");

@@ -1,4 +1,4 @@
-//! Frames made from a recipe: any opcode over any carrier, with random values in every field that may have any.
+//! Generated frames: any opcode over any carrier, with random values in all fields that may have any value.
 
 use ferroce_wire::address::{Gid, Ip4};
 use ferroce_wire::ethernet::{EtherType, Ethernet, Vlan};
@@ -14,7 +14,7 @@ use ferroce_wire::transport::{
 
 use crate::random::Random;
 
-/// What brings a transport packet over the network.
+/// The network and link layers that carry a transport packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names say it.
 pub enum Carrier {
@@ -27,7 +27,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All of them.
+    /// All carriers.
     pub const ALL: [Self; 6] = [
         Self::RoceV2Ipv4,
         Self::RoceV2Ipv4Options,
@@ -42,7 +42,7 @@ impl Carrier {
         !matches!(self, Self::InfinibandLocal | Self::InfinibandGlobal)
     }
 
-    /// What Ethernet calls it.
+    /// Returns its Ethertype.
     pub fn ethertype(self) -> EtherType {
         match self {
             Self::RoceV2Ipv6 => EtherType::IPV6,
@@ -52,24 +52,24 @@ impl Carrier {
     }
 }
 
-/// How to make a frame. The same recipe makes the same frame.
+/// The parameters of a generated frame. The same recipe gives the same frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// What brings the packet.
+    /// The carrier.
     pub carrier: Carrier,
     /// VLAN tags, up to two; native InfiniBand has none.
     pub tags: usize,
-    /// What the packet does.
+    /// The opcode.
     pub opcode: Opcode,
     /// Bytes of payload, where the opcode has any.
     pub payload_len: usize,
-    /// Bytes behind the packet.
+    /// Bytes after the packet.
     pub trailer_len: usize,
-    /// For all other values.
+    /// The seed of all other values.
     pub seed: u64,
 }
 
-/// A frame and all bytes it borrows.
+/// A frame with all bytes it borrows.
 #[derive(Clone, Debug)]
 pub struct Sample {
     carrier: Carrier,
@@ -86,7 +86,7 @@ pub struct Sample {
 }
 
 impl Recipe {
-    /// Makes the frame.
+    /// Generates the frame.
     pub fn make(&self) -> Sample {
         let mut random = Random::new(self.seed);
         let tags = if self.carrier.is_ethernet() { self.tags } else { 0 };
@@ -123,7 +123,7 @@ impl Recipe {
             opcode: self.opcode,
             pad: pad_len as u8,
             version: 0,
-            // Not one of the queue pairs whose payload is a management datagram.
+            // Not a QP whose payload is a management datagram.
             destination: Qpn(2 + random.below(0xff_fff0) as u32),
             ..Bth::parse(&random.array())
         };
@@ -144,7 +144,7 @@ impl Recipe {
 }
 
 impl Sample {
-    /// The frame as a parser should see it; its bytes and its ICRC are not there yet.
+    /// Returns the frame as a parser should return it, without its bytes and its ICRC.
     pub fn frame(&self) -> Frame<'_> {
         let network = match self.network {
             Network::Ipv4(ip, _) => Network::Ipv4(ip, &self.options),
@@ -186,7 +186,7 @@ impl Sample {
         }
     }
 
-    /// The same sample, to another queue pair and with another payload of the same length.
+    /// Returns the sample with another destination QP and another payload of the same length.
     #[must_use]
     pub fn carrying(mut self, destination: Qpn, payload: &[u8]) -> Self {
         self.bth.destination = destination;
@@ -194,12 +194,12 @@ impl Sample {
         self
     }
 
-    /// The frame's bytes, with its ICRC.
+    /// Returns the frame's bytes, with its ICRC.
     pub fn bytes(&self) -> Vec<u8> {
         emit(&self.frame()).expect("a sample is a whole frame")
     }
 
-    /// Reads bytes as what this sample is: an Ethernet frame or a native InfiniBand packet.
+    /// Parses bytes as this sample's kind: an Ethernet frame or a native InfiniBand packet.
     pub fn parse<'a>(&self, bytes: &'a [u8], original_len: usize) -> Frame<'a> {
         match self.ethernet {
             Some(_) => Frame::ethernet(bytes, original_len),
@@ -208,12 +208,12 @@ impl Sample {
     }
 }
 
-/// More than any frame here has: 4096 bytes of payload, and all headers and trailers there are.
-const MOST_BYTES: usize = 5000;
+/// Larger than any frame here: 4096 bytes of payload, all headers and the trailer.
+const MAX_FRAME_LEN: usize = 5000;
 
-/// The bytes of a frame, unless it is not a whole one.
+/// Returns the bytes of a frame, or `None` if it is incomplete.
 pub fn emit(frame: &Frame<'_>) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; MOST_BYTES];
+    let mut bytes = vec![0; MAX_FRAME_LEN];
     let len = frame.emit(&mut bytes)?;
     bytes.truncate(len);
     Some(bytes)
@@ -255,7 +255,7 @@ fn link(
     (Some(Ethernet { ethertype: types[0], ..Ethernet::parse(&random.array()) }), vlans)
 }
 
-/// IPv4 options that mean nothing (RFC 791 3.1: no operation), `words` times four of them.
+/// Returns `words` 32-bit words of no-operation IPv4 options (RFC 791, section 3.1).
 fn no_operations(words: usize) -> Vec<u8> {
     vec![1; words * 4]
 }
@@ -313,7 +313,7 @@ fn udp_header(len: usize, random: &mut Random) -> Udp {
         source_port: 0xc000 | random.number() as u16,
         destination_port: ROCE_PORT,
         length: len as u16,
-        // RoCEv2 senders leave it out (IBA A17.3.1.1), and the ICRC covers ones in its place.
+        // RoCEv2 senders omit it (IBA A17.3.1.1), and the ICRC covers ones in its place.
         checksum: Checksum(0),
     }
 }

@@ -1,4 +1,4 @@
-/* One life of a lane: what is done in it is planned by its seed, and both halves check what they see of it. */
+/* One life of a lane: its seed determines the operations, and both halves check the results. */
 #include "stress.h"
 
 #include <sched.h>
@@ -30,14 +30,14 @@ void plan(struct life *life, uint64_t seed, enum service service)
         int kinds = life->service == UD ? SEND_IMM + 1 : life->service == UC ? WRITE_IMM + 1 : KINDS;
         it->kind = random_next(&r) % kinds;
         uint64_t length = random_next(&r);
-        /* As many short ones as long ones. */
+        /* Short and long ones are equally likely. */
         it->length = length % (life->service == UD ? DATAGRAM + 1 : length >> 32 & 1 ? LENGTH + 1 : 65);
         if (it->kind >= FETCH_ADD)
             it->length = 8;
     }
 }
 
-/* Bytes that differ by life, operation and place. */
+/* Bytes that depend on life, operation and offset. */
 static uint8_t byte(struct half *h, int operation, size_t at)
 {
     return (uint8_t)(h->life->seed + operation * 37 + at * 7 + (at >> 8) * 13);
@@ -76,7 +76,7 @@ static uint8_t *received(struct half *h, uint64_t wr_id)
 static void post_receives(struct half *h)
 {
     for (int i = 0; i < h->life->count; i++) {
-        /* Where messages may be lost, any may come next. */
+        /* If messages may be lost, any message may be next. */
         uint32_t length = reliable(h->life->service) ? h->life->operations[i].length : LENGTH + GRH;
         struct ibv_sge sge = { (uintptr_t)received(h, i), length, h->mr->lkey };
         struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
@@ -85,7 +85,7 @@ static void post_receives(struct half *h)
     }
 }
 
-/* What the compare and swaps before this operation have left. */
+/* The result of the compare-and-swaps before this operation. */
 static uint64_t last_swap(struct half *h, int operation)
 {
     while (operation-- > 0)
@@ -123,7 +123,7 @@ static int post(struct half *h, int i)
     return ibv_post_send(h->qp, &wr, &bad);
 }
 
-/* Waits for a completion, or in a life without events looks at most so often. */
+/* Waits for a completion, or in a life without events polls up to the given number of times. */
 static bool take(struct half *h, struct ibv_wc *wc, long looks)
 {
     for (long look = 0; looks < 0 || look < looks; look++) {
@@ -149,7 +149,7 @@ static bool take(struct half *h, struct ibv_wc *wc, long looks)
     return false;
 }
 
-/* Objects that come and go beside the work. */
+/* Objects that are created and destroyed beside the work. */
 static void churn(struct half *h, uint64_t *r)
 {
     struct ibv_ah_attr address = pair_address(&h->device);
@@ -178,7 +178,7 @@ static void send_all(struct half *h)
 {
     struct life *life = h->life;
     uint64_t r = ~life->seed, sum = 0, swapped = 0;
-    /* Of a life that ends abruptly nothing completes for sure when the receiver goes first. */
+    /* In a life that ends abruptly, nothing is certain to complete if the receiver ends first. */
     int posted = 0, done = 0, stop = !life->abrupt ? life->count : life->sender_first ? life->count / 2 : 0;
     struct ibv_wc wc;
     while (stop == 0 && posted < life->count && posted < life->depth) {
@@ -232,13 +232,13 @@ static bool is_message(struct half *h, int operation, struct ibv_wc *wc)
     return true;
 }
 
-/* Messages come in order, each once, and whole; only what is not reliable may miss some. */
+/* Messages arrive in order, once, and whole; only unreliable services may lose some. */
 static void receive_all(struct half *h)
 {
     struct life *life = h->life;
     uint64_t r = life->seed ^ 0x5555;
     struct ibv_wc wc;
-    /* A network that reorders and duplicates does so with datagrams, too. */
+    /* Reordering and duplication affect datagrams, too. */
     bool disordered = life->service == UD && faulty();
     if (life->late)
         post_receives(h);
@@ -246,7 +246,7 @@ static void receive_all(struct half *h)
         if (!takes_receive(life->operations[i].kind))
             continue;
         churn(h, &r);
-        /* All of what is not reliable was sent before, and has come by now or is lost. */
+        /* All unreliable messages were sent before, and have arrived or are lost. */
         if (!take(h, &wc, reliable(life->service) ? -1 : 200000)) {
             for (; i < life->count; i++)
                 counts->lost += takes_receive(life->operations[i].kind);
@@ -284,7 +284,7 @@ static void check_written(struct half *h)
     MUST(h, words[0] == sum && words[1] == last_swap(h, h->life->count));
 }
 
-/* The queue pair is destroyed in the middle of its work: nothing of it comes after that. */
+/* The queue pair is destroyed in the middle of its work: no completion may follow. */
 static void end_abruptly(struct half *h)
 {
     struct ibv_wc wc;
@@ -293,7 +293,7 @@ static void end_abruptly(struct half *h)
         meet(h);
     MUST(h, !ibv_destroy_qp(h->qp));
     memset(h->memory, 0xd1, SIZE);
-    /* What an XRC target has received is the SRQ's, and stays. */
+    /* Messages received by an XRC target belong to the SRQ, and stay. */
     while (h->life->service == XRC && !h->sender && ibv_poll_cq(h->cq, 1, &wc))
         ;
     if (first)
@@ -312,7 +312,7 @@ void run_life(struct half *h)
 {
     struct life *life = h->life;
     memset(h->memory, 0, SIZE);
-    /* The sender has what it sends, the receiver what is read. */
+    /* The sender's memory has the data to send, the receiver's the data to read. */
     for (int i = 0; i < life->count; i++)
         if (h->sender ? life->operations[i].kind <= WRITE_IMM : life->operations[i].kind == READ)
             fill(h, i);
@@ -335,7 +335,7 @@ void run_life(struct half *h)
             check_written(h);
         else if (!h->sender)
             receive_all(h);
-        /* The other may still want an acknowledgement from us. */
+        /* The peer may still need an acknowledgement from us. */
         meet(h);
     }
     destroy_objects(h, !life->abrupt);

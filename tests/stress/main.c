@@ -69,9 +69,9 @@ static void *run_half(void *of)
     };
     MUST(h, (h->memory = malloc(SIZE)) && (h->xrcd = ibv_open_xrcd(h->device.context, &init)));
     uint64_t seeds = run_seed * 1000 + h->lane;
-    /* Lanes start with different services: all have had their turn after a few lives. */
+    /* Lanes start with different services, so that all are used after a few lives. */
     for (int number = h->lane;; number++) {
-        /* The sender says when it is over. */
+        /* The sender decides when to stop. */
         char mine = now() < deadline ? 'g' : 'q', yours;
         exchange(h, &mine, &yours, 1);
         if ((h->sender ? mine : yours) == 'q')

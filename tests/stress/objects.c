@@ -1,4 +1,4 @@
-/* The objects of a half, and what the halves tell each other about them. */
+/* The objects of a half, and the exchange of their attributes. */
 #include "stress.h"
 
 #include <unistd.h>
@@ -84,8 +84,8 @@ void connect_objects(struct half *h)
                                          (responds ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
     attr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS, .sq_psn = PAIR_PSN, .max_rd_atomic = h->life->reads, .retry_cnt = 7,
-        .rnr_retry = 7 /* for ever */,
-        /* 1 s, so that a peer without a processor is not taken for a dead one; 134 ms where packets are lost on purpose. */
+        .rnr_retry = 7 /* unlimited */,
+        /* 1 s, so that a peer that is not scheduled is not considered dead; 134 ms with injected loss. */
         .timeout = faulty() ? 15 : 18,
     };
     MUST(h, !ibv_modify_qp(h->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |

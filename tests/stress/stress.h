@@ -11,14 +11,14 @@
 #include <stdbool.h>
 
 enum {
-    OPERATIONS = 32,   /* of a life, at most */
-    LENGTH = 8000,     /* bytes of an operation, at most */
+    OPERATIONS = 32,   /* per life, at most */
+    LENGTH = 8000,     /* bytes per operation, at most */
     DATAGRAM = 1024,
     DATAGRAM_MTU = IBV_MTU_1024,
     GRH = 40,
-    SLOT = 8192,       /* each operation has bytes of its own, and each receive */
+    SLOT = 8192,       /* each operation and each receive has its own bytes */
     RECEIVES = OPERATIONS * SLOT,
-    WORDS = 2 * RECEIVES, /* two words for atomics are behind them */
+    WORDS = 2 * RECEIVES, /* two words for atomics follow them */
     SIZE = WORDS + 4096,
 };
 
@@ -31,7 +31,7 @@ struct operation {
     uint32_t length;
 };
 
-/* A life: the objects of two halves from their creation to their end. Both halves know all of it, by the same seed. */
+/* A life: the objects of two halves from creation to destruction. Both halves derive all of it from the same seed. */
 struct life {
     uint64_t seed;
     enum service service;
@@ -39,12 +39,12 @@ struct life {
     int reads;    /* READs and atomics in flight, on both sides */
     struct operation operations[OPERATIONS];
     bool events;  /* waits for completion events instead of polling */
-    bool late;    /* receives are posted when messages are on their way: RNR */
+    bool late;    /* receives are posted while messages are in flight: RNR */
     bool abrupt;  /* ends in the middle */
     bool sender_first;
 };
 
-/* What a half tells the other. */
+/* The attributes that the halves exchange. */
 struct card {
     uint32_t qpn, srqn, rkey;
     uint64_t address;
@@ -67,7 +67,7 @@ struct half {
     struct card me, you;
 };
 
-/* What was done, by all threads of all processes. */
+/* Counters of all threads of all processes. */
 struct counts {
     atomic_long lives[SERVICES], abrupt[SERVICES], done[SERVICES][KINDS], bytes, lost, churned;
 };
@@ -94,9 +94,9 @@ void create_objects(struct half *);
 void connect_objects(struct half *);
 void destroy_objects(struct half *, bool with_qp);
 void exchange(struct half *, const void *out, void *in, size_t size);
-void meet(struct half *); /* both halves wait here for each other */
+void meet(struct half *); /* waits for the other half */
 
-/* Whether the network is a bad one. */
+/* Whether faults are injected. */
 static inline bool faulty(void)
 {
     const char *faults = getenv("FERROCE_FAULTS");

@@ -1,5 +1,5 @@
-//! Emit is the inverse of parse: on every captured frame, and on generated ones of every shape. And whatever bytes
-//! come, the parser says what is wrong with them and never more than that.
+//! `emit` is the inverse of `parse` for every captured frame and for generated frames of every shape. For any bytes,
+//! the parser reports exactly what is wrong.
 
 use std::ops::RangeInclusive;
 
@@ -45,13 +45,13 @@ fn recipe() -> impl Strategy<Value = Recipe> {
     )
 }
 
-/// A recipe for a short frame, where every length is tried.
+/// A recipe for a short frame, of which every prefix is tested.
 fn short_recipe() -> impl Strategy<Value = Recipe> {
     (recipe(), 0..12usize).prop_map(|(recipe, payload_len)| Recipe { payload_len, ..recipe })
 }
 
 #[test]
-fn every_captured_frame_is_emitted_as_it_was() {
+fn captured_frames_are_emitted_unchanged() {
     let (mut frames, mut messages) = (0, 0);
     for path in capture::rxe() {
         for recorded in capture::read(&path) {
@@ -86,7 +86,7 @@ fn management_datagram(name: &str, bytes: &[u8]) {
     assert_eq!(rdmacm::private_data(&header, consumer), Some(req.private_data), "{name}");
 }
 
-/// That `bytes` say what the sample says, layer by layer, and give themselves back.
+/// Asserts that `bytes` parse to the sample, layer by layer, and are emitted unchanged.
 fn expect_same(sample: &Sample, bytes: &[u8]) {
     let (made, read) = (sample.frame(), sample.parse(bytes, bytes.len()));
     assert_eq!(read.problem, None);
@@ -101,7 +101,7 @@ fn expect_same(sample: &Sample, bytes: &[u8]) {
 }
 
 #[test]
-fn every_opcode_over_every_carrier() {
+fn every_opcode_round_trips_over_every_carrier() {
     for carrier in Carrier::ALL {
         for tags in 0..3 {
             for opcode in Opcode::all() {
@@ -117,7 +117,7 @@ fn every_opcode_over_every_carrier() {
     }
 }
 
-/// All that can be read of a frame stays what it was when the frame is cut, and what cannot is named.
+/// Asserts that the readable part of a truncated frame is unchanged, and that the missing part is reported.
 fn expect_prefix(sample: &Sample, whole: &[u8], kept: usize) {
     let made = sample.frame();
     let packet = made.packet.expect("a sample has a packet");
@@ -145,7 +145,7 @@ fn expect_prefix(sample: &Sample, whole: &[u8], kept: usize) {
         }
     }
 
-    // The same bytes with nothing behind them: now it is the lengths in the headers that lie.
+    // The same bytes as a complete record: now the lengths in the headers are wrong.
     let short = sample.parse(&whole[..kept], kept);
     match short.problem.map(|malformed| malformed.problem) {
         Some(Problem::Short { needed, available, .. }) => assert!(kept < end && available < needed),
@@ -157,8 +157,8 @@ fn expect_prefix(sample: &Sample, whole: &[u8], kept: usize) {
     }
 }
 
-/// Reads bytes in every way there is.
-fn every_reading(bytes: &[u8], original_len: usize) -> Vec<Frame<'_>> {
+/// Parses bytes with every entry point.
+fn every_parse(bytes: &[u8], original_len: usize) -> Vec<Frame<'_>> {
     let types = [EtherType::IPV4, EtherType::IPV6, EtherType::ROCE_V1, EtherType::VLAN];
     let mut frames: Vec<Frame<'_>> =
         types.iter().map(|ethertype| Frame::network(*ethertype, bytes, 0, original_len)).collect();
@@ -169,8 +169,8 @@ fn every_reading(bytes: &[u8], original_len: usize) -> Vec<Frame<'_>> {
     frames
 }
 
-/// What holds for whatever was read.
-fn expect_sense(frame: &Frame<'_>) {
+/// Asserts the invariants of any parsed frame.
+fn expect_invariants(frame: &Frame<'_>) {
     let _ = (frame.check_icrc(), frame.addresses(), frame.is_roce());
     if let Some(malformed) = frame.problem {
         assert!(malformed.offset <= frame.bytes.len(), "{malformed}");
@@ -188,13 +188,13 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn generated_frames_are_read_as_they_were_made(recipe in recipe()) {
+    fn generated_frames_round_trip(recipe in recipe()) {
         let sample = recipe.make();
         expect_same(&sample, &sample.bytes());
     }
 
     #[test]
-    fn every_cut_is_named(recipe in short_recipe()) {
+    fn every_truncation_is_reported(recipe in short_recipe()) {
         let sample = recipe.make();
         let bytes = sample.bytes();
         for kept in 0..=bytes.len() {
@@ -203,20 +203,20 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), more in 0..200usize) {
-        for frame in every_reading(&bytes, bytes.len() + more) {
-            expect_sense(&frame);
+    fn random_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), more in 0..200usize) {
+        for frame in every_parse(&bytes, bytes.len() + more) {
+            expect_invariants(&frame);
         }
-        // Lengths on the wire that are less than what was captured are nonsense, too.
-        for frame in every_reading(&bytes, more) {
-            expect_sense(&frame);
+        // Lengths on the wire below the captured length are invalid too.
+        for frame in every_parse(&bytes, more) {
+            expect_invariants(&frame);
         }
         let _ = (Packet::parse(&bytes), Mad::parse(&bytes).map(|mad| Message::from_mad(&mad)));
     }
 
-    /// Frames that were once right get further into the parser than noise does.
+    /// Frames that were valid before reach deeper into the parser than random bytes.
     #[test]
-    fn damaged_frames_keep_their_bytes(recipe in short_recipe(), damages in 1..6usize, seed in any::<u64>()) {
+    fn corrupted_frames_keep_their_bytes(recipe in short_recipe(), damages in 1..6usize, seed in any::<u64>()) {
         let sample = recipe.make();
         let mut bytes = sample.bytes();
         let mut random = Random::new(seed);
@@ -225,7 +225,7 @@ proptest! {
             bytes[at] ^= 1 << random.below(8);
         }
         let frame = sample.parse(&bytes, bytes.len());
-        expect_sense(&frame);
+        expect_invariants(&frame);
         if let (Some(emitted), Some(packet)) = (emit(&frame), frame.packet) {
             let icrc_at = frame.at.transport + packet.wire_len() - ICRC_LEN;
             prop_assert_eq!(&emitted[..icrc_at], &bytes[..icrc_at]);
@@ -233,9 +233,9 @@ proptest! {
         }
     }
 
-    /// A length field that says too much or too little, whatever it is, is the problem that is reported.
+    /// A wrong length field is reported, whatever its value.
     #[test]
-    fn lying_lengths_are_named(recipe in short_recipe(), too_long in any::<bool>(), by in any::<u16>()) {
+    fn wrong_lengths_are_reported(recipe in short_recipe(), too_long in any::<bool>(), by in any::<u16>()) {
         let sample = recipe.make();
         let right = sample.bytes();
         for Length { field, at, mask, valid } in lengths(&sample.frame(), right.len()) {
@@ -258,17 +258,17 @@ proptest! {
 
 /// A length field.
 struct Length {
-    /// What the parser calls it.
+    /// Its name in the parser.
     field: &'static str,
-    /// Where its two bytes are.
+    /// The offset of its two bytes.
     at: usize,
-    /// Which of their bits are its own.
+    /// The mask of its bits in them.
     mask: u16,
-    /// What it may say, in its own unit.
+    /// Its valid values, in its own unit.
     valid: RangeInclusive<u16>,
 }
 
-/// The length fields of a frame of `len` bytes.
+/// Returns the length fields of a frame of `len` bytes.
 fn lengths(frame: &Frame<'_>, len: usize) -> Vec<Length> {
     let at = frame.at.network;
     let bytes = |field, offset, valid: RangeInclusive<usize>| {
@@ -290,7 +290,7 @@ fn lengths(frame: &Frame<'_>, len: usize) -> Vec<Length> {
         ],
         Network::Grh(_) => vec![bytes("GRH payload length", 4, 0..=len - at - Grh::LEN)],
         Network::Lrh(lrh, grh) => {
-            // In words of 4 bytes, and of 11 bits.
+            // In words of 4 bytes, in 11 bits.
             let (least, most) = (Lrh::LEN / 4, len / 4);
             let words = Length { mask: 0x7ff, ..bytes("LRH packet length", 4, least..=most) };
             let behind_grh = usize::from(lrh.packet_length) * 4 - Lrh::LEN;

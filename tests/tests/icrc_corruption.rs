@@ -1,4 +1,4 @@
-//! Corrupts the captured packets of the kernel's rdma_rxe, and counts what the ICRC does not notice.
+//! Corrupts the captured packets of the kernel's rdma_rxe, and counts the corruptions that the ICRC does not detect.
 //!
 //! `cargo test -p ferroce-tests --test icrc_corruption -- --nocapture` prints the figures that
 //! `docs/icrc.md` quotes.
@@ -17,7 +17,7 @@ use ferroce_wire::icrc::hidden::{
 use ferroce_wire::icrc::{Encapsulation, verify};
 use icrc_support::{Packet, captures};
 
-/// One in 32,768: what 15 bits let pass of arbitrary corruption.
+/// One in 32,768: the share of arbitrary corruption that 15 bits do not detect.
 const MISS_RATE: f64 = 1.0 / 32_768.0;
 
 /// Calls `work` for every item, on all cores.
@@ -34,8 +34,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
     })
 }
 
-/// Whether a bit, counted from the most significant of the first byte, may change on the way
-/// (IBA 7.8.1 and A17.3.3).
+/// Whether a bit, counted from the most significant of the first byte, may change in transit (IBA 7.8.1 and A17.3.3).
 fn may_change(encapsulation: Encapsulation, bit: usize) -> bool {
     let (fields, udp): (&[_], _) = match encapsulation {
         // Type of service; time to live; header checksum.
@@ -54,7 +53,7 @@ fn flip(bytes: &mut [u8], bit: usize) {
 }
 
 #[test]
-fn every_covered_bit_is_noticed_and_no_other() {
+fn exactly_the_covered_bits_are_detected() {
     let packets: Vec<Packet> = captures().into_iter().flatten().collect();
     let counts = in_parallel(&packets, |packet| {
         let mut bytes = packet.bytes.clone();
@@ -80,7 +79,7 @@ fn every_covered_bit_is_noticed_and_no_other() {
     assert_eq!(covered + free, bits as u64);
 }
 
-/// What a UDP receiver gets of a packet.
+/// Returns what a UDP receiver sees of a packet.
 fn as_received(packet: &[u8]) -> (UdpIpv4, &[u8]) {
     let address = |at: usize| packet[at..at + 4].try_into().unwrap();
     let port = |at: usize| u16::from_be_bytes(packet[at..at + 2].try_into().unwrap());
@@ -98,7 +97,7 @@ fn identification(packet: &[u8]) -> Identification {
     Identification { id: u16::from_be_bytes([packet[4], packet[5]]), dont_fragment }
 }
 
-/// What the receiver makes of a packet without seeing its identification.
+/// Returns the identification that a receiver computes for a packet.
 fn received(packet: &[u8]) -> Option<Identification> {
     let (flow, datagram) = as_received(packet);
     solve(&flow, datagram, Identification::of_segment(0))
@@ -113,21 +112,21 @@ fn ipv4_captures() -> Vec<Vec<Packet>> {
     files
 }
 
-/// Whether a receiver sees a bit and the ICRC covers it: addresses, ports, BTH to ICRC. A wrong total
-/// length, header length, protocol or fragment offset does not get as far as a UDP socket.
+/// Whether a bit is visible to a receiver and covered by the ICRC: addresses, ports, BTH to ICRC. A packet with a wrong
+/// total length, header length, protocol or fragment offset does not reach a UDP socket.
 fn is_visible(bit: usize) -> bool {
     let byte = bit / 8;
     ((12..24).contains(&byte) || byte >= 28) && !may_change(Encapsulation::Ipv4, bit)
 }
 
-/// The single bits, in packets of up to 4 KiB, that a wrong identification can make up for: which bits
-/// of the identification, and whether the flag, come out wrong. The flag always does, so a sender that
-/// is known to set it, as Ferroce and rdma_rxe do, has no such bits.
+/// The single bits, in packets of up to 4 KiB, that a wrong identification can compensate: which bits of the
+/// identification, and whether the flag, are then wrong. The flag always is, so a sender that is known to set it, as
+/// Ferroce and rdma_rxe do, has no such bits.
 const MISSED_SINGLE_BITS: [(usize, (u16, bool)); 2] =
     [(201 * 8 + 4, (0x37b6, true)), (1862 * 8 + 1, (0x8108, true))];
 
 #[test]
-fn single_bits_with_the_identification_hidden() {
+fn single_bit_flips_with_hidden_identification() {
     let packets: Vec<Packet> = ipv4_captures().into_iter().flatten().collect();
     let results = in_parallel(&packets, |packet| {
         let sent = identification(&packet.bytes);
@@ -138,7 +137,7 @@ fn single_bits_with_the_identification_hidden() {
             flips += 1;
             flip(&mut bytes, bit);
             if let Some(solved) = received(&bytes) {
-                // One bit changes the CRC, so only another identification can explain it.
+                // One bit changes the CRC, so only another identification can compensate it.
                 assert_ne!(solved, sent, "{}, bit {bit}", packet.name);
                 let wrong = solved.id ^ sent.id;
                 missed.insert(bit, (wrong, solved.dont_fragment != sent.dont_fragment));
@@ -147,7 +146,7 @@ fn single_bits_with_the_identification_hidden() {
         }
         (packet.bytes.len() * 8, flips, missed)
     });
-    // The CRC being linear, whether a flip is missed depends on where it is and on nothing else.
+    // The CRC is linear, so whether a flip is missed depends only on its position.
     let positions: BTreeMap<usize, (u16, bool)> =
         results.iter().flat_map(|(.., missed)| missed.clone()).collect();
     for (length, _, missed) in &results {
@@ -167,7 +166,7 @@ fn single_bits_with_the_identification_hidden() {
     assert_eq!(positions, BTreeMap::from(MISSED_SINGLE_BITS));
 }
 
-/// The history of each pair of addresses before the packet of that index in its file.
+/// Returns the history of each packet's flow before that packet.
 fn histories(packets: &[Packet]) -> Vec<IdentificationHistory> {
     let mut flows = BTreeMap::new();
     let before = packets.iter().map(|packet| {
@@ -182,7 +181,7 @@ fn histories(packets: &[Packet]) -> Vec<IdentificationHistory> {
     before.collect()
 }
 
-/// A way to corrupt a packet.
+/// A function that corrupts a packet.
 type Corruption = fn(&mut Random, &mut [u8]);
 
 fn two_bits(random: &mut Random, packet: &mut [u8]) {
@@ -200,8 +199,8 @@ fn two_bits(random: &mut Random, packet: &mut [u8]) {
     flip(packet, other);
 }
 
-/// Flips the first and the last of a run of bits, and of those between each or not. Bits that may
-/// change are left alone: no check minds them.
+/// Flips the first and the last bit of a run, and each bit between with probability 1/2. Skips bits that may change in
+/// transit, which no check covers.
 fn corrupt_run(random: &mut Random, packet: &mut [u8], length: usize) {
     let first = 28 * 8 + random.below(packet.len() * 8 - 28 * 8 - length + 1);
     let last = first + length - 1;
@@ -226,7 +225,7 @@ fn burst_of_33_to_128_bits(random: &mut Random, packet: &mut [u8]) {
 }
 
 #[test]
-fn samples_with_the_identification_hidden() {
+fn random_corruption_with_hidden_identification() {
     const ROUNDS: usize = 1500;
     let files = ipv4_captures();
     let flows: Vec<_> = files.iter().zip(files.iter().map(|file| histories(file))).collect();
@@ -269,9 +268,9 @@ fn samples_with_the_identification_hidden() {
     }
 }
 
-/// A corrupt packet that passes the 15 bits comes with an arbitrary identification and flag.
+/// A corrupted packet that passes the 15 bits has an arbitrary identification and flag.
 #[test]
-fn what_the_history_believes() {
+fn the_history_rejects_arbitrary_identifications() {
     let mut random = Random::new(15);
     let mut believed = |history: &IdentificationHistory| {
         let trials = 1 << 20;
@@ -299,7 +298,7 @@ fn what_the_history_believes() {
 }
 
 #[test]
-fn the_captures_have_what_these_tests_need() {
+fn the_captures_have_ipv4_and_ipv6() {
     let files = captures();
     let kinds: BTreeSet<bool> =
         files.iter().flatten().map(|packet| packet.encapsulation == Encapsulation::Ipv4).collect();

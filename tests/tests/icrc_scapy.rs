@@ -1,7 +1,7 @@
-//! Our ICRC against scapy's (`scapy.contrib.roce`) on generated packets.
+//! Compares our ICRC with scapy's (`scapy.contrib.roce`) on generated packets.
 //!
-//! The packets are put together byte by byte here, so that a mistake in our headers could not hide one
-//! in our ICRC. `tests/scapy/icrc.py` says what of the computation is scapy's.
+//! The packets are built byte by byte here, so that an error in our headers cannot hide one in our ICRC.
+//! `tests/scapy/icrc.py` documents which part of the computation is scapy's.
 
 use std::fs;
 use std::path::Path;
@@ -36,10 +36,10 @@ const OPCODES: [(u8, usize, bool); 22] = [
     (0xa4, 4, true),   // XRC SEND only
 ];
 
-/// IPv4 options: none, or such as routers meet: router alert, no operation, end of list.
+/// IPv4 options: none, or common ones: router alert, no operation, end of list.
 const OPTIONS: [&[u8]; 4] = [&[], &[], &[0x94, 4, 0, 0], &[1, 1, 0x94, 4, 0, 0, 1, 0]];
 
-/// The `number`th packet, IP header to ICRC, which is zero.
+/// Returns the `number`th packet, from the IP header to the ICRC, which is zero.
 fn packet(random: &mut Random, encapsulation: Encapsulation, number: usize) -> Vec<u8> {
     let (opcode, extensions, has_payload) = OPCODES[number % OPCODES.len()];
     let length = match number % 7 {
@@ -85,7 +85,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn agree_on(encapsulation: Encapsulation, seed: u64) {
+fn compare_with_scapy(encapsulation: Encapsulation, seed: u64) {
     let mut random = Random::new(seed);
     let count = OPCODES.len() * 25;
     let packets: Vec<_> =
@@ -103,11 +103,11 @@ fn agree_on(encapsulation: Encapsulation, seed: u64) {
 }
 
 #[test]
-fn ipv4() {
-    agree_on(Encapsulation::Ipv4, 4);
+fn agrees_with_scapy_over_ipv4() {
+    compare_with_scapy(Encapsulation::Ipv4, 4);
 }
 
 #[test]
-fn ipv6() {
-    agree_on(Encapsulation::Ipv6, 6);
+fn agrees_with_scapy_over_ipv6() {
+    compare_with_scapy(Encapsulation::Ipv6, 6);
 }

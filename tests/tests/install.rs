@@ -1,4 +1,4 @@
-//! `make install`: what is installed runs from where it is, and `make uninstall` leaves nothing.
+//! `make install`: the installed files work in place, and `make uninstall` removes all of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ fn make(target: &str, prefix: &Path, built: &Path) {
     let mut make = Command::new("make");
     make.arg("--no-print-directory").arg(target).current_dir(root());
     make.arg(format!("PREFIX={}", prefix.display())).arg(format!("BUILT={}", built.display()));
-    // Another make around us has no say in this one.
+    // Not influenced by an outer make.
     make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("DESTDIR");
     let output = make.output().expect("make runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The files under a folder, by their paths from there.
+/// Returns the files under a folder, by their relative paths.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -39,7 +39,7 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// A command of the installed `ferroce`, which finds its libraries by itself.
+/// Returns a command of the installed `ferroce`, which finds its libraries by itself.
 fn ferroce(prefix: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(prefix.join("bin/ferroce"));
     command.args(arguments).stdin(Stdio::null());
@@ -56,7 +56,7 @@ fn ferroce(prefix: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Ends with the test.
+/// Killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -66,7 +66,7 @@ impl Drop for Server {
     }
 }
 
-/// A server and a client, as the README has them.
+/// Runs a server and a client, as in the README.
 fn write_bw(prefix: &Path) {
     let port = free_port();
     let port_text = port.to_string();
@@ -92,7 +92,7 @@ fn write_bw(prefix: &Path) {
 }
 
 #[test]
-fn what_is_installed_runs_and_goes() {
+fn installed_files_work_and_are_uninstalled() {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
     let _ = fs::remove_dir_all(&prefix);
     let built = built::folder();

@@ -1,5 +1,5 @@
-//! The readers of what perftest and the pingpongs print are strict: a row that is missing, of other bytes or iterations, or
-//! without a measurement is found. Only a failed calibration is repeated.
+//! The parsers of the output of perftest and the pingpongs are strict: they reject a row that is missing, has other
+//! bytes or iterations, or has no measurement. Only a failed calibration is repeated.
 
 use ferroce_tests::perftest::{self, Table};
 use ferroce_tests::pingpong;
@@ -9,7 +9,7 @@ const ALL: &str =
     " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n";
 
 #[test]
-fn a_row_has_its_bytes_and_iterations() {
+fn a_row_must_have_the_expected_bytes_and_iterations() {
     let said = format!("{ALL}{ROW}\n---\n");
     assert_eq!(perftest::check(&said, Table::of("ib_write_bw", "-n 1000", 4096)), Ok(()));
     for arguments in ["-n 999", "-n 1000 -s 65535", "-n 500 -q 4", "-a -n 1000"] {
@@ -22,7 +22,7 @@ fn a_row_has_its_bytes_and_iterations() {
 }
 
 #[test]
-fn a_row_without_a_measurement_is_none() {
+fn a_row_without_a_measurement_is_rejected() {
     for row in
         [" 65536 1000 0.00 0.00 0.000000", " 65536 1000 nan 1.0 1.0", " 65536 1000 inf 1.0 1.0"]
     {
@@ -30,15 +30,15 @@ fn a_row_without_a_measurement_is_none() {
     }
 }
 
-/// As printed by a busy machine.
+/// As printed on a busy machine.
 #[test]
-fn columns_that_run_together_are_left_out() {
+fn merged_columns_are_ignored() {
     let row = " 16      20          21.80          10712.21      41.01           1174.23     2466.5210712.21 10712.21\n";
     assert_eq!(perftest::check(row, Table::of("ib_send_lat", "-s 16 -n 20", 4096)), Ok(()));
 }
 
 #[test]
-fn a_pingpong_tells_all_bytes_and_iterations() {
+fn a_pingpong_must_report_all_bytes_and_iterations() {
     let said = "200040 bytes in 0.06 seconds = 26.35 Mbit/sec\n20 iters in 0.06 seconds = 3036 usec/iter\n";
     let check = |arguments| pingpong::check("ibv_rc_pingpong", arguments, said).unwrap();
     assert_eq!(check("-s 5001 -n 20"), Ok(()));
@@ -61,7 +61,7 @@ fn a_failed_calibration_is_repeated() {
 }
 
 #[test]
-fn nothing_else_is_repeated() {
+fn other_failures_are_not_repeated() {
     let mut runs = 0;
     let run = || {
         runs += 1;
@@ -73,6 +73,6 @@ fn nothing_else_is_repeated() {
 
 #[test]
 #[should_panic(expected = "could not calibrate its clock in 5 runs")]
-fn a_calibration_that_never_succeeds_is_a_failure() {
+fn a_calibration_that_never_succeeds_fails() {
     perftest::calibrated(|| NOT_CALIBRATED.to_owned(), String::clone);
 }

@@ -22,7 +22,7 @@ fn stress(arguments: &[&str], faults: Option<&str>) {
     let output = command.args(arguments).output().expect("the program starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    // Each service had its turn.
+    // Each service was used.
     for service in ["RC", "RC with SRQ", "UC", "UD", "XRC"] {
         let line = said.lines().find_map(|line| line.strip_prefix(&format!("{service:12} ")));
         let lives = line.and_then(|line| line.trim_start().split(' ').next());
@@ -30,25 +30,25 @@ fn stress(arguments: &[&str], faults: Option<&str>) {
     }
 }
 
-/// What goes wrong on purpose.
+/// Injected faults.
 const FAULTS: &str = "loss=2%,duplication=1%,reordering=2%,seed=3";
 
 #[test]
-fn one_process() {
+fn stress_in_one_process() {
     stress(&["-s", "1", "-t", "3"], None);
 }
 
 #[test]
-fn two_processes() {
+fn stress_between_two_processes() {
     stress(&["-s", "2", "-t", "3", "-p", "2"], None);
 }
 
 #[test]
-fn one_process_on_a_bad_network() {
+fn stress_in_one_process_with_faults() {
     stress(&["-s", "3", "-t", "3"], Some(FAULTS));
 }
 
 #[test]
-fn two_processes_on_a_bad_network() {
+fn stress_between_two_processes_with_faults() {
     stress(&["-s", "4", "-t", "3", "-p", "2"], Some(FAULTS));
 }

@@ -1,8 +1,8 @@
-"""Moves bytes between two processes with Mooncake's transfer engine, from DRAM to DRAM, and compares every one of them.
+"""Moves bytes between two processes with Mooncake's transfer engine, from DRAM to DRAM, and compares all of them.
 
 usage: mooncake_pair.py BYTES HOST
 
-This process writes to memory of its child, which says what it got, and reads from there.
+This process writes to memory of its child, which reports what it received, and reads it back.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-//! `ferroce simulate`: connections over a simulated network.
+//! `ferroce simulate`: RDMA connections over a simulated network.
 
 mod json;
 mod ladder;
@@ -20,47 +20,47 @@ use crate::style::Screen;
 /// Arguments of `ferroce simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// What the network does; see below
+    /// The network; the scenarios are listed below
     #[arg(long, value_name = "NAME", default_value = "hostile")]
     pub(crate) scenario: Scenario,
 
-    /// What everything is drawn from; with --seeds, the first one
+    /// Seed of all random choices; with --seeds, the first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
 
-    /// How many seeds to run, one after the other
+    /// Number of consecutive seeds to run
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) seeds: u64,
 
-    /// Hosts
+    /// Number of hosts
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub(crate) hosts: u32,
 
-    /// Connections, each between two of the hosts; groups of datagram queue pairs count as one
+    /// Number of connections, each between two hosts; a group of UD queue pairs counts as one
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) connections: u32,
 
-    /// Work requests on each connection
+    /// Work requests per connection and sending direction
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) requests: u32,
 
-    /// Bytes of the largest message
+    /// Size of the largest message in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     pub(crate) largest: u32,
 
-    /// Services that connections are drawn from: rc, uc, ud, xrc, with commas between
+    /// Transport services to draw connections from: rc, uc, ud, xrc, separated by commas
     #[arg(long, value_name = "LIST", default_value_t = Services::ALL)]
     pub(crate) service: Services,
 
-    /// How connections come up: direct, cm (connection manager) or exchange (set-up exchange)
+    /// How connections are established: direct, cm (connection manager) or exchange (set-up exchange)
     #[arg(long, value_name = "HOW", default_value_t = SetUp::Direct)]
     pub(crate) set_up: SetUp,
 
-    /// What bounds how fast reliable connections send: window, dcqcn or none
+    /// Congestion control of reliable connections: window, dcqcn or none
     #[arg(long, value_name = "KIND", default_value_t = Congestion::Window)]
     pub(crate) congestion: Congestion,
 
-    /// Write what the first host sends and gets to a pcapng file; for one seed
+    /// Write the packets of the first host to a pcapng file; for one seed only
     #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
@@ -68,7 +68,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// No progress bar on many seeds
+    /// Do not show a progress bar
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -88,12 +88,12 @@ pub(crate) fn run(args: &SimulateArgs, screen: &Screen) -> ExitStatus {
     ExitStatus::of_output(result.and_then(|status| output.flush().map(|()| status)), screen)
 }
 
-/// The seeds to run.
+/// Returns the seeds to run.
 fn seeds(args: &SimulateArgs) -> std::ops::Range<u64> {
     args.seed..args.seed.saturating_add(args.seeds)
 }
 
-/// What came of all runs together.
+/// The totals of all runs.
 #[derive(Debug, Default, serde::Serialize)]
 struct Totals {
     runs: u64,
@@ -134,14 +134,15 @@ fn status(summary: &Summary) -> ExitStatus {
     if summary.violations.is_empty() { ExitStatus::Success } else { ExitStatus::Failure }
 }
 
-/// Runs a simulation, with a capture if one is asked for. `None`, after saying why, when that cannot be written.
+/// Runs a simulation, with a capture if requested. Returns `None`, after reporting why, if the capture cannot be
+/// written.
 fn summary(simulation: &Simulation, args: &SimulateArgs, screen: &Screen) -> Option<Summary> {
     let Some(path) = &args.capture else { return Some(simulation.run()) };
     let failed = |error| screen.complain(format_args!("{}: {error}", path.display()));
     captured(simulation, path).map_err(failed).ok()
 }
 
-/// One seed, told in full.
+/// Runs one seed and prints its full summary.
 fn one(args: &SimulateArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let simulation = simulation(args, args.seed);
     let Some(summary) = summary(&simulation, args, screen) else { return Ok(ExitStatus::Failure) };
@@ -163,13 +164,13 @@ fn captured(simulation: &Simulation, path: &Path) -> Result<Summary, Box<dyn std
     let file = BufWriter::new(File::create(pending.path())?);
     let comment = simulation.replay().to_string();
     let capture = Capture::new(file, Vantage::Host(HostId(0)), &comment)?;
-    let (summary, capture) = simulation.run_traced(capture);
+    let (summary, capture) = simulation.run_logged(capture);
     capture.finish()?.flush()?;
     pending.commit()?;
     Ok(summary)
 }
 
-/// A seed that failed: the command that runs it again, what is wrong, and the ladder of the connection it is wrong with.
+/// Prints a failed seed: the command that repeats it, its violations, and the ladder of the first affected connection.
 fn failure(
     simulation: &Simulation,
     summary: &Summary,
@@ -180,7 +181,7 @@ fn failure(
     ladder::draw(simulation, summary, screen, output)
 }
 
-/// Many seeds: those with violations in full, and how many there were.
+/// Runs several seeds: prints those with violations in full, and the totals.
 fn many(
     args: &SimulateArgs,
     screen: &Screen,
@@ -203,7 +204,7 @@ fn many(
     let Totals { runs, failed, requests, succeeded } = totals;
     let requests = units::counted(requests, "work request");
     let succeeded = units::count(succeeded);
-    writeln!(output, "{succeeded} of {requests} succeeded, the others ended in error")?;
+    writeln!(output, "{succeeded} of {requests} succeeded, the others completed in error")?;
     writeln!(output, "{} ran, {} failed", units::counted(runs, "seed"), units::count(failed))?;
     Ok(totals.status())
 }
@@ -215,21 +216,24 @@ mod tests {
     use super::*;
     use crate::style::ColorChoice;
 
-    /// No seed is known to fail, so one that did not is said to have.
+    /// No seed is known to fail, so a violation is added to one that passed.
     #[test]
-    fn a_failure_comes_with_its_command_and_its_ladder() {
+    fn a_failure_prints_its_command_and_its_ladder() {
         let services = "rc".parse().unwrap();
         let workload = Workload { hosts: 3, services, ..Workload::default() };
         let simulation = Simulation { scenario: Scenario::lossy(0.02), seed: 7, workload };
         let mut summary = simulation.run();
-        summary.violations.push("connection 2: it is only said to be wrong".to_owned());
+        summary.violations.push("connection 2: an invented violation".to_owned());
         (summary.suspects, summary.suspect_pairs) = simulation.connection(2);
         let mut output = Vec::new();
         failure(&simulation, &summary, &Screen::new(ColorChoice::Never), &mut output).unwrap();
         let text = String::from_utf8(output).unwrap();
         let command = "ferroce simulate --scenario lossy:0.02 --seed 7 --hosts 3 --service rc\n";
         assert!(text.starts_with(command), "{text}");
-        assert!(text.contains("violations     1\n    connection 2: it is only said"), "{text}");
+        assert!(
+            text.contains("violations     1\n    connection 2: an invented violation"),
+            "{text}"
+        );
         let pair = format!("0x{:06x}", summary.suspect_pairs[0].0);
         let ladder = text.split("\n\n").nth(1).unwrap();
         assert!(ladder.contains(&pair), "{text}");

@@ -1,4 +1,4 @@
-//! `ferroce simulate` with the real binary, and `ferroce analyze` on what it wrote.
+//! `ferroce simulate` with the real binary, and `ferroce analyze` on the capture it writes.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn a_seed_runs_the_same_each_time() {
+fn the_same_seed_gives_the_same_output() {
     let arguments = ["simulate", "--scenario", "lossy:0.05", "--seed", "7"];
     let (first, second) = (ferroce(&arguments), ferroce(&arguments));
     assert_eq!(first.status.code(), Some(0));
@@ -25,7 +25,7 @@ fn a_seed_runs_the_same_each_time() {
 }
 
 #[test]
-fn many_seeds_end_with_their_number() {
+fn several_seeds_end_with_their_count() {
     let output = ferroce(&["simulate", "--scenario", "clean", "--seed", "5", "--seeds", "20"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output).lines().last(), Some("20 seeds ran, 0 failed"));
@@ -33,14 +33,14 @@ fn many_seeds_end_with_their_number() {
 }
 
 #[test]
-fn one_is_not_many() {
+fn counts_of_one_are_singular() {
     let output =
         ferroce(&["simulate", "--scenario", "clean", "--connections", "1", "--service", "rc"]);
     assert!(stdout(&output).contains("2 hosts, 1 connection of rc\n"), "{}", stdout(&output));
 }
 
 #[test]
-fn every_run_is_there_for_programs() {
+fn json_has_every_run_and_the_totals() {
     let arguments = ["simulate", "--scenario", "lossy:0.05", "--seed", "5", "--seeds", "3"];
     let output = ferroce(&[&arguments[..], &["--json"]].concat());
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
@@ -67,7 +67,7 @@ fn every_run_is_there_for_programs() {
 }
 
 #[test]
-fn json_is_whole_when_the_capture_cannot_be_written() {
+fn json_is_valid_when_the_capture_cannot_be_written() {
     let output = ferroce(&["simulate", "--json", "--capture", "/no/such/directory/x.pcapng"]);
     assert_eq!(output.status.code(), Some(1));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -77,14 +77,14 @@ fn json_is_whole_when_the_capture_cannot_be_written() {
     );
 }
 
-/// Endless seeds on a terminal: what they say of their progress comes, whatever the machine does.
+/// Runs practically endless seeds on a terminal, and waits for the progress bar, however slow the machine is.
 #[test]
-fn many_seeds_show_their_progress_on_a_terminal() {
+fn several_seeds_show_progress_on_a_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
         return skip("script(1) is not installed");
     }
     let ferroce = env!("CARGO_BIN_EXE_ferroce");
-    // Its standard output is a file: progress is for the terminal that the error output is.
+    // Standard output is redirected: the progress bar goes to standard error, the terminal.
     let command = format!("exec {ferroce} simulate --scenario clean --seeds 99999999 > /dev/null");
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", &command, "/dev/null"])
@@ -93,21 +93,24 @@ fn many_seeds_show_their_progress_on_a_terminal() {
         .spawn()
         .unwrap();
     let mut terminal = child.stdout.take().unwrap();
-    let (mut said, mut block) = (String::new(), [0; 1024]);
-    while !said.contains(" left") {
+    let (mut terminal_output, mut block) = (String::new(), [0; 1024]);
+    while !terminal_output.contains(" left") {
         let count = terminal.read(&mut block).unwrap();
-        assert!(count > 0, "it ended: {said}");
-        said.push_str(&String::from_utf8_lossy(&block[..count]));
+        assert!(count > 0, "it ended: {terminal_output}");
+        terminal_output.push_str(&String::from_utf8_lossy(&block[..count]));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.contains("seeds  ") && said.contains(" of 99,999,999  "), "{said}");
+    assert!(
+        terminal_output.contains("seeds  ") && terminal_output.contains(" of 99,999,999  "),
+        "{terminal_output}"
+    );
 }
 
 const SEED: &str = "10";
 
 #[test]
-fn every_choice_is_in_the_line_that_repeats_it() {
+fn the_replay_command_has_every_option() {
     let options = [
         "--hosts",
         "3",
@@ -133,7 +136,7 @@ fn every_choice_is_in_the_line_that_repeats_it() {
 }
 
 #[test]
-fn what_it_writes_is_diagnosed() {
+fn analyze_diagnoses_the_capture() {
     let directory = env!("CARGO_TARGET_TMPDIR");
     for (scenario, expected) in [
         ("clean", &[][..]),
@@ -141,7 +144,7 @@ fn what_it_writes_is_diagnosed() {
         ("duplicating", &["duplicate"][..]),
     ] {
         let path = format!("{directory}/simulated-{}.pcapng", scenario.replace([':', '.'], "-"));
-        // None of this seed's requests is one that must be refused.
+        // This seed has no invalid request.
         let mut arguments = vec!["simulate", "--scenario", scenario, "--seed", SEED];
         arguments.extend(["--service", "rc", "--capture", &path]);
         let output = ferroce(&arguments);
@@ -163,7 +166,7 @@ fn what_it_writes_is_diagnosed() {
 }
 
 #[test]
-fn bad_arguments_are_named() {
+fn bad_arguments_are_named_in_the_error() {
     let output = ferroce(&["simulate", "--scenario", "stormy"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("stormy"));

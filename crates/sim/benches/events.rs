@@ -1,4 +1,4 @@
-//! How many events a second of real time: an event is a frame sent, forwarded or delivered, or a timeout.
+//! Events per second of real time: an event is a frame sent, forwarded or delivered, or a timeout.
 //!
 //! `cargo bench -p ferroce-sim --bench events`
 
@@ -8,17 +8,17 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use ferroce_proto::time::Instant;
 use ferroce_sim::{
-    Capture, Destination, Fabric, Host, LinkConfig, Outcome, Scenario, Settings, Trace, Vantage,
+    Capture, Destination, EventLog, Fabric, Host, LinkConfig, Outcome, Scenario, Settings, Vantage,
 };
 
 fn main() {
     divan::main();
 }
 
-/// Frames that one run delivers, whatever the number of hosts.
+/// Frames that one run delivers, independent of the number of hosts.
 const FRAMES: u32 = 200_000;
 
-/// Sends frames to its peer, each when one has come back, and has a deadline that every frame moves.
+/// Sends a frame to its peer whenever one comes back, and has a deadline that every frame moves.
 struct PingPong {
     frame: Vec<u8>,
     to_send: u32,
@@ -50,7 +50,7 @@ impl Host for PingPong {
     }
 }
 
-/// An IPv4 frame to this host; what is in it does not matter here.
+/// Returns an IPv4 frame to this host; its payload does not matter here.
 fn frame(to: u32, payload: usize) -> Vec<u8> {
     let mut frame = vec![0; 58 + payload];
     frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x02]);
@@ -58,8 +58,8 @@ fn frame(to: u32, payload: usize) -> Vec<u8> {
     frame
 }
 
-fn run<T: Trace>(settings: Settings, hosts: u32, payload: usize, trace: T) -> u64 {
-    let mut fabric = Fabric::with_trace(1, settings, trace);
+fn run<T: EventLog>(settings: Settings, hosts: u32, payload: usize, event_log: T) -> u64 {
+    let mut fabric = Fabric::with_event_log(1, settings, event_log);
     for host in 0..hosts {
         let to_send = 4;
         let remaining = FRAMES / hosts;
@@ -73,7 +73,7 @@ fn run<T: Trace>(settings: Settings, hosts: u32, payload: usize, trace: T) -> u6
     fabric.events()
 }
 
-/// Events are known only after a run; runs of a seed are equal, so one is made to count them.
+/// The number of events is known only after a run; runs of a seed are equal, so one run counts them.
 fn bench(bencher: Bencher<'_, '_>, settings: &Settings, hosts: u32, payload: usize) {
     let events = run(settings.clone(), hosts, payload, ());
     bencher
@@ -91,7 +91,7 @@ fn clean_4096_bytes(bencher: Bencher<'_, '_>, hosts: u32) {
     bench(bencher, &Scenario::Clean.settings(1, hosts), hosts, 4096);
 }
 
-/// All faults of a wire at once.
+/// All faults of a link combined.
 #[divan::bench(args = [2, 200], sample_count = 5, sample_size = 1)]
 fn faulty_64_bytes(bencher: Bencher<'_, '_>, hosts: u32) {
     let mut settings = Scenario::lossy(0.01).settings(1, hosts);

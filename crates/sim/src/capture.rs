@@ -1,4 +1,4 @@
-//! A run as a pcapng file: an interface for each host, and a comment on each frame that something happened to.
+//! Writes a run as a pcapng file: an interface per host, and a comment on each frame that a fault affected.
 
 use std::fmt;
 use std::io::Write;
@@ -8,40 +8,40 @@ use ferroce_trace::file::{
     Direction, LinkType, MAX_WRITTEN_LEN, Packet, PcapngWriter, Timestamp, WriteError,
 };
 
+use crate::event_log::{EventLog, FrameEvent, FrameRecord};
 use crate::host::HostId;
-use crate::trace::{Point, Record, Trace};
 
-/// Which records a capture takes.
+/// Which records a capture contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vantage {
-    /// All: a frame that arrives is there twice, once at either host. For reading along.
+    /// All records: a delivered frame appears twice, at its sender and at its receiver. For reading by people.
     Everything,
-    /// Each frame once, as it was sent, the lost ones with a comment.
+    /// Each frame once, as sent; lost frames have a comment.
     Sent,
-    /// Each frame once, as it was delivered.
+    /// Each frame once, as delivered.
     Delivered,
-    /// As if captured at this host: what it sent and what it got. For tools that diagnose.
+    /// What a capture at this host would contain: the frames it sent and received. For analysis tools.
     Host(HostId),
 }
 
 impl Vantage {
-    fn sees(self, record: &Record<'_>) -> bool {
-        let is_sent = matches!(record.point, Point::Sent | Point::SentInVain(_));
+    fn sees(self, record: &FrameRecord<'_>) -> bool {
+        let is_sent = matches!(record.event, FrameEvent::Sent | FrameEvent::SentThenDropped(_));
         match self {
             Self::Everything => true,
             Self::Sent => is_sent,
-            Self::Delivered => record.point == Point::Delivered,
+            Self::Delivered => record.event == FrameEvent::Delivered,
             Self::Host(host) => {
-                record.host == host && (is_sent || record.point == Point::Delivered)
+                record.host == host && (is_sent || record.event == FrameEvent::Delivered)
             }
         }
     }
 }
 
-/// Writes a pcapng file. Time starts at the epoch.
+/// Writes a pcapng file. Timestamps start at the epoch.
 ///
-/// Interface 0 is the switch, where frames show that were dropped behind their uplink; then follow the hosts. A failure
-/// to write does not disturb the run: it is kept until [`Capture::finish`].
+/// Interface 0 is the switch, for frames that were dropped after their uplink; the hosts follow. A write error does not
+/// disturb the run: [`Capture::finish`] returns it.
 pub struct Capture<W: Write> {
     writer: PcapngWriter<W>,
     vantage: Vantage,
@@ -54,14 +54,14 @@ pub struct Capture<W: Write> {
 const SWITCH: u32 = 0;
 
 impl<W: Write> Capture<W> {
-    /// Starts a file with a comment on all of it, such as the [`crate::Replay`].
+    /// Starts a file with a comment on the section, such as the [`crate::Replay`].
     pub fn new(output: W, vantage: Vantage, comment: &str) -> Result<Self, WriteError> {
         let mut writer = PcapngWriter::with_comment(output, comment)?;
         writer.add_interface(LinkType::ETHERNET, Some("switch"))?;
         Ok(Self { writer, vantage, interfaces: Vec::new(), failed: None })
     }
 
-    /// Ends the file and returns the output, or the first thing that went wrong.
+    /// Finishes the file and returns the output, or the first error.
     pub fn finish(self) -> Result<W, WriteError> {
         match self.failed {
             Some(error) => Err(error),
@@ -76,15 +76,15 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    fn write(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
-        let (interface, direction) = match record.point {
-            Point::Sent | Point::SentInVain(_) => (None, Some(Direction::Outbound)),
-            Point::Delivered => (None, Some(Direction::Inbound)),
-            Point::Dropped(_) => (Some(SWITCH), None),
+    fn write(&mut self, record: &FrameRecord<'_>) -> Result<(), WriteError> {
+        let (interface, direction) = match record.event {
+            FrameEvent::Sent | FrameEvent::SentThenDropped(_) => (None, Some(Direction::Outbound)),
+            FrameEvent::Delivered => (None, Some(Direction::Inbound)),
+            FrameEvent::Dropped(_) => (Some(SWITCH), None),
         };
         let own = self.interfaces.get(record.host.index()).copied();
         let Some(interface) = interface.or(own) else { return Ok(()) };
-        let comment = match (record.point.cause(), record.faults.is_empty()) {
+        let comment = match (record.event.cause(), record.faults.is_empty()) {
             (None, true) => None,
             (None, false) => Some(record.faults.to_string()),
             (Some(cause), true) => Some(cause.to_string()),
@@ -108,13 +108,13 @@ impl<W: Write> Capture<W> {
     }
 }
 
-impl<W: Write> Trace for Capture<W> {
+impl<W: Write> EventLog for Capture<W> {
     fn host_added(&mut self, host: HostId, addresses: &[IpAddr]) {
         let result = self.add_host(host, addresses);
         self.keep(result);
     }
 
-    fn record(&mut self, record: &Record<'_>) {
+    fn record(&mut self, record: &FrameRecord<'_>) {
         if self.failed.is_none() && self.vantage.sees(record) {
             let result = self.write(record);
             self.keep(result);

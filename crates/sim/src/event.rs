@@ -1,4 +1,4 @@
-//! The event queue: by time, and at the same time in the order of scheduling.
+//! The event queue, ordered by time; events of the same time keep the order in which they were scheduled.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -8,26 +8,26 @@ use ferroce_proto::time::Instant;
 use crate::flight::FlightId;
 use crate::host::HostId;
 
-/// What is due.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// Ask the host for frames.
+    /// Poll the host for frames.
     Poll(HostId),
-    /// The host's deadline, unless it has moved since.
+    /// The host's timer, unless the deadline has moved since.
     Timer(HostId),
     /// A frame reaches the switch.
     Switch(FlightId),
     /// A frame reaches a host.
-    InboundPacket(FlightId, HostId),
-    /// A change of the fault plan, by its place in it.
+    Arrival(FlightId, HostId),
+    /// A change of the fault plan, by its index.
     Fault(u32),
 }
 
-/// An entry of the queue. Smaller entries are later, because the heap gives the greatest first.
+/// An entry of the queue. Later entries compare smaller, because the heap returns the greatest first.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Instant,
-    /// Unique: makes the order total, so that it does not depend on how the heap breaks ties.
+    /// Unique, so that the order is total and does not depend on how the heap breaks ties.
     sequence: u64,
     event: Event,
 }
@@ -53,7 +53,7 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// All that is due.
+/// All scheduled events.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Entry>,

@@ -1,7 +1,7 @@
-//! What fails when: a plan made before the run.
+//! The schedule of failures of a run.
 //!
-//! Times are moments of the run. An interval starts at `from` and is over at `until`; what happens to frames at either
-//! very moment happens after the change.
+//! Times are virtual. An interval begins at `from` and is over at `until`; frame events at either time come after the
+//! change.
 
 use ferroce_proto::time::Instant;
 
@@ -10,74 +10,74 @@ use crate::host::HostId;
 /// The failures of a run. Hosts that do not exist are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Who cannot reach whom.
+    /// Hosts that cannot reach each other.
     pub partitions: Vec<Partition>,
-    /// Who stands still.
+    /// Hosts that stop for some time.
     pub pauses: Vec<Pause>,
-    /// Who dies.
+    /// Hosts that crash.
     pub crashes: Vec<Crash>,
 }
 
-/// The switch does not forward between two sets of hosts. Frames that have left the switch arrive.
+/// The switch does not forward between two sets of hosts. Frames that have left the switch still arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// When it begins.
     pub from: Instant,
     /// When it heals.
     pub until: Instant,
-    /// The one side.
-    pub one: Vec<HostId>,
-    /// The other side; `None` is everybody else.
-    pub other: Option<Vec<HostId>>,
-    /// Which way frames are dropped.
+    /// Side A.
+    pub side_a: Vec<HostId>,
+    /// Side B; `None` is all other hosts.
+    pub side_b: Option<Vec<HostId>>,
+    /// The directions in which frames are dropped.
     pub directions: Directions,
 }
 
-/// Which way a partition drops.
+/// The directions in which a partition drops frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
-    /// Both.
+    /// Both directions.
     Both,
-    /// What the one side sends to the other; answers would get through.
-    FromOne,
-    /// What the other side sends to the one.
-    ToOne,
+    /// Frames from side A to side B. The opposite direction works.
+    AToB,
+    /// Frames from side B to side A. The opposite direction works.
+    BToA,
 }
 
-/// A host does nothing: no frame is handled, no timeout, nothing is sent. Then it goes on, late.
+/// A host stops: it handles no frame and no timeout and sends nothing. Then it continues, late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Who.
+    /// The host.
     pub host: HostId,
-    /// When it stops.
+    /// When the pause begins.
     pub from: Instant,
-    /// When it goes on.
+    /// When the host continues.
     pub until: Instant,
-    /// What becomes of frames meanwhile.
+    /// What happens to frames that arrive meanwhile.
     pub arriving: WhilePaused,
 }
 
-/// What becomes of frames that arrive at a host that is paused.
+/// What happens to frames that arrive at a paused host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhilePaused {
-    /// They wait, and are handled in order when it goes on.
+    /// They are queued, and handled in order when the host continues.
     Wait,
     /// They are dropped, as by a full receive buffer.
     Drop,
 }
 
-/// A host dies with all its state. What it had sent is still on its way.
+/// A host crashes and loses all state. Frames that it sent stay in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// Who.
+    /// The host.
     pub host: HostId,
-    /// When.
+    /// The time of the crash.
     pub at: Instant,
-    /// When a new one takes its place, see [`crate::Fabric::on_restart`].
+    /// When a new host replaces it, see [`crate::Fabric::on_restart`].
     pub restart: Option<Instant>,
 }
 
-/// One change of the plan, for the event queue.
+/// One change of state of the plan, for the event queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Partition(u32),
@@ -89,7 +89,8 @@ pub(crate) enum Change {
 }
 
 impl FaultPlan {
-    /// All changes. At the same moment, beginnings come before ends: a pause that follows another leaves no gap.
+    /// Returns all changes. At the same time, beginnings come before ends, so that a pause that follows another leaves
+    /// no gap.
     pub(crate) fn changes(&self) -> Vec<(Instant, Change)> {
         let mut changes = Vec::new();
         let lasting = |from: Instant, until: Instant| from < until;
@@ -108,7 +109,7 @@ impl FaultPlan {
             let restart = crash.restart.map(|at| (at.max(crash.at), Change::Restart(crash.host)));
             changes.extend(restart);
         }
-        // The sort is stable, so that a restart at the very moment of its crash stays behind it.
+        // The sort is stable: a restart at the time of its crash stays after it.
         changes.sort_by_key(|(at, change)| {
             let begins = matches!(change, Change::Partition(_) | Change::Pause(_));
             (*at, !begins)
@@ -117,12 +118,12 @@ impl FaultPlan {
     }
 }
 
-/// A set of hosts that answers in constant time.
+/// A set of hosts with constant-time lookup.
 #[derive(Debug)]
 struct HostSet(Vec<u64>);
 
 impl HostSet {
-    /// Only hosts that can exist are kept, so that a plan with a huge number costs nothing.
+    /// Ignores hosts that do not exist, so that a huge host number in a plan costs no memory.
     fn new(hosts: &[HostId], count: usize) -> Self {
         let mut words = vec![0; count.div_ceil(64)];
         for host in hosts.iter().filter(|host| host.index() < count) {
@@ -136,25 +137,25 @@ impl HostSet {
     }
 }
 
-/// A partition that is in force.
+/// A partition that is in effect.
 #[derive(Debug)]
-struct Cut {
+struct ActivePartition {
     number: u32,
-    one: HostSet,
-    other: Option<HostSet>,
+    side_a: HostSet,
+    side_b: Option<HostSet>,
     directions: Directions,
 }
 
-/// The partitions in force: frames are checked against these only.
+/// The partitions in effect: only these are checked for each frame.
 #[derive(Debug, Default)]
-pub(crate) struct Cuts(Vec<Cut>);
+pub(crate) struct ActivePartitions(Vec<ActivePartition>);
 
-impl Cuts {
+impl ActivePartitions {
     pub(crate) fn begin(&mut self, number: u32, partition: &Partition, hosts: usize) {
-        self.0.push(Cut {
+        self.0.push(ActivePartition {
             number,
-            one: HostSet::new(&partition.one, hosts),
-            other: partition.other.as_ref().map(|other| HostSet::new(other, hosts)),
+            side_a: HostSet::new(&partition.side_a, hosts),
+            side_b: partition.side_b.as_ref().map(|other| HostSet::new(other, hosts)),
             directions: partition.directions,
         });
     }
@@ -163,21 +164,21 @@ impl Cuts {
         self.0.retain(|cut| cut.number != number);
     }
 
-    /// Whether a frame from `source` cannot reach `destination`.
+    /// Whether a partition drops frames from `source` to `destination`.
     pub(crate) fn separate(&self, source: HostId, destination: HostId) -> bool {
         self.0.iter().any(|cut| {
             let crosses = |from: HostId, to: HostId| {
-                let to_other = match &cut.other {
+                let to_other = match &cut.side_b {
                     Some(other) => other.contains(to),
-                    None => !cut.one.contains(to),
+                    None => !cut.side_a.contains(to),
                 };
-                cut.one.contains(from) && to_other
+                cut.side_a.contains(from) && to_other
             };
             let (out, back) = (crosses(source, destination), crosses(destination, source));
             match cut.directions {
                 Directions::Both => out || back,
-                Directions::FromOne => out,
-                Directions::ToOne => back,
+                Directions::AToB => out,
+                Directions::BToA => back,
             }
         })
     }

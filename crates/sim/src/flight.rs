@@ -1,23 +1,23 @@
-//! Frames on their way, in slots that keep their buffers: a frame costs no allocation once the run is warm.
+//! Frames in flight, in slots that keep their buffers: after warm-up a frame costs no allocation.
 
+use crate::event_log::Faults;
 use crate::host::{Destination, HostId};
-use crate::trace::Faults;
 
-/// A slot.
+/// The index of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlightId(u32);
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) bytes: Vec<u8>,
     pub(crate) source: HostId,
     pub(crate) destination: Destination,
-    /// What it has met so far.
+    /// The faults so far.
     pub(crate) faults: Faults,
 }
 
-/// All frames on their way.
+/// All frames in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     slots: Vec<Flight>,
@@ -25,7 +25,7 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// An empty frame of `source`.
+    /// Allocates an empty frame of `source`.
     pub(crate) fn begin(&mut self, source: HostId) -> FlightId {
         if let Some(id) = self.free.pop() {
             let flight = self.get_mut(id);
@@ -40,10 +40,10 @@ impl Flights {
         id
     }
 
-    /// A copy of a frame, in a slot of its own.
+    /// Copies a frame into another slot.
     pub(crate) fn copy(&mut self, id: FlightId) -> FlightId {
         let copy = self.begin(self.get(id).source);
-        // Taken out for the time of copying: both slots are in one vector.
+        // Taken out while copying, because both slots are in one vector.
         let mut bytes = std::mem::take(&mut self.get_mut(copy).bytes);
         let original = self.get(id);
         bytes.extend_from_slice(&original.bytes);

@@ -1,22 +1,22 @@
-//! A running hash over all that was sent and delivered: two runs are the same when their hashes are.
+//! A running hash over all frames sent, delivered and dropped: equal runs have equal hashes.
 
-use crate::trace::Record;
+use crate::event_log::FrameRecord;
 
-/// A 64-bit hash of a run. Made to be fast and to depend on every bit, not to withstand anybody.
+/// A 64-bit hash of a run. It is fast and depends on every bit; it is not cryptographic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceHash(u64);
+pub struct RunHash(u64);
 
-/// Odd constants with well spread bits, those of xxHash64.
+/// The odd constants of xxHash64.
 const PRIMES: [u64; 4] =
     [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63];
 
-impl Default for TraceHash {
+impl Default for RunHash {
     fn default() -> Self {
         Self(0x27d4_eb2f_1656_67c5)
     }
 }
 
-impl TraceHash {
+impl RunHash {
     /// Adds a number.
     #[inline]
     pub fn word(&mut self, word: u64) {
@@ -26,7 +26,7 @@ impl TraceHash {
 
     /// Adds bytes and their count.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        // Four lanes that do not wait for each other: payloads are most of what there is to hash.
+        // Four independent lanes, for instruction-level parallelism: payloads are most of the input.
         let mut lanes = PRIMES;
         let mut blocks = bytes.chunks_exact(32);
         for block in &mut blocks {
@@ -43,21 +43,21 @@ impl TraceHash {
         self.word(bytes.len() as u64);
     }
 
-    /// Adds a frame: when, where, what became of it, and its bytes.
-    pub fn record(&mut self, record: &Record<'_>) {
+    /// Adds an event of a frame: time, kind, host and bytes.
+    pub fn record(&mut self, record: &FrameRecord<'_>) {
         self.word(record.time.as_nanos());
-        self.word(record.point.code() << 32 | u64::from(record.host.0));
+        self.word(record.event.code() << 32 | u64::from(record.host.0));
         self.bytes(record.frame);
     }
 
-    /// The hash of all that was added so far.
+    /// Returns the hash of everything added so far.
     pub fn value(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 33)).wrapping_mul(PRIMES[2]);
         mixed ^ (mixed >> 29)
     }
 }
 
-/// Up to eight bytes as a number.
+/// Reads up to eight bytes as a little-endian number.
 #[inline]
 fn little_endian(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! The little that a switch reads and writes in a frame: where it goes, and the ECN bits.
+//! The header fields that a switch reads and writes: the destination address and the ECN bits.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,14 +7,14 @@ use ferroce_wire::ethernet::{EtherType, Ethernet, Vlan};
 use ferroce_wire::infiniband::Grh;
 use ferroce_wire::ip::{Ecn, Ipv4, Ipv6};
 
-/// A header of the network layer, and where it starts.
+/// The network header, with its offset in the frame.
 enum Network {
     Ipv4(usize),
     Ipv6(usize),
     Grh(usize),
 }
 
-/// Finds the network header behind any VLAN tags. It is there in full, and of the version it should have.
+/// Finds the network header behind any VLAN tags. Returns `None` if it is truncated or of the wrong version.
 fn network(frame: &[u8]) -> Option<Network> {
     let ethertype = |end: usize| Some(EtherType(u16::from_be_bytes(*frame[..end].last_chunk()?)));
     let mut at = Ethernet::LEN;
@@ -30,7 +30,7 @@ fn network(frame: &[u8]) -> Option<Network> {
     }
 }
 
-/// The address that the frame goes to.
+/// Returns the destination address of a frame.
 pub(crate) fn destination(frame: &[u8]) -> Option<IpAddr> {
     match network(frame)? {
         Network::Ipv4(at) => {
@@ -42,7 +42,7 @@ pub(crate) fn destination(frame: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The ECN bits. RoCEv1 has none.
+/// Returns the ECN bits. RoCEv1 has none.
 pub(crate) fn ecn(frame: &[u8]) -> Option<Ecn> {
     match network(frame)? {
         Network::Ipv4(at) => Some(Ecn(frame[at + 1] & 3)),
@@ -51,7 +51,7 @@ pub(crate) fn ecn(frame: &[u8]) -> Option<Ecn> {
     }
 }
 
-/// Sets "congestion experienced". The ICRC does not cover these bits (IBA A17.3.3); IPv4's checksum does.
+/// Sets CE ("congestion experienced"). The ICRC does not cover the ECN bits (IBA A17.3.3); the IPv4 checksum does.
 pub(crate) fn mark_congestion(frame: &mut [u8]) {
     match network(frame) {
         Some(Network::Ipv4(at)) => {
@@ -60,7 +60,7 @@ pub(crate) fn mark_congestion(frame: &mut [u8]) {
             header[1] |= 3;
             let after = u16::from_be_bytes([header[0], header[1]]);
             let checksum = u16::from_be_bytes([header[10], header[11]]);
-            // RFC 1624 equation 3. An update and not a new checksum: one that was wrong stays wrong.
+            // RFC 1624, equation 3: an incremental update, so that a wrong checksum stays wrong.
             let mut sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
             while sum >> 16 != 0 {
                 sum = (sum & 0xffff) + (sum >> 16);

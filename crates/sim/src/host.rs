@@ -1,15 +1,15 @@
-//! What the fabric asks of a host.
+//! The interface between the fabric and a host.
 
 use std::fmt;
 
 use ferroce_proto::time::Instant;
 
-/// A host of a fabric: numbered from 0 in the order in which they were added.
+/// Identifies a host of a fabric. Hosts are numbered from 0 in the order in which they are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
 impl HostId {
-    /// As an index.
+    /// Returns the number as an index.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -21,31 +21,32 @@ impl fmt::Display for HostId {
     }
 }
 
-/// Where a frame shall go.
+/// The destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To whom its network header says, as a switch reads it: IPv4, IPv6, or the GRH of RoCEv1.
+    /// The address in its network header, which the switch reads: IPv4, IPv6, or the GRH of RoCEv1.
     Header,
-    /// To this host, whatever the bytes are.
+    /// This host, whatever the bytes are.
     Host(HostId),
 }
 
-/// A machine on the fabric, in the shape of all machines of this project: `handle_*` in, `poll_*` out.
+/// A state machine on the fabric, with the interface that all state machines of this project have: `handle_*` in,
+/// `poll_*` out.
 ///
-/// The fabric keeps the drain rule: after each `handle_*` it calls `poll_transmit` until there is nothing, then
-/// `poll_timeout` once. A host must draw its own randomness from a [`crate::Random`] and its time from `now`, or runs
-/// are not repeatable.
+/// The fabric follows the drain rule: after each `handle_*` it calls `poll_transmit` until it returns `None`, then
+/// `poll_timeout` once. A host must take randomness from a [`crate::Random`] and time from `now`; otherwise runs are
+/// not repeatable.
 pub trait Host {
-    /// A whole frame arrived: Ethernet, network, UDP and transport.
+    /// Handles a received frame: Ethernet, network, UDP and transport headers, payload.
     fn handle_frame(&mut self, now: Instant, frame: &[u8]);
 
-    /// The time that `poll_timeout` gave has come.
+    /// Handles the expiry of the deadline that `poll_timeout` returned.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Appends the next frame to send to `frame`, which is empty, and says where it shall go.
+    /// Appends the next frame to send to `frame`, which is empty, and returns its destination.
     fn poll_transmit(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Destination>;
 
-    /// When `handle_timeout` is to be called if nothing happens before. A time that has passed is now.
+    /// Returns the deadline at which `handle_timeout` must be called. A deadline in the past expires immediately.
     fn poll_timeout(&mut self) -> Option<Instant>;
 }
 

@@ -1,19 +1,19 @@
-//! Virtual time and a seeded fabric around anything that sends and receives frames.
+//! A deterministic network simulator: virtual time and a seeded fabric for hosts that send and receive frames.
 //!
-//! This crate knows hosts as machines that take frames and time and give frames and deadlines back ([`Host`]), links
-//! that delay, lose, damage and mark what they carry ([`LinkConfig`]), a switch between them, and a plan of what goes
-//! wrong when ([`FaultPlan`]). It does not know which protocol the hosts speak: a frame is bytes, of which the switch
+//! This crate knows hosts as state machines that take frames and time and return frames and deadlines ([`Host`]), links
+//! that delay, lose, corrupt and mark frames ([`LinkConfig`]), a switch between them, and a schedule of failures
+//! ([`FaultPlan`]). It does not know which protocol the hosts speak: a frame is a byte string, of which the switch
 //! reads the destination address and the ECN bits.
 //!
-//! There is no clock, no thread and no order that depends on an address or on a hash: **the same seed, settings and
-//! hosts give the same run, byte for byte**. [`Fabric::hash`] proves it cheaply, [`Capture`] writes it as pcapng, and
-//! [`Replay`] is the command that brings a failing seed back.
+//! There is no clock, no thread, and no order that depends on an address or a hash: **the same seed, settings and hosts
+//! give the same run, byte for byte**. [`Fabric::hash`] is a cheap check of that, [`Capture`] writes a run as pcapng,
+//! and [`Replay`] is the command line that repeats a failing seed.
 //!
 //! ```
 //! use ferroce_proto::time::Instant;
 //! use ferroce_sim::{Destination, Fabric, Host, HostId, Outcome, Scenario};
 //!
-//! /// Sends one frame to the other host, and counts what it gets.
+//! /// Sends one frame to the other host, and counts the frames it receives.
 //! struct Greeter { to: Option<HostId>, greeted: u32 }
 //!
 //! impl Host for Greeter {
@@ -43,6 +43,7 @@
 
 mod capture;
 mod event;
+mod event_log;
 mod fabric;
 mod fault;
 mod flight;
@@ -54,25 +55,23 @@ mod link;
 mod probability;
 mod random;
 pub mod rdma;
-mod replay;
 mod scenario;
 mod settings;
 mod statistics;
-mod trace;
 
 #[cfg(test)]
 mod tests;
 
 pub use capture::{Capture, Vantage};
+pub use event_log::{EventLog, Faults, FrameEvent, FrameRecord};
 pub use fabric::{AddressInUse, Fabric};
 pub use fault::{Crash, Directions, FaultPlan, Partition, Pause, WhilePaused};
-pub use hash::TraceHash;
+pub use hash::RunHash;
 pub use host::{Destination, Host, HostId};
-pub use limit::{Activity, Happening, Limit, Limits, Outcome, What};
+pub use limit::{Activity, EventKind, Limit, Limits, Outcome, RecentEvent};
 pub use probability::{NotAProbability, Probability};
 pub use random::Random;
-pub use replay::{BadReplay, Replay};
+pub use rdma::{Replay, ReplayParseError};
 pub use scenario::{Scenario, UnknownScenario};
 pub use settings::{Bandwidth, BurstLoss, Corruption, LinkConfig, Marking, Reordering, Settings};
 pub use statistics::{DropCause, Drops, HostStatistics, LinkStatistics, Totals};
-pub use trace::{Faults, Point, Record, Trace};

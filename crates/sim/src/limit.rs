@@ -1,4 +1,4 @@
-//! How a run ends, and the limits that end one that would not.
+//! How a run ends, and the limits that stop a run that would not end.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use ferroce_proto::time::Instant;
 use crate::host::HostId;
 use crate::statistics::{DropCause, Totals};
 
-/// When a run is given up.
+/// The limits at which a run is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Events since the fabric was made: frames sent, forwarded and delivered, timeouts, failures.
+    /// Events since the fabric was created: frames sent, forwarded and delivered, timeouts, failures.
     pub events: u64,
-    /// Events at one and the same moment: a host that never gets further.
-    pub events_at_once: u64,
-    /// The end of time.
+    /// Events at the same virtual time: exceeded by a host that makes no progress.
+    pub events_per_instant: u64,
+    /// The last virtual time.
     pub time: Instant,
 }
 
 impl Default for Limits {
-    /// Ten million events, a million of them at once, one hour.
+    /// Ten million events, a million events at the same time, one hour.
     fn default() -> Self {
         let hour = Instant::from_nanos(3_600_000_000_000);
-        Self { events: 10_000_000, events_at_once: 1_000_000, time: hour }
+        Self { events: 10_000_000, events_per_instant: 1_000_000, time: hour }
     }
 }
 
-/// A limit that was reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// [`Limits::events`].
     Events,
-    /// [`Limits::events_at_once`].
-    EventsAtOnce,
+    /// [`Limits::events_per_instant`].
+    EventsPerInstant,
     /// [`Limits::time`].
     Time,
 }
@@ -41,8 +41,8 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Events => "too many events",
-            Self::EventsAtOnce => "too many events at one moment",
-            Self::Time => "the end of time",
+            Self::EventsPerInstant => "too many events at the same time",
+            Self::Time => "the time limit",
         })
     }
 }
@@ -51,13 +51,13 @@ impl fmt::Display for Limit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a run that reached a limit is not done"]
 pub enum Outcome {
-    /// The condition came true.
+    /// The condition holds.
     Done,
-    /// The time came.
+    /// The requested time was reached.
     TimeReached,
-    /// Nothing is left to happen: no frame on its way, no deadline.
+    /// No event is left: no frame in flight, no deadline.
     Idle,
-    /// It did not end by itself: a livelock, or limits too narrow.
+    /// A limit stopped the run: a livelock, or limits that are too low.
     LimitReached(Box<Activity>),
 }
 
@@ -72,20 +72,20 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What was going on when a limit was reached.
+/// The state of the run when a limit was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// Which limit.
+    /// The limit.
     pub limit: Limit,
-    /// When.
+    /// The time.
     pub now: Instant,
     /// Events so far.
     pub events: u64,
     /// Frames so far.
     pub totals: Totals,
-    /// What happened last, oldest first.
-    pub recent: Vec<Happening>,
-    /// The hosts that sent, got or timed out most, with how often they did.
+    /// The last events, oldest first.
+    pub recent: Vec<RecentEvent>,
+    /// The busiest hosts, with their frames sent and received plus timeouts.
     pub busiest: Vec<(HostId, u64)>,
 }
 
@@ -96,50 +96,50 @@ impl fmt::Display for Activity {
         for (host, count) in &self.busiest {
             writeln!(f, "  busy: {host}, {count} frames and timeouts")?;
         }
-        for happening in &self.recent {
-            writeln!(f, "  {happening}")?;
+        for event in &self.recent {
+            writeln!(f, "  {event}")?;
         }
         Ok(())
     }
 }
 
-/// One thing that happened.
+/// One of the last events before a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Happening {
-    /// When.
+pub struct RecentEvent {
+    /// The time.
     pub at: Instant,
-    /// To whom: for a frame at the switch, its sender; for a partition, the first of its one side.
+    /// The host: for a frame at the switch, its sender; for a partition, the first host of side A.
     pub host: HostId,
-    /// What.
-    pub what: What,
+    /// The kind of event.
+    pub kind: EventKind,
 }
 
-impl fmt::Display for Happening {
+impl fmt::Display for RecentEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.at, self.host, self.what)
+        write!(f, "{} {}: {}", self.at, self.host, self.kind)
     }
 }
 
-/// Kinds of things that happen.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// It sent a frame.
+pub enum EventKind {
+    /// The host sent a frame.
     Sent,
-    /// Its frame came to the switch.
+    /// A frame of the host reached the switch.
     Forwarded,
-    /// A frame of it was dropped.
+    /// A frame of the host was dropped.
     Dropped(DropCause),
-    /// It was given a frame.
+    /// A frame was delivered to the host.
     Delivered,
-    /// It was told of a timeout.
+    /// The host's timer expired.
     TimedOut,
-    /// It was asked for frames: after it was added, or when its uplink had room again.
+    /// The host was polled for frames: after it was added, or when its uplink had space again.
     Polled,
-    /// It, or the network around it, failed or healed.
+    /// The host or the network failed or recovered.
     Failed,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sent => f.write_str("sent"),
@@ -153,46 +153,46 @@ impl fmt::Display for What {
     }
 }
 
-/// Counts events against the limits and remembers the last few.
+/// Counts events against the limits and keeps the last few.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct EventCounter {
     pub(crate) events: u64,
-    at_once: u64,
-    moment: Instant,
-    /// A ring: the slot of the next is `events` modulo its length.
-    recent: [Option<Happening>; Self::REMEMBERED],
+    in_instant: u64,
+    instant: Instant,
+    /// A ring buffer: the next event goes to `events` modulo its length.
+    recent: [Option<RecentEvent>; Self::RECENT_EVENTS],
 }
 
-impl Progress {
-    const REMEMBERED: usize = 16;
+impl EventCounter {
+    const RECENT_EVENTS: usize = 16;
 
     #[inline]
-    pub(crate) fn note(&mut self, at: Instant, host: HostId, what: What) {
-        if self.moment != at {
-            (self.moment, self.at_once) = (at, 0);
+    pub(crate) fn note(&mut self, at: Instant, host: HostId, kind: EventKind) {
+        if self.instant != at {
+            (self.instant, self.in_instant) = (at, 0);
         }
-        self.at_once += 1;
-        self.recent[(self.events % Self::REMEMBERED as u64) as usize] =
-            Some(Happening { at, host, what });
+        self.in_instant += 1;
+        self.recent[(self.events % Self::RECENT_EVENTS as u64) as usize] =
+            Some(RecentEvent { at, host, kind });
         self.events += 1;
     }
 
-    /// The limit that the next event at `at` would exceed.
+    /// Returns the limit that the next event, at `at`, would exceed.
     #[inline]
     pub(crate) fn exceeded(&self, limits: &Limits, at: Instant) -> Option<Limit> {
         if at > limits.time {
             Some(Limit::Time)
         } else if self.events >= limits.events {
             Some(Limit::Events)
-        } else if at == self.moment && self.at_once >= limits.events_at_once {
-            Some(Limit::EventsAtOnce)
+        } else if at == self.instant && self.in_instant >= limits.events_per_instant {
+            Some(Limit::EventsPerInstant)
         } else {
             None
         }
     }
 
-    pub(crate) fn recent(&self) -> Vec<Happening> {
-        let next = (self.events % Self::REMEMBERED as u64) as usize;
+    pub(crate) fn recent(&self) -> Vec<RecentEvent> {
+        let next = (self.events % Self::RECENT_EVENTS as u64) as usize;
         let (newer, older) = self.recent.split_at(next);
         older.iter().chain(newer).flatten().copied().collect()
     }

@@ -1,6 +1,6 @@
-//! One direction of a link at work.
+//! One direction of a link: queue, serialisation and faults.
 //!
-//! All that becomes of a frame is decided when it is given to the link, so that one event takes it to the other end.
+//! The fate of a frame is decided when it enters the link, so that one event carries it to the other end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use ferroce_proto::time::Instant;
 use ferroce_wire::ip::Ecn;
 
+use crate::event_log::Faults;
 use crate::header;
 use crate::probability::Probability;
 use crate::random::Random;
 use crate::settings::{Corruption, LinkConfig};
 use crate::statistics::{DropCause, LinkStatistics};
-use crate::trace::Faults;
 
-/// What becomes of a frame.
+/// The fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Dropped(DropCause),
     Arrives {
         at: Instant,
-        /// When a copy arrives, if there is one.
+        /// When the duplicate arrives, if there is one.
         copy: Option<Instant>,
     },
 }
@@ -33,22 +33,22 @@ pub(crate) struct Link {
     random: Streams,
     /// The state of [`LinkConfig::burst`].
     bad: bool,
-    /// Frames that have not left, by when they will have, with their bytes.
+    /// Frames in the queue: when each will have been sent, and its bytes.
     waiting: VecDeque<(Instant, usize)>,
     backlog: usize,
-    /// When the last of them will have left, and picoseconds past it: at 100 Gbit/s a small frame takes 7 ns, and
-    /// rounding each to whole ones would be a tenth of the bandwidth.
+    /// When the last of them will have been sent, and picoseconds past that: a small frame takes 7 ns at 100 Gbit/s,
+    /// and rounding each to whole nanoseconds would lose a tenth of the bandwidth.
     free: (Instant, u64),
     /// The latest arrival so far of frames that keep their order.
     in_order: Instant,
     /// The latest arrival so far.
     latest: Instant,
-    /// What the link did to the last frame, kept for its allocation.
+    /// The faults of the last frame, kept to reuse the allocation.
     faults: Faults,
     pub(crate) statistics: LinkStatistics,
 }
 
-/// A stream for each kind of decision: which frames are lost does not depend on whether others are duplicated.
+/// A random stream per kind of decision: which frames are lost does not depend on whether others are duplicated.
 #[derive(Debug)]
 struct Streams {
     marking: Random,
@@ -84,12 +84,12 @@ impl Link {
         }
     }
 
-    /// From now on; what is under way stays as it was decided.
+    /// Replaces the configuration. Frames in flight keep the fate that was decided.
     pub(crate) fn configure(&mut self, config: LinkConfig) {
         self.config = config;
     }
 
-    /// Bytes that have not left at `now`.
+    /// Returns the bytes queued at `now`.
     pub(crate) fn backlog(&mut self, now: Instant) -> usize {
         while let Some(&(left, bytes)) = self.waiting.front() {
             if left > now {
@@ -101,12 +101,12 @@ impl Link {
         self.backlog
     }
 
-    /// When the next frame will have left.
+    /// Returns when the next frame will have been sent.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
         self.waiting.front().map(|(left, _)| *left)
     }
 
-    /// Decides what becomes of a frame. What the link does to its bytes is returned, and done by [`apply`].
+    /// Decides the fate of a frame. [`apply`] applies the returned faults to its bytes.
     pub(crate) fn pass(&mut self, now: Instant, frame: &[u8]) -> (Fate, &Faults) {
         self.faults.clear();
         self.statistics.frames += 1;
@@ -121,18 +121,18 @@ impl Link {
         (fate, &self.faults)
     }
 
-    /// Waits behind the frames before it: when it has left.
+    /// Queues a frame, and returns when it will have been sent.
     fn queue(&mut self, now: Instant, frame: &[u8]) -> Result<Instant, DropCause> {
         let backlog = self.backlog(now);
-        let with_it = backlog + frame.len();
-        if self.config.queue_limit.is_some_and(|limit| with_it > limit) {
+        let with_frame = backlog + frame.len();
+        if self.config.queue_limit.is_some_and(|limit| with_frame > limit) {
             return Err(DropCause::QueueFull);
         }
         if let Some(marking) = self.config.marking {
-            // Drawn for every frame that could be marked, so that one stream serves one question.
+            // Drawn for every frame that could be marked, so that this stream is used for nothing else.
             let likely = marking.probability(backlog);
             if likely > Probability::NEVER && self.random.marking.chance(likely) {
-                // RFC 3168 section 5: only what says that it understands, and once is enough.
+                // RFC 3168, section 5: only ECN-capable frames that are not marked yet.
                 let capable = header::ecn(frame).is_some_and(|ecn| matches!(ecn, Ecn(1 | 2)));
                 self.faults.marked = capable;
                 self.statistics.marked += u64::from(capable);
@@ -141,21 +141,21 @@ impl Link {
         let bytes = frame.len() as u64 + u64::from(self.config.overhead);
         let picoseconds = self.config.bandwidth.picoseconds(bytes);
         if picoseconds == 0 {
-            // No bandwidth to wait for, unless for frames from before a change of it.
+            // Unlimited bandwidth: wait only for frames queued before the configuration changed.
             return Ok(now.max(self.free.0));
         }
         let (start, past) = if self.free.0 >= now { self.free } else { (now, 0) };
         let end = past.saturating_add(picoseconds);
         self.free = (start + Duration::from_nanos(end / 1000), end % 1000);
-        // The last bit has left when the nanosecond is over.
+        // The last bit has been sent when the nanosecond is over.
         let left = self.free.0 + Duration::from_nanos(u64::from(self.free.1 > 0));
         self.waiting.push_back((left, frame.len()));
-        self.backlog = with_it;
-        self.statistics.peak_backlog = self.statistics.peak_backlog.max(with_it);
+        self.backlog = with_frame;
+        self.statistics.peak_backlog = self.statistics.peak_backlog.max(with_frame);
         Ok(left)
     }
 
-    /// Crosses the wire: when it arrives, and its copy.
+    /// Applies the faults of the wire, and returns when the frame and its duplicate arrive.
     fn wire(
         &mut self,
         left: Instant,
@@ -176,9 +176,9 @@ impl Link {
             self.corrupt(corruption, frame.len());
         }
         let mut extra = Duration::ZERO;
-        if let Some(way) = self.config.reordering {
-            if self.random.reordering.chance(way.probability) {
-                extra = self.random.reordering.duration(way.least..=way.most);
+        if let Some(delay) = self.config.reordering {
+            if self.random.reordering.chance(delay.probability) {
+                extra = self.random.reordering.duration(delay.min_delay..=delay.max_delay);
                 self.statistics.delayed += 1;
                 self.faults.delayed = extra;
             }
@@ -192,7 +192,7 @@ impl Link {
         Ok((at, copy))
     }
 
-    /// When a frame arrives that has left at `left` and takes `extra` longer.
+    /// Returns when a frame arrives that was sent at `left` and is delayed by `extra`.
     fn arrival(&mut self, left: Instant, extra: Duration) -> Instant {
         let mut at = left + self.config.latency;
         if !self.config.jitter.is_zero() {
@@ -202,7 +202,7 @@ impl Link {
             at = at.max(self.in_order);
             self.in_order = at;
         }
-        // The longer way is not part of the order: those behind do not wait for it.
+        // Extra delay is not part of the order: frames behind do not wait for it.
         at = at + extra;
         self.statistics.reordered += u64::from(at < self.latest);
         self.latest = self.latest.max(at);
@@ -215,8 +215,8 @@ impl Link {
         if bits == 0 || !random.chance(corruption.probability) {
             return;
         }
-        // At most half of them, so that drawing a bit that has not flipped yet does not take long.
-        let most = corruption.most_bits.clamp(1, bits / 2);
+        // At most half of them, so that drawing a bit that has not flipped yet stays quick.
+        let most = corruption.max_bits.clamp(1, bits / 2);
         let count = random.between(1..=u64::from(most)) as usize;
         while self.faults.flipped.len() < count {
             let bit = random.below(u64::from(bits)) as u32;
@@ -228,7 +228,7 @@ impl Link {
     }
 }
 
-/// Does to the bytes what was decided: first the queue's mark, then the wire's damage.
+/// Applies faults to the bytes of a frame: first the queue's mark, then the wire's bit flips.
 pub(crate) fn apply(faults: &Faults, frame: &mut [u8]) {
     if faults.marked {
         header::mark_congestion(frame);

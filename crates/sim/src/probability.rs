@@ -1,4 +1,4 @@
-//! Probability as an integer, so that it prints and parses without loss and compares for equality.
+//! Probability as an integer: it prints and parses without loss and compares for equality.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,34 +8,34 @@ use std::str::FromStr;
 pub struct Probability(u32);
 
 impl Probability {
-    /// It does not happen.
+    /// 0.
     pub const NEVER: Self = Self(0);
-    /// It always happens.
+    /// 1.
     pub const ALWAYS: Self = Self(1_000_000_000);
 
-    /// So many times out of one: what is out of 0 to 1 becomes the nearer of the two, and what is no number 0.
+    /// Converts a share, clamped to 0.0..=1.0; NaN becomes 0.
     pub fn new(share: f64) -> Self {
-        // A float converts to an integer by saturation.
+        // Float-to-integer conversion saturates, and maps NaN to 0.
         Self::from_parts_per_billion((share * 1e9).round() as u32)
     }
 
-    /// So many times out of a billion, at most always.
+    /// Converts parts per billion, at most 1,000,000,000.
     pub const fn from_parts_per_billion(parts: u32) -> Self {
         if parts > Self::ALWAYS.0 { Self::ALWAYS } else { Self(parts) }
     }
 
-    /// So many percent, at most 100.
+    /// Converts a percentage, at most 100.
     pub const fn percent(percent: u32) -> Self {
         Self::from_parts_per_billion(percent.saturating_mul(10_000_000))
     }
 
-    /// How many times out of a billion.
+    /// Returns the probability in parts per billion.
     pub const fn parts_per_billion(self) -> u32 {
         self.0
     }
 }
 
-/// As a decimal fraction with no more digits than it needs: `0.01`.
+/// Writes a decimal fraction without trailing zeros: `0.01`.
 impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, parts) = (self.0 / Self::ALWAYS.0, self.0 % Self::ALWAYS.0);

@@ -1,7 +1,7 @@
-//! Networks by name.
+//! Named network configurations.
 //!
-//! Random faults are put on the uplinks only, so that a frame meets them once on its way; queues that overflow and mark
-//! are on the downlinks, where senders meet.
+//! Random faults are on the uplinks only, so that a frame is exposed to them once; queues that overflow and mark are on
+//! the downlinks, where senders meet.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,12 +18,12 @@ use crate::settings::{
     Bandwidth, BurstLoss, Corruption, LinkConfig, Marking, Reordering, Settings,
 };
 
-/// A kind of network. With a seed and a number of hosts it becomes [`Settings`].
+/// A network by name. With a seed and a number of hosts it becomes [`Settings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// 100 Gbit/s, 1 µs each way, no fault.
     Clean,
-    /// Each frame is lost with this probability, 1 % when not said otherwise.
+    /// Each frame is lost with this probability, 1 % by default.
     Lossy(Probability),
     /// Rare bursts in which most frames are lost.
     Bursty,
@@ -37,18 +37,18 @@ pub enum Scenario {
     Congested,
     /// Sets of hosts that cannot reach each other for a while.
     Partitioned,
-    /// Hosts that stand still for a while.
+    /// Hosts that pause for a while.
     Pausing,
-    /// A host that dies, and may come back.
+    /// A host that crashes, and may restart.
     Crashing,
-    /// A host that dies within the first 60 µs, while much is under way, and may come back.
+    /// A host that crashes within the first 60 µs, with much in flight, and may restart.
     Crash,
     /// A mix of all, drawn from the seed.
     Hostile,
 }
 
-/// When the failures of a plan happen: within this time from the start.
-const HORIZON: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(50);
+/// The time from the start within which the failures of a plan happen.
+const FAILURE_WINDOW: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(50);
 
 impl Scenario {
     /// One of each.
@@ -72,7 +72,7 @@ impl Scenario {
         Self::Lossy(Probability::new(share))
     }
 
-    /// Its name, without parameters.
+    /// Returns the name, without parameters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Clean => "clean",
@@ -90,25 +90,27 @@ impl Scenario {
         }
     }
 
-    /// What it is like, in a few words.
+    /// Returns a one-line description.
     pub const fn description(self) -> &'static str {
         match self {
             Self::Clean => "100 Gbit/s, 1 µs each way, no fault",
-            Self::Lossy(_) => "frames are lost, each for itself; lossy:0.05 is 5 %",
+            Self::Lossy(_) => {
+                "each frame is lost with probability P, independently; lossy:0.05 is 5 %"
+            }
             Self::Bursty => "rare bursts in which most frames are lost",
             Self::Reordering => "frames overtake each other",
             Self::Duplicating => "frames arrive twice",
             Self::Corrupting => "frames arrive with flipped bits",
             Self::Congested => "slow downlinks with short queues that mark and then drop",
             Self::Partitioned => "hosts that cannot reach each other for a while",
-            Self::Pausing => "hosts that stand still for a while",
-            Self::Crashing => "a host dies, and may come back",
-            Self::Crash => "a host dies while much is under way, and may come back",
+            Self::Pausing => "hosts that pause for a while",
+            Self::Crashing => "a host crashes, and may restart",
+            Self::Crash => "a host crashes with much in flight, and may restart",
             Self::Hostile => "a mix of all, drawn from the seed",
         }
     }
 
-    /// The network of this seed for so many hosts. Change what you like in it.
+    /// Returns the settings for this seed and number of hosts. Callers may change them.
     pub fn settings(self, seed: u64, hosts: u32) -> Settings {
         let random = Random::new(seed).stream("scenario");
         let link = LinkConfig {
@@ -124,7 +126,7 @@ impl Scenario {
             Self::Bursty => up.burst = Some(bursts(Probability::new(0.002))),
             Self::Reordering => {
                 (up.jitter, up.jitter_reorders) = (Duration::from_micros(2), true);
-                up.reordering = Some(longer_ways(Probability::percent(5)));
+                up.reordering = Some(extra_delays(Probability::percent(5)));
             }
             Self::Duplicating => {
                 up.duplication = Probability::percent(5);
@@ -132,7 +134,7 @@ impl Scenario {
             }
             Self::Corrupting => {
                 up.corruption =
-                    Some(Corruption { probability: Probability::percent(2), most_bits: 8 });
+                    Some(Corruption { probability: Probability::percent(2), max_bits: 8 });
             }
             Self::Congested => congest(down),
             Self::Partitioned => {
@@ -167,20 +169,20 @@ fn bursts(begin: Probability) -> BurstLoss {
     }
 }
 
-fn longer_ways(probability: Probability) -> Reordering {
-    let (least, most) = (Duration::from_micros(1), Duration::from_micros(50));
-    Reordering { probability, least, most }
+fn extra_delays(probability: Probability) -> Reordering {
+    let (min_delay, max_delay) = (Duration::from_micros(1), Duration::from_micros(50));
+    Reordering { probability, min_delay, max_delay }
 }
 
 fn congest(downlink: &mut LinkConfig) {
     downlink.bandwidth = Bandwidth::gigabits(10);
     downlink.queue_limit = Some(128 << 10);
-    let most = Probability::percent(20);
-    downlink.marking = Some(Marking { start: 16 << 10, full: 64 << 10, most });
+    let max_probability = Probability::percent(20);
+    downlink.marking = Some(Marking { start: 16 << 10, full: 64 << 10, max_probability });
 }
 
 fn moment(random: &mut Random) -> Instant {
-    Instant::ZERO + random.duration(HORIZON)
+    Instant::ZERO + random.duration(FAILURE_WINDOW)
 }
 
 fn some_host(random: &mut Random, hosts: u32) -> HostId {
@@ -192,17 +194,17 @@ fn partitions(random: &mut Random, hosts: u32) -> Vec<Partition> {
     let draw = |_| {
         let from = moment(random);
         let length = random.duration(Duration::from_micros(100)..=Duration::from_millis(10));
-        let mut one: Vec<HostId> =
+        let mut side_a: Vec<HostId> =
             (0..hosts).map(HostId).filter(|_| random.chance(Probability::percent(50))).collect();
-        if one.is_empty() {
-            one.push(some_host(random, hosts));
+        if side_a.is_empty() {
+            side_a.push(some_host(random, hosts));
         }
         let directions = match random.below(4) {
-            0 => Directions::FromOne,
-            1 => Directions::ToOne,
+            0 => Directions::AToB,
+            1 => Directions::BToA,
             _ => Directions::Both,
         };
-        Partition { from, until: from + length, one, other: None, directions }
+        Partition { from, until: from + length, side_a, side_b: None, directions }
     };
     (0..count).map(draw).collect()
 }
@@ -226,11 +228,11 @@ fn crashes(random: &mut Random, hosts: u32) -> Vec<Crash> {
     vec![Crash { host: some_host(random, hosts), at, restart }]
 }
 
-/// Each kind of trouble is there or not, and as bad as the seed says. Each draws from a stream of its own, so that a
-/// new kind leaves the others of a seed as they were.
+/// Draws which kinds of faults are present and how severe they are. Each kind draws from its own stream, so that a new
+/// kind leaves the others of a seed unchanged.
 fn hostile(settings: &mut Settings, random: &Random, hosts: u32) {
-    let up_to = |random: &mut Random, most: u32| {
-        Probability::from_parts_per_billion(random.between(1..=u64::from(most)) as u32)
+    let up_to = |random: &mut Random, max: u32| {
+        Probability::from_parts_per_billion(random.between(1..=u64::from(max)) as u32)
     };
     const PERCENT: u32 = 10_000_000;
     let with = |name: &str, percent: u32| {
@@ -254,14 +256,14 @@ fn hostile(settings: &mut Settings, random: &Random, hosts: u32) {
     }
     if let Some(mut random) = with("corruption", 30) {
         let probability = up_to(&mut random, 5 * PERCENT);
-        let most_bits = random.between(1..=16) as u32;
-        uplink.corruption = Some(Corruption { probability, most_bits });
+        let max_bits = random.between(1..=16) as u32;
+        uplink.corruption = Some(Corruption { probability, max_bits });
     }
     if let Some(mut random) = with("duplication", 40) {
         uplink.duplication = up_to(&mut random, 10 * PERCENT);
     }
     if let Some(mut random) = with("reordering", 40) {
-        uplink.reordering = Some(longer_ways(up_to(&mut random, 10 * PERCENT)));
+        uplink.reordering = Some(extra_delays(up_to(&mut random, 10 * PERCENT)));
     }
     if with("congestion", 30).is_some() {
         congest(downlink);
@@ -275,7 +277,7 @@ fn hostile(settings: &mut Settings, random: &Random, hosts: u32) {
     };
 }
 
-/// The name, with the parameter if it has one: `lossy:0.01`.
+/// Writes the name, with the parameter if it has one: `lossy:0.01`.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -285,13 +287,13 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// There is no scenario of this name.
+/// The error of an unknown scenario name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownScenario(pub String);
 
 impl fmt::Display for UnknownScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not a scenario; there are", self.0)?;
+        write!(f, "unknown scenario \"{}\"; choose one of", self.0)?;
         for (at, scenario) in Scenario::ALL.into_iter().enumerate() {
             write!(f, "{} {}", if at == 0 { "" } else { "," }, scenario.name())?;
         }

@@ -1,4 +1,4 @@
-//! What a link does to frames, and all that a fabric is made from.
+//! Configuration of links and of the fabric.
 
 use std::time::Duration;
 
@@ -6,56 +6,58 @@ use crate::fault::FaultPlan;
 use crate::limit::Limits;
 use crate::probability::Probability;
 
-/// All that shapes a run besides its seed and its hosts. Plain data: take a scenario's and change what you like.
+/// Everything that determines a run besides its seed and its hosts. Plain data: take a scenario's settings and change
+/// fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// From each host to the switch.
+    /// The link from each host to the switch.
     pub uplink: LinkConfig,
-    /// From the switch to each host: where traffic of many senders meets.
+    /// The link from the switch to each host, where the traffic of several senders meets.
     pub downlink: LinkConfig,
-    /// Bytes that may wait in a host's uplink before the fabric stops asking the host for more, as a socket that would
-    /// block; `None` takes all that a host has at once.
+    /// Bytes queued in a host's uplink above which the fabric stops polling the host, as a socket that would block;
+    /// `None` polls until the host has no frame left.
     pub send_buffer: Option<usize>,
-    /// What fails when.
+    /// The schedule of failures.
     pub faults: FaultPlan,
-    /// When a run is given up.
+    /// The limits at which a run is stopped.
     pub limits: Limits,
 }
 
-/// One direction of a link. The default is perfect: no delay, no limit, no fault.
+/// Configuration of one direction of a link. The default is perfect: no delay, no limit, no fault.
 ///
-/// A frame goes through these in the order of the fields: it is dropped or queued, marked, serialised, and then, on the
-/// wire, lost, damaged, copied and delayed.
+/// A frame passes these steps in order: it is dropped or queued, marked, serialised, and then, on the wire, lost,
+/// corrupted, duplicated and delayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// Bytes that may wait, those being sent included. A frame that would exceed it is dropped (drop-tail).
+    /// Capacity of the queue in bytes, including the frame being sent. A frame that would exceed it is dropped
+    /// (drop-tail).
     pub queue_limit: Option<usize>,
-    /// Marks "congestion experienced" on frames that are ECN-capable.
+    /// Marks ECN-capable frames CE ("congestion experienced").
     pub marking: Option<Marking>,
-    /// How fast bytes leave.
+    /// The serialisation rate.
     pub bandwidth: Bandwidth,
-    /// Bytes on the wire besides those of the frame: for Ethernet the preamble, check sequence and gap.
+    /// Bytes on the wire in addition to the frame: for Ethernet the preamble, FCS and inter-frame gap.
     pub overhead: u32,
-    /// From the last bit's leaving to its arrival.
+    /// Propagation delay of the last bit.
     pub latency: Duration,
-    /// Up to so much more, uniformly.
+    /// The maximum of an additional delay, drawn uniformly.
     pub jitter: Duration,
-    /// Whether frames with little jitter may overtake frames with much; otherwise these wait.
+    /// Whether frames with little jitter may overtake frames with much; otherwise they wait.
     pub jitter_reorders: bool,
-    /// Each frame for itself is lost.
+    /// The probability that a frame is lost, independently of others.
     pub loss: Probability,
-    /// Frames are lost in bursts.
+    /// Burst loss.
     pub burst: Option<BurstLoss>,
-    /// Bits flip.
+    /// Bit flips.
     pub corruption: Option<Corruption>,
-    /// A copy arrives too. It has a jitter of its own, and takes no bandwidth.
+    /// The probability that a copy arrives too. The copy has its own jitter and takes no bandwidth.
     pub duplication: Probability,
-    /// Some frames take a longer way, and those behind them overtake.
+    /// Extra delay of some frames, which later frames overtake.
     pub reordering: Option<Reordering>,
 }
 
 impl LinkConfig {
-    /// Preamble and start of frame 8, check sequence 4, gap 12 (IEEE 802.3 clauses 3.1 and 4.4).
+    /// Preamble and start of frame 8, FCS 4, inter-frame gap 12 (IEEE 802.3 clauses 3.1 and 4.4).
     pub const ETHERNET_OVERHEAD: u32 = 24;
 }
 
@@ -78,25 +80,25 @@ impl Default for LinkConfig {
     }
 }
 
-/// Bits per second; 0 is without limit.
+/// Bits per second; 0 is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bandwidth(pub u64);
 
 impl Bandwidth {
-    /// Frames take no time to send, so that they never wait either.
+    /// Frames take no time to send and never queue.
     pub const UNLIMITED: Self = Self(0);
 
-    /// So many Gbit/s.
+    /// Converts from Gbit/s.
     pub const fn gigabits(count: u32) -> Self {
         Self(count as u64 * 1_000_000_000)
     }
 
-    /// So many Mbit/s.
+    /// Converts from Mbit/s.
     pub const fn megabits(count: u32) -> Self {
         Self(count as u64 * 1_000_000)
     }
 
-    /// Picoseconds that `bytes` take.
+    /// Returns the picoseconds that `bytes` take.
     pub(crate) fn picoseconds(self, bytes: u64) -> u64 {
         const PER_SECOND: u64 = 1_000_000_000_000;
         let bits = bytes.saturating_mul(8);
@@ -112,65 +114,66 @@ impl Bandwidth {
 }
 
 /// When a queue marks frames: never up to `start`, always from `full` on, and in between with a probability that grows
-/// to `most` (as switches are configured for DCQCN: Kmin, Kmax, Pmax). With `start` = `full` it is one threshold.
+/// linearly to `max_probability` (Kmin, Kmax and Pmax of switches configured for DCQCN). With `start` = `full` it is a
+/// single threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marking {
-    /// Bytes waiting, up to which nothing is marked.
+    /// Bytes queued up to which nothing is marked (Kmin).
     pub start: usize,
-    /// Bytes waiting, from which everything is marked.
+    /// Bytes queued from which everything is marked (Kmax).
     pub full: usize,
-    /// The probability just below `full`.
-    pub most: Probability,
+    /// The probability just below `full` (Pmax).
+    pub max_probability: Probability,
 }
 
 impl Marking {
-    /// Marks whenever at least so many bytes wait.
+    /// Marks whenever at least this many bytes are queued.
     pub const fn threshold(bytes: usize) -> Self {
-        Self { start: bytes, full: bytes, most: Probability::ALWAYS }
+        Self { start: bytes, full: bytes, max_probability: Probability::ALWAYS }
     }
 
-    /// How likely a frame is marked that finds `backlog` bytes waiting.
+    /// Returns the probability that a frame is marked that finds `backlog` bytes queued.
     pub(crate) fn probability(&self, backlog: usize) -> Probability {
         if backlog >= self.full {
             return Probability::ALWAYS;
         }
         let Some(above) = backlog.checked_sub(self.start) else { return Probability::NEVER };
         // Here start <= backlog < full.
-        let most = u128::from(self.most.parts_per_billion());
-        let parts = most * above as u128 / (self.full - self.start) as u128;
+        let max = u128::from(self.max_probability.parts_per_billion());
+        let parts = max * above as u128 / (self.full - self.start) as u128;
         Probability::from_parts_per_billion(u32::try_from(parts).unwrap_or(u32::MAX))
     }
 }
 
-/// Loss in bursts, after Gilbert and Elliott: a link that is good or bad, and changes between frames.
+/// Burst loss after Gilbert and Elliott: a link that is good or bad, and changes state between frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstLoss {
-    /// Before each frame, a good link turns bad.
+    /// The probability, before each frame, that a good link turns bad.
     pub begin: Probability,
-    /// Before each frame, a bad link turns good: a burst lasts 1 / `end` frames on average.
+    /// The probability, before each frame, that a bad link turns good: a burst lasts 1 / `end` frames on average.
     pub end: Probability,
-    /// Loss while good.
+    /// The loss probability in the good state.
     pub loss_when_good: Probability,
-    /// Loss while bad.
+    /// The loss probability in the bad state.
     pub loss_when_bad: Probability,
 }
 
-/// Bits that flip on the wire and that no check sequence of the link catches, anywhere in the frame.
+/// Bit flips that the Ethernet FCS does not detect, anywhere in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption {
-    /// How likely a frame is hit.
+    /// The probability that a frame is corrupted.
     pub probability: Probability,
-    /// The most bits that flip in it, at least 1: each number is as likely.
-    pub most_bits: u32,
+    /// The maximum number of bits that flip in a frame, at least 1; the number is drawn uniformly.
+    pub max_bits: u32,
 }
 
-/// Frames that take a longer way.
+/// Extra delay of some frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reordering {
-    /// How likely a frame does.
+    /// The probability that a frame is delayed.
     pub probability: Probability,
-    /// The least it takes longer.
-    pub least: Duration,
-    /// The most it takes longer.
-    pub most: Duration,
+    /// The minimum extra delay.
+    pub min_delay: Duration,
+    /// The maximum extra delay.
+    pub max_delay: Duration,
 }

@@ -1,23 +1,23 @@
-//! What was counted: for each link, each host and all together.
+//! Counters for each link, each host and the whole fabric.
 
 use std::fmt;
 
-/// Why a frame did not arrive.
+/// Why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
-    /// Lost on a link, by itself.
+    /// Random loss on a link.
     Lost,
-    /// Lost on a link, in a burst.
+    /// Burst loss on a link.
     Burst,
     /// The queue of a link was full.
     QueueFull,
-    /// A partition was in the way.
+    /// A partition separates sender and receiver.
     Partition,
-    /// The switch knows nobody of that address.
+    /// The switch has no route to the destination.
     Unroutable,
-    /// The receiver was paused, and its buffer with it.
+    /// The receiver was paused and dropped what arrived.
     HostPaused,
-    /// The receiver was dead.
+    /// The receiver had crashed.
     HostDown,
 }
 
@@ -53,17 +53,17 @@ impl fmt::Display for DropCause {
 pub struct Drops([u64; DropCause::ALL.len()]);
 
 impl Drops {
-    /// How many were dropped for this cause.
+    /// Returns the number of frames dropped for this cause.
     pub const fn of(&self, cause: DropCause) -> u64 {
         self.0[cause as usize]
     }
 
-    /// How many were dropped for any cause.
+    /// Returns the number of frames dropped for any cause.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Causes that occurred, and how often.
+    /// Returns the causes that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropCause, u64)> {
         let counted = DropCause::ALL.into_iter().zip(self.0);
         counted.filter(|(_, count)| *count > 0)
@@ -74,7 +74,7 @@ impl Drops {
     }
 }
 
-/// Causes and counts: `3 lost, 1 queue full`.
+/// Writes causes and counts: `3 lost, 1 queue full`.
 impl fmt::Display for Drops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (cause, count)) in self.iter().enumerate() {
@@ -84,10 +84,10 @@ impl fmt::Display for Drops {
     }
 }
 
-/// One direction of a link.
+/// Counters of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStatistics {
-    /// Frames that were given to it.
+    /// Frames that entered the link.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -99,34 +99,34 @@ pub struct LinkStatistics {
     pub corrupted: u64,
     /// Copies it made.
     pub duplicated: u64,
-    /// Frames that took the longer way.
+    /// Frames that were given extra delay.
     pub delayed: u64,
-    /// Frames, copies among them, that overtook one sent before them.
+    /// Frames, including copies, that overtook an earlier frame.
     pub reordered: u64,
-    /// The most bytes that ever waited.
+    /// The peak of bytes in the queue.
     pub peak_backlog: usize,
 }
 
-/// One host. What became of its frames is counted here, wherever it happened.
+/// Counters of one host. Drops of its frames are counted here, wherever they happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStatistics {
     /// Frames it sent.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Frames it sent, or copies of them, that were dropped on their way.
+    /// Frames it sent, or copies of them, that were dropped.
     pub dropped: Drops,
-    /// Frames that it was given.
+    /// Frames delivered to it.
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// Timeouts it was told of.
+    /// Timer expirations.
     pub timeouts: u64,
-    /// Times it was started again.
+    /// Restarts after a crash.
     pub restarts: u64,
 }
 
-/// The whole fabric.
+/// Counters of the whole fabric.
 ///
 /// Frames are conserved: `sent + duplicated + replicated = delivered + dropped + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,24 +135,24 @@ pub struct Totals {
     pub sent: u64,
     /// Copies that links made.
     pub duplicated: u64,
-    /// Copies that the switch made, for the members of a multicast group besides the first.
+    /// Copies that the switch made for multicast members after the first.
     pub replicated: u64,
-    /// Frames that hosts were given.
+    /// Frames delivered to hosts.
     pub delivered: u64,
     /// Frames that were dropped.
     pub dropped: Drops,
-    /// Frames that are on their way, or wait for a host that is paused.
+    /// Frames in flight, or queued for a host that is paused.
     pub in_flight: u64,
     /// Frames marked "congestion experienced".
     pub marked: u64,
-    /// Frames with flipped bits; twice if on both links.
+    /// Frames with flipped bits; counted twice if both links corrupted the frame.
     pub corrupted: u64,
     /// Frames that overtook another on a link.
     pub reordered: u64,
 }
 
 impl Totals {
-    /// Whether every frame is accounted for. If not, the simulator is wrong.
+    /// Whether every frame is accounted for. If not, the simulator has a bug.
     pub fn are_conserved(&self) -> bool {
         self.sent + self.duplicated + self.replicated
             == self.delivered + self.dropped.total() + self.in_flight

@@ -1,4 +1,4 @@
-//! Recording what passes the bridge.
+//! Capturing packets at the bridge.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::Error;
 use super::supervisor::Supervisor;
 
-/// A recording that runs. Dropped without [`Capture::finish`], it runs on, to no file that anyone sees.
+/// A running capture. If dropped without [`Capture::finish`], it continues, and its file is discarded.
 #[derive(Debug)]
 pub struct Capture<'p> {
     supervisor: &'p Supervisor,
@@ -27,7 +27,8 @@ impl<'p> Capture<'p> {
         Ok(Self { supervisor, name, path })
     }
 
-    /// Stops recording. All that passed the bridge before the call is in the file, and nothing else. Says where that is.
+    /// Stops the capture and returns the path of the file, which contains exactly the packets that passed the bridge
+    /// before the call.
     pub fn finish(self) -> Result<PathBuf, Error> {
         self.supervisor.request(&format!("finish {}", self.name))?;
         let recorded = self.supervisor.folder().join(format!("{}.pcap", self.name));

@@ -1,29 +1,30 @@
-//! What both sides know about the network, for whoever must find out why it does not work.
+//! Network state of both sides, printed when a test fails.
 
 use std::process::Command;
 
 use super::Peer;
 
-/// In the machine: a card that its kernel gives up on says so in the last lines.
-const THERE: &str = "ip -s link show eth0; ip neigh show dev eth0; tc -s qdisc show dev eth0; \
+/// In the machine: the last lines show a network card that its kernel has given up on.
+const MACHINE_COMMANDS: &str = "ip -s link show eth0; ip neigh show dev eth0; tc -s qdisc show dev eth0; \
      grep virtio /proc/interrupts; grep -h MemFree /proc/meminfo; rdma resource show qp; dmesg | tail -n 12";
-const HERE: &str = "ip -s link show eth0; ip neigh show dev eth0";
-const BRIDGE: &str = "ip -s link show tap1; ip -s link show ours";
+const OUR_COMMANDS: &str = "ip -s link show eth0; ip neigh show dev eth0";
+const BRIDGE_COMMANDS: &str = "ip -s link show tap1; ip -s link show ours";
 
 impl Peer {
-    /// What the first machine, our side and the bridge say of themselves. Never fails: it is printed where something has.
+    /// Returns the state of the first machine, our side and the bridge. Never fails, because it is printed after a
+    /// failure.
     pub fn diagnosis(&self) -> String {
-        let there = match self.run(THERE) {
+        let machine = match self.run(MACHINE_COMMANDS) {
             Ok(output) => output.stdout + &output.stderr,
             Err(error) => error.to_string(),
         };
-        let here = said(self.command_here("sh").args(["-c", HERE]));
-        let bridge = said(self.command_at_bridge("sh").args(["-c", BRIDGE]));
-        format!("in the machine:\n{there}\non our side:\n{here}\nat the bridge:\n{bridge}")
+        let here = output_of(self.command_here("sh").args(["-c", OUR_COMMANDS]));
+        let bridge = output_of(self.command_at_bridge("sh").args(["-c", BRIDGE_COMMANDS]));
+        format!("in the machine:\n{machine}\non our side:\n{here}\nat the bridge:\n{bridge}")
     }
 }
 
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     match command.output() {
         Ok(output) => {
             let both = [output.stdout, output.stderr].concat();

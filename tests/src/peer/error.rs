@@ -1,34 +1,34 @@
-//! What can go wrong with a peer.
+//! Errors of a peer.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Why a peer does not do what it should.
+/// An error of a peer.
 pub enum Error {
     /// It did not start.
     Start(String),
-    /// It refused a request, or did not answer.
+    /// It refused a request, or did not respond.
     Request {
-        /// What was asked for.
+        /// The request.
         request: String,
-        /// What it said.
-        answer: String,
+        /// The response.
+        response: String,
     },
     /// A command in a machine failed.
     Command {
-        /// The shell's line.
+        /// The shell command.
         line: String,
-        /// What it ended with: 124 for one that took too long.
+        /// The exit status: 124 after a timeout.
         status: i32,
-        /// What it wrote, both outputs.
+        /// Standard output and standard error.
         said: String,
     },
-    /// A file, a program or a namespace here.
+    /// An I/O error on our side.
     Io {
-        /// Which.
+        /// The file, program or namespace.
         what: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start(reason) => write!(f, "the peer did not start: {reason}"),
-            Self::Request { request, answer } => write!(f, "{request}: {answer}"),
+            Self::Request { request, response } => write!(f, "{request}: {response}"),
             Self::Command { line, status, said } => {
                 write!(f, "`{line}` in the peer ended with {status}:\n{said}")
             }
@@ -52,7 +52,7 @@ impl fmt::Display for Error {
     }
 }
 
-// Tests unwrap it: what they print should be readable.
+// Tests unwrap it, so its debug format should be readable.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,4 +1,4 @@
-//! One machine that runs `rdma_rxe`, and commands in it.
+//! A machine that runs `rdma_rxe`, and commands in it.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::{Error, program};
 
-/// Where the agents listen: see `tests/peer/addresses`.
+/// The port on which the agents listen: see `tests/peer/addresses`.
 const AGENT_PORT: u16 = 7001;
 
-/// How long a command may run, unless told.
+/// The default timeout of a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
 /// A machine. Its RDMA device is `rxe0`, port 1; its GID 1 is the IPv4 address and GID 2 the IPv6 address.
@@ -21,34 +21,34 @@ pub struct Machine {
     number: u8,
     /// A process in the network namespace that the agents are reached from.
     fabric: u32,
-    /// The program that calls them.
+    /// The program that calls the agents.
     agent: PathBuf,
 }
 
-/// Which packets of a machine are meant.
+/// The direction of a machine's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Those that it sends, before they come to the bridge: what is lost is in no capture.
+    /// Packets that it sends, before they reach the bridge: lost packets are in no capture.
     Leaving,
-    /// Those that come to it from the bridge: what is lost is in the captures.
+    /// Packets that it receives from the bridge: lost packets are in the captures.
     Arriving,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The shell's line.
+    /// The shell command.
     pub line: String,
-    /// Its exit status: 124 when it took too long, 128 and the signal's number when a signal ended it.
+    /// Its exit status: 124 after a timeout, 128 plus the signal number if a signal ended it.
     pub status: i32,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: String,
-    /// What it complained about.
+    /// Its standard error.
     pub stderr: String,
 }
 
 impl Output {
-    /// What it printed, unless it failed.
+    /// Returns its standard output, unless it failed.
     pub fn success(self) -> Result<String, Error> {
         match self.status {
             0 => Ok(self.stdout),
@@ -75,26 +75,26 @@ impl Machine {
         Self { number, fabric, agent: image.join("agent") }
     }
 
-    /// Its address on the fabric.
+    /// Returns its address on the fabric.
     pub fn address_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 47, 91, 10 + self.number)
     }
 
-    /// Its address on the fabric.
+    /// Returns its address on the fabric.
     pub fn address_v6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd00, 0x4791, 0, 0, 0, 0, 0, 0x10 + u16::from(self.number))
     }
 
-    /// Its address on the control network, which is not in captures and loses nothing. Other machines reach it there:
-    /// for tools that set up their queue pairs over TCP.
+    /// Returns its address on the control network, which is not captured and loses nothing. Other machines reach it
+    /// there: for tools that exchange their QP attributes over TCP.
     pub fn control_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 47, 92, 10 + self.number)
     }
 
-    /// A program that will run in the machine, with input, outputs and status as if it ran here. To kill it here ends it
-    /// there.
+    /// Returns a command that runs a program in the machine, with its input, outputs and status. Killing it here ends
+    /// it there.
     pub fn command(&self, words: &[&str], limit: Duration) -> Command {
-        // As `peer run` does, which takes longer to start.
+        // Like `peer run`, which takes longer to start.
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.fabric)).arg("--").arg(&self.agent);
         command.arg("run").arg(format!("{}:{AGENT_PORT}", self.control_v4()));
@@ -102,42 +102,42 @@ impl Machine {
         command
     }
 
-    /// Runs a shell's line, for a minute at most. Processes that it leaves in the background must have their outputs
-    /// redirected: a line has ended when its outputs have.
+    /// Runs a shell command, for a minute at most. Background processes must redirect their outputs: a command has
+    /// ended when its outputs are closed.
     pub fn run(&self, line: &str) -> Result<Output, Error> {
         self.spawn(line)?.wait()
     }
 
-    /// Runs a shell's line with an input.
+    /// Runs a shell command with this input.
     pub fn run_with_input(&self, line: &str, input: &[u8]) -> Result<Output, Error> {
         let mut remote = self.start(line, Stdio::piped(), COMMAND_LIMIT)?;
         let pipe = remote.child.as_mut().and_then(|child| child.stdin.take());
         thread::scope(|scope| {
-            // A command need not read it all.
+            // The command may not read all of it.
             scope.spawn(|| pipe.into_iter().for_each(|mut pipe| drop(pipe.write_all(input))));
             remote.wait()
         })
     }
 
-    /// Starts a shell's line and does not wait for it. It is ended when the [`Remote`] is dropped, or after a minute.
+    /// Starts a shell command and does not wait for it. It is ended when the [`Remote`] is dropped, or after a minute.
     pub fn spawn(&self, line: &str) -> Result<Remote, Error> {
         self.start(line, Stdio::null(), COMMAND_LIMIT)
     }
 
-    /// Waits until a shell's line succeeds: that something listens, for example.
+    /// Waits until a shell command succeeds, for example one that checks that a program listens.
     pub fn wait_until(&self, line: &str, limit: Duration) -> Result<(), Error> {
         let repeated = format!("until {line}; do sleep 0.05; done");
         self.start(&repeated, Stdio::null(), limit)?.wait()?.success().map(drop)
     }
 
-    /// Waits until something listens on a TCP port: the pingpongs and perftest take 18515.
+    /// Waits until a program listens on a TCP port: the pingpongs and perftest use 18515.
     pub fn wait_for_tcp(&self, port: u16, limit: Duration) -> Result<(), Error> {
-        // Local address, remote address, state: 0A is LISTEN. Each process that is started costs the machine a tick or more.
+        // Local address, remote address, state: 0A is LISTEN. Each process started costs the machine a tick or more.
         let line = format!("grep -qs ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6");
         self.wait_until(&line, limit)
     }
 
-    /// Waits until something listens with the connection manager on a port: rping takes 7174.
+    /// Waits until a program listens with the connection manager on a port: rping uses 7174.
     pub fn wait_for_cm(&self, port: u16, limit: Duration) -> Result<(), Error> {
         self.wait_until(&format!("rdma resource show cm_id | grep -q 'LISTEN.*:{port}'"), limit)
     }
@@ -148,15 +148,15 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes the network worse, in the words of `tc-netem(8)`: `loss 5%`, `delay 2ms reorder 80%`, `duplicate 10%`.
-    /// Each call replaces what an earlier one set for the direction.
+    /// Impairs the network, with options of `tc-netem(8)`: `loss 5%`, `delay 2ms reorder 80%`, `duplicate 10%`. Each
+    /// call replaces the previous setting of the direction.
     pub fn impair(&self, direction: Direction, netem: &str) -> Result<(), Error> {
-        // The machine's kernel has netem; the one here may not.
+        // The machine's kernel has netem; the host's may not.
         let line = match direction {
             Direction::Leaving => {
                 format!("tc qdisc replace dev eth0 root netem limit 10000 {netem}")
             }
-            // Netem works on what leaves. So what arrives is led through a device that it leaves again.
+            // netem works on egress, so ingress is redirected through an ifb device.
             Direction::Arriving => format!(
                 "set -e; if ! [ -e /sys/class/net/in0 ]; then ip link add in0 type ifb; \
                  ip link set in0 mtu $(cat /sys/class/net/eth0/mtu) up; tc qdisc add dev eth0 ingress; \
@@ -167,7 +167,7 @@ impl Machine {
         self.run(&line)?.success().map(drop)
     }
 
-    /// Makes the network good again.
+    /// Removes all impairments.
     pub fn repair(&self) -> Result<(), Error> {
         let line =
             "tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; ip link del in0; true";
@@ -182,7 +182,7 @@ impl Machine {
     }
 }
 
-/// A command that runs in a machine. Dropped, it is ended.
+/// A command that runs in a machine. It is ended when this is dropped.
 #[derive(Debug)]
 pub struct Remote {
     child: Option<Child>,
@@ -190,7 +190,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Waits for it to end by itself.
+    /// Waits for it to exit.
     pub fn wait(mut self) -> Result<Output, Error> {
         let Some(child) = self.child.take() else { unreachable!("taken once, here") };
         let output = child.wait_with_output().map_err(|error| Error::io(program(), error))?;

@@ -1,8 +1,8 @@
-//! Linux's `rdma_rxe` as a peer: machines in QEMU on a bridge of their own, beside a network namespace for our side.
+//! Linux's `rdma_rxe` as a peer: machines in QEMU on a bridge, beside a network namespace for our side.
 //!
-//! A [`Peer`] is one such network and all that runs on it. `tests/peer/peer` starts it and tells the rest; this is its
-//! Rust side. When a `Peer` is dropped, or its process dies in any way, everything it started ends.
-//! See `docs/interop.md`.
+//! A [`Peer`] is one such network and everything that runs on it. `tests/peer/peer` starts it and documents the
+//! details; this is its Rust interface. When a `Peer` is dropped, or its process ends in any way, everything it started
+//! ends. See `docs/interop.md`.
 
 mod capture;
 mod diagnosis;
@@ -26,11 +26,11 @@ pub use error::Error;
 pub use machine::{Direction, Machine, Output, Remote};
 use supervisor::{Started, Supervisor};
 
-/// Our side's address.
+/// The address of our side.
 pub const OUR_V4: Ipv4Addr = Ipv4Addr::new(10, 47, 91, 1);
-/// Our side's address.
+/// The address of our side.
 pub const OUR_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x4791, 0, 0, 0, 0, 0, 1);
-/// Our side's network interface.
+/// The network interface of our side.
 pub const OUR_INTERFACE: &str = "eth0";
 
 /// Set in the environment of a test that runs on our side.
@@ -41,14 +41,14 @@ pub fn inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// What to start.
+/// The parameters of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Machines that run `rdma_rxe`, 1 to 9.
     pub machines: u8,
-    /// Bytes that an Ethernet frame carries: 1500 for RoCE's path MTU of 1024, 4200 or more for 4096. At most 9000.
+    /// The Ethernet MTU: 1500 for RoCE's path MTU of 1024, 4200 or more for 4096. At most 9000.
     pub mtu: u16,
-    /// How long the machines may take to start. Seconds are usual; a busy computer takes longer.
+    /// The timeout for starting the machines. Usually they take seconds; on a busy computer longer.
     pub limit: Duration,
 }
 
@@ -66,26 +66,26 @@ pub struct Peer {
     state: State,
 }
 
-/// What the running fabric wrote down.
+/// The state file of the running fabric.
 #[derive(Debug)]
 struct State {
     /// A process in our side's network namespace.
     ours: u32,
-    /// A process in the bridge's network namespace, which is the first of all.
+    /// A process in the bridge's network namespace, the first of all processes.
     fabric: u32,
-    /// Where the image is.
+    /// The folder of the image.
     image: PathBuf,
 }
 
 impl Peer {
     /// Starts a network and waits until its machines can be used.
     ///
-    /// Is `None`, after a skip, where this cannot be: without root or without QEMU, for example.
+    /// Returns `None`, after a skip, where this is not possible: without root or without QEMU, for example.
     pub fn start(options: Options) -> Result<Option<Self>, Error> {
         let supervisor = match Supervisor::start(&options)? {
             Started::Running(supervisor) => supervisor,
             Started::Skipped(reason) => {
-                // What it has said before that may be the whole log of a download.
+                // The lines before may be the whole log of a download.
                 skip(reason.lines().last().unwrap_or("no peer can be started here"));
                 return Ok(None);
             }
@@ -96,54 +96,56 @@ impl Peer {
         Ok(Some(Self { machines: machines.collect(), supervisor, state }))
     }
 
-    /// A machine, counted from 1. Panics when there is no such.
+    /// Returns a machine, counted from 1. Panics if it does not exist.
     pub fn machine(&self, number: usize) -> &Machine {
         let machine = number.checked_sub(1).and_then(|index| self.machines.get(index));
-        machine.unwrap_or_else(|| panic!("{} machines, and none is {number}", self.machines.len()))
+        machine.unwrap_or_else(|| {
+            panic!("there are {} machines, but no machine {number}", self.machines.len())
+        })
     }
 
-    /// Runs a shell's line in the first machine: see [`Machine::run`].
+    /// Runs a shell command in the first machine: see [`Machine::run`].
     pub fn run(&self, line: &str) -> Result<Output, Error> {
         self.machine(1).run(line)
     }
 
-    /// Starts a shell's line in the first machine: see [`Machine::spawn`].
+    /// Starts a shell command in the first machine: see [`Machine::spawn`].
     pub fn spawn(&self, line: &str) -> Result<Remote, Error> {
         self.machine(1).spawn(line)
     }
 
-    /// The first machine's address.
+    /// Returns the first machine's address.
     pub fn address_v4(&self) -> Ipv4Addr {
         self.machine(1).address_v4()
     }
 
-    /// The first machine's address.
+    /// Returns the first machine's address.
     pub fn address_v6(&self) -> Ipv6Addr {
         self.machine(1).address_v6()
     }
 
-    /// A program that will run on our side of the network.
+    /// Returns a command that runs a program on our side of the network.
     pub fn command_here(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(self.our_namespace_option()).arg("--").arg(program);
         command
     }
 
-    /// A program that will run where the bridge and the control network are.
+    /// Returns a command that runs a program in the namespace of the bridge and the control network.
     pub fn command_at_bridge(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.state.fabric)).arg("--").arg(program);
         command
     }
 
-    /// One of busybox's programs, `ping` for example, that will run on our side of the network.
+    /// Returns a command that runs a busybox applet, for example `ping`, on our side of the network.
     pub fn busybox_here(&self, applet: &str) -> Command {
         let mut command = self.command_here(self.state.image.join("busybox"));
         command.arg(applet);
         command
     }
 
-    /// Waits until something listens on a TCP port on our side. To connect would be taken for the client.
+    /// Waits until a program listens on a TCP port on our side. Connecting instead would look like the client.
     pub fn wait_for_tcp_here(&self, port: u16, limit: Duration) -> Result<(), Error> {
         // Local address, remote address, state: 0A is LISTEN.
         let wanted = format!(":{port:04X} ");
@@ -166,7 +168,7 @@ impl Peer {
         Err(Error::Start(format!("nothing on our side listens on TCP port {port}")))
     }
 
-    /// Waits until a table of our side's network, in `/proc/net`, has a text; or until it will never: `over`.
+    /// Waits until a table in `/proc/net` of our side contains a text, or until `over` returns true.
     pub fn wait_for_text_here(
         &self,
         table: &str,
@@ -186,8 +188,8 @@ impl Peer {
         Err(Error::Start(format!("no {text} in our side's /proc/net/{table}")))
     }
 
-    /// A test of this test program, by its name, that will run on our side of the network, in a process of its own.
-    /// [`inside`] tells it so: that it is not the one to start a peer.
+    /// Returns a command that runs a test of this binary, by name, in its own process on our side of the network. There
+    /// [`inside`] is true, so that it does not start a peer.
     pub fn test_here(&self, test: &str) -> Result<Command, Error> {
         let program = env::current_exe().map_err(|error| Error::io("this program", error))?;
         let mut command = self.command_here(program);
@@ -196,13 +198,13 @@ impl Peer {
         Ok(command)
     }
 
-    /// Records all RoCEv2 packets that pass the bridge, into a pcap file at the path once that is
+    /// Captures all RoCEv2 packets that pass the bridge. The pcap file is at `path` once the capture is
     /// [finished](Capture::finish).
     pub fn capture(&self, path: impl Into<PathBuf>) -> Result<Capture<'_>, Error> {
         self.capture_filtered(path, "udp port 4791")
     }
 
-    /// Records what passes the bridge and a filter in libpcap's language; an empty one passes everything.
+    /// Captures packets that pass the bridge and match a libpcap filter; an empty filter matches all.
     pub fn capture_filtered(
         &self,
         path: impl Into<PathBuf>,
@@ -211,7 +213,7 @@ impl Peer {
         Capture::start(&self.supervisor, path.into(), filter)
     }
 
-    /// A process that lives as long as anything of this network does, for tests of its end.
+    /// Returns a process that runs as long as any part of this network, for tests of its end.
     pub fn first_process(&self) -> u32 {
         self.state.fabric
     }
@@ -241,7 +243,7 @@ impl State {
     }
 }
 
-/// The program that does the work.
+/// Returns the program that manages the network.
 fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peer/peer")
 }

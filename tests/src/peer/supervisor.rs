@@ -1,4 +1,4 @@
-//! The process that owns a network and its machines, and the lines that are exchanged with it.
+//! The process that owns a network and its machines, and the protocol of lines with it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 use super::{Error, Options, program};
 
-/// The status of a program that cannot do its work here.
+/// The exit status of a program that cannot run here.
 const SKIPPED: i32 = 77;
 
-/// How long the image may take to build, where `make setup` did not.
+/// The timeout for building the image, if `make setup` did not.
 const BUILD_LIMIT: Duration = Duration::from_secs(100);
 
-/// How long a request may take.
+/// The timeout of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
-/// What became of a start.
+/// The result of starting a network.
 pub(super) enum Started {
     Running(Supervisor),
-    /// It cannot be done here, and why.
+    /// It cannot run here; the reason.
     Skipped(String),
 }
 
-/// The process. To close its input ends it and all that it started.
+/// The process. Closing its input ends it and everything that it started.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     process: Child,
@@ -39,7 +39,7 @@ pub(super) struct Supervisor {
 #[derive(Debug)]
 struct Lines {
     requests: Option<ChildStdin>,
-    answers: Receiver<String>,
+    responses: Receiver<String>,
 }
 
 impl Supervisor {
@@ -64,7 +64,7 @@ impl Supervisor {
             .map_err(|error| Error::io(program(), error))?;
         let requests = process.stdin.take();
         let output = process.stdout.take();
-        let (sender, answers) = mpsc::channel();
+        let (sender, responses) = mpsc::channel();
         thread::spawn(move || {
             for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
                 if !line.is_ok_and(|line| sender.send(line).is_ok()) {
@@ -73,9 +73,9 @@ impl Supervisor {
             }
         });
         let mut supervisor =
-            Self { process, lines: Mutex::new(Lines { requests, answers }), folder };
+            Self { process, lines: Mutex::new(Lines { requests, responses }), folder };
 
-        match supervisor.answer(BUILD_LIMIT + options.limit) {
+        match supervisor.response(BUILD_LIMIT + options.limit) {
             Some(line) if line == "ready" => Ok(Started::Running(supervisor)),
             Some(line) => {
                 let log = fs::read_to_string(supervisor.folder.join("log")).unwrap_or_default();
@@ -88,43 +88,43 @@ impl Supervisor {
                 if status == Some(SKIPPED) {
                     return Ok(Started::Skipped(text));
                 }
-                Err(Error::Start(format!("no answer, status {status:?}: {text}")))
+                Err(Error::Start(format!("no response, status {status:?}: {text}")))
             }
         }
     }
 
-    /// Where the running network keeps its files.
+    /// Returns the folder of the running network.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Asks for something and waits until it is done.
+    /// Sends a request and waits for the response.
     pub(super) fn request(&self, request: &str) -> Result<(), Error> {
         let mut lines = self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let failed = |answer: String| Error::Request { request: request.to_owned(), answer };
+        let failed = |response: String| Error::Request { request: request.to_owned(), response };
         let sent = match &mut lines.requests {
             Some(requests) => writeln!(requests, "{request}"),
             None => return Err(failed("it has ended".to_owned())),
         };
         sent.map_err(|error| failed(error.to_string()))?;
-        match lines.answers.recv_timeout(REQUEST_LIMIT) {
-            Ok(answer) if answer == "ok" => Ok(()),
-            Ok(answer) => Err(failed(answer)),
-            Err(_) => Err(failed("no answer".to_owned())),
+        match lines.responses.recv_timeout(REQUEST_LIMIT) {
+            Ok(response) if response == "ok" => Ok(()),
+            Ok(response) => Err(failed(response)),
+            Err(_) => Err(failed("no response".to_owned())),
         }
     }
 
-    fn answer(&mut self, limit: Duration) -> Option<String> {
+    fn response(&mut self, limit: Duration) -> Option<String> {
         let lines = self.lines.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        lines.answers.recv_timeout(limit).ok()
+        lines.responses.recv_timeout(limit).ok()
     }
 
-    /// Ends the process, if it has not ended, and does not wait for it to answer.
+    /// Ends the process, if it has not ended, without waiting for a response.
     fn end(&mut self) {
         let lines = self.lines.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         lines.requests = None;
-        // A process that ended by itself has said all. One that builds an image does not read its input.
-        while lines.answers.recv_timeout(Duration::from_secs(5)).is_ok() {}
+        // A process that exited has written everything. One that builds an image does not read its input.
+        while lines.responses.recv_timeout(Duration::from_secs(5)).is_ok() {}
         if !matches!(self.process.try_wait(), Ok(Some(_))) && !self.ended_soon() {
             let _ = self.process.kill();
         }

@@ -1,27 +1,26 @@
 //! The command and the libraries that tests run: `ferroce`, `libferroce_capi.so`, `libferroce_view.so`,
 //! `libferroce_sockets.so`.
 //!
-//! No test links them, so cargo does not build them for a test. They are built once before a run of tests, which is what
-//! `scripts/test` and nextest's set-up script (`.config/nextest.toml`) do; a test that is started without either has
-//! them built itself.
+//! No test links them, so cargo does not build them for a test. `scripts/test` and nextest's set-up script
+//! (`.config/nextest.toml`) build them once before a run; a test that is started without either builds them itself.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The folder in which they are built already.
-const READY: &str = "FERROCE_TEST_BUILT";
+/// Names the folder that already has them.
+const BUILT_FOLDER_ENV: &str = "FERROCE_TEST_BUILT";
 
-/// The folder that they are in, which is cargo's for the profile of this test.
+/// Returns the folder that they are in, which is cargo's for the profile of this test.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         // A test is TARGET/PROFILE/deps/NAME.
         let test = env::current_exe().expect("this program has a path");
         let folder = test.ancestors().nth(2).expect("cargo has started this program");
-        // Another one for another profile.
-        if env::var_os(READY).is_none_or(|ready| Path::new(&ready) != folder) {
+        // A folder of another profile does not count.
+        if env::var_os(BUILT_FOLDER_ENV).is_none_or(|ready| Path::new(&ready) != folder) {
             build(folder);
         }
         folder.to_owned()

@@ -1,9 +1,9 @@
-//! What every test binary that opens sockets is linked with.
+//! Support for test binaries that open sockets.
 //!
-//! - [`namespace`]: before `main`, the process moves to a network namespace of its own, with the loopback up.
-//! - [`skip`]: a test that cannot run here says so. It fails instead where everything is required.
+//! - [`namespace`]: before `main`, the process enters its own network namespace, with the loopback up.
+//! - [`skip`]: reports that a test cannot run here; fails it where everything is required.
 //! - [`built`]: the command and the libraries that tests run.
-//! - [`notes`]: skips and missing isolation leave a line in a file, which `scripts/test` summarises.
+//! - [`notes`]: records skips and missing isolation in a file, which `scripts/test` summarises.
 //!
 //! A binary that uses none of the functions links it with `use ferroce_test_support as _;`. See
 //! `docs/adr/0011-isolated-tests.md`.
@@ -17,7 +17,8 @@ use std::env;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Whether a test that cannot run here is a failure: `FERROCE_REQUIRE_ALL` is 1, or `CI` is set and it is not 0.
+/// Whether a test that cannot run here fails: `FERROCE_REQUIRE_ALL` is 1, or `CI` is set and `FERROCE_REQUIRE_ALL` is
+/// not 0.
 pub fn all_required() -> bool {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     match set("FERROCE_REQUIRE_ALL") {
@@ -26,7 +27,7 @@ pub fn all_required() -> bool {
     }
 }
 
-/// Records that the current test, or a part of it, does not run here, and why. The caller returns after it.
+/// Records that the current test, or a part of it, does not run here, and why. The caller returns afterwards.
 ///
 /// # Panics
 /// Where everything is required: see [`all_required`].
@@ -36,7 +37,7 @@ pub fn skip(reason: impl Display) {
     notes::add(notes::Kind::Skipped, &reason.to_string());
 }
 
-/// Where a program is in `PATH`. `None`, after a [`skip`], when it is not installed.
+/// Returns the path of a program in `PATH`. Returns `None`, after a [`skip`], if it is not installed.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());

@@ -1,15 +1,16 @@
-//! A network namespace for this process and its children, made before `main`.
+//! A network namespace for this process and its children, created before `main`.
 //!
-//! nextest runs every test in a process of its own, so every test has its own ports, abstract socket names, interfaces
-//! and multicast groups. With `cargo test`, the tests of one binary share a namespace, which is still not the machine's.
+//! nextest runs every test in its own process, so every test has its own ports, abstract socket names, interfaces and
+//! multicast groups. With `cargo test`, the tests of one binary share a namespace, which is still separate from the
+//! machine's.
 //!
-//! As root, the process unshares its network and mount namespaces; without root, a user namespace comes first, in which
-//! it is root. The mount namespace keeps the names of `ip netns` to this test, and makes `/sys/class/net` show its own
-//! interfaces. Where none of this is allowed the test runs in the machine's namespace: it says so on its error output,
-//! and `scripts/test` counts it.
+//! As root, the process unshares its network and mount namespaces; without root, it first creates a user namespace in
+//! which it is root. The mount namespace keeps the names of `ip netns` private to this test, and makes `/sys/class/net`
+//! show the namespace's interfaces. Where none of this is permitted, the test runs in the machine's namespace: it
+//! reports that on standard error, and `scripts/test` counts it.
 //!
-//! A child inherits the namespace and [`VARIABLE`], so a test binary that starts itself stays in the namespace that its
-//! parent chose for it.
+//! A child process inherits the namespace and [`VARIABLE`], so a test binary that starts itself stays in the namespace
+//! of its parent.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -18,16 +19,16 @@ use std::{env, fs, mem, ptr};
 
 use crate::notes;
 
-/// Set in the environment of tests: how this process got its network namespace. `machine` from outside keeps tests in
-/// the namespace that they are started in.
+/// The environment variable that records how this process got its network namespace. If it is set to `machine` from
+/// outside, tests stay in the namespace that they are started in.
 pub const VARIABLE: &str = "FERROCE_TEST_NETWORK";
 
-/// Whether this process and its parents made a namespace for it.
+/// Whether this process, or a parent, created a namespace for it.
 pub fn is_own() -> bool {
     env::var(VARIABLE).is_ok_and(|value| value == "own")
 }
 
-/// The dynamic linker calls it before `main`, when the process has one thread: a user namespace can be entered only then.
+/// Called by the dynamic linker before `main`, while the process has a single thread, which CLONE_NEWUSER requires.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static ENTER: extern "C" fn() = {
@@ -41,7 +42,7 @@ static ENTER: extern "C" fn() = {
         // SAFETY: there is one thread.
         unsafe { env::set_var(VARIABLE, value) };
         if let Err(error) = entered {
-            let reason = format!("no network namespace can be made here: {error}");
+            let reason = format!("cannot create a network namespace here: {error}");
             eprintln!("NOT ISOLATED: {reason}: this test shares the machine's network");
             notes::add(notes::Kind::Shared, &reason);
         }
@@ -53,7 +54,7 @@ fn unshare() -> io::Result<()> {
     const OWN: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWNS;
     // SAFETY: these have no conditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    // SAFETY: as above; there is one thread, as CLONE_NEWUSER wants it.
+    // SAFETY: as above; there is one thread, as CLONE_NEWUSER requires.
     if unsafe { libc::unshare(OWN) } != 0 {
         // SAFETY: as above.
         check(unsafe { libc::unshare(OWN | libc::CLONE_NEWUSER) })?;
@@ -81,23 +82,23 @@ fn loopback_up() -> io::Result<()> {
     // SAFETY: no pointers are passed.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(if socket < 0 { -1 } else { 0 })?;
-    // SAFETY: the request is an `ifreq` with a name that ends in a zero; the kernel only reads it.
+    // SAFETY: the request is an `ifreq` with a NUL-terminated name; the kernel only reads it.
     let up = check(unsafe { libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request) });
     // SAFETY: it is ours, and not used after this.
     unsafe { libc::close(socket) };
     up
 }
 
-/// Mounts what belongs to the network namespace. What cannot be mounted stays the machine's: only `ip netns` and programs
-/// that read `/sys/class/net` would notice.
+/// Mounts the file systems of the network namespace. If that fails, the machine's stay mounted, which affects only `ip
+/// netns` and programs that read `/sys/class/net`.
 fn private_mounts() {
     let mount = |kind: Option<&CStr>, at: &CStr, flags: libc::c_ulong| {
         let kind = kind.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: all are strings with an end, or null where mount(2) allows it.
+        // SAFETY: all are NUL-terminated strings, or null where mount(2) allows it.
         let done = unsafe { libc::mount(c"none".as_ptr(), at.as_ptr(), kind, flags, ptr::null()) };
         done == 0
     };
-    // Nothing that is mounted here shows outside.
+    // Mounts made here are not visible outside.
     if !mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE) {
         return;
     }

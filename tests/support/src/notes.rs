@@ -1,14 +1,14 @@
-//! One line for each thing about a run that its summary must tell: which tests were skipped, which were not isolated.
+//! Notes for the summary of a run: which tests were skipped, and which were not isolated.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::thread;
 
-/// The file, if anybody wants to know. `scripts/test` sets it.
-const FILE: &str = "FERROCE_TEST_NOTES";
+/// Names the file of notes. `scripts/test` sets it.
+const FILE_ENV: &str = "FERROCE_TEST_NOTES";
 
-/// What a line is about.
+/// The kind of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A test, or a part of it, did not run.
@@ -19,21 +19,21 @@ pub enum Kind {
 
 /// Adds a line: kind, test and reason, with tabs between them.
 pub fn add(kind: Kind, reason: &str) {
-    let Some(path) = env::var_os(FILE).filter(|path| !path.is_empty()) else { return };
+    let Some(path) = env::var_os(FILE_ENV).filter(|path| !path.is_empty()) else { return };
     let kind = match kind {
         Kind::Skipped => "skipped",
         Kind::Shared => "shared",
     };
     let reason = reason.replace(['\n', '\t'], " ");
     let line = format!("{kind}\t{}\t{reason}\n", test_name());
-    // One write of a short line: those of other processes do not come between.
+    // One write per short line, so that lines of other processes do not interleave.
     let file = OpenOptions::new().create(true).append(true).open(&path);
     if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
         eprintln!("ferroce-test-support: {}: {error}", path.to_string_lossy());
     }
 }
 
-/// The test's name: nextest starts one test as `BINARY --exact NAME …`, libtest names a thread for each.
+/// Returns the test's name: nextest starts one test as `BINARY --exact NAME …`, libtest names a thread after each.
 fn test_name() -> String {
     let binary = env::current_exe().ok();
     let binary = binary.as_deref().and_then(|path| path.file_stem()).unwrap_or_default();
@@ -41,8 +41,8 @@ fn test_name() -> String {
     let binary = binary.to_string_lossy();
     let binary = binary.rsplit_once('-').map_or(&*binary, |(name, _)| name);
     let arguments: Vec<String> = env::args().collect();
-    let named = arguments.iter().any(|one| one == "--exact");
-    let filter = arguments.iter().skip(1).find(|one| !one.starts_with("--"));
+    let named = arguments.iter().any(|argument| argument == "--exact");
+    let filter = arguments.iter().skip(1).find(|argument| !argument.starts_with("--"));
     let test = match (thread::current().name(), filter) {
         (Some(name), _) if name != "main" => name.to_owned(),
         (_, Some(name)) if named => name.clone(),

@@ -1,4 +1,4 @@
-//! What tests are given: a network namespace, and skips that show. Children are this binary again, running an ignored test.
+//! Tests of the network namespace and of skips. Child processes run an ignored test of this binary.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use ferroce_test_support::{find_program, namespace, skip};
 
-/// This binary again, in nothing but one of its ignored tests.
+/// Returns a command that runs one ignored test of this binary.
 fn child(test: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([test, "--exact", "--ignored", "--nocapture"]).stdin(Stdio::null());
@@ -23,11 +23,11 @@ fn namespace_of(process: &str) -> PathBuf {
     fs::read_link(format!("/proc/{process}/ns/net")).unwrap()
 }
 
-/// The loopback is there and up, and nothing else is.
+/// The loopback is up, and there are no other interfaces.
 #[test]
-fn a_test_has_a_network_of_its_own() {
+fn a_test_has_its_own_network_namespace() {
     if !namespace::is_own() {
-        return skip("no network namespace can be made here");
+        return skip("cannot create a network namespace here");
     }
     let table = fs::read_to_string("/proc/net/dev").unwrap();
     let names: Vec<_> = table.lines().filter_map(|line| line.split_once(':')).collect();
@@ -41,20 +41,20 @@ fn a_test_has_a_network_of_its_own() {
 
 /// Another process of the machine may hold every port that programs here use by default.
 #[test]
-fn a_port_that_is_taken_elsewhere_is_free_here() {
+fn a_port_in_use_outside_is_free_inside() {
     if !namespace::is_own() {
-        return skip("no network namespace can be made here");
+        return skip("cannot create a network namespace here");
     }
-    let mut stranger = child("holder");
-    stranger.env_remove(namespace::VARIABLE).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut stranger = stranger.spawn().unwrap();
-    let mut lines = BufReader::new(stranger.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut outsider = child("holder");
+    outsider.env_remove(namespace::VARIABLE).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut outsider = outsider.spawn().unwrap();
+    let mut lines = BufReader::new(outsider.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line == "held"));
-    assert_ne!(namespace_of(&stranger.id().to_string()), namespace_of("self"));
+    assert_ne!(namespace_of(&outsider.id().to_string()), namespace_of("self"));
     let _tcp = TcpListener::bind("0.0.0.0:7471").unwrap();
     let _udp = UdpSocket::bind("0.0.0.0:4791").unwrap();
-    drop(stranger.stdin.take());
-    assert!(stranger.wait().unwrap().success());
+    drop(outsider.stdin.take());
+    assert!(outsider.wait().unwrap().success());
 }
 
 #[test]
@@ -66,24 +66,24 @@ fn holder() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// Whoever starts itself again talks to itself.
+/// A test binary that starts itself can reach the child.
 #[test]
-fn a_child_stays_in_the_namespace_of_its_parent() {
-    let output = child("tells_its_namespace").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+fn a_child_process_stays_in_the_namespace_of_its_parent() {
+    let output = child("prints_its_namespace").output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     let own = format!("namespace {}", namespace_of("self").display());
-    assert!(said.lines().any(|line| line == own), "{own}: {said}");
+    assert!(stdout.lines().any(|line| line == own), "{own}: {stdout}");
 }
 
 #[test]
 #[ignore = "a child process of another test"]
-fn tells_its_namespace() {
+fn prints_its_namespace() {
     println!("\nnamespace {}", namespace_of("self").display());
 }
 
-/// Names of `ip netns` are those of one test, and nothing is left of them when it is killed.
+/// Names of `ip netns` are private to one test, and disappear when it is killed.
 #[test]
-fn named_namespaces_are_not_seen_outside() {
+fn named_namespaces_are_not_visible_outside() {
     if !namespace::is_own() || find_program("ip").is_none() {
         return;
     }
@@ -91,7 +91,7 @@ fn named_namespaces_are_not_seen_outside() {
     assert!(run(&["netns", "add", "ferroce-seen"]).status.success());
     let inside = String::from_utf8(run(&["netns", "list"]).stdout).unwrap();
     assert!(inside.lines().any(|line| line.starts_with("ferroce-seen")), "{inside}");
-    // Whoever started this test is in the mount namespace where it would have been.
+    // The process that started this test is in the outer mount namespace.
     let parent = Path::new("/proc").join(std::os::unix::process::parent_id().to_string());
     assert!(!parent.join("root/run/netns/ferroce-seen").exists());
 }
@@ -112,7 +112,7 @@ fn a_skip_leaves_a_note() {
 }
 
 #[test]
-fn a_skip_is_a_failure_where_all_is_required() {
+fn a_skip_fails_the_test_where_all_tests_are_required() {
     let fails =
         |name: &str, value: &str| !child("skips").env(name, value).status().unwrap().success();
     assert!(!fails("CI", ""));

@@ -1,4 +1,4 @@
-//! Where programs run: `ferroce run`, on this host or on one of two others.
+//! Runs programs with `ferroce run`, on this host or on one of two others.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,26 +8,26 @@ use std::time::Duration;
 use ferroce_test_support::{built, find_program};
 use ferroce_tests::{hosts, tool};
 
-/// The command.
+/// Returns the command.
 pub(crate) fn ferroce() -> PathBuf {
     built::folder().join("ferroce")
 }
 
-/// Whether a program is there; skips when it is not.
+/// Whether a program is installed; skips if not.
 pub(crate) fn has(program: &str) -> bool {
     find_program(program).is_some()
 }
 
-/// Two hosts, each with a loopback of its own, that the kernel knows to be connected.
+/// Two hosts, each with its own loopback, whose link the kernel reports as up.
 pub(crate) struct Hosts(hosts::Hosts);
 
 impl Hosts {
-    /// `None`, after a skip, where namespaces cannot be made.
+    /// Returns `None`, after a skip, where namespaces cannot be created.
     pub(crate) fn new() -> Option<Self> {
         let hosts = hosts::Hosts::new("apps")?;
         for name in [0, 1].map(|side| hosts.name(side)) {
             assert!(hosts::ip(&format!("-n {name} link set lo up")));
-            wait_for_signal(name);
+            wait_for_link(name);
         }
         Some(Self(hosts))
     }
@@ -36,7 +36,7 @@ impl Hosts {
         format!("10.9.0.{}", side + 1)
     }
 
-    /// A program on one of them, by `ferroce run` without any option.
+    /// Returns a program on one of them, under `ferroce run` without options.
     pub(crate) fn program(&self, side: usize, name: &str) -> Command {
         let mut run = Command::new(ferroce());
         let mut command = self.0.command(side, run.args(["run", "--", name]));
@@ -45,8 +45,8 @@ impl Hosts {
     }
 }
 
-/// A port counts as active when the kernel has noticed the cable.
-fn wait_for_signal(name: &str) {
+/// Waits until the kernel reports the link as up, which makes the port active.
+fn wait_for_link(name: &str) {
     for _ in 0..1000 {
         let mut command = Command::new("ip");
         let shown = tool::run(command.args(["-n", name, "link", "show", "eth0"]));
@@ -55,10 +55,10 @@ fn wait_for_signal(name: &str) {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("{name}: no signal on the cable");
+    panic!("{name}: the link did not come up");
 }
 
-/// What the surroundings have set is not for these programs.
+/// Removes variables of the environment that must not reach these programs.
 pub(crate) fn plain(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();

@@ -1,8 +1,8 @@
-//! What programs send messages with, from Debian's packages, over our libraries by `ferroce run`: UCX, libfabric, Open MPI
-//! with mpi4py, qperf. On one host, and between two, which are network namespaces with a cable.
+//! Communication libraries from Debian's packages, on our libraries with `ferroce run`: UCX, libfabric, Open MPI with
+//! mpi4py, qperf. On one host, and between two (network namespaces with a link).
 //!
-//! `table` has a line for each; `mpi` runs `examples/mpi/ranks.py`, which compares every byte; `killed` takes one end away;
-//! `one_device` has those that are told of no device; `wheels` has Python packages that bring libraries of their own.
+//! `table` has a line for each; `mpi` runs `examples/mpi/ranks.py`, which compares every byte; `killed` kills one side;
+//! `one_device` has programs that are given no device; `wheels` has Python packages that bundle libraries.
 
 mod hosts;
 mod killed;

@@ -1,4 +1,4 @@
-//! Open MPI's ranks over UCX, which compare what they send each other.
+//! Open MPI ranks over UCX, which compare the data they exchange.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ fn file(path: &str) -> String {
     root.join(path).canonicalize().expect("it is in the repository").display().to_string()
 }
 
-/// Whether all of it is there, after a skip when it is not.
+/// Whether everything is installed; skips if not.
 pub(crate) fn is_there() -> bool {
     let mut python = Command::new(PYTHON);
     let found = python.args(["-c", "import mpi4py.MPI"]).stderr(Stdio::null()).status();
@@ -27,7 +27,7 @@ pub(crate) fn is_there() -> bool {
     found && has("mpirun")
 }
 
-/// Ranks of one host. The program's options are those that root needs, and that there are fewer processors than ranks.
+/// Returns the command for ranks on one host. The options allow running as root, and more ranks than processors.
 pub(crate) fn one_host(hosts: &Hosts, ranks: usize, arguments: &[&str]) -> Command {
     let mut command = hosts.program(0, "mpirun");
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
@@ -35,7 +35,7 @@ pub(crate) fn one_host(hosts: &Hosts, ranks: usize, arguments: &[&str]) -> Comma
     command
 }
 
-/// Ranks of two hosts, by the script that a newcomer starts with.
+/// Returns the command for ranks on two hosts, by the script that users start with.
 pub(crate) fn two_hosts(ranks: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new(file("scripts/mpi-two-hosts"));
     plain(&mut command);
@@ -47,18 +47,18 @@ pub(crate) fn two_hosts(ranks: usize, arguments: &[&str]) -> Command {
 
 fn check(mut command: Command, ranks: usize, faults: Option<&str>) {
     command.env("UCX_LOG_LEVEL", "info");
-    // Freed memory is overwritten at once, so that nothing goes well by luck that reads it later.
+    // Freed memory is overwritten, so that a use after free does not succeed by luck.
     command.env("MALLOC_PERTURB_", "165").env("MALLOC_MMAP_THRESHOLD_", "33554432");
     let passed_on =
         ["UCX_LOG_LEVEL", "FERROCE_FAULTS", "MALLOC_PERTURB_", "MALLOC_MMAP_THRESHOLD_"];
     command.env("MPI_OPTIONS", format!("--oversubscribe -x {}", passed_on.join(" -x ")));
     command.envs(faults.map(|faults| ("FERROCE_FAULTS", faults)));
     let said = Running::start_group(command).finish(Instant::now() + LIMIT);
-    assert!(said.contains(&format!("{ranks} ranks: all results correct")), "{said}");
-    // UCX tells the ways that it has found: to other ranks there is none but ours.
-    let ways = said.lines().filter(|line| line.contains("ep_cfg[") && line.contains("tag("));
-    let ours = ways.clone().filter(|line| line.contains("rc_verbs/ferroce_eth0:1")).count();
-    assert!(ours >= ranks && ours == ways.count(), "other ways: {said}");
+    assert!(said.contains(&format!("{ranks} ranks: all as it must be")), "{said}");
+    // UCX logs its transports: to other ranks it uses only ours.
+    let transports = said.lines().filter(|line| line.contains("ep_cfg[") && line.contains("tag("));
+    let ours = transports.clone().filter(|line| line.contains("rc_verbs/ferroce_eth0:1")).count();
+    assert!(ours >= ranks && ours == transports.count(), "other transports: {said}");
 }
 
 fn on_one(ranks: usize, faults: Option<&str>) {
@@ -69,7 +69,7 @@ fn on_one(ranks: usize, faults: Option<&str>) {
 
 fn on_two(ranks: usize, faults: Option<&str>) {
     let _turn = turn();
-    // The script makes hosts of its own: where these can be made, those can.
+    // The script creates its own hosts: if these can be created, those can.
     if is_there() && Hosts::new().is_some() {
         check(two_hosts(ranks, &[]), ranks, faults);
     }

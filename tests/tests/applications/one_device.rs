@@ -1,5 +1,5 @@
-//! Programs that are told of no device: on a host with Ethernet by its loopback address and by its own, between two
-//! hosts, and on a host with nothing but a loopback.
+//! Programs that are given no device: on a host with Ethernet by its loopback address and by its own address, between
+//! two hosts, and on a host with only a loopback.
 
 use std::fs;
 use std::process::Command;
@@ -11,12 +11,12 @@ use ferroce_tests::{capture, listening, perftest};
 use super::hosts::{Hosts, ferroce, has, plain};
 use super::pair::LIMIT;
 
-/// Where server and client are, and how the client names the server.
+/// Where server and client run, and which address the client uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Topology {
     /// One host, by 127.0.0.1.
     Loopback,
-    /// One host, by its own address.
+    /// One host, by its Ethernet address.
     Own,
     /// Two hosts.
     Between,
@@ -24,7 +24,7 @@ enum Place {
     LoopbackOnly,
 }
 
-/// How to know that a server listens.
+/// How to detect that a server listens.
 #[derive(Clone, Copy)]
 enum Ready {
     Tcp(u16),
@@ -32,10 +32,10 @@ enum Ready {
     Cm(u16),
 }
 
-/// What a program has printed is right: by its command line and its output.
+/// Checks the output of a program with this command line.
 type Check = fn(&str, &str) -> Result<(), String>;
 
-impl Place {
+impl Topology {
     fn address(self) -> String {
         match self {
             Self::Loopback | Self::LoopbackOnly => "127.0.0.1".to_owned(),
@@ -47,12 +47,12 @@ impl Place {
         if self == Self::LoopbackOnly { "ferroce_lo" } else { "ferroce_eth0" }
     }
 
-    /// Bytes of payload that a packet carries: Ethernet's MTU is 1500, the loopback's 65536.
+    /// The payload bytes of a packet: Ethernet's MTU is 1500, the loopback's 65536.
     fn path_mtu(self) -> usize {
         if self == Self::Between { 1024 } else { 4096 }
     }
 
-    /// A command by `ferroce run`, on the server's side or the client's.
+    /// Returns a command under `ferroce run`, on the server's side or the client's.
     fn command(self, hosts: Option<&Hosts>, client: bool, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let name = words.next().expect("a program");
@@ -70,9 +70,9 @@ impl Place {
     }
 }
 
-/// Runs both ends and returns what the client printed. `None`, after a skip, when something is missing.
+/// Runs both sides and returns the client's output. Returns `None`, after a skip, if something is missing.
 fn run(
-    place: Place,
+    topology: Topology,
     ready: Ready,
     [server, client]: [&str; 2],
     change: impl Fn(&mut Command),
@@ -82,13 +82,13 @@ fn run(
     if !has(name) {
         return None;
     }
-    let hosts = match place {
-        Place::LoopbackOnly => None,
+    let hosts = match topology {
+        Topology::LoopbackOnly => None,
         _ => Some(Hosts::new()?),
     };
     let until = Instant::now() + LIMIT;
     let ends = || {
-        let mut command = place.command(hosts.as_ref(), false, server);
+        let mut command = topology.command(hosts.as_ref(), false, server);
         if let Ready::Cm(_) = ready {
             listening::announce(&mut command);
         }
@@ -99,8 +99,8 @@ fn run(
             Ready::Cm(port) => listening::is_announced(server.id(), port),
         };
         server.wait_until(listening, until);
-        let client = client.replace('@', &place.address());
-        let mut command = place.command(hosts.as_ref(), true, &client);
+        let client = client.replace('@', &topology.address());
+        let mut command = topology.command(hosts.as_ref(), true, &client);
         change(&mut command);
         perftest::both_ends(server, Running::start_group(command), until)
     };
@@ -108,12 +108,12 @@ fn run(
     Some(client)
 }
 
-/// Each program at each place: name, places, when the server is ready, server, client, what it must have printed.
+/// A test per line: name, topology, when the server is ready, server, client, expected output.
 macro_rules! programs {
-    ($( $test:ident: $place:ident $ready:expr, $server:literal | $client:literal => $check:expr; )+) => {$(
+    ($( $test:ident: $topology:ident $ready:expr, $server:literal | $client:literal => $check:expr; )+) => {$(
         #[test]
         fn $test() {
-            let Some(said) = run(Place::$place, $ready, [$server, $client], |_| ()) else { return };
+            let Some(said) = run(Topology::$topology, $ready, [$server, $client], |_| ()) else { return };
             let check: Check = $check;
             assert_eq!(check($client, &said), Ok(()), "{said}");
         }
@@ -133,7 +133,7 @@ fn five_pings(_: &str, said: &str) -> Result<(), String> {
     said.contains("rdma-ping-4").then_some(()).ok_or_else(|| "no fifth ping".into())
 }
 
-/// Messages of a kibibyte, as many acknowledged as sent; the program compares their contents (`-c`).
+/// 20 messages of 1 KiB, all acknowledged; the program compares their contents (`-c`).
 fn acknowledged(_: &str, said: &str) -> Result<(), String> {
     let all = said.lines().any(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -151,29 +151,29 @@ programs! {
     fabric_rdm_loopback:    Loopback     FABRIC,   "fi_pingpong -p verbs;ofi_rxm -e rdm -I 20 -c" | "fi_pingpong -p verbs;ofi_rxm -e rdm -I 20 -c @" => acknowledged;
 }
 
-/// UCX takes our device and, as seen on the wire, the path MTU that there is.
-fn ucx(place: Place) {
+/// UCX uses our device and, as the capture shows, the available path MTU.
+fn ucx(topology: Topology) {
     let folder = std::env::temp_dir().join(format!("ferroce-ucx-{}", std::process::id()));
     fs::create_dir(&folder).expect("a folder for captures");
     let change = |command: &mut Command| {
         command.env("FERROCE_CAPTURE", folder.join("%p.pcapng")).env("UCX_LOG_LEVEL", "info");
     };
     let lines = ["ucx_perftest", "ucx_perftest -f -n 50 -w 5 -t tag_bw -s 300000 @"];
-    let said = run(place, Ready::Tcp(13_337), lines, change);
+    let said = run(topology, Ready::Tcp(13_337), lines, change);
     let files = folder.read_dir().expect("a folder").flatten().map(|entry| entry.path());
     let packets: Vec<_> = files.flat_map(|file| capture::read(&file)).collect();
     fs::remove_dir_all(&folder).expect("it is ours");
     let Some(said) = said else { return };
-    let device = format!("rc_verbs/{}:1", place.device());
+    let device = format!("rc_verbs/{}:1", topology.device());
     assert!(said.contains(&device) && !said.contains("ERROR"), "no {device}: {said}");
     let largest = packets.iter().map(|packet| packet.original_len).max().unwrap_or(0);
-    let headers = largest.saturating_sub(place.path_mtu());
+    let headers = largest.saturating_sub(topology.path_mtu());
     assert!((1..128).contains(&headers), "packets of up to {largest} bytes: {said}");
 }
 
 #[test]
 fn ucx_loopback() {
-    ucx(Place::Loopback);
+    ucx(Topology::Loopback);
 }
 
 mod full {
@@ -193,22 +193,22 @@ mod full {
         fabric_msg_between:     Between      FABRIC,   "fi_pingpong -p verbs -e msg -I 20 -c" | "fi_pingpong -p verbs -e msg -I 20 -c @" => acknowledged;
         fabric_rdm_between:     Between      FABRIC,   "fi_pingpong -p verbs;ofi_rxm -e rdm -I 20 -c" | "fi_pingpong -p verbs;ofi_rxm -e rdm -I 20 -c @" => acknowledged;
         fabric_dgram_loopback:  Loopback     FABRIC,   "fi_pingpong -p verbs -e dgram -I 20 -c" | "fi_pingpong -p verbs -e dgram -I 20 -c @" => acknowledged;
-        // For other endpoints libfabric leaves out every interface that is called lo.
+        // For other endpoint types, libfabric ignores every interface named lo.
         fabric_loopback_only:   LoopbackOnly FABRIC,   "fi_pingpong -p verbs -e dgram -I 20 -c" | "fi_pingpong -p verbs -e dgram -I 20 -c @" => acknowledged;
     }
 
     #[test]
     fn ucx_own() {
-        ucx(Place::Own);
+        ucx(Topology::Own);
     }
 
     #[test]
     fn ucx_between() {
-        ucx(Place::Between);
+        ucx(Topology::Between);
     }
 
     #[test]
     fn ucx_loopback_only() {
-        ucx(Place::LoopbackOnly);
+        ucx(Topology::LoopbackOnly);
     }
 }

@@ -7,34 +7,34 @@ use super::hosts::{Hosts, has};
 use ferroce_tests::listening;
 use ferroce_tests::running::{Running, listens, turn};
 
-/// Beyond what anything here takes on a busy machine, and within what a test may take.
+/// Longer than any program here takes on a busy machine, and shorter than the timeout of a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(150);
 
-/// Where the client is: on the server's host, or on the other.
+/// The client's host: the server's, or the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
     Same,
     Other,
 }
 
-/// What becomes of a server whose client is served.
+/// What a server does when its client is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// It ends well, too.
+    /// It exits successfully, too.
     Ends,
-    /// It waits for the next.
+    /// It waits for the next client.
     Waits,
 }
 
-/// A program with its arguments for both ends; the client gets the server's address after them, or in place of an `@`.
+/// A program with its arguments for both sides; the client gets the server's address after them, or in place of an `@`.
 #[derive(Clone, Copy)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) server: &'static str,
     pub(crate) client: &'static str,
-    /// Variables of both, as `NAME=VALUE`.
+    /// Environment variables of both, as `NAME=VALUE`.
     pub(crate) variables: &'static str,
-    /// Where the server listens for its client, by TCP.
+    /// The server's TCP port.
     pub(crate) port: u16,
     pub(crate) end: Server,
 }
@@ -47,7 +47,7 @@ impl Program {
         command
     }
 
-    /// Starts both ends.
+    /// Starts both sides.
     pub(crate) fn start(&self, hosts: &Hosts, client: Client, until: Instant) -> [Running; 2] {
         let mut command = self.command(hosts, 0, self.server);
         if self.name == "qperf" {
@@ -66,7 +66,7 @@ impl Program {
         Running::start_group(command)
     }
 
-    /// Runs both, and returns what the client printed. `None`, after a skip, when something is missing.
+    /// Runs both sides, and returns the client's output. Returns `None`, after a skip, if something is missing.
     pub(crate) fn run(&self, client: Client) -> Option<String> {
         let _turn = turn();
         let hosts = Some(()).filter(|()| has(self.name)).and_then(|()| Hosts::new())?;
@@ -75,7 +75,9 @@ impl Program {
         let (status, said) = client.end(until);
         if !status.is_some_and(|status| status.success()) {
             let (server_status, server_said) = server.end(Instant::now());
-            panic!("{status:?} (none is too late) {said}\n{server_status:?} {server_said}");
+            panic!(
+                "{status:?} (None means the deadline passed) {said}\n{server_status:?} {server_said}"
+            );
         }
         if self.end == Server::Ends {
             server.finish(until);
@@ -83,7 +85,7 @@ impl Program {
         Some(said)
     }
 
-    /// Runs a program that has no other end.
+    /// Runs a program that has no peer.
     pub(crate) fn alone(name: &str, arguments: &str) -> Option<String> {
         let _turn = turn();
         let hosts = Some(()).filter(|()| has(name)).and_then(|()| Hosts::new())?;

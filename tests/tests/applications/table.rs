@@ -1,8 +1,8 @@
-//! The programs, one a line.
+//! The programs, one per line.
 
 use super::pair::{Client, Program, Server};
 
-/// UCX's measurements: name, arguments. Each runs over reliable connections and over datagrams, on one host and on two.
+/// UCX's benchmarks: name, arguments. Each runs over RC and UD, on one host and on two.
 macro_rules! ucx {
     (quick $( $test:ident: $place:ident $client:ident $transports:literal $arguments:literal; )+) => {$(
         mod $test {
@@ -44,7 +44,7 @@ const UCX: Program = Program {
 
 fn ucx(program: Program, client: Client) {
     let Some(said) = program.run(client) else { return };
-    // The last line is the result: how many, and seven figures.
+    // The last line is the result: the number of messages, and seven values.
     let mut results = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let result = results.rfind(|words| words.len() == 8 && words[0] == "200");
     let figures: Option<Vec<f64>> =
@@ -66,7 +66,7 @@ ucx! {
     compare_and_swap:   two Other "UCX_TLS=rc_v,self" "ucp_cswap";
 }
 
-/// Other pairs: name, where the client is, which program, its arguments, what it must have printed.
+/// Other pairs: name, the client's host, program, arguments, expected output.
 macro_rules! pairs {
     ($( $test:ident: $client:ident $program:expr, $arguments:expr => $check:expr; )+) => {$(
         #[test]
@@ -88,7 +88,7 @@ const QPERF: Program = Program {
     end: Server::Waits,
 };
 
-/// Whether each of these has a value that is more than nothing, as in `bw  =  1.2 GB/sec`.
+/// Whether each of these has a positive value, as in `bw  =  1.2 GB/sec`.
 fn measured(said: &str, names: &[&str]) -> bool {
     let value = |name: &&str| {
         let mut lines = said.lines().filter_map(|line| line.split_once('='));

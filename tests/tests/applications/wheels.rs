@@ -1,5 +1,5 @@
-//! Transfer engines of machine learning from PyPI, which `scripts/wheels` fetches: NIXL, whose wheel carries a libibverbs and
-//! a UCX of its own, and Mooncake's. `tests/wheels` has what they run, with two processes each.
+//! Transfer engines for machine learning from PyPI, which `scripts/wheels` downloads: NIXL, whose wheel bundles a
+//! libibverbs and a UCX, and Mooncake. `tests/wheels` has the scripts, with two processes each.
 
 mod full {
     use std::path::Path;
@@ -10,7 +10,7 @@ mod full {
 
     use crate::hosts::{ferroce, plain};
 
-    /// Many messages of the engine's, and no multiple of anything.
+    /// Many messages of the engine, and not a multiple of any block size.
     const BYTES: &str = "20000003";
 
     fn run(package: &str, script: &str, arguments: &[&str]) {
@@ -22,7 +22,7 @@ mod full {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("wheels").join(script);
         let mut command = Command::new(ferroce());
         plain(&mut command);
-        // InfiniBand's transports alone: UCX would prefer memory that both processes share.
+        // InfiniBand transports only: UCX would prefer shared memory.
         command.env("PYTHONPATH", wheel).env("UCX_TLS", "ib");
         command.args(["run", "--", "python3"]).arg(script).arg(BYTES).args(arguments);
         let said = String::from_utf8_lossy(&tool::run(&mut command)).into_owned();

@@ -1,11 +1,11 @@
-//! Bad input of a C program's: `tests/capi/bad_input.c` has the cases, each in a process of its own.
+//! Bad input from a C program: `tests/capi/bad_input.c` has the cases, each in its own process.
 
 use std::fmt::Write;
 
 use ferroce_tests::c;
 
 #[test]
-fn bad_input_is_refused_and_nothing_is_lost() {
+fn bad_input_is_refused_without_leaks() {
     let Some(program) = c::compile("bad_input", &["capi/bad_input.c"], "infiniband/verbs.h") else {
         return;
     };

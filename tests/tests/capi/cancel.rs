@@ -34,7 +34,7 @@ cases! {
     a_wait_that_finds_an_event_is_a_cancellation_point: "pending_event";
 }
 
-/// The function that records calls is on the stack, too.
+/// The tracing function is on the stack, too.
 #[test]
 fn a_traced_wait_is_cancelled() {
     for case in ["get_cq_event", "get_async_event", "get_cm_event", "get_request"] {

@@ -2,7 +2,7 @@
 
 use ferroce_tests::c;
 
-/// What the program says, unless it is not there.
+/// Returns the program's output, unless it cannot be compiled.
 #[track_caller]
 fn run(arguments: &[&str]) -> Option<String> {
     let program = c::compile("destroy", &["capi/destroy.c"], "infiniband/verbs.h")?;

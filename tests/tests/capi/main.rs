@@ -1,4 +1,4 @@
-//! Our libraries as a C program sees them: what they export, what they refuse, and what they say of bad input.
+//! Our libraries as a C program sees them: exports, refused calls, and responses to bad input.
 
 mod bad_input;
 mod cancel;

@@ -99,7 +99,7 @@ fn as_said(words: &str, (pointer, number, errno): Returned) -> Option<bool> {
     let code = |name: &str| match name {
         "EOPNOTSUPP" => 95,
         "ENOSYS" => 38,
-        other => panic!("{other} is new here: say its number"),
+        other => panic!("{other} is unknown here: add its number"),
     };
     Some(match words.split_once(", errno ") {
         Some(("NULL", name)) => pointer == 0 && errno == code(name),
@@ -115,7 +115,7 @@ fn as_said(words: &str, (pointer, number, errno): Returned) -> Option<bool> {
 }
 
 #[test]
-fn what_is_refused_is_refused_as_the_document_says() {
+fn unsupported_functions_fail_as_documented() {
     let Some(program) = c::compile("refused", &["capi/refused.c"], "infiniband/verbs.h") else {
         return;
     };

@@ -1,5 +1,5 @@
-//! What rdma-core has added since the release whose headers are installed: the list of the newest release's symbols, and
-//! `tests/capi/newer.c`, which calls all that are new.
+//! Functions that rdma-core added since the release whose headers are installed: the symbols of the newest release, and
+//! `tests/capi/newer.c`, which calls all new ones.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,7 +9,7 @@ use ferroce_tests::{c, libraries, tool};
 /// Version and name of every symbol of the newest release.
 const NEWEST: &str = include_str!("rdma-core-65.txt");
 
-/// The oldest programs have structures that no header has had since 2007: rdma-core converts them, we do not.
+/// The ABI before 2007 has other structures: rdma-core converts them, we do not.
 const OLD_ABI: (&str, &str) = ("IBVERBS_1.0", "IBVERBS_1.1");
 
 fn newest() -> BTreeSet<(&'static str, &'static str)> {
@@ -17,7 +17,7 @@ fn newest() -> BTreeSet<(&'static str, &'static str)> {
     lines.map(|line| line.split_once(' ').expect("version and name")).collect()
 }
 
-/// Versions and names that a file of ours defines, or that a program needs.
+/// Returns the versions and names that a file defines, or needs.
 fn symbols(file: &std::path::Path, defined: bool) -> BTreeSet<(String, String)> {
     let mut command = Command::new("readelf");
     command.args(["-W", "--dyn-syms"]).arg(file);
@@ -32,9 +32,9 @@ fn symbols(file: &std::path::Path, defined: bool) -> BTreeSet<(String, String)> 
 }
 
 #[test]
-fn every_symbol_of_the_newest_release_is_there() {
+fn every_symbol_of_the_newest_release_is_exported() {
     let newest = newest();
-    assert_eq!(newest.len(), 294, "the list is not whole");
+    assert_eq!(newest.len(), 294, "the list is not complete");
     let exported = symbols(&libraries::folder().join("libibverbs.so.1"), true);
     let is_old = |&(version, name): &(&str, &str)| {
         version == OLD_ABI.0 && newest.contains(&(OLD_ABI.1, name))
@@ -47,7 +47,7 @@ fn every_symbol_of_the_newest_release_is_there() {
     assert!(missing.is_empty(), "not exported: {missing:?}");
 }
 
-/// Drivers of vendors bind the private version of their own release.
+/// Vendor drivers bind the private symbol version of their own release.
 #[test]
 fn the_private_functions_have_the_versions_of_all_releases() {
     let exported = symbols(&libraries::folder().join("libibverbs.so.1"), true);
@@ -81,7 +81,7 @@ macro_rules! cases {
 
 cases! { ports, regions, buffers, refused, flushes, events, addresses }
 
-/// All of them but those of rsockets, which `rsocket_programs` calls.
+/// All except those of rsockets, which `rsocket_programs` calls.
 #[test]
 fn the_program_binds_every_new_function() {
     let Some(program) = c::compile("newer", &["capi/newer.c"], "rdma/rdma_cma.h") else { return };

@@ -1,4 +1,4 @@
-//! What the source of `crates/capi` says about itself.
+//! Lists parsed from the source of `crates/capi`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +14,11 @@ fn read(name: &str) -> String {
 pub(crate) struct Symbol {
     pub(crate) version: String,
     pub(crate) name: String,
-    /// Module and function that it leads to.
+    /// The module and function that implement it.
     pub(crate) leads_to: String,
 }
 
-/// The list of what is exported.
+/// Returns the list of exports.
 pub(crate) fn symbols() -> Vec<Symbol> {
     let source = read("export.rs");
     let list = source.split_once("exports! {\n").expect("the list of exports").1;
@@ -38,7 +38,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
     symbols
 }
 
-/// The functions of `refuse.rs`, and what they say of themselves.
+/// Returns the functions of `refuse.rs`, and their documented results.
 pub(crate) fn refusals() -> BTreeMap<String, String> {
     let source = read("refuse.rs");
     let mut said = None;
@@ -55,7 +55,7 @@ pub(crate) fn refusals() -> BTreeMap<String, String> {
     found
 }
 
-/// The verbs that the header calls through tables of the context, and whether they are there.
+/// Returns the verbs that the header calls through tables of the context, and whether they are implemented.
 pub(crate) fn verbs() -> BTreeMap<String, bool> {
     let (layout, context) = (read("abi/context.rs"), read("context.rs"));
     let fields = layout.lines().filter_map(|line| line.strip_prefix("        "));

@@ -1,4 +1,4 @@
-//! Memory that is unmapped while it is registered: `tests/capi/unmapped.c` has the cases, each in a process of its own.
+//! Memory that is unmapped while it is registered: `tests/capi/unmapped.c` has the cases, each in its own process.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use ferroce_tests::c;
 
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[test]
-fn memory_that_is_unmapped_is_out_of_reach() {
+fn access_to_unmapped_memory_fails() {
     let Some(program) = c::compile("unmapped", &["capi/unmapped.c"], "infiniband/verbs.h") else {
         return;
     };

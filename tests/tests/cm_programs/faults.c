@@ -1,4 +1,4 @@
-/* What goes wrong with connections, and what the man pages say then: one case for each name that may be given. */
+/* Connection failures, as the man pages specify them: one case for each name on the command line. */
 #include <dirent.h>
 #include <malloc.h>
 #include <netdb.h>
@@ -9,7 +9,7 @@
 
 #include "faults.h"
 
-/* The reason for which nobody is there: invalid service ID. */
+/* The reject reason without a listener: invalid service ID. */
 static void no_listener(void)
 {
     struct rdma_event_channel *events = channel();
@@ -156,7 +156,7 @@ static void addresses(void)
     FAILS(rdma_bind_addr(second, (struct sockaddr *) &taken), EINVAL);
     end(second);
 
-    /* Shared by those who say so, until one of them listens. */
+    /* Shared by ids with the reuse option, until one of them listens. */
     int yes = 1;
     first = make(events, RDMA_PS_TCP);
     second = make(events, RDMA_PS_TCP);
@@ -235,7 +235,7 @@ static void *migrates(void *channel_to)
     return NULL;
 }
 
-/* Runs something that must not end before the event is acknowledged. */
+/* Runs a call that must not return before the event is acknowledged. */
 static void waits_for(struct rdma_cm_event *event, void *(*call)(void *), void *argument)
 {
     pthread_t thread;
@@ -267,18 +267,18 @@ static void migration(void)
     struct rdma_cm_id *id = make(first, RDMA_PS_TCP);
     struct sockaddr_in to = at("127.0.0.1", 1);
     CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &to, 1000) == 0);
-    /* An event that nobody has taken comes along. */
+    /* An event that was not taken moves along. */
     CHECK(rdma_migrate_id(id, second) == 0 && id->channel == second);
     struct pollfd old = {.fd = first->fd, .events = POLLIN};
     CHECK(poll(&old, 1, 0) == 0);
     struct rdma_cm_event *event = wait_for(second, RDMA_CM_EVENT_ADDR_RESOLVED);
-    /* One that somebody has taken is waited for. */
+    /* An event that was taken is waited for. */
     moving = id;
     moved_to = first;
     waits_for(event, migrates, moved_to);
     CHECK(rdma_resolve_route(id, 1000) == 0);
     pass(first, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    /* To a channel of its own, and back. */
+    /* To its own channel, and back. */
     CHECK(rdma_migrate_id(id, NULL) == 0 && id->channel != first);
     FAILS(rdma_migrate_id(id, NULL), EINVAL);
     give_pair(id);
@@ -363,7 +363,7 @@ static void cycle(struct rdma_event_channel *active, struct rdma_event_channel *
 /* As many at once as will never rest together later, so that no table has to grow for those: what grows then, stays. */
 #define AT_ONCE 128
 
-/* One is told that it is over. Others may have rested meanwhile. */
+/* Waits for a DISCONNECTED event. TIMEWAIT_EXIT events of others may precede it. */
 static void over(struct rdma_event_channel *events)
 {
     enum rdma_cm_event_type type;
@@ -396,7 +396,7 @@ static void at_once(struct rdma_event_channel *active, struct rdma_event_channel
         CHECK(rdma_establish(ids[one]) == 0);
         pass(passive, RDMA_CM_EVENT_ESTABLISHED);
     }
-    /* One after the other: more messages than a socket holds would be lost, and be sent again after seconds. */
+    /* One after the other: more messages than a socket holds would be lost, and retransmitted after seconds. */
     for (int one = 0; one < AT_ONCE; one++) {
         CHECK(rdma_disconnect(ids[one]) == 0);
         over(active);
@@ -408,7 +408,7 @@ static void at_once(struct rdma_event_channel *active, struct rdma_event_channel
     }
 }
 
-/* Many of them, and nothing stays. */
+/* Many cycles, without leaks. */
 static void cycles(void)
 {
     struct rdma_event_channel *active = channel(), *passive = channel();
@@ -418,7 +418,7 @@ static void cycles(void)
     size_t used = 0;
     at_once(active, passive, port);
     for (int count = 0; count <= 1100; count++) {
-        /* They rest for equally long, so that with this one all those before it have. */
+        /* They stay in timewait equally long, so that all earlier ones have left it with this one. */
         int measures = count == 100 || count == 1100;
         cycle(active, passive, port, measures);
         if (count == 100) {
@@ -429,7 +429,7 @@ static void cycles(void)
     size_t now = mallinfo2().uordblks;
     printf("%d descriptors before, %d after; %zu bytes before, %zu after\n", before, descriptors(), used, now);
     CHECK(descriptors() == before);
-    /* A pointer of each cycle would be 8,000 bytes, and the smallest allocation three times as many. */
+    /* A pointer per cycle would be 8,000 bytes, and the smallest allocation three times that. */
     CHECK(now < used + 4000);
     end(listening);
     rdma_destroy_event_channel(active);

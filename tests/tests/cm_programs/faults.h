@@ -15,7 +15,7 @@
 
 #include "check.h"
 
-/* A peer that never answers must not keep the test for ever. */
+/* A peer that never responds must not block the test forever. */
 #define LIMIT 30000
 
 static inline struct sockaddr_in at(const char *address, unsigned short port)
@@ -93,7 +93,7 @@ static inline void give_pair(struct rdma_cm_id *id)
     FAILS(rdma_create_qp(id, NULL, &attr), EINVAL);
 }
 
-/* A request, with the id of this side. */
+/* A connection request, with the id of this side. */
 static inline struct rdma_cm_id *request(struct rdma_event_channel *events, const void *data, size_t length)
 {
     struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -119,7 +119,7 @@ struct one_case {
 
 #define CASE(name) {#name, name}
 
-/* Runs the case that the arguments name. */
+/* Runs the case in the arguments. */
 static inline int run_case(const struct one_case *cases, size_t number, int count, char **arguments)
 {
     for (size_t which = 0; count >= 2 && which < number; which++) {

@@ -1,17 +1,17 @@
-//! What goes wrong with connections, one case of `faults.c` or `routes.c` a line.
+//! Connection failures, one case of `faults.c` or `routes.c` per line.
 
 use std::process::Command;
 
 use ferroce_tests::hosts::Hosts;
 use ferroce_tests::{c, managed};
 
-/// Compiles and runs a case, the command as `place` makes it.
-fn run_in(program: &str, case: &str, place: impl FnOnce(Command) -> Command) {
+/// Compiles and runs a case, with its command wrapped by `place`.
+fn run_in(program: &str, case: &str, wrap: impl FnOnce(Command) -> Command) {
     let source = format!("tests/cm_programs/{program}.c");
     let built = c::compile(&format!("cm_programs_{program}"), &[source], "rdma/rdma_verbs.h");
     let Some(program) = built else { return };
-    let mut command = place(c::command(&program));
-    // What threads keep for their next allocation would count as used.
+    let mut command = wrap(c::command(&program));
+    // Memory that threads cache for their next allocation would count as used.
     command.arg(case).env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     let said = managed::alone(command);
     assert!(said.contains("as it should be"), "{case} said:\n{said}");

@@ -1,8 +1,7 @@
-//! Debian's own programs over our librdmacm.so.1, both ends ours; and what goes wrong with connections, as a program in C
-//! sees it.
+//! Debian's programs on our librdmacm.so.1 on both sides; and connection failures, as a C program sees them.
 //!
 //! `table` has a line for each pair of programs; `faults` compiles `faults.c` with the headers of librdmacm, which also
-//! shows that our structures are theirs.
+//! checks that our structures match them.
 
 mod faults;
 mod table;

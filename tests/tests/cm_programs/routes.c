@@ -1,4 +1,4 @@
-/* Addresses and routes, and what becomes of ids that have none: one case for each name that may be given. */
+/* Addresses and routes, and ids without them: one case for each name on the command line. */
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <time.h>
@@ -71,7 +71,7 @@ static struct rdma_cm_id *with_address(struct rdma_event_channel *events, unsign
     return id;
 }
 
-/* What a queue pair is set to. */
+/* The attributes of a queue pair. */
 static void goes_by(struct ibv_qp *qp, enum ibv_mtu mtu, uint8_t class, uint8_t hops)
 {
     struct ibv_qp_attr attr;
@@ -81,7 +81,7 @@ static void goes_by(struct ibv_qp *qp, enum ibv_mtu mtu, uint8_t class, uint8_t 
     CHECK(attr.ah_attr.grh.hop_limit == hops && attr.ah_attr.grh.flow_label == 0x12345);
 }
 
-/* RDMA_OPTION_IB_PATH: the program's path in place of rdma_resolve_route, with the answers of Linux and rdma_rxe. */
+/* RDMA_OPTION_IB_PATH: the program's path instead of rdma_resolve_route, with the results of Linux and rdma_rxe. */
 static void paths(void)
 {
     struct rdma_event_channel *active = channel(), *passive = channel();
@@ -102,7 +102,7 @@ static void paths(void)
     FAILS(rdma_set_option(id, 2, RDMA_OPTION_IB_PATH, two, sizeof *two), ENOSYS);
     two[0].flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY;
     FAILS(set_path(id, two, sizeof *two), EINVAL);
-    /* The first that is complete is taken. */
+    /* The first complete one is used. */
     CHECK(set_path(id, two, sizeof two) == 0);
     pass(active, RDMA_CM_EVENT_ROUTE_RESOLVED);
     struct ibv_sa_path_rec *got = id->route.path_rec;
@@ -124,7 +124,7 @@ static void paths(void)
     pass(passive, RDMA_CM_EVENT_DISCONNECTED);
     end(other);
 
-    /* A partition that is none of RoCE's is found out when it is used. */
+    /* An invalid partition is detected when it is used. */
     id = with_address(active, port);
     two[0].flags = two[1].flags;
     two[0].path.pkey = htons(0x1234);
@@ -146,7 +146,7 @@ static void paths(void)
     FAILS(set_path(id, two, sizeof *two), EINVAL);
     end(id);
 
-    /* With rdma_create_ep, as rdma_getaddrinfo may have found it. */
+    /* With rdma_create_ep, as rdma_getaddrinfo might return it. */
     struct sockaddr_in to = at("127.0.0.1", port);
     struct rdma_addrinfo about = {
         .ai_family = AF_INET, .ai_qp_type = IBV_QPT_RC, .ai_port_space = RDMA_PS_TCP,
@@ -182,7 +182,7 @@ static double seconds(void)
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* A host that is gone is noticed in the time asked for, and one that is there is found: rdma_resolve_addr(3). */
+/* An unreachable host is detected within the timeout, and a reachable one is resolved: rdma_resolve_addr(3). */
 static void gone_to(const char *nobody, const char *somebody)
 {
     struct rdma_event_channel *events = channel();
@@ -197,13 +197,13 @@ static void gone_to(const char *nobody, const char *somebody)
     struct rdma_cm_event *event = wait_for(events, RDMA_CM_EVENT_ADDR_ERROR);
     CHECK(event->status == -ETIMEDOUT && seconds() - before >= 0.3);
     CHECK(rdma_ack_cm_event(event) == 0);
-    /* The id is as it was, and another address may be tried. */
+    /* The id is unchanged, and another address may be tried. */
     CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &present, LIMIT) == 0);
     pass(events, RDMA_CM_EVENT_ADDR_RESOLVED);
     CHECK(rdma_resolve_route(id, 1000) == 0);
     pass(events, RDMA_CM_EVENT_ROUTE_RESOLVED);
     end(id);
-    /* Nobody waits for an id that is gone itself. */
+    /* A destroyed id has no pending resolution. */
     id = make(events, RDMA_PS_UDP);
     CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *) &absent, LIMIT) == 0);
     end(id);

@@ -1,5 +1,5 @@
-//! The programs, one pair a line: name of the test, when the server is ready and whether it ends, what it is called by,
-//! what the client is, and what the two must have printed.
+//! The programs, one pair per line: name of the test, when the server is ready and how it ends, command lines of server
+//! and client, and expected output.
 
 use std::net::Ipv4Addr;
 
@@ -8,24 +8,24 @@ use ferroce_tests::perftest;
 
 use Server::{Ends, ListensTwice, Serves};
 
-/// Where the programs listen unless told otherwise.
+/// The default ports of the programs.
 const RPING: Ready = Ready::Listens(7174);
 const CMATOSE: Ready = Ready::Listens(7471);
 const PERFTEST: Ready = Ready::Listens(18515);
 
 const GROUP: Ready = Ready::Group(Ipv4Addr::new(239, 9, 8, 7));
 
-/// What to look for.
+/// The expected output.
 enum Check {
-    /// Both ended well, which is all that they tell.
+    /// Both succeed; there is no output to check.
     Silence,
-    /// The client says this.
+    /// The client prints this.
     Client(&'static str),
-    /// Both say this.
+    /// Both print this.
     Both(&'static str),
-    /// perftest's client has printed its table: every line's bytes and iterations, and that something was measured.
+    /// perftest's client prints its whole table: bytes and iterations of every line, and a measurement.
     Measured,
-    /// The client's times of cmtime: each step was done for so many, and nothing failed.
+    /// cmtime's client prints a time for each step, and no failure.
     Times,
 }
 
@@ -51,7 +51,7 @@ impl Check {
                 steps.iter().all(done) && !client.contains("event:") && !client.contains("fail")
             }
         };
-        if holds { Ok(()) } else { Err("not what it should have printed".into()) }
+        if holds { Ok(()) } else { Err("the expected text was not printed".into()) }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The program in `tests/conformance`, which knows what the specification wants of libibverbs: with our library on both
-//! sides, with ours on one side and Linux's `rdma_rxe` on the other, and with `rdma_rxe` on both, for reference.
+//! The program in `tests/conformance`, which checks what the specification requires of libibverbs: with our library on
+//! both sides, with ours on one side and Linux's `rdma_rxe` on the other, and with `rdma_rxe` on both, for reference.
 
 mod differences;
 mod program;
@@ -16,7 +16,7 @@ use ferroce_tests::running;
 use differences::{DIFFERENCES, Role};
 use sides::{Findings, Run};
 
-/// On one host, with our library.
+/// Runs both sides on one host, with our library.
 fn on_loopback(address: IpAddr, mtu: u16, faults: Option<&str>, arguments: &str) {
     let Some(program) = program::file() else { return };
     let port = running::free_port();
@@ -46,27 +46,27 @@ fn ours_ipv6() {
 }
 
 #[test]
-fn ours_on_a_bad_network() {
+fn ours_with_packet_loss() {
     let faults = "loss=2%,duplication=1%,reordering=2%,seed=5";
     on_loopback(Ipv4Addr::LOCALHOST.into(), 1024, Some(faults), "-c rc_mix -n 200");
 }
 
-/// With `rdma_rxe` as either side, over IPv4, on a good network and on a bad one.
+/// With `rdma_rxe` as either side, over IPv4, with and without packet loss.
 #[test]
 fn with_rxe() {
-    judge_rxe(1, &[(false, 1024)]);
+    check_rxe(1, &[(false, 1024)]);
 }
 
 mod full {
-    /// Everybody with everybody, over both families: `rdma_rxe` with itself is the reference.
+    /// All combinations, over both families: `rdma_rxe` with itself is the reference.
     #[test]
     fn with_rxe() {
-        super::judge_rxe(2, &[(false, 1024), (true, 4096)]);
+        super::check_rxe(2, &[(false, 1024), (true, 4096)]);
     }
 }
 
-/// What `rdma_rxe` does otherwise than the specification wants is in a list. `columns`: whether it is IPv6, and the MTU.
-fn judge_rxe(machines: u8, columns: &[(bool, u16)]) {
+/// Compares the findings with the known deviations of `rdma_rxe`. `columns`: whether it is IPv6, and the MTU.
+fn check_rxe(machines: u8, columns: &[(bool, u16)]) {
     let Some(program) = program::file() else { return };
     let Some(peer) = Peer::start(Options { machines, ..Options::default() }).expect("a peer")
     else {
@@ -88,7 +88,7 @@ fn judge_rxe(machines: u8, columns: &[(bool, u16)]) {
         let run = Run { peer: &peer, program, ours, theirs, mtu };
         let mut judged = |name: &str, rxe: &[Role], findings: &Findings| {
             let title = format!("IPv{}, MTU {mtu}: {name}", if ipv6 { 6 } else { 4 });
-            judge(&title, rxe, findings, &mut table, &mut failures);
+            check(&title, rxe, findings, &mut table, &mut failures);
         };
         if machines > 1 {
             judged(
@@ -100,7 +100,7 @@ fn judge_rxe(machines: u8, columns: &[(bool, u16)]) {
         judged("Ferroce asks rdma_rxe", &[Role::Responder], &run.we_ask(""));
         judged("rdma_rxe asks Ferroce", &[Role::Requester], &run.we_answer(sides::WITHOUT));
     }
-    // On a network that loses what goes to the machine and what comes from it.
+    // On a network that loses packets in both directions.
     for direction in [Direction::Arriving, Direction::Leaving] {
         peer.machine(1).impair(direction, "loss 2%").expect("netem");
     }
@@ -112,18 +112,18 @@ fn judge_rxe(machines: u8, columns: &[(bool, u16)]) {
         mtu: 1024,
     };
     for (name, findings) in [
-        ("2 % lost: Ferroce asks rdma_rxe", run.we_ask("-c rc_mix -n 60")),
-        ("2 % lost: rdma_rxe asks Ferroce", run.we_answer("-c rc_mix -n 60")),
+        ("2 % lost: Ferroce asks rdma_rxe", run.we_request("-c rc_mix -n 60")),
+        ("2 % lost: rdma_rxe asks Ferroce", run.we_respond("-c rc_mix -n 60")),
     ] {
-        judge(name, &[], &findings, &mut table, &mut failures);
+        check(name, &[], &findings, &mut table, &mut failures);
     }
     println!("\nWhat libibverbs promises, case by case:\n{table}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Adds a run to the table, and to the failures what is neither as the specification wants nor on the list for the roles
-/// that `rdma_rxe` has in it.
-fn judge(
+/// Adds a run to the table, and to the failures all findings that neither match the specification nor are known
+/// deviations of the roles that `rdma_rxe` has.
+fn check(
     title: &str,
     rxe: &[Role],
     findings: &Findings,
@@ -148,9 +148,9 @@ fn judge(
     }
 }
 
-/// The list is in the document, line by line.
+/// The document has the list, line by line.
 #[test]
-fn documented() {
+fn known_deviations_are_documented() {
     let chapter = ferroce_tests::document::differences_from_rxe("What programs see");
     let rows: Vec<_> = chapter.lines().filter(|line| line.starts_with("| `")).collect();
     let wanted: Vec<_> = DIFFERENCES.iter().map(ToString::to_string).collect();

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use ferroce_tests::{c, libraries};
 
-/// Where it is. `None`, and a word about it, where it cannot be compiled.
+/// Returns its path. Returns `None`, after a skip, where it cannot be compiled.
 pub(crate) fn file() -> Option<&'static Path> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path = PATH.get_or_init(|| {
@@ -21,7 +21,7 @@ pub(crate) fn file() -> Option<&'static Path> {
     path.as_deref()
 }
 
-/// What a side is told that uses our library and has the address.
+/// Adds the arguments of a side that uses our library and has this address.
 pub(crate) fn ours(command: &mut Command, address: IpAddr, arguments: &str) {
     libraries::give(command).args(["-a", &address.to_string()]).args(arguments.split_whitespace());
 }

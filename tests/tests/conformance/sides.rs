@@ -1,4 +1,4 @@
-//! Two sides of the program, and what they found.
+//! Runs both sides of the program, and collects their findings.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use ferroce_tests::running::Running;
 
 use crate::program;
 
-/// What was as wanted, case by case, and what was not.
+/// The cases that passed, and the deviations.
 #[derive(Debug)]
 pub(crate) struct Findings {
     pub(crate) good: BTreeSet<String>,
@@ -29,7 +29,7 @@ impl fmt::Display for Findings {
 /// For a machine in software emulation.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// Runs both, and gathers.
+/// Runs both sides, and collects their findings.
 pub(crate) fn run(passive: Command, active: Command) -> Findings {
     let until = Instant::now() + LIMIT;
     let passive = Running::start(passive);
@@ -45,7 +45,7 @@ fn gather(ends: &[(&str, (Option<ExitStatus>, String))]) -> Findings {
             said.lines().filter_map(|line| line.strip_prefix(word)).map(str::to_owned).collect()
         };
         let theirs = after("WRONG ");
-        // A side that was ended, or could not start, says nothing.
+        // A side that was killed, or could not start, reports nothing.
         if theirs.is_empty() && !status.is_some_and(|status| status.success()) {
             wrong.insert(format!("{side} ended with {status:?}: {said}"));
         }
@@ -58,7 +58,7 @@ fn gather(ends: &[(&str, (Option<ExitStatus>, String))]) -> Findings {
     Findings { good: good.unwrap_or_default(), wrong }
 }
 
-/// Runs between our side of a peer's network and its machines, which have the program.
+/// Runs the program between our side of a peer's network and its machines, which have the program.
 pub(crate) struct Run<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) program: &'a Path,
@@ -67,8 +67,8 @@ pub(crate) struct Run<'a> {
     pub(crate) mtu: u16,
 }
 
-/// A queue pair of `rdma_rxe`'s in SQD hangs at times, for longer than any program waits.
-pub(crate) const WITHOUT: &str = "-x drain";
+/// A queue pair of `rdma_rxe` in SQD sometimes hangs for longer than any program waits.
+pub(crate) const EXCLUDED_CASES: &str = "-x drain";
 
 impl Run<'_> {
     fn there(&self, machine: usize, arguments: &str, to: Option<IpAddr>) -> Command {
@@ -88,17 +88,17 @@ impl Run<'_> {
         command
     }
 
-    pub(crate) fn rxe_asks_rxe(&self) -> Findings {
-        // By the network that loses nothing and is in no capture.
+    pub(crate) fn rxe_to_rxe(&self) -> Findings {
+        // Over the control network, which loses nothing and is not captured.
         let to = self.peer.machine(1).control_v4().into();
-        run(self.there(1, WITHOUT, None), self.there(2, WITHOUT, Some(to)))
+        run(self.there(1, EXCLUDED_CASES, None), self.there(2, EXCLUDED_CASES, Some(to)))
     }
 
-    pub(crate) fn we_ask(&self, arguments: &str) -> Findings {
+    pub(crate) fn we_request(&self, arguments: &str) -> Findings {
         run(self.there(1, arguments, None), self.here(arguments, Some(self.theirs[0])))
     }
 
-    pub(crate) fn we_answer(&self, arguments: &str) -> Findings {
+    pub(crate) fn we_respond(&self, arguments: &str) -> Findings {
         run(self.here(arguments, None), self.there(1, arguments, Some(self.ours)))
     }
 }

@@ -1,4 +1,4 @@
-//! The RoCE packets of the captures in `tests/data/rxe`, by no code of the crates under test.
+//! Reads the RoCE packets of the captures in `tests/data/rxe`, without code of the crates under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ferroce_wire::icrc::Encapsulation;
 
-/// A packet without what Ethernet puts around it: IP header to ICRC.
+/// A packet from its IP header to its ICRC.
 pub(crate) struct Packet {
     /// The file it is in, and its number there.
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The packets of each file, in the order of their names.
+/// Returns the packets of each file, ordered by name.
 pub(crate) fn captures() -> Vec<Vec<Packet>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/rxe");
     let mut paths: Vec<PathBuf> =
@@ -26,14 +26,14 @@ pub(crate) fn captures() -> Vec<Vec<Packet>> {
     paths.iter().map(|path| packets(path)).collect()
 }
 
-/// The packets of a classic pcap file of Ethernet, little-endian, in microseconds or nanoseconds.
+/// Reads a classic pcap file of Ethernet, little-endian, with microsecond or nanosecond timestamps.
 fn packets(path: &Path) -> Vec<Packet> {
     let file = fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let fraction_is = match word(0) {
         0xa1b2_c3d4 => 1000,
         0xa1b2_3c4d => 1,
-        magic => panic!("{}: {magic:#x} is no magic number known here", path.display()),
+        magic => panic!("{}: unknown magic number {magic:#x}", path.display()),
     };
     assert_eq!(word(20), 1, "{}: not Ethernet", path.display());
     let (mut packets, mut at) = (Vec::new(), 24);
@@ -49,7 +49,7 @@ fn packets(path: &Path) -> Vec<Packet> {
     packets
 }
 
-/// What a frame carries, without padding behind it. All frames of the captures are RoCEv2.
+/// Returns the packet of a frame, without trailing padding. All frames of the captures are RoCEv2.
 fn packet(frame: &[u8]) -> (Encapsulation, &[u8]) {
     let length = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
     match frame[12..14] {

@@ -1,4 +1,4 @@
-//! Runs cases against one machine, each with a capture of its own that is judged, and says what came of them.
+//! Runs cases against one machine, each with its own capture that is checked, and reports the results.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use ferroce_tests::tool;
 use crate::cells::Column;
 use crate::scapy::Sample;
 use crate::table::{self, Row, Rows, Table};
-use crate::{SENT_AGAIN, analyze, file, start};
+use crate::{RETRANSMISSION_ANOMALIES, analyze, file, start};
 
 /// One cell of a table.
 pub(crate) trait Case {
-    /// The row that it is in.
+    /// Returns its row.
     fn row(&self) -> Row;
-    /// Runs both halves to their ends.
+    /// Runs both sides to their ends.
     fn run(&self, peer: &Peer) -> Result<(), String>;
-    /// Whether such an anomaly in the capture is the point of it.
+    /// Whether this anomaly in the capture is expected.
     fn expects(&self, anomaly: &str) -> bool;
 }
 
-/// Whether nothing in the capture is wrong that was not meant to be.
+/// Checks that the capture has no unexpected anomalies.
 fn inspect(case: &impl Case, path: &Path) -> Result<(), String> {
     let report = analyze(path);
     if report.icrc.bad + report.icrc.unverifiable > 0 || !report.problems.is_empty() {
@@ -32,7 +32,7 @@ fn inspect(case: &impl Case, path: &Path) -> Result<(), String> {
     if report.roce_packets == 0 {
         return Err("nothing in the capture".into());
     }
-    let allowed = |kind: &str| SENT_AGAIN.contains(&kind) || case.expects(kind);
+    let allowed = |kind: &str| RETRANSMISSION_ANOMALIES.contains(&kind) || case.expects(kind);
     let others: Vec<_> = report.anomaly_counts.iter().filter(|(kind, _)| !allowed(kind)).collect();
     if others.is_empty() {
         return Ok(());
@@ -47,12 +47,12 @@ fn inspect(case: &impl Case, path: &Path) -> Result<(), String> {
 pub(crate) enum Scope {
     /// All of them.
     Full,
-    /// One of every kind, asked by either side in turn.
+    /// One of every kind, with alternating requesters.
     Quick,
 }
 
 impl Scope {
-    /// Those of the rows that run.
+    /// Selects the rows that run.
     fn of(self, rows: &[Row]) -> Vec<Option<Row>> {
         let mut kinds: Vec<String> = Vec::new();
         for row in rows {
@@ -60,7 +60,7 @@ impl Scope {
                 kinds.push(row.kind());
             }
         }
-        // Of the i-th kind, the first that the side in turn asks, or the first of all where that side never does.
+        // For the i-th kind, the first row with the alternating requester, or the first row if there is none.
         let chosen = |row: &Row| {
             let turn = kinds.iter().position(|kind| *kind == row.kind()).unwrap_or_default() % 2;
             let mut same = rows.iter().filter(|one| one.kind() == row.kind());
@@ -70,26 +70,26 @@ impl Scope {
     }
 }
 
-/// A machine, and what came of the cases so far.
+/// A machine, and the results so far.
 pub(crate) struct Bench {
     column: Column,
     peer: Peer,
     sample: Sample,
     rows: Rows,
-    /// What was recorded of the rows that are ok.
+    /// The captures of the rows that passed.
     captures: Vec<(Row, PathBuf)>,
-    /// Part of the name of those to run.
+    /// A substring of the names of the rows to run.
     only: String,
     scope: Scope,
 }
 
 impl Bench {
-    /// A machine for a column, or none where there cannot be one.
+    /// Starts a machine for a column. Returns `None` where that is not possible.
     pub(crate) fn start(column: Column, scope: Scope) -> Option<Self> {
         let mtu = if column.mtu == 4096 { 4200 } else { 1500 };
         let peer = start(Options { mtu, ..Options::default() })?;
         let only = std::env::var("FERROCE_INTEROP_ONLY").unwrap_or_default();
-        // Both sides know each other's Ethernet address from the start: this shows that the network works.
+        // The Ethernet addresses are static on both sides: this shows that the network works.
         for address in [IpAddr::from(peer.address_v4()), IpAddr::from(peer.address_v6())] {
             let address = address.to_string();
             tool::run(peer.busybox_here("ping").args(["-c", "1", "-w", "20", &address]));
@@ -123,7 +123,7 @@ impl Bench {
         }
     }
 
-    /// Runs a case with a capture of its own.
+    /// Runs a case with its own capture.
     fn judge(&mut self, case: &impl Case, row: &Row) -> Result<(), String> {
         let words = format!("{row} {}", self.column);
         let name: String = words.chars().filter(|one| one.is_ascii_alphanumeric()).collect();
@@ -138,19 +138,19 @@ impl Bench {
         Ok(())
     }
 
-    /// What was recorded of the rows that are ok, in their order.
+    /// Returns the captures of the rows that passed, in order.
     pub(crate) fn captures(&self) -> &[(Row, PathBuf)] {
         &self.captures
     }
 
-    /// From here on the network loses packets.
-    pub(crate) fn spoil(&self) {
+    /// Makes the network lose packets.
+    pub(crate) fn add_packet_loss(&self) {
         for direction in [Direction::Leaving, Direction::Arriving] {
             self.peer.machine(1).impair(direction, "loss 1%").expect("netem");
         }
     }
 
-    /// Prints what came of all, and compares it with the document, or writes it there.
+    /// Prints all results, and compares them with the document, or writes them there.
     pub(crate) fn finish(self, table: &Table) {
         let Self { column, peer, sample, rows, only, scope, .. } = self;
         drop(peer);

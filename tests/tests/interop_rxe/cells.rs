@@ -1,51 +1,51 @@
-//! The cells of the matrix: what runs in the machine, what runs on our side, and what must come of it.
+//! The cells of the matrix: the program in the machine, the program on our side, and the expected result.
 
 use crate::ours::Task;
 
-/// Who is the client, or the requester.
+/// Which side is the client, or the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The machine's program asks, ours serves.
+    /// The machine's program is the client, ours the server.
     Theirs,
-    /// Ours asks, the machine's program serves.
+    /// Ours is the client, the machine's program the server.
     Ours,
 }
 
-/// How the machine's program must end.
+/// How the machine's program must exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Success,
     Failure,
-    /// In whatever way: some take being disconnected for a failure.
+    /// With any status: some treat a disconnect as a failure.
     Any,
 }
 
 /// One row of the matrix, for one path MTU and address family.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    /// The machine's program, as the table names it.
+    /// The name of the machine's program in the table.
     pub program: String,
     pub role: Role,
     pub task: Task,
-    /// The shell's line in the machine.
+    /// The shell command in the machine.
     pub line: String,
     pub end: End,
-    /// What it must print, and how often at least.
+    /// What it must print, and the minimum number of times.
     pub proof: (&'static str, usize),
-    /// Where its server is known to listen with the connection manager.
+    /// The port on which its server listens with the connection manager.
     pub listens: Option<u16>,
-    /// Anomalies that are the point of it.
+    /// Expected anomalies.
     pub expected: &'static [&'static str],
 }
 
-/// Where a table's column stands.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub ipv6: bool,
     pub mtu: usize,
 }
 
-/// Makes cells of one column.
+/// Builds the cells of one column.
 struct Maker {
     column: Column,
     lossy: bool,
@@ -82,7 +82,7 @@ impl Maker {
         self.cells.last_mut().expect("the cell of now")
     }
 
-    /// `ibv_NAME_pingpong`, both ways.
+    /// Adds `ibv_NAME_pingpong`, in both roles.
     fn pingpong(&mut self, name: &'static str, size: usize, count: usize, events: bool) {
         let Column { ipv6, mtu } = self.column;
         let gid = if ipv6 { 2 } else { 1 };
@@ -98,7 +98,7 @@ impl Maker {
         for role in [Role::Theirs, Role::Ours] {
             let task = Task { events, ..self.task(name, role == Role::Theirs, size, count) };
             let line = match role {
-                // By IPv4 also where the GIDs are IPv6: it is not what is tested.
+                // TCP over IPv4 even if the GIDs are IPv6: it is not under test.
                 Role::Theirs => format!("{line} 10.47.91.1"),
                 Role::Ours => format!("{line} -c"),
             };
@@ -130,7 +130,7 @@ impl Maker {
         (cell.proof, cell.listens) = (("return status 0", 1), Some(port));
     }
 
-    /// Who asks where nobody listens, or is refused.
+    /// Adds clients without a listener, and rejected clients.
     fn nobody(&mut self) {
         let here = self.here();
         let rping = format!("rping -c -a {here} -C 1 -p 7471 2>&1");
@@ -157,11 +157,11 @@ impl Maker {
         }
     }
 
-    /// Our own program for single operations.
+    /// Adds our own program for single operations.
     fn puppet(&mut self, title: &str, program: &'static str, expected: &'static [&'static str]) {
         let line = format!("puppet 7500 {}", if self.column.ipv6 { 2 } else { 1 });
         for role in [Role::Theirs, Role::Ours] {
-            // What a queue on the way loses of UC is lost: no more than one holds.
+            // UC does not retransmit: no more is sent than a queue holds.
             let longest = if program == "unreliable-operations" { 200_000 } else { 1 << 20 };
             let task = self.task(program, role == Role::Theirs, longest, 0);
             self.add(title, role, task, line.clone()).expected = expected;
@@ -169,7 +169,7 @@ impl Maker {
     }
 }
 
-/// All cells of a column: those on a good network, and those on a bad one.
+/// Returns all cells of a column: without packet loss, and with it.
 pub(crate) fn all(column: Column) -> (Vec<Cell>, Vec<Cell>) {
     let mut good = Maker { column, lossy: false, cells: Vec::new() };
     good.pingpong("rc", 4096, 300, false);
@@ -186,7 +186,7 @@ pub(crate) fn all(column: Column) -> (Vec<Cell>, Vec<Cell>) {
     good.cma("ucmatose", 7471, 20_000, 10);
     good.cma("udaddy", 7174, 100, 10);
     good.nobody();
-    // A receive that comes late is the point of the first, and rdma_rxe follows an RNR NAK by another NAK.
+    // The first has late receives, and rdma_rxe sends another NAK after an RNR NAK.
     good.puppet(
         "WRITE, READ, SEND, immediate, atomics, RNR",
         "operations",

@@ -1,4 +1,4 @@
-//! Both halves of a pair of Debian's programs: one here, on our libraries, and one in the machine.
+//! Both sides of a pair of Debian's programs: one here, on our libraries, and one in the machine.
 
 use std::fmt;
 use std::process::Stdio;
@@ -10,14 +10,14 @@ use ferroce_tests::peer::{Output, Peer, Remote};
 use ferroce_tests::running::Running;
 use ferroce_tests::{libraries, listening};
 
-/// Whatever takes longer will never end.
+/// The timeout of a pair.
 const LIMIT: Duration = Duration::from_secs(45);
 
-/// Our half: it ends with this.
+/// Our side, which is killed when this is dropped.
 pub(crate) struct Ours(Option<Running>);
 
 impl Ours {
-    /// A program of the system's on our side of the network, with our libraries.
+    /// Starts a system program on our side of the network, with our libraries.
     pub(crate) fn start(peer: &Peer, program: &str, words: &[String]) -> Result<Self, String> {
         let Some(found) = libraries::program(program) else {
             return Err(format!("{program} is not installed: run `make setup`"));
@@ -35,20 +35,20 @@ impl Ours {
         Ok(Self(Some(Running::start(command))))
     }
 
-    /// Whether it ended well; `None` while it runs.
+    /// Whether it exited successfully; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<bool> {
         self.0.as_mut()?.status().map(|status| status.success())
     }
 
-    /// Ends it, if it has not, and returns what it said.
+    /// Ends it, if it has not exited, and returns its output.
     pub(crate) fn finish(&mut self) -> String {
         self.0.take().map(|running| running.end(Instant::now()).1).unwrap_or_default()
     }
 }
 
-/// How both ended, and what they said.
+/// The results and outputs of both sides.
 pub(crate) struct Ends {
-    /// Whether ours ended well; `None` when it was ended.
+    /// Whether ours exited successfully; `None` if it was killed.
     pub(crate) our_success: Option<bool>,
     pub(crate) ours: String,
     pub(crate) theirs: Output,
@@ -61,11 +61,11 @@ impl fmt::Display for Ends {
     }
 }
 
-/// How long a half may go on when the other has failed: to say why.
+/// How long a side may continue after the other has failed, to report why.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// Waits for both to end. One that fails leaves the other waiting for it: that is ended after some `grace`. `there` is the
-/// name of the machine's program.
+/// Waits for both to exit. If one fails, the other may wait for it forever, so it is ended after `grace`. `there` is
+/// the name of the machine's program.
 pub(crate) fn both(
     peer: &Peer,
     there: &str,
@@ -94,7 +94,7 @@ pub(crate) fn both(
             break;
         }
         if theirs.is_some() {
-            // Nothing more comes from there.
+            // The machine's side has exited.
             thread::sleep(STEP);
         }
     }

@@ -1,4 +1,4 @@
-//! Interoperability with Linux's `rdma_rxe`: first the peer by itself, in one machine and between two; then our programs
+//! Interoperability with Linux's `rdma_rxe`: first the peer alone, in one machine and between two; then our programs
 //! with the machine's, in the matrix. See `docs/interop.md`.
 
 mod bench;
@@ -26,19 +26,19 @@ use ferroce_tests::peer::{self, Direction, Options, Peer};
 use ferroce_tests::tool;
 use ferroce_trace::analysis::{self, report::FileReport};
 
-/// For what takes a moment on a computer that does nothing else.
-const SOON: Duration = Duration::from_secs(30);
+/// The timeout of operations that are quick on an idle computer.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What rdma_rxe does now and then on a busy computer though nothing was lost: it sends again, and what follows from that.
-const SENT_AGAIN: [&str; 5] =
+/// Anomalies that rdma_rxe causes on a busy computer without packet loss: retransmissions and their consequences.
+const RETRANSMISSION_ANOMALIES: [&str; 5] =
     ["timeout", "retransmission", "repeated_acknowledge", "repeated_response", "duplicate"];
 
-/// A file of this test's own.
+/// Returns a file of this test.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// A started peer, or none where there cannot be one.
+/// Starts a peer. Returns `None` where that is not possible.
 fn start(options: Options) -> Option<Peer> {
     Peer::start(options).expect("a peer")
 }
@@ -49,11 +49,11 @@ fn analyze(path: &Path) -> FileReport {
     analysis::analyze(&name, input, &analysis::Options::default(), &mut |_| {})
 }
 
-/// The two halves of a tool that sets up its queue pairs over TCP. Both must succeed and print `proof`.
+/// Runs both sides of a tool that exchanges its QP attributes over TCP. Both must succeed and print `proof`.
 fn pair(peer: &Peer, line: &str, proof: &str) {
     let (server, client) = (peer.machine(1), peer.machine(2));
     let serving = server.spawn(line).expect("a server");
-    server.wait_for_tcp(18515, SOON).expect("a server that listens");
+    server.wait_for_tcp(18515, TIMEOUT).expect("a server that listens");
     let asking = client.run(&format!("{line} {}", server.control_v4()));
     let asked = asking.and_then(peer::Output::success).expect("a client that succeeds");
     let served = serving.wait().and_then(peer::Output::success).expect("a server that succeeds");
@@ -62,7 +62,7 @@ fn pair(peer: &Peer, line: &str, proof: &str) {
     }
 }
 
-/// Whether a capture is of RoCE alone, of so many packets at least, and every one of them is as it was sent.
+/// Asserts that a capture has only RoCE packets, at least `least` of them, all with a correct ICRC.
 fn sound(report: &FileReport, least: u64, name: &str) {
     assert_eq!(report.problems, [], "{name}");
     assert!(report.roce_packets >= least, "{name}: {} packets", report.roce_packets);
@@ -79,7 +79,7 @@ fn one_machine() {
     assert!(device.contains("PORT_ACTIVE"), "{device}");
     assert!(device.contains("active_mtu:\t\t4096"), "{device}");
 
-    // Commands: status, both outputs, input, and several at a time.
+    // Commands: status, both outputs, input, and several concurrently.
     let output = peer.run("echo out; echo err >&2; exit 3").expect("an output");
     assert_eq!(
         (output.stdout.as_str(), output.stderr.as_str(), output.status),
@@ -87,24 +87,25 @@ fn one_machine() {
     );
     let data: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
     peer.machine(1).write("/tmp/data", &data).expect("a file there");
-    let mut copy = peer.machine(1).command(&["cat", "/tmp/data"], SOON);
+    let mut copy = peer.machine(1).command(&["cat", "/tmp/data"], TIMEOUT);
     assert_eq!(tool::run(&mut copy), data);
-    let missing = peer.machine(1).command(&["no-such-program"], SOON).output().expect("an answer");
+    let missing =
+        peer.machine(1).command(&["no-such-program"], TIMEOUT).output().expect("an answer");
     assert_eq!(missing.status.code(), Some(127));
     let slow = peer.machine(1).command(&["sleep", "100"], Duration::from_secs(1)).output();
     assert_eq!(slow.expect("an answer").status.code(), Some(124));
-    // What is dropped here ends there.
+    // A process that is dropped here ends there.
     drop(peer.spawn("exec sleep 12345").expect("a process"));
-    peer.machine(1).wait_until("! pgrep -f 'sleep [1]2345'", SOON).expect("no process");
+    peer.machine(1).wait_until("! pgrep -f 'sleep [1]2345'", TIMEOUT).expect("no process");
 
     // The kernel's Soft-RoCE with itself.
     let address = peer.address_v4();
     let serving = peer.spawn(&format!("rping -s -a {address} -C 3")).expect("a server");
-    peer.machine(1).wait_for_cm(7174, SOON).expect("a server that listens");
+    peer.machine(1).wait_for_cm(7174, TIMEOUT).expect("a server that listens");
     let line = format!("rping -c -a {address} -C 3 -v");
     let pinged = peer.run(&line).and_then(peer::Output::success).expect("a client that succeeds");
     assert_eq!(pinged.matches("ping data: rdma-ping").count(), 3, "{pinged}");
-    // The server does not take being disconnected for a success.
+    // The server does not treat a disconnect as success.
     serving.wait().expect("a server that ends");
 
     // From our side.
@@ -120,16 +121,16 @@ fn one_machine() {
     let path = everything.finish().expect("a capture");
     let packets = capture::read(&path);
     assert!(packets.len() > 10, "{} packets on the bridge", packets.len());
-    // What was sent a moment ago is there, and what marks the end is not.
+    // The last packet sent is in the capture, and the end marker is not.
     assert!(packets.iter().any(|packet| packet.data.ends_with(b"the last of all")));
     let mark = b"ferroce-";
     assert!(!packets.iter().any(|packet| packet.data.windows(mark.len()).any(|data| data == mark)));
 }
 
-/// A connection and a datagram from our side, by the test below in a process of its own.
+/// Sends over TCP and UDP from our side, by the test below in its own process.
 fn enter(peer: &Peer) {
     let listening = peer.spawn("nc -l -p 5000 -e cat").expect("a listener");
-    peer.machine(1).wait_for_tcp(5000, SOON).expect("a listener");
+    peer.machine(1).wait_for_tcp(5000, TIMEOUT).expect("a listener");
     tool::run(&mut peer.test_here("on_our_side").expect("this program"));
     drop(listening);
 }
@@ -139,15 +140,15 @@ fn enter(peer: &Peer) {
 fn on_our_side() {
     assert!(peer::inside(), "see the test above");
     let address = SocketAddr::from(([10, 47, 91, 11], 5000));
-    let mut stream = TcpStream::connect_timeout(&address, SOON).expect("a connection");
-    stream.set_read_timeout(Some(SOON)).expect("a limit");
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("a connection");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a limit");
     stream.write_all(b"to and fro").expect("a request");
     let mut answer = [0; 10];
     stream.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"to and fro");
 
     let socket = UdpSocket::bind((peer::OUR_V4, 0)).expect("a socket");
-    // Nobody has this address; our side has it among its neighbours, so it is sent, and nobody answers.
+    // No host has this address; it is in our neighbour table, so the datagram is sent, and there is no response.
     socket.send_to(b"the last of all", ("10.47.91.254", 5000)).expect("a datagram");
 }
 
@@ -155,7 +156,7 @@ fn two_machines() {
     let Some(peer) = start(Options { machines: 2, ..Options::default() }) else { return };
     for (version, gid) in [(4, 1), (6, 2)] {
         for (name, line, proof, least) in [
-            // Each message is two packets, so many of them both ways; and acknowledgements.
+            // Each message is two packets, in both directions, plus acknowledgements.
             ("send", format!("ib_send_lat -F -x {gid} -m 4096 -n 20 -s 5000"), "#bytes", 80),
             ("pingpong", format!("ibv_rc_pingpong -g {gid} -m 4096 -n 5 -s 5000"), "iters in", 20),
         ] {
@@ -165,14 +166,14 @@ fn two_machines() {
             let report = analyze(&recording.finish().expect("a capture"));
             sound(&report, least, &name);
             assert!(
-                report.anomaly_counts.keys().all(|kind| SENT_AGAIN.contains(kind)),
+                report.anomaly_counts.keys().all(|kind| RETRANSMISSION_ANOMALIES.contains(kind)),
                 "{:?}",
                 report.anomalies
             );
         }
     }
 
-    // A bad network, in each direction of the first machine: what is lost is sent again.
+    // Packet loss in each direction of the first machine: lost packets are retransmitted.
     for direction in [Direction::Leaving, Direction::Arriving] {
         peer.machine(1).impair(direction, "loss 10%").expect("netem");
         let recording = peer.capture(file(&format!("two-machines-{direction:?}.pcap")));
@@ -186,7 +187,7 @@ fn two_machines() {
 }
 
 fn every_mtu() {
-    // 4200 is what the others have.
+    // The other tests use 4200.
     for (mtu, active) in [(1500, 1024), (9000, 4096)] {
         let Some(peer) = start(Options { mtu, ..Options::default() }) else { return };
         let device = peer.run("ibv_devinfo -d rxe0").and_then(peer::Output::success);
@@ -199,9 +200,9 @@ fn every_mtu() {
     }
 }
 
-/// Nothing is left when a peer ends, and not when it is ended.
+/// No process is left when a peer ends, or is killed.
 #[test]
-fn the_end() {
+fn no_process_is_left_when_a_peer_ends() {
     let Some(peer) = start(Options::default()) else { return };
     let process = PathBuf::from(format!("/proc/{}", peer.first_process()));
     assert!(process.exists());
@@ -213,16 +214,16 @@ fn the_end() {
     tool::run(
         std::process::Command::new("kill").args(["-KILL", &peer.first_process().to_string()]),
     );
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + TIMEOUT;
     while process.exists() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(!process.exists());
-    let mut command = peer.machine(1).command(&["true"], SOON);
+    let mut command = peer.machine(1).command(&["true"], TIMEOUT);
     assert!(!command.output().expect("an answer").status.success());
 }
 
-/// Our half of a cell of the matrix, in a process of its own.
+/// Our side of a cell of the matrix, in its own process.
 #[test]
 #[ignore = "a child process of another test"]
 fn our_half() {

@@ -1,14 +1,14 @@
-//! The third matrix: Debian's programs of librdmacm here, on our librdmacm.so.1, with the same programs in the machine.
+//! The third matrix: Debian's librdmacm programs here, on our librdmacm.so.1, with the same programs in the machine.
 //!
-//! What both halves are told is in [`ROWS`], one a line. Either half is the server once, so that each message of the
-//! connection manager's is sent by both sides for the same program: `messages` compares them.
+//! [`ROWS`] has the arguments of both sides, one row per line. Each side is the server once, so that both sides send
+//! each connection manager message for the same program: `messages` compares them.
 
 use std::time::Duration;
 
 use ferroce_tests::listening;
 use ferroce_tests::peer::{Peer, Remote};
 
-use crate::SOON;
+use crate::TIMEOUT;
 use crate::bench::{Bench, Case, Scope};
 use crate::cells::{Column, Role};
 use crate::halves::{self, Ends, GRACE, Ours};
@@ -18,26 +18,26 @@ use crate::table::{MANAGED, Row};
 /// When a server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ready {
-    /// It listens at this port.
+    /// It listens on this port.
     Port(u16),
-    /// It is in the group.
+    /// It has joined the group.
     Group,
 }
 
-/// What a row is of.
+/// The programs of a row.
 #[derive(Clone, Copy, Debug)]
 struct Programs {
-    /// The row's name, where the client's program and arguments are not.
+    /// The row's name, if it is not the client's program and arguments.
     name: &'static str,
-    /// Program and arguments; `HERE` is the half's own address and `SERVER` the server's, `FAMILY` how to say that this is a
-    /// number.
+    /// Program and arguments; `HERE` is the side's own address and `SERVER` the server's, `FAMILY` the option for the
+    /// address family.
     server: &'static str,
     client: &'static str,
     ready: Ready,
-    /// What the client says, and whether it ends well then.
+    /// The client's expected output, and whether it succeeds.
     proof: &'static str,
     success: bool,
-    /// Whether a program is told of groups of IPv6: Linux's connection manager refuses them on RoCEv2.
+    /// Whether the row is for IPv4 only: Linux's connection manager rejects IPv6 groups on RoCEv2.
     ipv4_only: bool,
 }
 
@@ -46,8 +46,8 @@ const UCMATOSE: Ready = Ready::Port(7471);
 const UDADDY: Ready = Ready::Port(7174);
 const OTHER: Ready = Ready::Port(7999);
 
-/// The group of the rows, as Linux has it in `/proc/net/igmp`, and the Ethernet address that rdma_rxe joins for a queue
-/// pair: as if it were a group of IPv6.
+/// The group of the rows, as in `/proc/net/igmp`, and the Ethernet address that rdma_rxe joins for a queue pair: as if
+/// it were an IPv6 group.
 const IGMP: &str = "070809EF";
 const ETHERNET: &str = "3333ef090807";
 
@@ -65,7 +65,7 @@ const fn group(server: &'static str, client: &'static str) -> Programs {
     Programs { ipv4_only: true, ..programs }
 }
 
-/// Nobody has what the client asks for, though there is a program of the connection manager's.
+/// No program listens on the client's port, although there is another connection manager program.
 const fn refused(name: &'static str, client: &'static str, proof: &'static str) -> Programs {
     let programs = good("rping -s -p 7999 -a HERE", client, OTHER, proof);
     Programs { name, success: false, ..programs }
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// The line of a side.
+    /// Returns the command line of a side.
     fn line(&self, side: Role) -> String {
         let line = if side == self.client { self.programs.client } else { self.programs.server };
         let family = if self.column.ipv6 { "-f ipv6" } else { "-f ip" };
@@ -135,10 +135,10 @@ impl Pair {
     fn wait_there(&self, peer: &Peer) -> Result<(), String> {
         let machine = peer.machine(1);
         let waited = match self.programs.ready {
-            Ready::Port(port) => machine.wait_for_cm(port, SOON),
+            Ready::Port(port) => machine.wait_for_cm(port, TIMEOUT),
             Ready::Group => {
                 let line = format!("grep -q 'eth0.*{ETHERNET}' /proc/net/dev_mcast");
-                machine.wait_until(&line, SOON)
+                machine.wait_until(&line, TIMEOUT)
             }
         };
         waited.map_err(|error| error.to_string())
@@ -150,7 +150,7 @@ impl Pair {
             Ready::Port(port) => ("unix", listening::entry(port)),
             Ready::Group => ("igmp", IGMP.to_owned()),
         };
-        peer.wait_for_text_here(table, &wanted, SOON, || server.ended().is_some())
+        peer.wait_for_text_here(table, &wanted, TIMEOUT, || server.ended().is_some())
             .map_err(|error| format!("{error}: {}", server.finish()))
     }
 
@@ -208,7 +208,7 @@ impl Case for Pair {
         }
         let line = self.line(Role::Theirs);
         let there = line.split(' ').next().unwrap_or_default();
-        // Where the client is refused, its server has nothing to wait for.
+        // If the client is refused, its server has nothing to wait for.
         let grace = if self.programs.success { GRACE } else { Duration::ZERO };
         let ends = halves::both(peer, there, ours, theirs, grace)?;
         self.judge(&ends)
@@ -219,7 +219,7 @@ impl Case for Pair {
     }
 }
 
-/// Runs all rows in a column, with each half as the server.
+/// Runs all rows in a column, with each side as the server.
 pub(crate) fn column(column: Column, scope: Scope) {
     let Some(mut bench) = Bench::start(column, scope) else { return };
     let mut pairs = Vec::new();
@@ -233,7 +233,7 @@ pub(crate) fn column(column: Column, scope: Scope) {
     for (row, path) in bench.captures() {
         messages.read(row.program(), path);
     }
-    // A part of the rows has not all messages.
+    // A subset of the rows does not have all messages.
     if bench.captures().len() == pairs.len() {
         messages.compare(if column.ipv6 { "ipv6" } else { "ipv4" });
     }

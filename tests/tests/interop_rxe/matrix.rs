@@ -1,4 +1,4 @@
-//! The cells of the first matrix: a program of the machine's with one of ours.
+//! The first matrix: a program in the machine with one of ours.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use ferroce_tests::peer::{Output, Peer, Remote};
 
-use crate::SOON;
+use crate::TIMEOUT;
 use crate::bench::{Bench, Case, Scope};
 use crate::cells::{self, Cell, Column, End, Role};
 use crate::ours::TASK;
 use crate::table::{MATRIX, Row};
 
-/// Our half: its process, and what it prints.
+/// Our side: its process, and its output.
 struct Ours {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -30,7 +30,7 @@ impl Ours {
         Ok(Self { child, output: BufReader::new(output) })
     }
 
-    /// Waits until it says that it listens, or ends.
+    /// Waits until it reports that it listens, or exits.
     fn wait_until_ready(&mut self) {
         let mut line = String::new();
         while self.output.read_line(&mut line).is_ok_and(|length| length > 0) {
@@ -45,11 +45,11 @@ impl Ours {
         self.child.try_wait().ok().flatten().is_some_and(|status| !status.success())
     }
 
-    /// Tells it that the machine's program has ended, and waits for it.
+    /// Signals that the machine's program has exited, and waits for our side.
     fn finish(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let mut said = String::new();
-        // It prints less than a pipe holds, or it would have failed a hundred times over.
+        // It prints less than a pipe holds, so reading one after the other does not block.
         let _ = self.output.read_to_string(&mut said);
         if let Some(mut errors) = self.child.stderr.take() {
             let _ = errors.read_to_string(&mut said);
@@ -59,7 +59,7 @@ impl Ours {
     }
 }
 
-/// Runs both halves to their ends.
+/// Runs both sides to their ends.
 fn run(peer: &Peer, cell: &Cell) -> Result<(), String> {
     let spawn = || peer.spawn(&cell.line).map_err(|error| error.to_string());
     let (ours, theirs): (Ours, Remote);
@@ -70,7 +70,7 @@ fn run(peer: &Peer, cell: &Cell) -> Result<(), String> {
     } else {
         theirs = spawn()?;
         if let Some(port) = cell.listens {
-            peer.machine(1).wait_for_cm(port, SOON).map_err(|error| error.to_string())?;
+            peer.machine(1).wait_for_cm(port, TIMEOUT).map_err(|error| error.to_string())?;
         }
         ours = Ours::start(peer, cell)?;
     }
@@ -81,7 +81,7 @@ fn run(peer: &Peer, cell: &Cell) -> Result<(), String> {
         let output = loop {
             match end.recv_timeout(Duration::from_millis(100)) {
                 Ok(output) => break output,
-                // The machine's program would wait for us until it is ended.
+                // The machine's program would wait for us until it is killed.
                 Err(_) if ours.has_failed() => {
                     let program = cell.line.split(' ').next().unwrap_or_default();
                     let _ = peer.run(&format!("killall -KILL {program}"));
@@ -97,7 +97,7 @@ fn run(peer: &Peer, cell: &Cell) -> Result<(), String> {
     judge(cell, &output)
 }
 
-/// Whether the machine's program ended and said as it should.
+/// Checks the exit status and the output of the machine's program.
 fn judge(cell: &Cell, output: &Output) -> Result<(), String> {
     let as_wanted = match cell.end {
         End::Success => output.status == 0,
@@ -129,7 +129,7 @@ pub(crate) fn column(column: Column, scope: Scope) {
     let Some(mut bench) = Bench::start(column, scope) else { return };
     let (good, bad) = cells::all(column);
     bench.run(&good);
-    bench.spoil();
+    bench.add_packet_loss();
     bench.run(&bad);
     bench.finish(&MATRIX);
 }

@@ -1,8 +1,8 @@
-//! What our connection manager sends, compared with what rdma_rxe's sends in the same place: all messages of the third
-//! matrix, where each program was client and server on both sides, and every field of all their headers.
+//! Compares the messages of our connection manager with rdma_rxe's: all messages of the third matrix, where each
+//! program was client and server on both sides, and every field of all their headers.
 //!
-//! Of a program's messages of one kind, a field has the same values on both sides, or it is on one of the lists of
-//! [`crate::differences`]. Addresses are compared by whose they are.
+//! For a program and a kind of message, a field has the same values on both sides, or it is in one of the lists of
+//! [`crate::differences`]. Addresses are compared by their owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,25 +17,25 @@ use ferroce_trace::link::LinkType;
 use crate::differences::{DIFFERENCES, Difference, VARIABLE, is_variable};
 use crate::wireshark;
 
-/// What every column must have of either side: all that programs send where nothing is lost.
+/// The kinds that every column must have from either side: all that programs send without packet loss.
 const KINDS: [&str; 8] =
     ["CM DREP", "CM DREQ", "CM REJ", "CM REP", "CM REQ", "CM RTU", "CM SIDR_REP", "CM SIDR_REQ"];
 
 /// The chapter of the document.
 const CHAPTER: &str = "Our connection manager";
 
-/// What a value is of: program, kind of message, header and field.
-type Place = [String; 4];
+/// The key of a value: program, kind of message, header and field.
+type FieldKey = [String; 4];
 
-/// What was sent, each time ours first.
+/// The messages sent; in each pair, ours is first.
 #[derive(Default)]
 pub(crate) struct Messages {
-    values: BTreeMap<Place, [BTreeSet<String>; 2]>,
+    values: BTreeMap<FieldKey, [BTreeSet<String>; 2]>,
     counts: BTreeMap<&'static str, [usize; 2]>,
     packets: Vec<(LinkType, Vec<u8>)>,
 }
 
-/// An address by whose it is, and how it is written: the sides change places.
+/// Describes an address by its owner and its form, because the sides alternate.
 fn whose(value: &str, tree: &Tree<'_>) -> Option<String> {
     let (form, address) = match value.parse().ok()? {
         IpAddr::V4(address) => ("", IpAddr::from(address)),
@@ -87,8 +87,8 @@ impl Messages {
         }
     }
 
-    /// Compares what both sides have sent, and our dissection of it with tshark's, and prints how much that was. Panics
-    /// when anything differs that may not, when a difference is not there, or when a kind is missing.
+    /// Compares the messages of both sides, and our dissection of them with tshark's, and prints the counts. Panics if
+    /// there is a difference that is not listed, if a listed difference does not occur, or if a kind is missing.
     pub(crate) fn compare(&self, name: &str) {
         let path = crate::file(&format!("messages-{name}.pcapng"));
         capture::write(&path, &self.packets);
@@ -98,7 +98,7 @@ impl Messages {
         let [mut same, mut different, mut variable] = [0; 3];
         for (place, [ours, theirs]) in &self.values {
             let [_, kind, header, field] = place;
-            // Who disconnects first, and whether a slow side asks for more time, is not the same in every run.
+            // Which side disconnects first, and whether a slow side requests more time, varies between runs.
             if ours.is_empty() || theirs.is_empty() {
                 continue;
             }
@@ -147,7 +147,7 @@ impl Difference {
     }
 }
 
-/// The chapter that says what differs and what is not compared.
+/// The chapter on differences and fields that are not compared.
 #[test]
 fn message_differences_are_documented() {
     let mut text = String::from(

@@ -1,23 +1,24 @@
 //! The second matrix: Debian's programs here, on our libibverbs.so.1, with the same programs in the machine.
 //!
-//! What both halves are told is in [`ROWS`], one a line. Either half is the server once.
+//! [`ROWS`] has the arguments of both sides, one row per line. Each side is the server once.
 
 use ferroce_tests::peer::{Peer, Remote};
 use ferroce_tests::{perftest, pingpong};
 
-use crate::SOON;
+use crate::TIMEOUT;
 use crate::bench::{Bench, Case, Scope};
 use crate::cells::{Column, Role};
 use crate::halves::{self, Ends, GRACE, Ours};
 use crate::table::{PROGRAMS, Row};
 
-/// Program, arguments of both halves, and the anomalies that are the point of it.
+/// Program, arguments of both sides, and expected anomalies.
 ///
-/// What UC and UD lose is lost: no more than a receiver has posted and a socket holds. -e sleeps until events come, -b
-/// works both ways at once, -q is the number of queue pairs, -t of requests under way in each, -I what is sent inline.
+/// UC and UD do not retransmit: no more is sent than a receiver has posted and a socket holds. -e sleeps until events
+/// arrive, -b sends in both directions, -q is the number of queue pairs, -t the requests in flight in each, -I the
+/// bytes sent inline.
 ///
-/// With -q, -n is a multiple of -t: with `-b -q 4 -t 8 -n 20` perftest in the machine once never posted its last requests,
-/// probably because it counts a completion as eight and so stops looking for them too early.
+/// With -q, -n is a multiple of -t: with `-b -q 4 -t 8 -n 20` perftest in the machine once never posted its last
+/// requests, probably because it counts a completion as eight and stops waiting for them too early.
 #[rustfmt::skip]
 const ROWS: &[(&str, &str, &[&str])] = &[
     ("ibv_rc_pingpong",  "-c -s 4096 -n 300",        &[]),
@@ -52,11 +53,11 @@ const ROWS: &[(&str, &str, &[&str])] = &[
     ("ib_atomic_lat",    "-n 100",                   &[]),
 ];
 
-/// `ibv_srq_pingpong` ends when it has counted enough messages on all queue pairs together, and the other half may be
-/// sending on some.
+/// `ibv_srq_pingpong` exits when it has counted enough messages on all queue pairs together, while the other side may
+/// still be sending on some.
 const GONE: &[&str] = &["retry_exceeded"];
 
-/// Where all of them listen.
+/// The port of all of them.
 const PORT: u16 = 18515;
 
 /// A row with a client, in a column.
@@ -76,7 +77,7 @@ impl Pair {
             Role::Ours => (" -d ferroce_eth0", usize::from(ipv6)),
             Role::Theirs => ("", 1 + usize::from(ipv6)),
         };
-        // perftest waits longer for answers than 67 ms: the machine may be busy.
+        // A longer ACK timeout than 67 ms for perftest, because the machine may be busy.
         let general = match self.program {
             "ibv_ud_pingpong" => format!("-g {gid}"),
             name if name.starts_with("ibv_") => format!("-g {gid} -m {mtu}"),
@@ -85,14 +86,14 @@ impl Pair {
         format!("{general}{device} {}", self.arguments)
     }
 
-    /// The machine's half. By IPv4 also where the GIDs are IPv6: it is not what is tested.
+    /// Starts the machine's side. The TCP connection uses IPv4 even if the GIDs are IPv6: it is not under test.
     fn start_there(&self, peer: &Peer) -> Result<Remote, String> {
         let server = if self.client == Role::Theirs { " 10.47.91.1" } else { "" };
         let line = format!("{} {}{server}", self.program, self.arguments(Role::Theirs));
         peer.spawn(&line).map_err(|error| error.to_string())
     }
 
-    /// Our half.
+    /// Starts our side.
     fn start_here(&self, peer: &Peer) -> Result<Ours, String> {
         let mut words: Vec<String> =
             self.arguments(Role::Ours).split_whitespace().map(str::to_owned).collect();
@@ -102,7 +103,7 @@ impl Pair {
         Ours::start(peer, self.program, &words)
     }
 
-    /// Whether the client's figures are there, and the server found what was sent.
+    /// Checks the client's results, and that the server found the data sent.
     fn judge(&self, ours: &str, theirs: &str) -> Result<(), String> {
         let client = if self.client == Role::Ours { ours } else { theirs };
         let judged = match pingpong::check(self.program, self.arguments, client) {
@@ -125,13 +126,13 @@ impl Pair {
         match self.client {
             Role::Ours => {
                 theirs = self.start_there(peer)?;
-                let listens = peer.machine(1).wait_for_tcp(PORT, SOON);
+                let listens = peer.machine(1).wait_for_tcp(PORT, TIMEOUT);
                 listens.map_err(|error| error.to_string())?;
                 ours = self.start_here(peer)?;
             }
             Role::Theirs => {
                 ours = self.start_here(peer)?;
-                peer.wait_for_tcp_here(PORT, SOON).map_err(|error| error.to_string())?;
+                peer.wait_for_tcp_here(PORT, TIMEOUT).map_err(|error| error.to_string())?;
                 theirs = self.start_there(peer)?;
             }
         }
@@ -163,7 +164,7 @@ impl Case for Pair {
     }
 }
 
-/// Runs all rows in a column, with each half as the server.
+/// Runs all rows in a column, with each side as the server.
 pub(crate) fn column(column: Column, scope: Scope) {
     let Some(mut bench) = Bench::start(column, scope) else { return };
     let mut pairs = Vec::new();

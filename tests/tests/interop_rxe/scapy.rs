@@ -1,4 +1,4 @@
-//! scapy's ICRC of what passed the bridge, in both directions: a judge that shares no code with either side.
+//! Checks the ICRC of packets at the bridge, in both directions, with scapy, which shares no code with either side.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 use ferroce_tests::capture::Recorded;
 use ferroce_tests::tool;
 
-/// Packets of each cell that are looked at: it takes a millisecond for each.
-const OF_EACH: usize = 30;
-/// Of an Ethernet header.
+/// Packets that are checked per cell: each takes a millisecond.
+const MAX_PACKETS_PER_CELL: usize = 30;
+/// The length of an Ethernet header.
 const ETHERNET: usize = 14;
 
 /// Packets, from IP header to ICRC.
@@ -17,7 +17,7 @@ pub(crate) struct Sample {
     packets: Vec<Vec<u8>>,
 }
 
-/// The packet without what Ethernet puts around it.
+/// Returns the packet without its Ethernet header and padding.
 fn packet(frame: &[u8]) -> &[u8] {
     let ip = &frame[ETHERNET..];
     let word = |at: usize| usize::from(u16::from_be_bytes([ip[at], ip[at + 1]]));
@@ -30,15 +30,15 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Sample {
-    /// Takes packets from the whole length of a capture.
+    /// Adds packets from the whole length of a capture.
     pub(crate) fn add(&mut self, recorded: &[Recorded]) {
-        let step = recorded.len().div_ceil(OF_EACH).max(1);
-        // An odd step, so that packets of both directions of a ping-pong are among them.
+        let step = recorded.len().div_ceil(MAX_PACKETS_PER_CELL).max(1);
+        // An odd step, so that both directions of a ping-pong are included.
         let some = recorded.iter().step_by(step | 1);
         self.packets.extend(some.map(|one| packet(&one.data).to_vec()));
     }
 
-    /// Compares the ICRCs that were sent with those that scapy computes.
+    /// Compares the ICRCs that were sent with scapy's.
     pub(crate) fn check(&self, file: &Path) {
         let blank = |packet: &Vec<u8>| hex(&packet[..packet.len() - 4]) + "00000000\n";
         fs::write(file, self.packets.iter().map(blank).collect::<String>()).expect("a file");

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use crate::cells::{Column, Role};
 
-/// What a cell says that has run, and one that has not.
+/// The text of a cell that has run, and of one that has not.
 const OK: &str = "ok";
 const NOT_RUN: &str = "—";
 
 /// A table of the document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
-    /// What marks its begin and end.
+    /// The markers of its begin and end.
     pub(crate) name: &'static str,
     columns: &'static [Column],
 }
 
-/// What the program of ours has done with Debian's.
+/// Our program with Debian's programs.
 pub(crate) const MATRIX: Table = Table {
     name: "matrix",
     columns: &[
@@ -30,13 +30,13 @@ pub(crate) const MATRIX: Table = Table {
     ],
 };
 
-/// What Debian's programs have done with each other, on our library here.
+/// Debian's programs with each other, on our library here.
 pub(crate) const PROGRAMS: Table = Table {
     name: "programs",
     columns: &[Column { ipv6: false, mtu: 1024 }, Column { ipv6: true, mtu: 4096 }],
 };
 
-/// What Debian's programs of librdmacm have done with each other, on our library here.
+/// Debian's librdmacm programs with each other, on our library here.
 pub(crate) const MANAGED: Table = Table {
     name: "managed",
     columns: &[Column { ipv6: false, mtu: 1024 }, Column { ipv6: true, mtu: 4096 }],
@@ -66,7 +66,7 @@ impl Row {
 }
 
 impl Row {
-    /// What rows with other sizes and options have in common: the program, and whether packets are lost.
+    /// Returns what rows with other sizes and options have in common: the program, and whether packets are lost.
     pub(crate) fn kind(&self) -> String {
         let lossy = if self.program.contains("lost") { ", lossy" } else { "" };
         match self.program.split_once(' ') {
@@ -109,7 +109,7 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md")
 }
 
-/// The cells of a row in the document.
+/// Parses the cells of a row in the document.
 fn cells_of(lines: &[String], row: &Row) -> Option<Vec<String>> {
     let start = format!("| {row} |");
     let rest = lines.iter().find_map(|line| line.strip_prefix(&start))?;
@@ -122,7 +122,7 @@ impl Table {
         (format!("<!-- {} -->", self.name), format!("<!-- end of {} -->", self.name))
     }
 
-    /// The document before the table, the table's lines without its head, and what is behind it.
+    /// Splits the document: before the table, the table's lines without its header, after the table.
     fn read(&self) -> (String, Vec<String>, String) {
         let text = fs::read_to_string(path()).expect("docs/interop.md");
         let (begin, end) = self.marks();
@@ -132,8 +132,8 @@ impl Table {
         (before.to_owned(), lines.map(str::to_owned).collect(), after.to_owned())
     }
 
-    /// Compares a column that has passed with the document; with `FERROCE_UPDATE_DOCS` in the environment, writes it
-    /// there. Columns are tests of their own: they must be written one after the other.
+    /// Compares a column that passed with the document; with `FERROCE_UPDATE_DOCS` in the environment, writes it.
+    /// Columns are separate tests: they must be written one after the other.
     pub(crate) fn document(&self, column: Column, rows: &Rows) {
         let (before, lines, after) = self.read();
         let columns = self.columns;
@@ -143,7 +143,7 @@ impl Table {
                 let cell = cells_of(&lines, row).and_then(|cells| cells.get(index).cloned());
                 assert_eq!(cell.as_deref(), Some(OK), "{row}: docs/interop.md says otherwise");
             }
-            // What a column cannot have is at the table's end.
+            // Rows that a column cannot have are at the table's end.
             for line in lines.iter().skip(rows.len()) {
                 let cells: Vec<&str> = line.split('|').map(str::trim).collect();
                 let cell = cells.get(index + 3).copied();
@@ -166,7 +166,7 @@ impl Table {
         }
         let known =
             |line: &&String| rows.iter().any(|(row, _)| line.starts_with(&format!("| {row} |")));
-        // A column that was written before has its own.
+        // A column that was written before keeps its cells.
         for line in lines.iter().filter(|line| !known(line) && line.contains(OK)) {
             table += &format!("{line}\n");
         }

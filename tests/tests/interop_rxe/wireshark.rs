@@ -1,5 +1,4 @@
-//! The comparison of our dissection with tshark's, which is a test of its own (`tests/tests/tshark`), for what was recorded
-//! here.
+//! Compares our dissection with tshark's for captures made here, with the code of the test `tests/tests/tshark`.
 #![allow(unreachable_pub, dead_code)] // That test uses all of it.
 
 #[path = "../tshark/compare.rs"]
@@ -19,8 +18,8 @@ use std::path::Path;
 
 use ferroce_tests::{capture, tool};
 
-/// Has tshark read a capture, and returns how many values are the same to it and to us. Panics when one is not, or when
-/// tshark takes a packet for a malformed one.
+/// Lets tshark read a capture, and returns the number of values that agree. Panics if one differs, or if tshark reports
+/// a malformed packet.
 pub(crate) fn agrees(path: &Path) -> usize {
     let theirs = pdml::parse(&tool::tshark_pdml(path));
     let outcome = compare::Comparer::new().file(&capture::read(path), &theirs);

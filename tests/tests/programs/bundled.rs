@@ -1,5 +1,5 @@
-//! Programs that carry a libibverbs under another name, as the wheels of Python packages do, by `ferroce run`. The wheels
-//! themselves are in `applications`.
+//! Programs that bundle a libibverbs under another name, as Python wheels do, with `ferroce run`. The wheels themselves
+//! are tested in `applications`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,7 +12,7 @@ use ferroce_tests::tool;
 const LIBRARY: &str = "libibverbs-0a1b2c3d.so.1.14.48.0";
 const NOBODY: u32 = 65534;
 
-/// The program and its module, in a folder that everybody may read.
+/// The program and its module, in a world-readable folder.
 struct Bundle(PathBuf);
 
 impl Bundle {
@@ -56,7 +56,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/bundled").join(name)
 }
 
-/// What a command prints by `ferroce run`.
+/// Returns the output of a command under `ferroce run`.
 fn run(arguments: &[&str]) -> String {
     let mut command = Command::new(built::folder().join("ferroce"));
     for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "FERROCE_LIB", "FERROCE_VERBS"] {
@@ -67,17 +67,17 @@ fn run(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_library_of_another_name_is_reached() {
+fn calls_to_a_bundled_library_are_redirected() {
     let bundle = Bundle::new("bundled");
     let (program, module) = (bundle.path("main"), bundle.path("module.so"));
     let before = tool::run(Command::new(&program).arg(&module));
     let before = String::from_utf8(before).expect("text");
     assert_eq!(before, "secure 0\nview 0\nverbs 0\nerrno 12345\ndevice bundled\n");
     let said = run(&["--", &program, &module]);
-    // Ours is not loaded before it is called, and its first call is a call like any other.
+    // Our library is not loaded before its first call, which behaves like any other.
     let devices = said.strip_prefix("secure 0\nview 1\nverbs 0\nerrno 12345\n").expect(&said);
     assert!(devices.starts_with("device ferroce_"), "{said}");
-    // Without our libraries the program's own is called.
+    // Without our libraries, the bundled one is called.
     let said = run(&[
         "--no-libraries",
         "--",
@@ -88,9 +88,9 @@ fn a_library_of_another_name_is_reached() {
     assert!(said.ends_with("\ndevice bundled\n"), "{said}");
 }
 
-/// A shell and what it starts have the entries, and nothing of our library.
+/// A shell and its children have the preloaded entry points, but do not load our library.
 #[test]
-fn programs_without_rdma_load_nothing() {
+fn programs_without_rdma_do_not_load_our_library() {
     let script = "grep -c libferroce_view /proc/self/maps; grep -c 'libferroce_capi\\|libibverbs' /proc/self/maps; \
                   test -z \"$(ls /proc/$$/task | sed 1d)\" && ls /proc/self/fd | wc -l";
     let bare = tool::run(Command::new("sh").args(["-c", "ls /proc/self/fd | wc -l"]));
@@ -100,18 +100,18 @@ fn programs_without_rdma_load_nothing() {
     assert_eq!(lines[1..], ["0", String::from_utf8_lossy(&bare).trim()], "{said}");
 }
 
-/// The dynamic linker leaves set-user-ID programs alone.
+/// The dynamic linker ignores preloads for set-user-ID programs.
 #[test]
-fn set_user_id_programs_are_not_touched() {
+fn set_user_id_programs_are_not_affected() {
     let bundle = Bundle::new("set-user-id");
     let program = bundle.0.join("main");
     if chown(&program, Some(NOBODY), Some(NOBODY)).is_err() {
-        return skip("only root can make a program somebody else's");
+        return skip("only root can change the owner of a program");
     }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("root may");
     let said = run(&["--", &bundle.path("main"), &bundle.path("module.so")]);
     if said.starts_with("secure 0") {
-        return skip("set-user-ID programs run as others do here");
+        return skip("set-user-ID has no effect here");
     }
     assert_eq!(said, "secure 1\nview 0\nverbs 0\nerrno 12345\ndevice bundled\n");
 }

@@ -1,5 +1,5 @@
-//! `--capture` beside programs of the table: tshark finds nothing malformed in the file, and our own analysis every ICRC
-//! right.
+//! `--capture` with programs of the table: tshark finds nothing malformed in the file, and our analysis finds every
+//! ICRC correct.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn file(test: &str, end: End) -> PathBuf {
     path
 }
 
-/// How many packets tshark takes for InfiniBand's, and that none is malformed.
+/// Returns the number of packets that tshark dissects as InfiniBand. Panics if one is malformed.
 fn tshark(path: &Path) -> u64 {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(path).args([
@@ -27,7 +27,7 @@ fn tshark(path: &Path) -> u64 {
         "-e",
         "_ws.malformed",
     ]);
-    // What it guesses of payloads is no part of this: the programs' bytes are not any protocol's.
+    // Without heuristic dissectors of payloads: the programs' bytes belong to no protocol.
     for protocol in ["rpcordma", "infiniband.eoib", "infiniband_sdp"] {
         command.args(["--disable-protocol", protocol]);
     }
@@ -52,7 +52,7 @@ fn captured(test: &str, name: &str, arguments: &str) {
     }
 }
 
-/// Looks at a file, and removes it.
+/// Checks a file, and removes it.
 fn checked(path: &Path) {
     let input = File::open(path).expect("the capture is there");
     let report = analyze(&path.to_string_lossy(), input, &Options::default(), &mut |_| {});
@@ -67,10 +67,9 @@ fn checked(path: &Path) {
     fs::remove_file(path).expect("it is there");
 }
 
-/// librdmacm closes no device, and the process ends within the time that packets wait for company on their way to the
-/// disk.
+/// librdmacm closes no device, and the process exits before the capture's buffer would be flushed by its timer.
 #[test]
-fn capture_of_who_closes_nothing() {
+fn capture_is_complete_without_closing_the_device() {
     let files = [file("closes_nothing", End::Server), file("closes_nothing", End::Client)];
     let [server, client] = files.each_ref().map(|path| path.display());
     let said = managed::run(
@@ -84,12 +83,12 @@ fn capture_of_who_closes_nothing() {
     }
 }
 
-/// A limit of the size of files is met as a full disk is: the program goes on, and is told at its end.
+/// A file size limit acts like a full disk: the program continues, and reports it at its end.
 #[test]
-fn a_disk_that_is_full_is_said() {
+fn a_full_disk_is_reported() {
     let capture = file("full", End::Client);
     let script = capture.with_extension("sh");
-    // In blocks of 512 bytes. The signal would end the program.
+    // In blocks of 512 bytes. SIGXFSZ would end the program.
     let lines = format!(
         "trap '' XFSZ; ulimit -f 8; FERROCE_CAPTURE={} exec rping -c -a 127.0.0.1 -C 100",
         capture.display()

@@ -7,7 +7,7 @@ use ferroce_test_support::built;
 use ferroce_tests::libraries::program;
 use ferroce_tests::tool;
 
-/// Fields by name, those of the GID table included.
+/// Parses the fields by name, including those of the GID table.
 fn fields(said: Vec<u8>) -> BTreeMap<String, String> {
     let said = String::from_utf8(said).expect("text");
     let field = |line: &str| {

@@ -1,11 +1,12 @@
-//! A program that ends right after it has disconnected. Nobody says it again for a process that is gone, as a kernel would.
+//! A program that exits immediately after disconnecting. Unlike with a kernel, nothing retransmits on behalf of a
+//! process that has exited.
 
 use ferroce_tests::managed::{self, Ready, Server};
 
-/// The server loses a quarter of what reaches it. With these seeds that was, among others, the news of the end, and it
-/// waited for ever.
+/// The server loses a quarter of the packets it receives. With these seeds that included the disconnect request, and it
+/// used to wait forever.
 #[test]
-fn the_end_is_heard_though_packets_are_lost() {
+fn a_disconnect_is_received_despite_packet_loss() {
     for seed in [2, 6, 9] {
         let server =
             format!("env FERROCE_FAULTS=loss=25%,seed={seed} rping -s -a 127.0.0.1 -C 1 -V");

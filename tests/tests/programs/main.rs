@@ -1,6 +1,6 @@
-//! Debian's own programs over our libibverbs.so.1, both ends ours: what was linked with the real library runs as it is.
+//! Debian's programs on our libibverbs.so.1 on both sides: binaries linked with the real library run unchanged.
 //!
-//! `table` has a line for each program and its arguments; `symbols` checks what all of them bind.
+//! `table` has a line for each program and its arguments; `symbols` checks the symbols that they bind.
 
 mod bundled;
 mod captures;

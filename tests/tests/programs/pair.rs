@@ -1,4 +1,4 @@
-//! A server, a client, and a limit of time.
+//! A server, a client, and a deadline.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use ferroce_tests::running::{Running, free_port, listens, turn};
 
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// What every program is told: our loopback device, by its first address, and where the server listens.
+/// Returns a command with the common arguments: our loopback device, its first GID, and the server's port.
 fn command(name: &str, arguments: &str, port: u16) -> Option<Command> {
     let mut command = program(name)?;
     let device = if name.starts_with("ibv_") { "-g 0" } else { "-x 0 -F" };
@@ -18,19 +18,19 @@ fn command(name: &str, arguments: &str, port: u16) -> Option<Command> {
     Some(command)
 }
 
-/// Runs both ends, and returns what the client printed.
+/// Runs both sides, and returns the client's output.
 pub(crate) fn run(name: &str, arguments: &str) -> Option<String> {
     changed(name, arguments, |_, _| {})
 }
 
-/// One of both ends.
+/// Server or client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Server,
     Client,
 }
 
-/// As [`run`], after something was changed about each end's command.
+/// As [`run`], with `change` applied to each side's command.
 pub(crate) fn changed(
     name: &str,
     arguments: &str,
@@ -43,11 +43,11 @@ pub(crate) fn changed(
     Some(client)
 }
 
-/// What server and client printed.
+/// Runs both sides once, and returns their outputs.
 fn once(name: &str, arguments: &str, change: impl Fn(End, &mut Command)) -> [String; 2] {
     let (until, port) = (Instant::now() + LIMIT, free_port());
     let start = |end: End| {
-        let mut command = command(name, arguments, port).expect("it was there before");
+        let mut command = command(name, arguments, port).expect("it was found before");
         command.args((end == End::Client).then_some("localhost"));
         change(end, &mut command);
         Running::start(command)
@@ -57,16 +57,16 @@ fn once(name: &str, arguments: &str, change: impl Fn(End, &mut Command)) -> [Str
     perftest::both_ends(server, start(End::Client), until)
 }
 
-/// Runs a program that has no other end.
+/// Runs a program that has no peer.
 pub(crate) fn alone(name: &str, arguments: &str) -> Option<String> {
     let mut command = program(name)?;
     command.args(arguments.split_whitespace());
     Some(Running::start(command).finish(Instant::now() + LIMIT))
 }
 
-/// Runs a program that has no end: until it has said a line, which is returned.
+/// Runs a program that does not exit, until it prints a line, which is returned.
 pub(crate) fn watch(name: &str, arguments: &str) -> Option<String> {
-    // So that it says what it has to say while it runs.
+    // Line-buffered, so that its output arrives while it runs.
     let mut command = program("stdbuf")?;
     command.arg("-oL").arg(program(name)?.get_program()).args(arguments.split_whitespace());
     Some(Running::start(command).wait_for(|_| true, Instant::now() + LIMIT))

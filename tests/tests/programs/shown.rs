@@ -1,27 +1,27 @@
-//! Which devices programs are shown, and by which names: `FERROCE_DEVICES` and `FERROCE_NAME`, which `ferroce run` sets for
+//! The devices that programs see, and their names: `FERROCE_DEVICES` and `FERROCE_NAME`, which `ferroce run` sets for
 //! `--device` and `--name`.
 
 use ferroce_tests::libraries::program;
 use ferroce_tests::tool;
 
-/// The devices that a program lists, when it shall see these.
+/// Returns the devices that a program lists if `FERROCE_DEVICES` is `wanted`.
 fn listed(wanted: &str) -> Option<Vec<String>> {
     named(wanted, None)
 }
 
-/// The same, with names by a pattern.
+/// The same, with a pattern of names.
 fn named(wanted: &str, pattern: Option<&str>) -> Option<Vec<String>> {
     let mut command = program("ibv_devices")?;
     command.env_remove("FERROCE_NAME").envs(pattern.map(|pattern| ("FERROCE_NAME", pattern)));
     let said = tool::run(command.env("FERROCE_DEVICES", wanted));
     let said = String::from_utf8(said).expect("text");
-    // Two lines of title, then a name and a GUID in each.
+    // Two header lines, then a name and a GUID per line.
     let names = said.lines().skip(2).filter_map(|line| line.split_whitespace().next());
     Some(names.map(str::to_owned).collect())
 }
 
 #[test]
-fn those_that_are_named_alone() {
+fn only_the_selected_devices_are_listed() {
     let Some(all) = listed("") else { return };
     assert!(all.iter().any(|name| name == "ferroce_lo"), "{all:?}");
     for wanted in ["ferroce_lo", "lo", "ferroce_none,ferroce_lo"] {
@@ -31,7 +31,7 @@ fn those_that_are_named_alone() {
 }
 
 #[test]
-fn names_follow_a_pattern() {
+fn device_names_follow_the_pattern() {
     let Some(names) = named("lo", Some("rxe%d")) else { return };
     assert_eq!(names, ["rxe0"]);
     assert_eq!(named("lo", Some("rxe_%s")).unwrap(), ["rxe_lo"]);

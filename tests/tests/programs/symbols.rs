@@ -1,4 +1,4 @@
-//! What the libraries export: one symbol that is missing, or of another version, and a program does not start.
+//! The exported symbols: if one is missing, or has another version, a program does not start.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -46,12 +46,12 @@ fn nothing_else_is_exported() {
 }
 
 #[test]
-fn the_name_is_that_of_the_library() {
+fn the_soname_is_libibverbs() {
     assert!(readelf("--dynamic").contains("soname: [libibverbs.so.1]"));
 }
 
 #[test]
-fn all_names_lead_to_one_file() {
+fn all_library_names_link_to_one_file() {
     let file = std::fs::canonicalize(folder().join("libibverbs.so.1")).expect("it is there");
     for name in ["libibverbs.so", "librdmacm.so.1", "librdmacm.so"] {
         let found = std::fs::canonicalize(folder().join(name)).expect("it is there");

@@ -1,16 +1,16 @@
-//! The programs, one a line: name of the test, program, arguments of both ends, what the client must have printed. One of
-//! every kind runs in `make test`; the others, in `full`, in `make test-all`.
+//! The programs, one per line: name of the test, program, arguments of both sides, expected output of the client. One
+//! of every kind runs in `make test`; the others, in `full`, in `make test-all`.
 
 use ferroce_tests::{perftest, pingpong};
 
 use super::pair;
 
-/// What to look for.
+/// The expected output.
 enum Check {
     /// This text.
     Says(&'static str),
-    /// All that the program's table has: every line's bytes and iterations, and that something was measured. Of a
-    /// pingpong, all bytes and iterations.
+    /// The program's whole table: bytes and iterations of every line, and a measurement. For a pingpong, all bytes and
+    /// iterations.
     Measured,
 }
 
@@ -65,9 +65,9 @@ programs! {
     read_lat:           run   "ib_read_lat"       "-n 500"                      => Measured;
     send_bw:            run   "ib_send_bw"        "-n 500"                      => Measured;
     send_bw_shared:     run   "ib_send_bw"        "--use-srq -q 4 -n 200"       => Measured;
-    // One receive request for all: the receiver is hardly ever ready.
+    // One receive request at a time: the receiver is hardly ever ready.
     send_bw_not_ready:  run   "ib_send_bw"        "-r 1 -n 200"                 => Measured;
-    // Far more than a socket holds: on one machine, nothing is lost for that.
+    // Far more than a socket buffer holds: flow control on one machine prevents loss.
     send_bw_uc:         run   "ib_send_bw"        "-c UC"                       => Measured;
     send_bw_ud:         run   "ib_send_bw"        "-c UD -n 5000"               => Measured;
     send_lat:           run   "ib_send_lat"       "-n 500"                      => Measured;

@@ -1,4 +1,4 @@
-//! The calls of programs, one a line: `FERROCE_TRACE`, which `ferroce run --trace` sets.
+//! The call trace of programs, one call per line: `FERROCE_TRACE`, which `ferroce run --trace` sets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use std::process::Command;
 use super::pair::{self, End};
 use ferroce_tests::libraries::program;
 
-/// A file for one end's calls.
+/// Returns a file for the trace of one side.
 fn file(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{name}"));
     let _ = fs::remove_file(&path);
     path
 }
 
-/// Tells a program where its calls go. We have started it ourselves, and nobody else writes there.
+/// Sets the trace file of a program. `FERROCE_RUN` is this process, which started it.
 fn trace(command: &mut Command, path: &Path) {
     command.env("FERROCE_TRACE", path).env("FERROCE_RUN", std::process::id().to_string());
 }
 
-/// The calls of the client.
+/// Runs a pair, and returns the calls of the client.
 fn traced(name: &str, arguments: &str) -> Option<Vec<String>> {
     let path = file(&format!("{name}-{}", std::process::id()));
     pair::changed(name, arguments, |end, command| {
@@ -30,13 +30,13 @@ fn traced(name: &str, arguments: &str) -> Option<Vec<String>> {
     Some(calls(&path))
 }
 
-/// The lines of a trace, without their times.
+/// Returns the lines of a trace, without their timestamps.
 fn calls(path: &Path) -> Vec<String> {
     let calls = fs::read_to_string(path).expect("the trace is there");
     calls.lines().map(untimed).collect()
 }
 
-/// A line without the time of day that it begins with: `12:34:56.123456 ibv_…`.
+/// Removes the timestamp of a line: `12:34:56.123456 ibv_…`.
 fn untimed(line: &str) -> String {
     let (time, call) = line.split_once(' ').expect("a time and a call");
     let shape: String =
@@ -45,7 +45,7 @@ fn untimed(line: &str) -> String {
     call.to_owned()
 }
 
-/// Looks for lines that have all these words, one line after the other.
+/// Asserts that lines with all these words occur in this order.
 fn in_order(calls: &[String], wanted: &[&[&str]]) {
     let mut rest = calls.iter();
     for words in wanted {
@@ -58,7 +58,7 @@ fn count(calls: &[String], name: &str) -> usize {
     calls.iter().filter(|line| line.starts_with(&format!("{name}("))).count()
 }
 
-/// How many completions lines tell of.
+/// Counts the completions in a trace.
 fn completions(calls: &[String]) -> usize {
     calls
         .iter()
@@ -66,7 +66,7 @@ fn completions(calls: &[String]) -> usize {
         .sum()
 }
 
-/// Each line is a call with a duration; a result is missing only where the function has none.
+/// Asserts that each line is a call with a duration; only functions without a result have none.
 fn well_formed(calls: &[String]) {
     for line in calls {
         let name = line.split('(').next().unwrap_or_default();
@@ -76,7 +76,7 @@ fn well_formed(calls: &[String]) {
 }
 
 #[test]
-fn a_pingpong_is_told_call_by_call() {
+fn a_pingpong_is_traced_call_by_call() {
     let Some(calls) = traced("ibv_rc_pingpong", "-n 5 -r 10 -m 1024") else { return };
     well_formed(&calls);
     in_order(
@@ -114,12 +114,12 @@ fn a_pingpong_is_told_call_by_call() {
     );
     assert_eq!(count(&calls, "ibv_post_send"), 5);
     assert_eq!(completions(&calls), 10, "five sent and five received");
-    // It polls without rest, and only what it found has a line.
+    // It polls continuously, but only polls that found a completion are traced.
     assert!(count(&calls, "ibv_poll_cq") <= 10 + 2, "{}", calls.join("\n"));
 }
 
 #[test]
-fn writes_are_told_with_what_they_write_to() {
+fn writes_are_traced_with_their_remote_address() {
     let Some(calls) = traced("ib_write_bw", "-n 100 -s 8192") else { return };
     well_formed(&calls);
     let write = [
@@ -144,7 +144,7 @@ fn writes_are_told_with_what_they_write_to() {
 }
 
 #[test]
-fn events_are_told_with_their_queue() {
+fn events_are_traced_with_their_cq() {
     let Some(calls) = traced("ibv_rc_pingpong", "-n 5 -e") else { return };
     in_order(
         &calls,
@@ -159,8 +159,8 @@ fn events_are_told_with_their_queue() {
 }
 
 #[test]
-fn failures_are_told_by_name() {
-    // More completions than a queue can have.
+fn failures_are_traced_with_the_errno_name() {
+    // More completions than a CQ can have.
     let Some(mut command) = program("ibv_rc_pingpong") else { return };
     let path = file("failure");
     trace(&mut command, &path);
@@ -176,7 +176,7 @@ fn failures_are_told_by_name() {
 }
 
 #[test]
-fn several_processes_are_told_apart() {
+fn traces_of_several_processes_are_distinguished() {
     let Some(mut command) = program("ibv_devices") else { return };
     let path = file("several");
     trace(&mut command, &path);
@@ -187,7 +187,7 @@ fn several_processes_are_told_apart() {
             .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         assert!(shell.output().expect("it runs").status.success());
     };
-    // The program in the shell's place is the one that was started; beside the shell there are two.
+    // With `exec`, the program is the process that was started; otherwise they are two others.
     shell("exec ibv_devices");
     let one = calls(&path);
     assert!(one.iter().any(|line| line.starts_with("ibv_get_device_list(")), "{one:?}");
@@ -202,7 +202,7 @@ fn several_processes_are_told_apart() {
 }
 
 #[test]
-fn nothing_is_told_when_nobody_asks() {
+fn nothing_is_traced_by_default() {
     let Some(mut command) = program("ibv_devices") else { return };
     let output = command.output().expect("it runs");
     assert!(output.status.success() && output.stderr.is_empty());

@@ -1,5 +1,5 @@
-//! Programs under valgrind's memcheck: our library reads nothing that was not written, touches nothing that is not its, and
-//! leaves no memory behind that nobody can reach.
+//! Programs under valgrind's memcheck: our library reads no uninitialised memory, makes no invalid accesses, and leaks
+//! nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::process::Command;
 use super::pair;
 use ferroce_tests::libraries::program;
 
-/// The exit status for errors, which no program here uses itself.
+/// The exit status for errors, which no program here uses.
 const ERRORS: &str = "--error-exitcode=9";
 
-/// The same command under memcheck, which ends with an error for each kind of finding.
+/// Wraps a command in memcheck, which fails on any finding.
 fn checked(command: &mut Command) {
     let suppressions = Path::new(env!("CARGO_MANIFEST_DIR")).join("valgrind.supp");
     let mut other = Command::new("valgrind");
@@ -27,7 +27,7 @@ fn run(name: &str, arguments: &str) {
     if program("valgrind").is_none() {
         return;
     }
-    // Both ends: what they said is printed when one of them has not ended well.
+    // Both sides: their output is printed if one of them fails.
     let _ = pair::changed(name, arguments, |_, command| checked(command));
 }
 
@@ -61,9 +61,9 @@ mod full {
     }
 }
 
-/// What finds something would also find it in ours: a program that reads what nobody has written.
+/// The check itself works: it finds a program that reads uninitialised memory.
 #[test]
-fn memcheck_finds_what_is_wrong() {
+fn memcheck_finds_an_invalid_read() {
     if program("valgrind").is_none() {
         return;
     }

@@ -1,8 +1,8 @@
-//! rdma-core's own tests, as Debian's package rdma-core has them, over our libibverbs.so.1.
+//! rdma-core's own tests, from Debian's package rdma-core, on our libibverbs.so.1.
 //!
-//! They are written in Python over pyverbs, which is linked with the library that it tests: ours. What becomes of each
-//! test is counted, printed, and kept in `docs/compatibility.md`; a test that fails or hangs fails here, and so does
-//! one that is skipped without a reason that we know.
+//! They are written in Python with pyverbs, which is linked with the library under test: ours. The result of each test
+//! is counted, printed, and kept in `docs/compatibility.md`; a test that fails or hangs fails here, and so does one
+//! that is skipped without a known reason.
 
 mod reasons;
 mod suite;
@@ -12,10 +12,10 @@ use ferroce_test_support::skip;
 use ferroce_tests::document;
 use suite::{Outcome, Suite, Tested};
 
-/// The version that the document is about: others have other tests.
+/// The version that the document describes: other versions have other tests.
 const VERSION: &str = "44.0";
-/// So many of it apply to every RoCE device, ten of them with the connection manager.
-const LEAST: usize = 92;
+/// The number of tests that apply to every RoCE device, ten of them with the connection manager.
+const MIN_PASSED: usize = 92;
 
 #[test]
 fn rdma_cores_own_tests() {
@@ -35,7 +35,7 @@ fn rdma_cores_own_tests() {
 mod full {
     use super::*;
 
-    /// The same of them run over IPv6.
+    /// The same tests over IPv6.
     #[test]
     fn rdma_cores_own_tests_over_ipv6() {
         let Some(suite) = Suite::unpack() else { return };
@@ -50,7 +50,7 @@ mod full {
     }
 }
 
-/// None failed, each skip has a reason, and enough ran.
+/// Asserts that none failed, each skip has a known reason, and enough ran.
 fn check(results: &[Tested]) {
     let failed: Vec<_> = results.iter().filter(|one| one.outcome == Outcome::Fail).collect();
     assert!(failed.is_empty(), "{} of {} failed: {failed:#?}", failed.len(), results.len());
@@ -58,7 +58,7 @@ fn check(results: &[Tested]) {
         .iter()
         .filter(|one| one.outcome == Outcome::Skip && reasons::of(one).is_none())
         .collect();
-    assert!(unexplained.is_empty(), "skipped for a reason that we do not know: {unexplained:#?}");
+    assert!(unexplained.is_empty(), "skipped for an unknown reason: {unexplained:#?}");
     let passed = results.iter().filter(|one| one.outcome == Outcome::Pass).count();
-    assert!(passed >= LEAST, "only {passed} ran");
+    assert!(passed >= MIN_PASSED, "only {passed} ran");
 }

@@ -4,20 +4,20 @@ use super::suite::{Outcome, Tested};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A software device over UDP cannot do it, and says so with the error of the man page.
+    /// A software device over UDP cannot support it, and returns the error of the man page.
     Device,
-    /// It is for the devices of one vendor.
+    /// It is specific to one vendor's devices.
     Vendor,
-    /// It is skipped on some machines and runs on others.
+    /// It depends on the machine.
     Machine,
-    /// It can be done, and is not.
+    /// It could be supported, but is not.
     Missing,
 }
 
 pub(crate) struct Reason {
     pub(crate) kind: Kind,
-    /// How the names start, and what the suite's own words contain one of: an ordinary user hears that root is needed before
-    /// anything else is asked.
+    /// Prefixes of the names, and alternatives of which the suite's message contains one: an ordinary user is told that
+    /// root is needed before anything else is checked.
     module: &'static str,
     test: &'static str,
     words: &'static [&'static str],
@@ -26,7 +26,7 @@ pub(crate) struct Reason {
 
 use Kind::{Device, Machine, Missing, Vendor};
 
-/// The first that applies is the reason.
+/// The first that matches is the reason.
 #[rustfmt::skip]
 pub(crate) static REASONS: &[Reason] = &[
     Reason { kind: Vendor, module: "test_mlx5_", test: "", words: &[""],
@@ -58,7 +58,7 @@ const HUGE: &str =
     "needs huge pages of 2 MiB, which an administrator reserves (`sysctl vm.nr_hugepages=16`)";
 const RAW: &str = "raw packet queue pair: whole Ethernet frames, not RoCE; EOPNOTSUPP";
 
-/// Why a test is skipped, or, if it has passed, would be on another machine.
+/// Returns why a test was skipped, or, if it passed, why it would be on another machine.
 pub(crate) fn of(one: &Tested) -> Option<&'static Reason> {
     REASONS.iter().find(|reason| {
         let skipped = one.outcome == Outcome::Skip;

@@ -1,4 +1,4 @@
-//! The tests themselves: where they are, and how they run.
+//! Locates and runs the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use serde_json::Value;
 
 use ferroce_tests::libraries;
 
-/// Where Debian's package rdma-core has them, some of them compressed.
+/// The folder of Debian's package rdma-core; some files are compressed.
 const PACKAGE: &str = "/usr/share/doc/rdma-core/tests";
 const PYTHON: &str = "/usr/bin/python3";
 const DEVICE: &str = "ferroce_lo";
-/// The module that asks the files under /sys for the device's interface, which `ferroce run` shows to it.
+/// The module that looks for the device's interface under /sys, which `ferroce run` provides.
 const MANAGER: &str = "test_rdmacm";
-/// For one test: the slowest takes half a second on an idle machine.
+/// Seconds per test: the slowest takes half a second on an idle machine.
 const LIMIT: &str = "60";
-/// Modules for the devices of two vendors, all of whose tests are skipped at once: they share a process.
+/// Modules for the devices of two vendors, all of whose tests are skipped: they share a process.
 const VENDORS: [&str; 2] = ["test_mlx5_", "test_efa"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct Tested {
     /// Class and function.
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
-    /// Why it was skipped or failed, in the suite's words.
+    /// The suite's message if it was skipped or failed.
     pub(crate) reason: String,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
-    /// Unpacks the tests. `None`, after a skip, where they are not installed.
+    /// Unpacks the tests. Returns `None`, after a skip, if they are not installed.
     pub(crate) fn unpack() -> Option<Self> {
         let has_pyverbs = Command::new(PYTHON).args(["-c", "import pyverbs.device"]).output();
         if !Path::new(PACKAGE).is_dir() || !has_pyverbs.is_ok_and(|it| it.status.success()) {
@@ -81,8 +81,8 @@ impl Suite {
         &self.version
     }
 
-    /// Runs all modules, each in a process of its own, so that one that crashes takes nothing else with it. There are no
-    /// results where the device has no address of this family.
+    /// Runs all modules, each in its own process, so that a crash affects no other. There are no results if the device
+    /// has no address of this family.
     pub(crate) fn run(&self, family: &str) -> Vec<Tested> {
         let vendors = |name: &&String| VENDORS.iter().any(|vendor| name.starts_with(vendor));
         let (others, generic): (Vec<_>, Vec<_>) = self.modules.iter().partition(vendors);
@@ -104,7 +104,7 @@ impl Suite {
         let output = command.output().expect("Python starts");
         let mut results = Vec::new();
         let mut started = None;
-        // What a test's own processes print says more than that one of them failed.
+        // The output of a test's processes has more detail than the failure itself.
         let mut aside = String::new();
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             let Ok(told) = serde_json::from_str::<Value>(line) else {
@@ -138,14 +138,14 @@ impl Suite {
     }
 }
 
-/// Whether librdmacm has more than names: the list of exports says where its calls lead.
+/// Whether librdmacm is implemented, according to the list of exports.
 fn has_manager() -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/capi/src/export.rs");
     let list = fs::read_to_string(path).expect("the list of exports");
     !list.contains("rdma_create_id => refuse::")
 }
 
-/// Python, by `ferroce run`.
+/// Returns Python under `ferroce run`.
 fn with_files() -> Command {
     let mut command = Command::new(built::folder().join("ferroce"));
     command.args(["run", "--", PYTHON]);

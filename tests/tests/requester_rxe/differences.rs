@@ -1,4 +1,4 @@
-//! The differences that are allowed between our requests and rdma_rxe's.
+//! The allowed differences between our requests and rdma_rxe's.
 //!
 //! Each has its section, with the reason, in `docs/differences-from-rxe.md`.
 
@@ -6,33 +6,34 @@ use std::collections::BTreeMap;
 
 use crate::replay::{Outcome, Pace};
 
-/// In what a request may differ.
+/// How a request may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Difference {
-    /// Ours asks for an acknowledgement, theirs does not.
-    AsksMore,
-    /// Theirs asks for an acknowledgement, ours does not.
-    AsksLess,
-    /// rdma_rxe's is captured behind one that we sent later.
+    /// Ours requests an acknowledgement, theirs does not.
+    ExtraAckRequest,
+    /// Theirs requests an acknowledgement, ours does not.
+    MissingAckRequest,
+    /// rdma_rxe's was captured after one that we sent later.
     Later,
-    /// rdma_rxe's is captured again, and we have no reason to send it again.
+    /// rdma_rxe's was captured again, and we have no reason to retransmit it.
     Repeated,
-    /// We sent one that is not captured.
+    /// We sent one that was not captured.
     NotCaptured,
 }
 
-/// A difference that is known and explained.
+/// A known and explained difference.
 pub(crate) struct Allowed {
     /// The title of its section in the document.
     pub(crate) name: &'static str,
-    /// Where it occurs, and how often exactly: when our requester sends at once, and when rdma_rxe did.
+    /// The captures in which it occurs, with exact counts: if our requester sends immediately, and if it sends when
+    /// rdma_rxe did.
     pub(crate) captures: &'static [(&'static str, Difference, usize, usize)],
 }
 
 pub(crate) const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "ACK request within a message",
-        captures: &[("write_65536_mtu1024", Difference::AsksMore, 6, 6)],
+        captures: &[("write_65536_mtu1024", Difference::ExtraAckRequest, 6, 6)],
     },
     Allowed {
         name: "Requests duplicated by the network",
@@ -60,8 +61,8 @@ pub(crate) const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// What is wrong with a capture's exchanges: what is not allowed, and what is but occurred more or less often than is
-/// known.
+/// Returns the errors of a capture's exchanges: differences that are not allowed, and allowed ones that occurred more
+/// or less often than expected.
 pub(crate) fn judge(capture: &str, pace: Pace, outcomes: &[&Outcome]) -> Vec<String> {
     let mut wrong: Vec<String> = outcomes.iter().filter_map(|one| one.wrong.clone()).collect();
     let mut found: BTreeMap<Difference, usize> = BTreeMap::new();
@@ -69,11 +70,11 @@ pub(crate) fn judge(capture: &str, pace: Pace, outcomes: &[&Outcome]) -> Vec<Str
         *found.entry(difference).or_default() += count;
     }
     let mut known: BTreeMap<Difference, usize> = BTreeMap::new();
-    for (_, difference, at_once, as_captured) in
+    for (_, difference, immediate, as_captured) in
         ALLOWED.iter().flat_map(|one| one.captures).filter(|(name, ..)| *name == capture)
     {
         let count = match pace {
-            Pace::AtOnce => *at_once,
+            Pace::Immediate => *immediate,
             Pace::AsCaptured => *as_captured,
         };
         *known.entry(*difference).or_default() += count;

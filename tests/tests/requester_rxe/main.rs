@@ -1,14 +1,14 @@
-//! Our requester against the kernel's: with the work requests that a capture of rdma_rxe implies, and fed with the
-//! answers of the capture, it must send what rdma_rxe sent, but for a short list of explained differences, and each
-//! work request must end as it did there.
+//! Compares our requester with the kernel's: with the work requests that a capture of rdma_rxe implies, and given the
+//! responses of the capture, it must send what rdma_rxe sent, except for a short list of explained differences, and
+//! each work request must complete as it did there.
 //!
 //! | file | what |
 //! |---|---|
-//! | `work` | queue pair and work requests as the capture implies them, and how each ended |
-//! | `memory` | the bytes that are sent, and those that come back |
+//! | `work` | QP and work requests, as implied by the capture, and how each completed |
+//! | `memory` | the bytes that are sent and received |
 //! | `replay` | our requester, driven by the capture |
-//! | `request` | what of a request is compared |
-//! | `differences` | the differences that are allowed |
+//! | `request` | the compared parts of a request |
+//! | `differences` | the allowed differences |
 
 mod differences;
 mod memory;
@@ -25,19 +25,19 @@ use replay::{Change, Outcome, Pace, replay};
 use request::Request;
 use work::Situation;
 
-/// The captures of reliable connections: all of them are compared.
+/// The number of captures with RC, all of which are compared.
 const CAPTURES: usize = 41;
 
-/// A capture's exchanges, and what our requester starts with in each.
+/// A capture's exchanges, and the initial state of our requester in each.
 type Capture = (String, Vec<(Exchange, Situation)>);
 
 fn captures() -> Vec<Capture> {
     let mut captures = Vec::new();
     for path in capture::rxe() {
         let reliable = exchange::read(&path);
-        let told: usize = reliable.unanswered.iter().map(|one| one.requests.len()).sum();
+        let unanswered: usize = reliable.unanswered.iter().map(|one| one.requests.len()).sum();
         let name = capture::name(&path);
-        assert_eq!(reliable.left_over, told, "{name}: packets that are not compared");
+        assert_eq!(reliable.left_over, unanswered, "{name}: packets that are not compared");
         let exchanges: Vec<_> = (reliable.exchanges.into_iter().chain(reliable.unanswered))
             .map(|exchange| {
                 let situation = Situation::of(&exchange);
@@ -56,75 +56,76 @@ fn captures() -> Vec<Capture> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     compared: BTreeMap<&'static str, usize>,
-    again: usize,
+    retransmitted: usize,
     timer: usize,
     went_back: usize,
     waited: usize,
     completed: BTreeMap<&'static str, usize>,
-    brought: usize,
+    returned: usize,
 }
 
 impl Totals {
     fn add(&mut self, outcome: &Outcome) {
-        let Outcome { again, timer, went_back, waited, brought, .. } = outcome;
+        let Outcome { retransmitted, timer, went_back, waited, returned, .. } = outcome;
         for (class, count) in &outcome.compared {
             *self.compared.entry(class).or_default() += count;
         }
         for (status, count) in &outcome.completed {
             *self.completed.entry(status).or_default() += count;
         }
-        self.again += again;
+        self.retransmitted += retransmitted;
         self.timer += timer;
         self.went_back += went_back;
         self.waited += waited;
-        self.brought += brought;
+        self.returned += returned;
     }
 }
 
-/// What is compared at a pace: by class; of these, what both sent again; of these, what we sent for the timer.
+/// The expected counts at a pace: requests compared, by class; retransmissions among them; timer retransmissions among
+/// those.
 struct Known {
     compared: [(&'static str, usize); 4],
-    again: usize,
+    retransmitted: usize,
     timer: usize,
 }
 
-const AT_ONCE: Known = Known {
+const IMMEDIATE: Known = Known {
     compared: [("SEND", 441), ("WRITE", 441), ("READ", 99), ("atomic", 54)],
-    again: 127,
+    retransmitted: 127,
     timer: 6,
 };
 
 const AS_CAPTURED: Known = Known {
     compared: [("SEND", 440), ("WRITE", 440), ("READ", 99), ("atomic", 54)],
-    again: 125,
+    retransmitted: 125,
     timer: 12,
 };
 
-/// How the work requests ended.
+/// How the work requests completed.
 const COMPLETED: [(&str, usize); 6] = [
     ("success", 404),
     ("remote access", 4),
     ("invalid request", 1),
     ("remote operation", 2),
     ("never ready", 1),
-    ("no answer", 1),
+    ("no response", 1),
 ];
 
-/// Answers after which our next request must be the one that is missing: sequence NAKs, RNR NAKs but for the last of
+/// Responses after which our next request must be the missing one: sequence NAKs, RNR NAKs except the last of
 /// `rnr_exceeded`, and the first READ response after a gap.
 const WENT_BACK: usize = 26;
-/// Answers after which our requester must not send: RNR NAKs, and the sequence NAKs that rdma_rxe sends after them.
+/// Responses after which our requester must not send: RNR NAKs, and the sequence NAKs that rdma_rxe sends after them.
 const WAITED: usize = 9;
-/// Bytes that READs and atomics brought.
-const BROUGHT: usize = 476_769;
+/// Bytes that READs and atomics returned.
+const RETURNED_BYTES: usize = 476_769;
 
 #[test]
 fn our_requester_sends_as_rdma_rxe_does() {
-    report(Pace::AtOnce, &AT_ONCE);
+    report(Pace::Immediate, &IMMEDIATE);
 }
 
 #[test]
-fn a_requester_that_keeps_pace_sends_as_rdma_rxe_does() {
+fn our_requester_at_the_captured_pace_sends_as_rdma_rxe_does() {
     report(Pace::AsCaptured, &AS_CAPTURED);
 }
 
@@ -148,12 +149,12 @@ fn report(pace: Pace, known: &Known) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let known = Totals {
         compared: BTreeMap::from(known.compared),
-        again: known.again,
+        retransmitted: known.retransmitted,
         timer: known.timer,
         went_back: WENT_BACK,
         waited: WAITED,
         completed: BTreeMap::from(COMPLETED),
-        brought: BROUGHT,
+        returned: RETURNED_BYTES,
     };
     assert_eq!(totals, known, "what was compared");
 }
@@ -166,8 +167,8 @@ fn flip(mut request: Request, at: usize) -> Vec<Request> {
     vec![request]
 }
 
-/// Places are those of the BTH, and of what comes behind it: an address, or payload. The PSN is made wrong by 256, for
-/// the next packet's can have the same bytes behind it, and then is no wrong one.
+/// Mutations of the BTH and of what follows it: an address, or payload. The PSN is changed by 256, because the next
+/// packet may have the same payload, and then its PSN would not be wrong.
 const CHANGES: &[(&str, Change)] = &[
     ("opcode", |request| flip(request, 0)),
     ("solicited, pad or version", |request| flip(request, 1)),
@@ -182,7 +183,7 @@ const CHANGES: &[(&str, Change)] = &[
         request.bytes_mut().pop();
         vec![request]
     }),
-    ("wish for an acknowledgement", |mut request| {
+    ("acknowledge request bit", |mut request| {
         request.bytes_mut()[8] ^= 0x80;
         vec![request]
     }),
@@ -191,15 +192,15 @@ const CHANGES: &[(&str, Change)] = &[
 ];
 
 #[test]
-fn every_wrong_request_would_be_found() {
+fn every_wrong_request_is_detected() {
     let captures = captures();
-    let tried = [Pace::AtOnce, Pace::AsCaptured]
+    let tried = [Pace::Immediate, Pace::AsCaptured]
         .map(|pace| captures.iter().map(|capture| try_changes(capture, pace)).sum::<usize>());
     println!("{tried:?} wrong requests found");
     assert!(tried.iter().all(|&tried| tried > 9000), "{tried:?}");
 }
 
-/// Makes every request that has its counterpart wrong in every way, one at a time.
+/// Applies every mutation to every request with a counterpart, one at a time.
 fn try_changes((name, exchanges): &Capture, pace: Pace) -> usize {
     let run = |one: &(Exchange, Situation), change| replay(&one.0, &one.1, pace, change);
     let right: Vec<Outcome> = exchanges.iter().map(|one| run(one, None)).collect();
@@ -208,7 +209,7 @@ fn try_changes((name, exchanges): &Capture, pace: Pace) -> usize {
         for &index in &right[place].counterparts {
             for &(change, apply) in CHANGES {
                 let changed = run(one, Some((index, apply)));
-                // An empty SEND has nothing behind its BTH.
+                // An empty SEND has nothing after its BTH.
                 if !changed.changed {
                     continue;
                 }
@@ -231,12 +232,12 @@ fn every_allowed_difference_is_explained() {
     for (capture, ..) in ALLOWED.iter().flat_map(|allowed| allowed.captures) {
         assert!(document.contains(&format!("`{capture}`")), "{capture}");
     }
-    for known in [AT_ONCE, AS_CAPTURED] {
+    for known in [IMMEDIATE, AS_CAPTURED] {
         let [send, write, read, atomic] = known.compared.map(|(_, count)| count);
         let row = format!(
             "| {} | {send} | {write} | {read} | {atomic} | {} | {} |",
             send + write + read + atomic,
-            known.again,
+            known.retransmitted,
             known.timer
         );
         assert!(document.contains(&row), "{row}");

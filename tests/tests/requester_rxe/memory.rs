@@ -1,4 +1,4 @@
-//! The requester's memory: what it sends, and what READs and atomics bring.
+//! The requester's memory: the data it sends, and the results of READs and atomics.
 
 use ferroce_proto::memory::{
     AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
@@ -8,21 +8,21 @@ use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 /// The key of all of it.
 const KEY: LKey = LKey(1);
 
-/// One region, which grows while the work requests are put together.
+/// One region, which grows while the work requests are built.
 #[derive(Clone, Default)]
 pub(crate) struct LocalMemory {
     bytes: Vec<u8>,
 }
 
 impl LocalMemory {
-    /// A place of its own for these bytes.
+    /// Appends these bytes, and returns their SGE.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> Sge {
         let address = VirtualAddress(self.bytes.len() as u64);
         self.bytes.extend(bytes);
         Sge { key: KEY, address, length: bytes.len() as u32 }
     }
 
-    /// What is there now.
+    /// Returns the current bytes.
     pub(crate) fn get(&self, sge: Sge) -> &[u8] {
         &self.bytes[sge.address.0 as usize..][..sge.length as usize]
     }
@@ -53,7 +53,7 @@ impl Memory for LocalMemory {
         Ok(())
     }
 
-    // A requester has nothing that its peer may touch.
+    // A requester has no memory with remote access.
 
     fn check_remote(&self, _: Accessor, _: RemoteRange, _: AccessFlags) -> Result<(), Denied> {
         Err(Denied::Access)

@@ -1,8 +1,8 @@
-//! Our requester, with the work requests that a capture implies, fed with the answers of the capture.
+//! Replays a capture to our requester: posts the work requests that it implies, and passes it the captured responses.
 //!
-//! Requests and answers are taken in captured order, at captured times. An answer goes to our queue pair. A request is
-//! one that we must send, too: it is looked for among those that we sent and that have no counterpart yet, then among
-//! those that our queue pair sends now, then, if the timer has run out, among those that it sends again.
+//! Requests and responses are processed in captured order, at captured times. A response goes to our queue pair. A
+//! request is one that we must send, too: it is looked for among those that we sent and that have no counterpart yet,
+//! then among those that our queue pair sends now, then, if the timer has expired, among its retransmissions.
 
 use std::collections::BTreeMap;
 
@@ -20,43 +20,43 @@ use crate::memory::LocalMemory;
 use crate::request::Request;
 use crate::work::{Situation, Work};
 
-/// When our requester gets to send.
+/// When our requester may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// All it can, whenever a packet came or went.
-    AtOnce,
+    /// All it can, after every captured packet.
+    Immediate,
     /// No further than rdma_rxe did.
     AsCaptured,
 }
 
-/// A way to be wrong: what is sent in place of one request.
+/// A mutation: what is sent in place of one request.
 pub(crate) type Change = fn(Request) -> Vec<Request>;
 
-/// What came of an exchange.
+/// The result of an exchange.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Requests of rdma_rxe that have their counterpart, by class.
+    /// Requests of rdma_rxe with a counterpart, by class.
     pub(crate) compared: BTreeMap<&'static str, usize>,
-    /// Of them, those that both sent again.
-    pub(crate) again: usize,
-    /// Of them, those that we sent because the timer had run out.
+    /// Retransmissions by both among them.
+    pub(crate) retransmitted: usize,
+    /// Our timer retransmissions among them.
     pub(crate) timer: usize,
-    /// Refusals, and gaps in READ responses, after which our next request was the one that was missing.
+    /// NAKs, and gaps in READ responses, after which our next request was the missing one.
     pub(crate) went_back: usize,
-    /// Times that we were told to wait, and sent nothing.
+    /// RNR waits during which we sent nothing.
     pub(crate) waited: usize,
-    /// Completions that were as the capture implies.
+    /// Completions that match the capture.
     pub(crate) completed: BTreeMap<&'static str, usize>,
-    /// Bytes that READs and atomics brought to the right place.
-    pub(crate) brought: usize,
+    /// Bytes that READs and atomics wrote to the right buffers.
+    pub(crate) returned: usize,
     /// Requests that our queue pair sent.
     sent: usize,
-    /// Whether one was made wrong.
+    /// Whether one was mutated.
     pub(crate) changed: bool,
-    /// Those that have their counterpart, by the order in which they were sent.
+    /// Those with a counterpart, in the order in which they were sent.
     pub(crate) counterparts: Vec<usize>,
     pub(crate) differences: BTreeMap<Difference, usize>,
-    /// What is wrong. Nothing behind it is compared.
+    /// The first error. Nothing after it is compared.
     pub(crate) wrong: Option<String>,
 }
 
@@ -77,22 +77,22 @@ struct Replay<'a> {
     posted: usize,
     unmatched: Vec<Ours>,
     matched: Vec<Request>,
-    /// The timer ran out: what is sent now is sent again for that.
+    /// The timer expired: what is sent now is a retransmission.
     timer: bool,
-    /// Where our next request must start, for the answers say that this is missing.
+    /// The PSN of our next request, because the responses report it missing.
     next: Option<Psn>,
-    /// The READ response that is due: before it, all came in order.
+    /// The next expected READ response.
     due: Option<Psn>,
-    /// The READ response that was found missing last. It is asked for once.
+    /// The READ response that was found missing last. It is requested once.
     missing: Option<Psn>,
-    /// When the wait ends that an RNR NAK asked for.
+    /// The end of the wait that an RNR NAK requested.
     wait: Option<Instant>,
-    /// What to make wrong: the request with this index.
+    /// The mutation, and the index of the request it applies to.
     change: Option<(usize, Change)>,
     outcome: Outcome,
 }
 
-/// What our requester does when it hears what rdma_rxe heard, with one of its requests changed.
+/// Replays an exchange, with one of our requests mutated.
 pub(crate) fn replay(
     exchange: &Exchange,
     situation: &Situation,
@@ -126,15 +126,15 @@ impl Replay<'_> {
         let exchange = self.exchange;
         let mut packets: Vec<(&Sent, bool)> =
             exchange.requests.iter().map(|sent| (sent, true)).collect();
-        packets.extend(exchange.answers.iter().map(|sent| (sent, false)));
+        packets.extend(exchange.responses.iter().map(|sent| (sent, false)));
         packets.sort_by_key(|(sent, _)| sent.number);
         for (sent, request) in packets {
             if request {
                 self.post_up_to(sent);
             } else {
-                self.hear(sent)?;
+                self.receive(sent)?;
             }
-            if pace == Pace::AtOnce {
+            if pace == Pace::Immediate {
                 while self.send(sent.time)? {}
                 if let Some(next) = self.next.filter(|_| self.wait.is_none()) {
                     return Err(format!("{:#x} not sent after packet {}", next.0, sent.number));
@@ -144,12 +144,12 @@ impl Replay<'_> {
                 self.expect(sent)?;
             }
         }
-        // What rdma_rxe gave up, we give up when the timer runs out once more.
+        // Where rdma_rxe gave up, we give up at the next timer expiry.
         if let Some(time) = self.queue_pair.poll_timeout() {
             self.queue_pair.handle_timeout(time);
             while self.send(time)? {}
         }
-        // rdma_rxe sent each of them, too, but not as often.
+        // rdma_rxe sent each of them too, but not as often.
         let known = |ours: &&Ours| self.matched.iter().any(|one| one.same(&ours.request));
         if let Some(ours) = self.unmatched.iter().find(|ours| !known(ours)) {
             return Err(format!("rdma_rxe never sent our {}", ours.request));
@@ -160,10 +160,10 @@ impl Replay<'_> {
         self.completions()
     }
 
-    /// Posts the work request that this packet is of, and all before it.
+    /// Posts the work request that this packet belongs to, and all before it.
     fn post_up_to(&mut self, sent: &Sent) {
         let psn = sent.packet().bth.psn;
-        let own = |work: &Work| work.place(psn).is_some();
+        let own = |work: &Work| work.packet_index(psn).is_some();
         let index = self.works.iter().position(own).expect("every request is of a work");
         while self.posted <= index {
             let request = self.works[self.posted].request.clone();
@@ -172,8 +172,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Hands an answer to our queue pair.
-    fn hear(&mut self, sent: &Sent) -> Result<(), String> {
+    /// Passes a response to our queue pair.
+    fn receive(&mut self, sent: &Sent) -> Result<(), String> {
         let packet = sent.packet();
         self.timer = false;
         self.queue_pair.handle_packet(sent.time, &packet, false, None, &mut self.memory);
@@ -188,19 +188,19 @@ impl Replay<'_> {
             _ => {}
         }
         if self.wait.is_some() {
-            // Told to wait, we must not send: not even when a sequence NAK follows.
+            // During an RNR wait we must not send, even if a sequence NAK follows.
             if self.send(sent.time)? {
-                return Err(format!("sent while told to wait, after answer {}", sent.number));
+                return Err(format!("sent while told to wait, after response {}", sent.number));
             }
             self.outcome.waited += 1;
         }
         Ok(())
     }
 
-    /// A READ response came. One that comes too early shows that another is missing (IBA 9.7.5.2.8).
+    /// Tracks a READ response. One that is ahead of the expected PSN shows that another is missing (IBA 9.7.5.2.8).
     fn count_in(&mut self, psn: Psn) {
-        let work = self.works.iter().find(|work| work.place(psn).is_some());
-        let first = work.expect("READ responses are answers to READs").first;
+        let work = self.works.iter().find(|work| work.packet_index(psn).is_some());
+        let first = work.expect("READ responses belong to READs").first;
         let due = self.due.filter(|due| !due.is_before(first)).unwrap_or(first);
         if psn == due {
             self.due = Some(psn.add(1));
@@ -210,7 +210,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Lets our queue pair send one request. Returns whether it had one.
+    /// Polls our queue pair for one request. Returns whether it had one.
     fn send(&mut self, now: Instant) -> Result<bool, String> {
         let mut buffer = [0; MAX_PAYLOAD + 64];
         let Some(transmit) = self.queue_pair.poll_transmit(now, &mut self.memory) else {
@@ -243,7 +243,7 @@ impl Replay<'_> {
         Ok(true)
     }
 
-    /// Finds our counterpart of a request of rdma_rxe's.
+    /// Finds our counterpart of a request of rdma_rxe.
     fn expect(&mut self, sent: &Sent) -> Result<(), String> {
         let theirs = Request::captured(&sent.bytes);
         let mut found = self.find(&theirs);
@@ -283,14 +283,14 @@ impl Replay<'_> {
         if ours.passed_over {
             self.count(Difference::Later);
         }
-        match (ours.request.asks(), theirs.asks()) {
-            (true, false) => self.count(Difference::AsksMore),
-            (false, true) => self.count(Difference::AsksLess),
+        match (ours.request.requests_ack(), theirs.requests_ack()) {
+            (true, false) => self.count(Difference::ExtraAckRequest),
+            (false, true) => self.count(Difference::MissingAckRequest),
             _ => {}
         }
         self.outcome.counterparts.push(ours.index);
         self.outcome.timer += usize::from(ours.timer);
-        self.outcome.again += usize::from(self.matched.iter().any(|one| one.same(&theirs)));
+        self.outcome.retransmitted += usize::from(self.matched.iter().any(|one| one.same(&theirs)));
         *self.outcome.compared.entry(theirs.class()).or_default() += 1;
         self.matched.push(theirs);
     }
@@ -299,7 +299,8 @@ impl Replay<'_> {
         *self.outcome.differences.entry(difference).or_default() += 1;
     }
 
-    /// Every work request must have ended as the capture implies, in order, with the bytes that it brought in place.
+    /// Checks that every work request completed as the capture implies, in order, and that READs and atomics returned
+    /// the right bytes.
     fn completions(&mut self) -> Result<(), String> {
         for work in self.works {
             let Some(completion) = self.queue_pair.poll_send_completion() else {
@@ -308,11 +309,11 @@ impl Replay<'_> {
             if (completion.id, completion.status) != (work.request.id, work.status) {
                 return Err(format!("{completion:?}, not {:?}", (work.request.id, work.status)));
             }
-            if let Some(brought) = &work.brought {
-                if self.memory.get(work.local) != brought {
-                    return Err(format!("{:?} brought other bytes", work.request));
+            if let Some(returned) = &work.returned {
+                if self.memory.get(work.local) != returned {
+                    return Err(format!("{:?} returned other bytes", work.request));
                 }
-                self.outcome.brought += brought.len();
+                self.outcome.returned += returned.len();
             }
             let name = match work.status {
                 Status::Success => "success",
@@ -320,7 +321,7 @@ impl Replay<'_> {
                 Status::RemoteOperation => "remote operation",
                 Status::RemoteInvalidRequest => "invalid request",
                 Status::RnrRetryExceeded => "never ready",
-                Status::RetryExceeded => "no answer",
+                Status::RetryExceeded => "no response",
                 _ => "other",
             };
             *self.outcome.completed.entry(name).or_default() += 1;

@@ -1,4 +1,4 @@
-//! A request packet, as it is compared.
+//! The compared parts of a request packet.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::packet::{ICRC_LEN, Packet};
 
-/// The byte of the BTH that has the bit for "acknowledge this", and the bit.
+/// The byte and the bit of AckReq in the BTH.
 const ACK_REQUEST: (usize, u8) = (8, 0x80);
 
-/// The byte of the BTH that has MigReq, and the bit: 0 in all of rdma_rxe's packets, 1 in all of ours.
+/// The byte and the bit of MigReq in the BTH: 0 in all packets of rdma_rxe, 1 in all of ours.
 const MIGRATED: (usize, u8) = (1, 0x40);
 
-/// All of a request but the ICRC: every byte of headers, payload and pad.
+/// A request without the ICRC: headers, payload and pad.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request(Vec<u8>);
 
 impl Request {
-    /// Of a packet from its BTH to its pad.
+    /// Creates it from a packet from BTH to pad.
     pub(crate) fn new(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
 
-    /// Of a packet of rdma_rxe's with its ICRC, with MigReq as in ours.
+    /// Creates it from a packet of rdma_rxe with its ICRC, with MigReq as in ours.
     pub(crate) fn captured(bytes: &[u8]) -> Self {
         let mut request = Self::new(&bytes[..bytes.len() - ICRC_LEN]);
         let (at, bit) = MIGRATED;
@@ -31,12 +31,12 @@ impl Request {
         request
     }
 
-    /// Whether it asks for an acknowledgement.
-    pub(crate) fn asks(&self) -> bool {
+    /// Whether AckReq is set.
+    pub(crate) fn requests_ack(&self) -> bool {
         self.0[ACK_REQUEST.0] & ACK_REQUEST.1 != 0
     }
 
-    /// The same but for the wish for an acknowledgement.
+    /// Whether they are equal except for AckReq.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let (at, bit) = ACK_REQUEST;
         let (ours, theirs) = (self.0.split_at(at + 1), other.0.split_at(at + 1));
@@ -53,14 +53,14 @@ impl Request {
         &mut self.0
     }
 
-    /// Looks at its fields.
+    /// Calls `look` with the parsed packet.
     fn parsed<T>(&self, look: impl FnOnce(Option<&Packet<'_>>) -> T) -> T {
         let mut bytes = self.0.clone();
         bytes.extend([0; ICRC_LEN]); // Not the queue pair's: any bytes stand for it.
         look(Packet::parse(&bytes).ok().as_ref())
     }
 
-    /// What it is counted as.
+    /// Returns its class, for the statistics.
     pub(crate) fn class(&self) -> &'static str {
         let info = self.parsed(|packet| packet.and_then(|packet| packet.bth.opcode.info()));
         match info.map(|info| info.operation) {

@@ -1,4 +1,4 @@
-//! What a capture implies about the requester: its queue pair, its work requests, and how each of them ended.
+//! The state of the requester, as implied by a capture: its QP, its work requests, and how each of them completed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use ferroce_wire::syndrome::{NakCode, RnrTimer, SyndromeKind};
 
 use crate::memory::LocalMemory;
 
-/// A work request that the captured requests imply.
+/// A work request implied by the captured requests.
 pub(crate) struct Work {
     pub(crate) request: SendRequest,
     pub(crate) first: Psn,
     packets: u32,
-    /// Where its bytes come from, or go to.
+    /// Its local buffer.
     pub(crate) local: Sge,
-    /// How it ended.
+    /// How it completed.
     pub(crate) status: Status,
-    /// What it brought: a READ's bytes, an atomic's original value.
-    pub(crate) brought: Option<Vec<u8>>,
+    /// Its result: a READ's bytes, an atomic's original value.
+    pub(crate) returned: Option<Vec<u8>>,
 }
 
 /// The requester before it sends anything.
@@ -43,7 +43,7 @@ impl Situation {
     }
 }
 
-/// The queue pair as rdma_rxe's was set up.
+/// Returns the configuration of rdma_rxe's queue pair.
 fn config(exchange: &Exchange) -> Config {
     let config = Config {
         role: Role::Both,
@@ -54,7 +54,7 @@ fn config(exchange: &Exchange) -> Config {
         mtu: exchange.mtu,
         send_psn: exchange.first_psn(),
         receive_psn: Psn(0),
-        // Fits the pauses of 65 ms and more in the captures: 67.1 ms in ticks of 4 ms would be this.
+        // Matches the pauses of 65 ms and more in the captures, which are 67.1 ms in ticks of 4 ms.
         timeout: Some(Duration::from_millis(64)),
         retry_count: 7,
         rnr_retry: 7,
@@ -62,7 +62,7 @@ fn config(exchange: &Exchange) -> Config {
         max_rd_atomic: 16,
         max_dest_rd_atomic: 16,
         access: AccessFlags::default(),
-        // How much is under way at a time is no part of the comparison.
+        // The number of packets in flight is not compared.
         congestion: Congestion::Unlimited,
         send_capacity: 64,
     };
@@ -76,13 +76,13 @@ fn config(exchange: &Exchange) -> Config {
 }
 
 impl Work {
-    /// Where in it a packet stands that is one of its own.
-    pub(crate) fn place(&self, psn: Psn) -> Option<u32> {
-        u32::try_from(psn.distance(self.first)).ok().filter(|&place| place < self.packets)
+    /// Returns the index of a packet in it, if it belongs to it.
+    pub(crate) fn packet_index(&self, psn: Psn) -> Option<u32> {
+        u32::try_from(psn.distance(self.first)).ok().filter(|&index| index < self.packets)
     }
 }
 
-/// The work requests of an exchange, in order, with their memory.
+/// Returns the work requests of an exchange, in order, with their memory.
 fn works(exchange: &Exchange, memory: &mut LocalMemory) -> Vec<Work> {
     let mut packets: BTreeMap<u32, &Sent> = BTreeMap::new();
     for sent in &exchange.requests {
@@ -128,11 +128,11 @@ fn works(exchange: &Exchange, memory: &mut LocalMemory) -> Vec<Work> {
             packets: count,
             local,
             status: status(exchange, &operation, first, count),
-            brought: None,
+            returned: None,
         });
         let work = works.last_mut().expect("just added");
         if work.status == Status::Success && operation.wants_response() {
-            work.brought = Some(brought(exchange, work));
+            work.returned = Some(returned(exchange, work));
         }
         first = first.add(count);
     }
@@ -171,16 +171,16 @@ fn operation(message: &[Packet<'_>]) -> Operation {
     }
 }
 
-/// How the work request at `first` ended, by the answers alone.
+/// Returns how the work request at `first` completed, judging by the responses alone.
 fn status(exchange: &Exchange, operation: &Operation, first: Psn, count: u32) -> Status {
     let last = first.add(count - 1);
-    let mut end = Status::RetryExceeded; // Nobody answered.
-    for answer in &exchange.answers {
-        let packet = answer.packet();
+    let mut end = Status::RetryExceeded; // No response.
+    for response in &exchange.responses {
+        let packet = response.packet();
         let at = packet.bth.psn;
         let here = !at.is_before(first) && !last.is_before(at);
         let kind = packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
-        let done = match (operation, answer.info().operation) {
+        let done = match (operation, response.info().operation) {
             (Operation::Read { .. }, opcode::Operation::ReadResponse)
             | (
                 Operation::CompareSwap { .. } | Operation::FetchAdd { .. },
@@ -209,17 +209,17 @@ fn status(exchange: &Exchange, operation: &Operation, first: Psn, count: u32) ->
     end
 }
 
-/// What the answers to a READ or an atomic brought.
-fn brought(exchange: &Exchange, work: &Work) -> Vec<u8> {
+/// Returns the result in the responses to a READ or an atomic.
+fn returned(exchange: &Exchange, work: &Work) -> Vec<u8> {
     let mut bytes = vec![0; work.local.length as usize];
-    for answer in &exchange.answers {
-        let packet = answer.packet();
-        if let Some(place) = work.place(packet.bth.psn) {
+    for response in &exchange.responses {
+        let packet = response.packet();
+        if let Some(index) = work.packet_index(packet.bth.psn) {
             match packet.extensions.atomic_ack {
-                // In this host's order, as the verbs say.
+                // In host byte order, as the verbs specify.
                 Some(atomic) => bytes.copy_from_slice(&atomic.original.0.to_ne_bytes()),
                 None => {
-                    let offset = place as usize * usize::from(exchange.mtu);
+                    let offset = index as usize * usize::from(exchange.mtu);
                     bytes[offset..][..packet.payload.len()].copy_from_slice(packet.payload);
                 }
             }

@@ -1,6 +1,6 @@
-//! Comparing two sequences of answers, and the list of differences that are allowed between them.
+//! Compares two sequences of responses, and lists the allowed differences.
 //!
-//! Each has its section, with the reason, in `docs/differences-from-rxe.md`.
+//! Each difference has its section, with the reason, in `docs/differences-from-rxe.md`.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,28 @@ use ferroce_wire::opcode::{Opcode, Operation};
 use ferroce_wire::syndrome::NakCode;
 use ferroce_wire::transport::Bth;
 
-use crate::answer::Answer;
 use crate::replay::Pace;
+use crate::response::Response;
 
-/// A difference that is known and explained.
+/// A known and explained difference.
 pub(crate) struct Allowed {
     /// The title of its section in the document.
     pub(crate) name: &'static str,
-    /// Where it occurs, and how often exactly: when our responder sends after every packet, and when rdma_rxe did.
+    /// The captures in which it occurs, with exact counts: if our responder sends after every packet, and if it sends
+    /// when rdma_rxe did.
     pub(crate) captures: &'static [(&'static str, usize, usize)],
     matches: fn(&Point<'_>) -> Option<Step>,
 }
 
-/// Where two sequences part.
+/// A point at which two sequences differ.
 struct Point<'a> {
-    ours: Option<&'a Answer>,
-    theirs: Option<&'a Answer>,
-    /// What came before theirs.
-    before: &'a [Answer],
+    ours: Option<&'a Response>,
+    theirs: Option<&'a Response>,
+    /// Their earlier responses.
+    before: &'a [Response],
 }
 
-/// How many answers of each side the difference takes up.
+/// The number of responses of each side that the difference covers.
 #[derive(Clone, Copy)]
 struct Step {
     ours: usize,
@@ -82,7 +83,7 @@ pub(crate) const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// Ours says all that theirs does, and more.
+/// Our response acknowledges at least as much as theirs.
 fn acknowledgements_combined(point: &Point<'_>) -> Option<Step> {
     let (ours, theirs) = (point.ours?, point.theirs?);
     let (syndrome, msn) = theirs.acknowledge?;
@@ -92,7 +93,7 @@ fn acknowledgements_combined(point: &Point<'_>) -> Option<Step> {
     (acknowledges && covered).then_some(Step { ours: 0, theirs: 1 })
 }
 
-/// Its duplicate came before the answer was sent.
+/// The duplicate request arrived before the response was sent.
 fn doubled_read_answered_once(point: &Point<'_>) -> Option<Step> {
     let theirs = point.theirs?;
     let operation = theirs.bth.opcode.info()?.operation;
@@ -100,7 +101,7 @@ fn doubled_read_answered_once(point: &Point<'_>) -> Option<Step> {
     again.then_some(Step { ours: 0, theirs: 1 })
 }
 
-/// rxe tells of the gap that its own RNR NAK made.
+/// rxe reports the gap that its own RNR NAK caused.
 fn sequence_nak_after_rnr_nak(point: &Point<'_>) -> Option<Step> {
     let (theirs, before) = (point.theirs?, point.before.last()?);
     let same = before.is_rnr_nak() && (theirs.bth, theirs.msn()) == (before.bth, before.msn());
@@ -108,30 +109,30 @@ fn sequence_nak_after_rnr_nak(point: &Point<'_>) -> Option<Step> {
     extra.then_some(Step { ours: 0, theirs: 1 })
 }
 
-/// The same refusal with another code.
+/// The same NAK with another code.
 fn message_longer_than_receive(point: &Point<'_>) -> Option<Step> {
     let (ours, theirs) = (point.ours?, point.theirs?);
     let codes = (ours.nak(), theirs.nak());
-    let same = Answer { acknowledge: theirs.acknowledge, ..ours.clone() } == *theirs;
+    let same = Response { acknowledge: theirs.acknowledge, ..ours.clone() } == *theirs;
     let codes_differ =
         codes == (Some(NakCode::InvalidRequest), Some(NakCode::RemoteOperationalError));
     (same && codes_differ && ours.msn() == theirs.msn()).then_some(Step { ours: 1, theirs: 1 })
 }
 
-/// The same bytes under the opcode that they had in the first answer. A middle response has no AETH: ours must be that
-/// of the answer before, for no message was completed since.
+/// The same bytes with the opcode of the first response. A middle response has no AETH: ours must equal that of the
+/// response before, because no message was completed since.
 fn restarted_read_from_the_middle(point: &Point<'_>) -> Option<Step> {
     let (ours, theirs) = (point.ours?, point.theirs?);
     let opcodes = (ours.bth.opcode, theirs.bth.opcode);
     let first_and_middle =
         opcodes == (Opcode::RC_RDMA_READ_RESPONSE_FIRST, Opcode::RC_RDMA_READ_RESPONSE_MIDDLE);
     let bth = Bth { opcode: theirs.bth.opcode, ..ours.bth };
-    let same = Answer { bth, acknowledge: None, ..ours.clone() } == *theirs
+    let same = Response { bth, acknowledge: None, ..ours.clone() } == *theirs
         && ours.acknowledge == point.before.last()?.acknowledge;
     (same && first_and_middle).then_some(Step { ours: 1, theirs: 1 })
 }
 
-/// rxe sent it, too, but it is not in the file.
+/// rxe sent it too, but it is not in the file.
 fn lost_before_the_capture(point: &Point<'_>) -> Option<Step> {
     point.ours.map(|_| Step { ours: 1, theirs: 0 })
 }
@@ -139,7 +140,7 @@ fn lost_before_the_capture(point: &Point<'_>) -> Option<Step> {
 /// The outcome of a comparison.
 #[derive(Default)]
 pub(crate) struct Comparison {
-    /// Our answers that have their counterpart, by index.
+    /// Our responses with a counterpart, by index.
     pub(crate) compared: Vec<usize>,
     /// Allowed differences by name, and how often each was used.
     pub(crate) used: BTreeMap<&'static str, usize>,
@@ -147,8 +148,8 @@ pub(crate) struct Comparison {
     pub(crate) difference: Option<String>,
 }
 
-/// Compares what our responder answered in a capture with what rdma_rxe did.
-pub(crate) fn compare(capture: &str, ours: &[Answer], theirs: &[Answer]) -> Comparison {
+/// Compares our responses in a capture with those of rdma_rxe.
+pub(crate) fn compare(capture: &str, ours: &[Response], theirs: &[Response]) -> Comparison {
     let mut outcome = Comparison::default();
     let (mut our, mut their) = (0, 0);
     while our < ours.len() || their < theirs.len() {
@@ -160,11 +161,13 @@ pub(crate) fn compare(capture: &str, ours: &[Answer], theirs: &[Answer]) -> Comp
             *outcome.used.entry(allowed.name).or_default() += 1;
             step
         } else {
-            let show = |answer: Option<&Answer>| answer.map_or("nothing".into(), Answer::to_string);
+            let show = |response: Option<&Response>| {
+                response.map_or("nothing".into(), Response::to_string)
+            };
             let (mine, others) = (show(point.ours), show(point.theirs));
             let (my_place, place) = (our + 1, their + 1);
             outcome.difference = Some(format!(
-                "our answer {my_place} is {mine}; rdma_rxe's answer {place} is {others}"
+                "our response {my_place} is {mine}; rdma_rxe's response {place} is {others}"
             ));
             break;
         };
@@ -182,8 +185,8 @@ fn excuse(capture: &str, point: &Point<'_>) -> Option<(&'static Allowed, Step)> 
     ALLOWED.iter().filter(here).find_map(|one| Some((one, (one.matches)(point)?)))
 }
 
-/// What is wrong with a capture's comparisons: differences that are not allowed, and allowed ones that occurred more or
-/// less often than is known.
+/// Returns the errors of a capture's comparisons: differences that are not allowed, and allowed ones that occurred more
+/// or less often than expected.
 pub(crate) fn judge(capture: &str, pace: Pace, comparisons: &[Comparison]) -> Vec<String> {
     let mut wrong: Vec<String> =
         comparisons.iter().filter_map(|one| one.difference.clone()).collect();

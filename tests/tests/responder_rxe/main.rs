@@ -1,35 +1,35 @@
-//! Our responder against the kernel's: fed with the requests of every capture of rdma_rxe, it must answer as rdma_rxe
-//! did, but for a short list of explained differences.
+//! Compares our responder with the kernel's: given the requests of every capture of rdma_rxe, it must respond as
+//! rdma_rxe did, except for a short list of explained differences.
 //!
 //! | file | what |
 //! |---|---|
-//! | `situation` | queue pair, memory and receives as the capture implies them |
-//! | `memory` | the bytes and keys that the capture tells |
-//! | `replay` | our responder's answers to the captured requests |
-//! | `answer` | what of an answer is compared |
-//! | `differences` | the comparison, and the differences that are allowed |
+//! | `situation` | QP, memory and receive requests, as implied by the capture |
+//! | `memory` | the bytes and keys that the capture reveals |
+//! | `replay` | our responder's responses to the captured requests |
+//! | `response` | the compared parts of a response |
+//! | `differences` | the comparison, and the allowed differences |
 
-mod answer;
 mod differences;
 mod memory;
 mod replay;
+mod response;
 mod situation;
 
 use std::collections::BTreeMap;
 
-use answer::Answer;
 use differences::{ALLOWED, Comparison, compare, judge};
 use ferroce_tests::exchange::{self, Exchange};
 use ferroce_tests::{capture, document};
 use ferroce_wire::number::{Msn, Qpn, Word};
 use ferroce_wire::syndrome::Syndrome;
 use replay::Pace;
+use response::Response;
 
-/// Captures with requests over a reliable connection, none of whose answers can be compared, and why.
+/// Captures with RC requests whose responses cannot be compared, and why.
 const NOT_COMPARED: &[(&str, &str)] =
-    &[("timeout", "the requests go to a queue pair that does not exist: nobody answers")];
+    &[("timeout", "the requests go to a queue pair that does not exist: there are no responses")];
 
-/// Captures that have no reliable connection in them.
+/// Captures without RC.
 const NOT_RELIABLE: &[&str] = &[
     "cm_reject",
     "imm_uc",
@@ -44,14 +44,14 @@ const NOT_RELIABLE: &[&str] = &[
     "write_uc",
 ];
 
-/// An exchange and our answers to it.
+/// An exchange and our responses to it.
 struct Replayed {
     exchange: Exchange,
-    ours: Vec<Answer>,
-    theirs: Vec<Answer>,
+    ours: Vec<Response>,
+    theirs: Vec<Response>,
 }
 
-/// The captures that can be compared, replayed.
+/// Replays the captures that can be compared.
 fn replayed(pace: Pace) -> Vec<(String, Vec<Replayed>)> {
     let skipped = |name: &str| {
         NOT_RELIABLE.contains(&name) || NOT_COMPARED.iter().any(|(other, _)| *other == name)
@@ -68,7 +68,7 @@ fn replayed(pace: Pace) -> Vec<(String, Vec<Replayed>)> {
         }
         assert_eq!(reliable.left_over, 0, "{name}: packets that are not compared");
         let exchanges = reliable.exchanges.into_iter().map(|exchange| {
-            let (ours, theirs) = (replay::replay(&exchange, pace), answer::expected(&exchange));
+            let (ours, theirs) = (replay::replay(&exchange, pace), response::expected(&exchange));
             Replayed { exchange, ours, theirs }
         });
         captures.push((name, exchanges.collect()));
@@ -81,22 +81,22 @@ fn comparisons(capture: &str, exchanges: &[Replayed]) -> Vec<Comparison> {
     exchanges.iter().map(|one| compare(capture, &one.ours, &one.theirs)).collect()
 }
 
-/// Answers that are compared, by class, when our responder sends after every packet.
-const PROMPT: [(&str, usize); 5] =
+/// Responses compared, by class, if our responder sends after every packet.
+const IMMEDIATE: [(&str, usize); 5] =
     [("ACK", 310), ("NAK", 25), ("RNR NAK", 6), ("READ response", 365), ("atomic response", 38)];
 
-/// The same when answers wait.
-const LATE: [(&str, usize); 5] =
+/// The same if responses are delayed as in the capture.
+const DELAYED: [(&str, usize); 5] =
     [("ACK", 246), ("NAK", 25), ("RNR NAK", 6), ("READ response", 360), ("atomic response", 38)];
 
 #[test]
-fn our_responder_answers_as_rdma_rxe_does() {
-    report(Pace::EachPacket, PROMPT);
+fn our_responder_responds_as_rdma_rxe_does() {
+    report(Pace::EachPacket, IMMEDIATE);
 }
 
 #[test]
-fn answers_that_wait_are_as_rdma_rxe_sent_them() {
-    report(Pace::AsCaptured, LATE);
+fn delayed_responses_match_those_of_rdma_rxe() {
+    report(Pace::AsCaptured, DELAYED);
 }
 
 /// Compares all captures, and prints what was compared.
@@ -107,8 +107,8 @@ fn report(pace: Pace, expected: [(&str, usize); 5]) {
         let comparisons = comparisons(&name, &exchanges);
         let requests: usize = exchanges.iter().map(|one| one.exchange.requests.len()).sum();
         let compared: usize = comparisons.iter().map(|one| one.compared.len()).sum();
-        assert!(compared > 0, "{name}: no answers to compare");
-        println!("{name}: {requests} requests, {compared} answers compared");
+        assert!(compared > 0, "{name}: no responses to compare");
+        println!("{name}: {requests} requests, {compared} responses compared");
         for (one, comparison) in exchanges.iter().zip(&comparisons) {
             for &index in &comparison.compared {
                 *classes.entry(one.ours[index].class()).or_default() += 1;
@@ -126,53 +126,53 @@ fn report(pace: Pace, expected: [(&str, usize); 5]) {
     for (name, reason) in NOT_COMPARED {
         println!("{name}: not compared: {reason}");
     }
-    println!("answers compared: {classes:?}");
+    println!("responses compared: {classes:?}");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert_eq!(classes, BTreeMap::from(expected), "answers compared");
+    assert_eq!(classes, BTreeMap::from(expected), "responses compared");
 }
 
-/// A way to be wrong: changes the answers at an index.
-type Change = fn(&mut Vec<Answer>, usize);
+/// A mutation: changes the response at an index.
+type Change = fn(&mut Vec<Response>, usize);
 
 const CHANGES: &[(&str, Change)] = &[
-    ("PSN", |answers, index| answers[index].bth.psn = answers[index].bth.psn.add(1)),
-    ("MSN", |answers, index| {
-        if let Some((_, msn)) = &mut answers[index].acknowledge {
+    ("PSN", |responses, index| responses[index].bth.psn = responses[index].bth.psn.add(1)),
+    ("MSN", |responses, index| {
+        if let Some((_, msn)) = &mut responses[index].acknowledge {
             *msn = Msn(msn.0 + 1);
         }
     }),
-    ("syndrome", |answers, index| {
-        if let Some((syndrome, _)) = &mut answers[index].acknowledge {
+    ("syndrome", |responses, index| {
+        if let Some((syndrome, _)) = &mut responses[index].acknowledge {
             *syndrome = Syndrome(syndrome.0 ^ 1);
         }
     }),
-    ("atomic", |answers, index| {
-        if let Some(original) = &mut answers[index].original {
+    ("atomic", |responses, index| {
+        if let Some(original) = &mut responses[index].original {
             *original = Word(!original.0);
         }
     }),
-    ("payload", |answers, index| {
-        if let Some(last) = answers[index].payload.last_mut() {
+    ("payload", |responses, index| {
+        if let Some(last) = responses[index].payload.last_mut() {
             *last ^= 1;
         }
     }),
-    ("length", |answers, index| {
-        answers[index].payload.pop();
+    ("length", |responses, index| {
+        responses[index].payload.pop();
     }),
-    ("opcode", |answers, index| answers[index].bth.opcode.0 ^= 0x20),
-    ("destination", |answers, index| answers[index].bth.destination = Qpn(0xff_fffe)),
-    ("missing", |answers, index| drop(answers.remove(index))),
-    ("twice", |answers, index| answers.insert(index, answers[index].clone())),
+    ("opcode", |responses, index| responses[index].bth.opcode.0 ^= 0x20),
+    ("destination", |responses, index| responses[index].bth.destination = Qpn(0xff_fffe)),
+    ("missing", |responses, index| drop(responses.remove(index))),
+    ("twice", |responses, index| responses.insert(index, responses[index].clone())),
 ];
 
 #[test]
-fn every_wrong_answer_would_be_found() {
+fn every_wrong_response_is_detected() {
     let tried = [Pace::EachPacket, Pace::AsCaptured].map(try_changes);
-    println!("{tried:?} wrong answers found");
+    println!("{tried:?} wrong responses found");
     assert!(tried.iter().all(|&tried| tried > 5000), "{tried:?}");
 }
 
-/// Makes every answer wrong in every way, one at a time.
+/// Applies every mutation to every response, one at a time.
 fn try_changes(pace: Pace) -> usize {
     let mut tried = 0;
     for (name, mut exchanges) in replayed(pace) {
@@ -184,7 +184,7 @@ fn try_changes(pace: Pace) -> usize {
                     apply(&mut exchanges[place].ours, index);
                     if exchanges[place].ours != right {
                         let wrong = judge(&name, pace, &comparisons(&name, &exchanges));
-                        assert!(!wrong.is_empty(), "{name}: {change} of answer {index}");
+                        assert!(!wrong.is_empty(), "{name}: {change} of response {index}");
                         tried += 1;
                     }
                     exchanges[place].ours = right;
@@ -203,7 +203,7 @@ fn every_allowed_difference_is_explained() {
     for (capture, ..) in ALLOWED.iter().flat_map(|allowed| allowed.captures) {
         assert!(document.contains(&format!("`{capture}`")), "{capture}");
     }
-    for counts in [PROMPT, LATE] {
+    for counts in [IMMEDIATE, DELAYED] {
         let counts = counts.map(|(_, count)| count);
         let [ack, nak, rnr, read, atomic] = counts;
         let row = format!(

@@ -1,4 +1,4 @@
-//! The responder's memory: the bytes that the capture tells, under the keys that the capture shows.
+//! The responder's memory: the bytes and keys that the capture reveals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use ferroce_proto::memory::{
 };
 use ferroce_wire::number::{LKey, RKey};
 
-/// The key that receive requests name.
+/// The key of receive requests.
 pub(crate) const LOCAL_KEY: LKey = LKey(1);
 
-/// Memory of one process: an address means the same under every key.
+/// Memory of one process: an address means the same with every key.
 #[derive(Default)]
 pub(crate) struct SparseMemory {
     pub(crate) bytes: BTreeMap<u64, u8>,
     /// Keys that are valid.
     pub(crate) keys: BTreeSet<u32>,
-    /// Where all regions end, if the capture tells.
+    /// The end of all regions, if the capture reveals it.
     pub(crate) end: Option<u64>,
 }
 

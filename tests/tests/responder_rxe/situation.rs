@@ -1,4 +1,4 @@
-//! What a capture implies about the responder before the first request: its queue pair, its memory, its receives.
+//! The state of the responder before the first request, as implied by a capture: its QP, memory and receive requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use ferroce_wire::number::{LKey, PKey, Psn, VirtualAddress};
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::syndrome::RnrTimer;
 
-use crate::answer::{self, Answer};
 use crate::memory::{LOCAL_KEY, SparseMemory};
+use crate::response::{self, Response};
 
-/// Captures in which the responder's own program writes new text into its buffer before each READ.
+/// Captures in which the responder's program writes new text into its buffer before each READ.
 const OWNER_WRITES: &[&str] = &["rping", "rping_v6"];
 
-/// The responder as it was when the first request came.
+/// The responder before the first request.
 pub(crate) struct Situation {
     pub(crate) config: Config,
     pub(crate) memory: SparseMemory,
     /// How often a receive request was missing, by the PSN of the message that needed it.
     pub(crate) not_ready: BTreeMap<u32, usize>,
     receive: Sge,
-    /// Bytes that the owner of the memory put there just before the READ of this PSN.
+    /// Bytes that the owner of the memory wrote just before the READ with this PSN.
     pub(crate) refreshed: BTreeMap<u32, Vec<(u64, Vec<u8>)>>,
 }
 
@@ -38,13 +38,15 @@ impl Situation {
             receive: Sge { key: LOCAL_KEY, address: VirtualAddress(0), length: 1 << 20 },
             refreshed: BTreeMap::new(),
         };
-        for answer in answer::expected(exchange).iter().filter(|answer| answer.is_rnr_nak()) {
-            *situation.not_ready.entry(answer.bth.psn.0).or_default() += 1;
+        for response in response::expected(exchange).iter().filter(|response| response.is_rnr_nak())
+        {
+            *situation.not_ready.entry(response.bth.psn.0).or_default() += 1;
         }
         if OWNER_WRITES.contains(&exchange.capture.as_str()) {
             situation.refreshed = refreshed(exchange);
         }
-        // What the requester did wrong shows in the answer alone; what was wrong is what the capture is of.
+        // The capture shows an error of the requester only by the response; its cause follows from the purpose of the
+        // capture.
         match exchange.capture.as_str() {
             "no_access" => situation.config.access = AccessFlags::default(),
             "bad_rkey_read" | "bad_rkey_write" => situation.memory.keys.clear(),
@@ -56,7 +58,7 @@ impl Situation {
         situation
     }
 
-    /// A receive request as the responder posted them.
+    /// Returns a receive request like those that the responder posted.
     pub(crate) fn receive(&self) -> ReceiveRequest {
         ReceiveRequest { id: WorkId(0), sg_list: SgList::from(self.receive) }
     }
@@ -84,7 +86,7 @@ fn config(exchange: &Exchange, access: AccessFlags) -> Config {
     }
 }
 
-/// Every key that a request names.
+/// Returns every key in a request.
 fn keys(exchange: &Exchange) -> BTreeSet<u32> {
     let named = exchange.requests.iter().flat_map(|sent| {
         let headers = sent.packet().extensions;
@@ -94,20 +96,20 @@ fn keys(exchange: &Exchange) -> BTreeSet<u32> {
     named.flatten().map(|key| key.0).collect()
 }
 
-/// The only write of the capture goes one byte beyond the region.
+/// The only WRITE of the capture exceeds the region by one byte.
 fn end_of_region(exchange: &Exchange) -> u64 {
     let reth = exchange.requests[0].packet().extensions.reth.expect("a write");
     reth.address.0 + u64::from(reth.length) - 1
 }
 
-/// Where in memory the packets of WRITEs, READs and atomics have their bytes.
-struct Places {
+/// The addresses of the packets of WRITEs, READs and atomics.
+struct PacketAddresses {
     mtu: u32,
     /// First PSN, packets, address.
     messages: Vec<(Psn, u32, u64)>,
 }
 
-impl Places {
+impl PacketAddresses {
     fn of(exchange: &Exchange) -> Self {
         let mtu = u32::from(exchange.mtu);
         let messages = exchange.requests.iter().filter_map(|sent| {
@@ -127,33 +129,33 @@ impl Places {
         })
     }
 
-    /// The bytes of memory that an answer tells, and where they are.
-    fn told(&self, sent: &Sent) -> Option<(u64, Vec<u8>)> {
-        let answer = Answer::of(&sent.packet());
-        let bytes = match answer.original {
+    /// Returns the bytes of memory in a response, and their address.
+    fn contents(&self, sent: &Sent) -> Option<(u64, Vec<u8>)> {
+        let response = Response::of(&sent.packet());
+        let bytes = match response.original {
             Some(original) => original.0.to_le_bytes().to_vec(),
-            None => answer.payload,
+            None => response.payload,
         };
-        self.address(answer.bth.psn).filter(|_| !bytes.is_empty()).map(|address| (address, bytes))
+        self.address(response.bth.psn).filter(|_| !bytes.is_empty()).map(|address| (address, bytes))
     }
 }
 
-/// What was in memory before the first request: what READs and atomics found in places that no WRITE had touched. In
-/// all other places our responder must find what it was made to write itself.
+/// Returns the initial contents of memory: what READs and atomics found where no WRITE had written. Elsewhere our
+/// responder must find what it wrote itself.
 fn initial(exchange: &Exchange) -> BTreeMap<u64, u8> {
-    let places = Places::of(exchange);
+    let places = PacketAddresses::of(exchange);
     let mut written = BTreeSet::new();
     let mut found = BTreeMap::new();
     let mut requests = exchange.requests.iter().peekable();
-    for answer in &exchange.answers {
-        while let Some(request) = requests.next_if(|request| request.number < answer.number) {
+    for response in &exchange.responses {
+        while let Some(request) = requests.next_if(|request| request.number < response.number) {
             let packet = request.packet();
             if request.info().operation == Operation::Write {
                 let start = places.address(packet.bth.psn).expect("a write has an address");
                 written.extend(start..start + packet.payload.len() as u64);
             }
         }
-        if let Some((address, bytes)) = places.told(answer) {
+        if let Some((address, bytes)) = places.contents(response) {
             for (at, byte) in (address..).zip(bytes) {
                 if !written.contains(&at) {
                     found.entry(at).or_insert(byte);
@@ -164,19 +166,19 @@ fn initial(exchange: &Exchange) -> BTreeMap<u64, u8> {
     found
 }
 
-/// What each READ found, by its PSN.
+/// Returns what each READ found, by its PSN.
 fn refreshed(exchange: &Exchange) -> BTreeMap<u32, Vec<(u64, Vec<u8>)>> {
-    let places = Places::of(exchange);
+    let places = PacketAddresses::of(exchange);
     let reads =
         exchange.requests.iter().filter(|one| one.info().operation == Operation::ReadRequest);
     let found = reads.map(|read| {
         let packet = read.packet();
         let reth = packet.extensions.reth.expect("a READ has a RETH");
         let packets = reth.length.div_ceil(places.mtu).max(1) as i32;
-        let answers = exchange.answers.iter().filter(|answer| {
-            (0..packets).contains(&answer.packet().bth.psn.distance(packet.bth.psn))
+        let responses = exchange.responses.iter().filter(|response| {
+            (0..packets).contains(&response.packet().bth.psn.distance(packet.bth.psn))
         });
-        (packet.bth.psn.0, answers.filter_map(|answer| places.told(answer)).collect())
+        (packet.bth.psn.0, responses.filter_map(|response| places.contents(response)).collect())
     });
     found.collect()
 }

@@ -1,4 +1,4 @@
-//! The calls, one case of `calls.c`, `epoll.c` or `datagrams.c` a line.
+//! The rsocket calls, one case of `calls.c`, `epoll.c` or `datagrams.c` per line.
 
 use ferroce_tests::{c, managed};
 

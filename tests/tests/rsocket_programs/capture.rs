@@ -1,4 +1,4 @@
-//! What rdma-core's rstream said over `rdma_rxe`, as our code reads it: private data, and every message.
+//! The messages of rdma-core's rstream over `rdma_rxe`, parsed by our code: private data, and every message.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ mod wire;
 
 use wire::{CONNECT_BYTES, ConnectData, Message, Order, TARGET_BYTES, Target};
 
-/// What is known of the memory of a host, from what it said.
+/// The memory of a host, as far as its messages reveal it.
 struct Host {
     said: ConnectData,
-    /// Where its peer writes next, and what it has been told of beside that.
+    /// The buffer that its peer writes to next, and the next announced one.
     target: Target,
     next: Option<Target>,
     messages: Vec<Message>,
@@ -33,7 +33,7 @@ impl Host {
 }
 
 #[test]
-fn rdma_core_says_what_we_understand() {
+fn rdma_cores_messages_are_parsed() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/rxe/rstream.pcap");
     let mut hosts: HashMap<IpAddr, Host> = HashMap::new();
     for recorded in capture::read(&path) {
@@ -62,7 +62,7 @@ fn rdma_core_says_what_we_understand() {
         let list = hosts[&to].said.targets;
         match message {
             Message::Data(bytes) => {
-                // What its receiver has told of, from the first byte to the last.
+                // The buffer that its receiver announced, from the first byte to the last.
                 let host = hosts.get_mut(&to).expect("a host that has said where");
                 if host.target.length == 0 {
                     host.target = host.next.take().expect("another target");
@@ -89,7 +89,7 @@ fn rdma_core_says_what_we_understand() {
     }
     assert_eq!(hosts.len(), 2);
     for host in hosts.values() {
-        // The defaults of rsocket(7), but for the buffer: rstream asks for 512 KiB, and has them twice.
+        // The defaults of rsocket(7), except for the buffer: rstream requests 512 KiB, twice.
         assert_eq!(
             (host.said.credits, host.said.maps, host.said.order),
             (384, Some(0), Order::Little)
@@ -99,7 +99,7 @@ fn rdma_core_says_what_we_understand() {
             Message::Data(bytes) => *bytes,
             _ => 0,
         });
-        // Six times 2000 bytes, and a few to begin and to end with.
+        // Six times 2000 bytes, and a few at the start and the end.
         assert!(bytes.sum::<u32>() >= 12_000, "{:?}", host.messages);
         assert!(matches!(host.messages[0], Message::Credits(384)), "{:?}", host.messages);
     }

@@ -1,4 +1,4 @@
-//! Datagrams of rsockets between queue pairs, as a capture has them.
+//! rsocket datagrams between queue pairs, read from a capture.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -12,16 +12,16 @@ mod wire;
 
 use wire::Source;
 
-/// One of them.
+/// A datagram.
 pub(crate) struct Direct {
-    /// Whence, by the packet.
+    /// The sender's address in the packet.
     pub(crate) sender: IpAddr,
-    /// Whose, by what it says itself.
+    /// The source address in the datagram's header.
     pub(crate) source: SocketAddr,
     pub(crate) bytes: usize,
 }
 
-/// All of a file, each with the header that rsockets have, which we would write in the same way.
+/// Returns all datagrams of a file. Asserts that each has the header that we would write.
 pub(crate) fn datagrams(path: &Path) -> Vec<Direct> {
     let mut found = Vec::new();
     for recorded in capture::read(path) {

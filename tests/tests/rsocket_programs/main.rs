@@ -1,5 +1,5 @@
-//! rsockets of our librdmacm.so.1: Debian's programs with both ends ours, ordinary TCP and UDP programs over librspreload,
-//! the calls as a program in C has them, and rstream and udpong with Linux's `rdma_rxe` on the other side.
+//! rsockets of our librdmacm.so.1: Debian's programs on both sides, TCP and UDP programs over librspreload, the calls
+//! from a C program, and rstream and udpong with Linux's `rdma_rxe` as the peer.
 
 mod calls;
 mod capture;

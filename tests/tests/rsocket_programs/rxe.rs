@@ -1,4 +1,4 @@
-//! rstream with Linux's `rdma_rxe` in a machine on the other side, which serves or asks.
+//! rstream with Linux's `rdma_rxe` as the peer, as server and as client.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -12,8 +12,8 @@ use ferroce_tests::{libraries, listening};
 const LIMIT: Duration = Duration::from_secs(60);
 const PORT: u16 = 7471;
 
-/// What both are called with, sizes with which buffers are filled often and seldom, all of it verified; and how ours
-/// waits. rdma-core's own must not use poll: it takes an end that comes together with the last bytes for a failure.
+/// The common arguments, with sizes that fill buffers often and seldom, all data verified; and how our side waits.
+/// rdma-core's must not use poll: it treats a shutdown that arrives with the last bytes as a failure.
 const WORK: [(&str, &str); 4] = [
     ("-S 64 -I 100 -C 1 -T v", ""),
     ("-S 2000 -I 3 -C 20 -T v", "-T b"),
@@ -32,29 +32,29 @@ fn ours(peer: &Peer, line: &str) -> Command {
     command
 }
 
-fn proves(said: &str, what: &str) {
+fn assert_result(said: &str, what: &str) {
     assert!(said.lines().any(|line| line.starts_with("custom")), "{what} said:\n{said}");
 }
 
-fn we_ask(peer: &Peer, to: IpAddr, (work, waits): (&str, &str)) {
+fn our_client(peer: &Peer, to: IpAddr, (work, waits): (&str, &str)) {
     let line = format!("rstream {} -b {to} {work}", family(to));
     let serving = peer.spawn(&line).expect("a server");
     peer.machine(1).wait_for_cm(PORT, LIMIT).expect("a server that listens");
     let asking = Running::start(ours(peer, &format!("{} -s {to} {work} {waits}", family(to))));
-    proves(&asking.finish(Instant::now() + LIMIT), work);
+    assert_result(&asking.finish(Instant::now() + LIMIT), work);
     let served = serving.wait().and_then(peer::Output::success).expect("a server that succeeds");
-    proves(&served, work);
+    assert_result(&served, work);
 }
 
-fn we_serve(peer: &Peer, at: IpAddr, (work, waits): (&str, &str)) {
+fn our_server(peer: &Peer, at: IpAddr, (work, waits): (&str, &str)) {
     let until = Instant::now() + LIMIT;
     let serving = Running::start(ours(peer, &format!("{} -b {at} {work} {waits}", family(at))));
     let listens = peer.wait_for_text_here("unix", &listening::entry(PORT), LIMIT, || false);
     listens.expect("a server that listens");
     let asking = format!("rstream {} -s {at} {work}", family(at));
     let asked = peer.run(&asking).and_then(peer::Output::success).expect("a client that succeeds");
-    proves(&asked, work);
-    proves(&serving.finish(until), work);
+    assert_result(&asked, work);
+    assert_result(&serving.finish(until), work);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn with_rxe(here: IpAddr, there: fn(&Peer) -> IpAddr) {
     }
     let Some(peer) = Peer::start(Options::default()).expect("a peer") else { return };
     for work in WORK {
-        we_ask(&peer, there(&peer), work);
-        we_serve(&peer, here, work);
+        our_client(&peer, there(&peer), work);
+        our_server(&peer, here, work);
     }
 }

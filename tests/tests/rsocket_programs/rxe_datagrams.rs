@@ -1,6 +1,7 @@
-//! udpong with Linux's `rdma_rxe` in a machine on the other side, which serves or asks: rdma-core's own datagram sockets.
+//! udpong with Linux's `rdma_rxe` as the peer, as server and as client: rdma-core's datagram rsockets.
 //!
-//! By themselves they do not run on RoCE, and `own_address.c` says why. With it they do, and what they say is theirs.
+//! By themselves they do not run on RoCE, for the reason in `own_address.c`. With it preloaded they do, and their
+//! messages are unchanged.
 
 use std::fs;
 use std::net::IpAddr;
@@ -17,12 +18,12 @@ use super::table::transfers;
 
 /// For a machine in software emulation.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Where udpong listens, as the system's tables have it.
+/// udpong's port, as in the tables of `/proc/net`.
 const PORT: &str = ":1C06 ";
-/// In the machine.
+/// The path of the preloaded library in the machine.
 const OWN_ADDRESS: &str = "/tmp/own_address.so";
 
-/// What clients are called with, and how many transfers they must tell of: all that are echoed, and some of what is only
+/// The clients' arguments, and the range of transfers they must report: all that are echoed, and some of those only
 /// sent.
 const WORK: [(&str, std::ops::RangeInclusive<u32>); 4] = [
     ("-S 100 -C 10", 1..=10),
@@ -31,11 +32,11 @@ const WORK: [(&str, std::ops::RangeInclusive<u32>); 4] = [
     ("-S 700 -C 5 -T e -T b", 10..=10),
 ];
 
-/// Bytes of udpong's own messages, and of those that are echoed.
+/// Bytes of udpong's control messages, and of echoed ones.
 const CONTROL: usize = 16;
 const ECHOED: usize = 700;
 
-/// One side's address, and the index of the other's in its table of GIDs.
+/// The addresses of both sides, and the index of the peer's address in its GID table.
 #[derive(Clone, Copy)]
 struct Family {
     here: IpAddr,
@@ -45,7 +46,7 @@ struct Family {
 }
 
 impl Family {
-    /// rdma-core's program, with what it lacks.
+    /// Returns the command line of rdma-core's program, with the library preloaded.
     fn theirs(self, line: &str) -> String {
         format!("OWN_GID_INDEX={} LD_PRELOAD={OWN_ADDRESS} udpong {line}", self.index)
     }
@@ -57,32 +58,32 @@ fn ours(peer: &Peer, line: &str) -> Command {
     command
 }
 
-fn proves(said: &str, (work, wanted): &(&str, std::ops::RangeInclusive<u32>)) {
+fn assert_result(said: &str, (work, wanted): &(&str, std::ops::RangeInclusive<u32>)) {
     let told = transfers(said).is_some_and(|count| wanted.contains(&count));
     assert!(told, "{work} said:\n{said}");
 }
 
-fn we_ask(peer: &Peer, family: Family) {
+fn our_client(peer: &Peer, family: Family) {
     let serving = peer.spawn(&family.theirs(&format!("-b {} -T b", family.there)));
     let _serving = serving.expect("a server");
     let has_port = format!("grep -q '{PORT}' /proc/net/{}", family.table);
     peer.machine(1).wait_until(&has_port, LIMIT).expect("a server with its port");
     for work in &WORK {
         let asking = Running::start(ours(peer, &format!("-s {} {}", family.there, work.0)));
-        proves(&asking.finish(Instant::now() + LIMIT), work);
+        assert_result(&asking.finish(Instant::now() + LIMIT), work);
     }
 }
 
-fn we_serve(peer: &Peer, family: Family) {
+fn our_server(peer: &Peer, family: Family) {
     let mut serving = Running::start(ours(peer, &format!("-b {} -T b", family.here)));
     let ended = || serving.status().is_some();
     peer.wait_for_text_here(family.table, PORT, LIMIT, ended).expect("a server with its port");
     for work in &WORK {
         let asked = peer.run(&family.theirs(&format!("-s {} {}", family.here, work.0)));
         let said = asked.and_then(peer::Output::success).expect("a client that succeeds");
-        proves(&said, work);
+        assert_result(&said, work);
     }
-    // Without help it gets nowhere. Once it does, `own_address.c` is not needed any more.
+    // Without the library it fails. Once it succeeds, `own_address.c` is no longer needed.
     let alone = peer.run(&format!("timeout 20 udpong -s {} -C 1", family.here));
     alone.and_then(peer::Output::success).expect_err("rdma-core's has no address of its own");
 }
@@ -122,22 +123,22 @@ fn with_rxe(name: &str, family: fn(&Peer) -> Family) {
     let family = family(&peer);
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcap"));
     let capture = peer.capture(&path).expect("a capture");
-    we_ask(&peer, family);
-    we_serve(&peer, family);
+    our_client(&peer, family);
+    our_server(&peer, family);
     capture.finish().expect("the capture");
     let all = direct::datagrams(&path);
     for host in [family.here, family.there] {
         let sent: Vec<_> = all.iter().filter(|one| one.sender == host).collect();
         assert!(sent.iter().all(|one| one.source.ip() == host && one.source.port() != 0));
-        // A client's first datagram tells of its queue pair, so that a server's answers go there: to login, start and end of
-        // each. Others may go by UDP for as long as the answer to the first is on its way.
+        // A client's first datagram announces its queue pair, so that a server's responses go there: to login, start
+        // and end of each. Others may go by UDP until the response to the first has arrived.
         let answers = sent.iter().filter(|one| one.bytes == CONTROL).count();
         assert!(
             answers >= 3 * WORK.len(),
             "{host} sent {answers} answers, and {} in all",
             sent.len()
         );
-        // What a server echoes goes the same way.
+        // Echoes take the same path.
         assert!(sent.iter().filter(|one| one.bytes == ECHOED).count() >= 5, "{host}");
     }
     let _ = fs::remove_file(path);

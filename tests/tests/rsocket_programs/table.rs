@@ -1,5 +1,5 @@
-//! The programs, one pair a line: name of the test, what the server is called by, and what the client is. All end by
-//! themselves; the client's last line that starts with its name has so many columns.
+//! The programs, one pair per line: name of the test, command lines of server and client, and the expected number of
+//! rows or transfers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use ferroce_tests::managed::{self, Ready, Server};
 
 use super::direct;
 
-/// Where they listen: rstream and riostream, udpong, rcopy, iperf3.
+/// The ports of rstream and riostream, udpong, rcopy, iperf3.
 const STREAM: Ready = Ready::Listens(7471);
 const PONG: Ready = Ready::Udp(7174);
 const COPY: Ready = Ready::Listens(7427);
 const IPERF: Ready = Ready::Listens(5201);
 
-/// Rows of rstream's table: name, bytes, transfers, iterations, bytes in all, time, speed, time of each.
+/// Counts the rows of rstream's table: name, bytes, transfers, iterations, total bytes, time, rate, time of each.
 fn rows(said: &str) -> usize {
     let is_row = |line: &&str| {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -48,7 +48,7 @@ streams! {
     riostream:            "riostream -S 5000 -C 50 -T v"     | "riostream -s 127.0.0.1 -S 5000 -C 50 -T v"              => 1;
 }
 
-/// Transfers in the row of udpong's table: name, bytes, transfers, bytes in all, time, speed, time of each.
+/// Returns the transfers in the row of udpong's table: name, bytes, transfers, total bytes, time, rate, time of each.
 pub(crate) fn transfers(said: &str) -> Option<u32> {
     let row = said.lines().find(|line| line.starts_with("custom"))?;
     let words: Vec<_> = row.split_whitespace().collect();
@@ -63,7 +63,7 @@ macro_rules! datagrams {
     ($( $test:ident: $server:literal | $client:literal => $transfers:literal; )+) => {$(
         #[test]
         fn $test() {
-            // A server goes on, and has the second client for another.
+            // A server keeps running, and treats the second client as another one.
             if let Some([_, said]) = managed::run($server, $client, PONG, Server::Serves(2)) {
                 assert_eq!(transfers(&said), Some($transfers), "{}: {said}", $client);
             }
@@ -71,10 +71,10 @@ macro_rules! datagrams {
     )+};
 }
 
-// Of what the server does not echo it counts what has come: 300 are fewer than an rsocket has receives posted (384), so
-// none is lost however late the server is; 4096 bytes hold 3 of 1000. What is echoed is little at a time: udpong takes an answer that is a
-// millisecond late for lost, never gets rid of the second that it asks for, and with one of them about it waits for ever
-// for one that is lost indeed.
+// Without echo, the server counts what it received: 300 are fewer than the receives that an rsocket posts (384), so
+// none is lost however late the server is; 4096 bytes hold 3 of 1000. Echo tests are short: udpong treats a response
+// that is a millisecond late as lost, never discards the extra one that it then requests, and with one of those pending
+// it waits forever for one that is really lost.
 #[rustfmt::skip]
 datagrams! {
     udpong_size:         "udpong -b 127.0.0.1"         | "udpong -s 127.0.0.1 -S 64 -C 300"         => 300;
@@ -111,7 +111,7 @@ mod full {
     }
 }
 
-/// A file of this test's own.
+/// Returns a file of this test.
 fn file(name: &str) -> PathBuf {
     let name = format!("{name}.{}", std::process::id());
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -127,13 +127,13 @@ fn rcopy() {
     let ran = managed::run("rcopy", &client, COPY, Server::Serves(1));
     if let Some([_, said]) = ran {
         assert!(said.contains("12000000 bytes in"), "{said}");
-        assert!(fs::read(&copy).expect("the copy is there") == data, "the copy is another");
+        assert!(fs::read(&copy).expect("the copy is there") == data, "the copy differs");
         let _ = fs::remove_file(copy);
     }
     let _ = fs::remove_file(source);
 }
 
-/// Debian's library that turns the calls of TCP programs into those of rsockets.
+/// Returns Debian's library that redirects the socket calls of TCP programs to rsockets.
 fn preload() -> Option<PathBuf> {
     let found = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
     let mut found = found.map(|folder| folder.path().join("rsocket/librspreload.so"));
@@ -144,8 +144,8 @@ fn preload() -> Option<PathBuf> {
     find_program("iperf3").and(path)
 }
 
-/// iperf3 knows nothing of us. That its data is ours shows in that its server listens with our connection manager, and
-/// that the speed of a plain socket's congestion control is not known to it.
+/// iperf3 is unmodified. That it uses our rsockets shows in that its server listens with our connection manager, and
+/// that it cannot report TCP congestion control.
 fn iperf(options: &str) {
     let Some(preload) = preload() else { return };
     let with = format!("env LD_PRELOAD={} iperf3", listening::and(&preload));
@@ -156,7 +156,7 @@ fn iperf(options: &str) {
     };
     let both = format!("the server said:\n{server}\nand the client:\n{client}");
     assert!(client.contains("iperf Done."), "{both}");
-    // The server counts what has come when the client says that it is done, which is on its way beside the data.
+    // The server counts what it has received when the client reports the end on another connection.
     let says = |amount: &str, who: &str| {
         client.lines().any(|line| line.contains(amount) && line.trim_end().ends_with(who))
     };
@@ -171,7 +171,7 @@ fn iperf3() {
 }
 
 #[test]
-fn iperf3_backwards() {
+fn iperf3_reverse() {
     iperf("-R");
 }
 
@@ -180,7 +180,7 @@ fn iperf3_streams() {
     iperf("-P 3 -l 10000");
 }
 
-/// The same program with UDP. Its datagrams are between queue pairs, but for the first.
+/// The same program with UDP. Its datagrams are sent between queue pairs, except for the first.
 #[test]
 fn iperf3_datagrams() {
     let Some(preload) = preload() else { return };
@@ -194,7 +194,7 @@ fn iperf3_datagrams() {
     };
     let both = format!("the server said:\n{server}\nand the client:\n{client}");
     assert!(client.contains("iperf Done."), "{both}");
-    // Lost and all of them, as far as the server has counted.
+    // Lost and total datagrams, as counted by the server.
     let counts = |line: &str| {
         let mut words = line.split_whitespace().filter_map(|word| word.split_once('/'));
         words.find_map(|(lost, all)| Some((lost.parse::<u32>().ok()?, all.parse::<u32>().ok()?)))

@@ -1,4 +1,4 @@
-/* Socket calls of a program that knows nothing of RDMA, one case at a time. The preloaded library carries its connections. */
+/* Socket calls of an unmodified program, one case at a time. The preloaded library carries its connections. */
 #include "calls.h"
 
 static void streams(void)
@@ -141,7 +141,7 @@ static void selected(void)
     CHECK(select(most, &readable, &writable, NULL, &late) == 3 && FD_ISSET(pipes[0], &readable));
     CHECK(FD_ISSET(ends[1], &readable) && read(ends[1], &byte, 1) == 1 && byte == 'x');
 
-    /* A signal that is pending is delivered by the mask of the call, and ends it. */
+    /* A pending signal is delivered by the mask of the call, and ends it. */
     sigset_t blocked, none;
     struct pollfd one = {.fd = ends[1], .events = POLLIN};
     struct epoll_event found;
@@ -171,7 +171,7 @@ static void *interrupt(void *argument)
     return NULL;
 }
 
-/* A signal ends a call that waits, and one with SA_RESTART does not. */
+/* A signal interrupts a waiting call, unless its handler has SA_RESTART. */
 static void interrupted(void)
 {
     char byte;
@@ -206,11 +206,11 @@ static void copies(void)
     CHECK(read(ends[1], &byte, 1) == 1 && byte == 'x' && close_range(100, ~0U, 0) == 0);
     CHECK(write(ends[1], "y", 1) == 1 && read(fourth, &byte, 1) == 1 && byte == 'y');
     CHECK(ready(ends[1], POLLIN, 20) == 0);
-    /* A number that a stream of stdio had is another file's afterwards. */
+    /* The descriptor number of a stdio stream is reused by another file. */
     int number = dup(fourth), pipes[2];
     CHECK(fclose(fdopen(number, "r")) == 0 && pipe(pipes) == 0 && pipes[0] == number);
     CHECK(write(pipes[1], "z", 1) == 1 && read(number, &byte, 1) == 1 && byte == 'z');
-    /* With the last of them the connection goes. */
+    /* The connection is closed with the last of them. */
     CHECK(dup2(STDERR_FILENO, fourth) == fourth && read(ends[1], &byte, 1) == 0);
     CHECK(close(fourth) == 0 && close(ends[1]) == 0);
 }
@@ -247,7 +247,7 @@ static void cycles(void)
     CHECK(close(set) == 0 && close(server) == 0);
 }
 
-/* Descriptors of librdmacm leave room for as many connections as TCP would have. */
+/* Descriptors of librdmacm do not reduce the number of connections below that of TCP. */
 static void many(void)
 {
     enum { MANY = 60 };
@@ -268,7 +268,7 @@ static void many(void)
     CHECK(close(server) == 0);
 }
 
-/* The same listener takes TCP's connections, and a client finds a server that has TCP alone. */
+/* The same listener accepts TCP connections, and a client connects to a server that has only TCP. */
 static void fallback(void)
 {
     char byte;
@@ -286,7 +286,7 @@ static void fallback(void)
     CHECK(is_tcp(client) && is_tcp(accepted));
     CHECK(write(client, "x", 1) == 1 && read(accepted, &byte, 1) == 1 && byte == 'x');
     CHECK(close(client) == 0 && close(accepted) == 0);
-    /* Nobody listens there. */
+    /* There is no listener. */
     to = name_of(plain);
     CHECK(close(plain) == 0);
     client = socket(AF_INET, SOCK_STREAM, 0);
@@ -294,7 +294,7 @@ static void fallback(void)
     CHECK(close(client) == 0);
 }
 
-/* A socket of IPv6 takes IPv4's clients, and sees their addresses mapped. */
+/* An IPv6 socket accepts IPv4 clients, and sees their addresses mapped. */
 static void families(void)
 {
     struct sockaddr_in6 any = {.sin6_family = AF_INET6}, peer, mapped;

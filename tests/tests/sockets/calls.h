@@ -1,4 +1,4 @@
-/* What the files of the program have in common: pairs of connected sockets, and what is ready. */
+/* Common parts of the program: pairs of connected sockets, and readiness checks. */
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -26,7 +26,7 @@
 
 #include "check.h"
 
-/* Nothing here may take longer, in milliseconds. */
+/* The timeout of every operation, in milliseconds. */
 #define LIMIT 60000
 
 static inline struct sockaddr_in loopback(void)
@@ -59,7 +59,7 @@ static inline int listener(void)
     return fd;
 }
 
-/* Whether the kernel knows a peer: then it is TCP that carries the connection. */
+/* Whether the kernel knows the peer, which means that TCP carries the connection. */
 static inline int is_tcp(int fd)
 {
     struct sockaddr_in name;
@@ -108,7 +108,7 @@ static inline void add(int set, int fd, uint32_t events, uint64_t value)
     CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &wanted) == 0);
 }
 
-/* What is ready within a time: the events of this member, and no others. */
+/* Waits for events: those of this member, and no others. */
 static inline uint32_t reported(int set, uint64_t value, int timeout)
 {
     struct epoll_event found[4];

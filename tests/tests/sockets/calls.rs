@@ -1,4 +1,4 @@
-//! The calls, as the cases of `calls.c`, `epoll.c` and `processes.c` make them.
+//! The socket calls, by the cases of `calls.c`, `epoll.c` and `processes.c`.
 
 use ferroce_tests::c;
 use ferroce_tests::running::turn;

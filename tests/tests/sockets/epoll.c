@@ -1,4 +1,4 @@
-/* epoll(7): levels, edges, and members that get their rsocket later. */
+/* epoll(7): level- and edge-triggered events, and members that get their rsocket later. */
 #include "calls.h"
 
 void epoll_levels(void)
@@ -32,7 +32,7 @@ void epoll_levels(void)
     CHECK(epoll_ctl(set, EPOLL_CTL_DEL, ends[1], NULL) == 0);
     FAILS(epoll_ctl(set, EPOLL_CTL_DEL, ends[1], NULL), ENOENT);
     CHECK(reported(set, 0, 0) == 0);
-    /* What is closed is no member any more. */
+    /* A closed descriptor is no longer a member. */
     add(set, ends[1], EPOLLIN, 10);
     CHECK(reported(set, 10, LIMIT) == EPOLLIN);
     close_both(ends);
@@ -99,7 +99,7 @@ static void *wait_for_one(void *argument)
     return NULL;
 }
 
-/* Members that get their rsocket when they are members already, as Boost.Asio's do, and while a thread waits. */
+/* Members that get their rsocket after they were added, as in Boost.Asio, and while a thread waits. */
 void epoll_members_first(void)
 {
     char byte;

@@ -1,5 +1,5 @@
-//! `ferroce run --sockets`: TCP programs that know nothing of RDMA, with their data compared and the packets counted; and
-//! the calls as a program in C makes them.
+//! `ferroce run --sockets`: unmodified TCP programs, with their data compared and their packets counted; and the socket
+//! calls as a C program makes them.
 
 mod calls;
 mod programs;

@@ -32,7 +32,7 @@ void forked(void)
     close_both(ends);
 }
 
-/* A listener goes to the child that waits for connections. */
+/* A listener moves to the child that waits for connections. */
 void forked_listener(void)
 {
     char byte;

@@ -1,4 +1,4 @@
-//! Servers and clients of TCP: both over RDMA, and a client of plain TCP beside.
+//! TCP servers and clients: both over RDMA, and a client over plain TCP.
 
 use std::fs;
 use std::path::Path;
@@ -16,18 +16,18 @@ use super::run::{
 
 const LENGTH: usize = 1_000_000;
 
-/// Fetches a file with curl, and compares it. Returns the bytes that went by RDMA.
+/// Fetches a file with curl, and compares it. Returns the bytes that were sent by RDMA.
 fn fetch(folder: &Folder, url: &str, expected: &[u8], rdma: bool) -> usize {
     let (got, packets) = (folder.path("got"), folder.path("curl.pcapng"));
     let curl = program(&format!("curl --silent --show-error --output {} {url}", got.display()));
-    let curl = curl.expect("it was there before");
+    let curl = curl.expect("it was found before");
     finish(if rdma { over_rdma(&curl, Some(&packets)) } else { curl });
-    assert!(fs::read(&got).expect("it was fetched") == expected, "not what was served");
+    assert!(fs::read(&got).expect("it was fetched") == expected, "the received file differs");
     fs::remove_file(got).expect("it is there");
     if rdma { written_bytes(&packets) } else { 0 }
 }
 
-/// Python's own server, of one thread, which waits by poll(2).
+/// Returns Python's HTTP server, which has one thread and waits by poll(2).
 fn http_server(folder: &Folder, port: u16) -> Command {
     let mut python = tool::python();
     python.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
@@ -46,13 +46,13 @@ fn http_server_and_curl() {
     let mut server = serve(over_rdma(&http_server(&folder, port), None), port);
     let url = format!("http://127.0.0.1:{port}/data");
     let written = fetch(&folder, &url, &data, true);
-    // Of what the server sends, the client's capture has all that arrived.
+    // The client's capture has all packets that arrived from the server.
     assert!(written > LENGTH / 2, "{written} bytes by RDMA");
     fetch(&folder, &url, &data, false);
     server.kill();
 }
 
-/// The server knows nothing of RDMA: the client finds that out, and uses TCP.
+/// The server does not use RDMA: the client detects that, and uses TCP.
 #[test]
 fn curl_falls_back_to_tcp() {
     let _turn = turn();
@@ -65,26 +65,26 @@ fn curl_falls_back_to_tcp() {
     let (got, packets) = (folder.path("got"), folder.path("curl.pcapng"));
     let url = format!("http://127.0.0.1:{port}/data");
     let curl = program(&format!("curl --silent --show-error --output {} {url}", got.display()));
-    finish(with_sockets(&curl.expect("it was there before"), Some(&packets)));
-    assert!(fs::read(&got).expect("it was fetched") == data, "not what was served");
+    finish(with_sockets(&curl.expect("it was found before"), Some(&packets)));
+    assert!(fs::read(&got).expect("it was fetched") == data, "the received file differs");
     assert_eq!(written_bytes(&packets), 0);
     server.kill();
 }
 
-/// iperf3 waits by select(2) and compares how much was sent and received.
+/// iperf3 waits by select(2) and compares the bytes sent and received.
 fn iperf(options: &str) {
     let _turn = turn();
     let (folder, port) = (Folder::new("iperf"), free_port());
     let packets = folder.path("iperf3.pcapng");
     let Some(server) = program(&format!("iperf3 -s -1 -p {port}")) else { return };
     let client = format!("iperf3 -c 127.0.0.1 -p {port} -n 20M {options}");
-    let client = program(&client).expect("it was there before");
+    let client = program(&client).expect("it was found before");
     let server = serve(over_rdma(&server, None), port);
     let said = finish(over_rdma(&client, Some(&packets)));
     server.finish(Instant::now() + LIMIT);
     let sent = said.lines().any(|line| line.contains("20.0 MBytes") && line.contains("sender"));
     assert!(sent && said.contains("iperf Done."), "{said}");
-    // Under this load the capture misses some.
+    // Under this load the capture misses some packets.
     assert_rdma(&packets, 4_000_000);
 }
 
@@ -98,7 +98,7 @@ fn iperf3_streams_backwards() {
     iperf("-R -P 3 -l 10000");
 }
 
-/// Redis waits by epoll(7), level-triggered. Its values are compared by way of TCP.
+/// Redis waits by epoll(7), level-triggered. Its values are compared over TCP.
 #[test]
 fn redis() {
     let _turn = turn();
@@ -113,7 +113,7 @@ fn redis() {
     else {
         return;
     };
-    // Every request sets a key to a value of its own, and a list takes all of them, 100 bytes each.
+    // Every request sets a key to its own value, and a list takes all of them, 100 bytes each.
     benchmark.args(["-t", "set,get,lpush", "-d", "100"]);
     let server = serve(over_rdma(&server, None), port);
     let cli = |words: &str, rdma: bool| {
@@ -128,7 +128,7 @@ fn redis() {
     assert!(cli("get greeting", false).ends_with("hello\n"));
     assert!(cli("llen mylist", false).ends_with("2000\n"));
     assert!(cli("strlen key:__rand_int__", true).ends_with("100\n"));
-    // Its end is one of its own.
+    // It exits by itself.
     cli("shutdown nosave", true);
     server.finish(Instant::now() + LIMIT);
 }
@@ -140,7 +140,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None`, after a skip, when it is not installed. Debian has it where users do not look.
+    /// Returns `None`, after a skip, if it is not installed. Debian installs it outside of users' PATH.
     fn new(test: &str, processes: &str) -> Option<(Self, Running)> {
         const PROGRAM: &str = "/usr/sbin/nginx";
         if !Path::new(PROGRAM).is_file() {
@@ -172,10 +172,10 @@ impl Nginx {
         format!("http://127.0.0.1:{}/data", self.port)
     }
 
-    /// ab compares the lengths of all answers with that of the first.
+    /// ab compares the lengths of all responses with that of the first.
     fn benchmark(&self, options: &str) {
         let packets = self.folder.path("ab.pcapng");
-        let ab = program(&format!("ab -q {options} {}", self.url())).expect("it was there before");
+        let ab = program(&format!("ab -q {options} {}", self.url())).expect("it was found before");
         let said = finish(over_rdma(&ab, Some(&packets)));
         let has = |line: &str| said.lines().any(|one| one.split_whitespace().eq(line.split(' ')));
         assert!(has("Complete requests: 20") && has("Failed requests: 0"), "{said}");
@@ -197,12 +197,12 @@ fn nginx_and_ab() {
     server.kill();
 }
 
-/// The master listens, and its children accept. The first of them has the rsocket, and before that clients come by TCP.
+/// The master listens, and its workers accept. The first worker gets the rsocket; until then clients connect by TCP.
 #[test]
 fn nginx_with_workers() {
     let _turn = turn();
-    // Of another user's process a client on this host would see nothing: the port of a device is one user's. Without
-    // privilege this is ignored.
+    // A client on this host cannot reach another user's process: the port of a device belongs to one user. Without
+    // privilege the option is ignored.
     let options = "worker_processes 2; user root;";
     let Some((nginx, mut server)) = Nginx::new("workers", options) else { return };
     let until = Instant::now() + LIMIT;
@@ -214,7 +214,7 @@ fn nginx_with_workers() {
     server.kill();
 }
 
-/// sockperf passes an address with what it sends, and has the server's answers compared with its numbers.
+/// sockperf passes an address with each send, and checks the sequence numbers of the responses.
 #[test]
 fn sockperf() {
     let _turn = turn();
@@ -224,14 +224,14 @@ fn sockperf() {
     let Some(server) = program(&format!("sockperf server {to}")) else { return };
     let client = program(&format!("sockperf ping-pong {to} -t 1 -m 1000 --data-integrity"));
     let mut server = serve(over_rdma(&server, None), port);
-    let said = finish(over_rdma(&client.expect("it was there before"), Some(&packets)));
+    let said = finish(over_rdma(&client.expect("it was found before"), Some(&packets)));
     assert!(said.contains("Summary: Latency is"), "{said}");
     assert!(said.contains("# dropped messages = 0; # duplicated messages = 0"), "{said}");
     assert_rdma(&packets, 1000);
     server.kill();
 }
 
-/// Two hosts: the server listens at all of its addresses.
+/// Two hosts: the server listens on all of its addresses.
 #[test]
 fn http_server_between_hosts() {
     let _turn = turn();
@@ -247,17 +247,17 @@ fn http_server_between_hosts() {
     let (got, packets) = (folder.path("got"), folder.path("curl.pcapng"));
     let url = "http://10.9.0.1:8000/data";
     let curl = program(&format!("curl --silent --show-error --output {} {url}", got.display()));
-    finish(hosts.command(1, &over_rdma(&curl.expect("it was there before"), Some(&packets))));
-    assert!(fs::read(&got).expect("it was fetched") == data, "not what was served");
+    finish(hosts.command(1, &over_rdma(&curl.expect("it was found before"), Some(&packets))));
+    assert!(fs::read(&got).expect("it was fetched") == data, "the received file differs");
     assert_rdma(&packets, LENGTH);
     server.kill();
 }
 
-/// More of them.
+/// More programs.
 mod full {
     use super::*;
 
-    /// Sends a file from one to the other. Both end.
+    /// Sends a file from one to the other. Both exit.
     fn copy(listen: &str, connect: &str) {
         let _turn = turn();
         let (folder, port) = (Folder::new("copy"), free_port());
@@ -265,7 +265,7 @@ mod full {
         let (packets, got) = (folder.path("copy.pcapng"), folder.path("got"));
         let fill = |line: &str| program(&line.replace("PORT", &port.to_string()));
         let (Some(listen), Some(connect)) = (fill(listen), fill(connect)) else { return };
-        // The output of a test's child is text.
+        // The output of a test's child process is read as text.
         let mut shell = Command::new("sh");
         shell.args(["-c", "exec \"$@\" >\"$0\""]).arg(&got);
         shell.arg(listen.get_program()).args(listen.get_args());
@@ -274,7 +274,7 @@ mod full {
         client.stdin(fs::File::open(folder.path("data")).expect("it is there"));
         finish(client);
         server.finish(Instant::now() + LIMIT);
-        assert!(fs::read(&got).expect("it was received") == data, "not what was sent");
+        assert!(fs::read(&got).expect("it was received") == data, "the received file differs");
         assert_rdma(&packets, LENGTH);
     }
 
@@ -295,7 +295,7 @@ mod full {
         python
     }
 
-    /// An epoll set for each thread, and connections handed from one thread to another.
+    /// One epoll set per thread, and connections handed from one thread to another.
     #[test]
     fn memcached() {
         let _turn = turn();
@@ -311,7 +311,7 @@ mod full {
         server.kill();
     }
 
-    /// Server and clients in one thread, which connects without blocking.
+    /// Server and clients in one thread, with non-blocking connects.
     #[test]
     fn asyncio() {
         let _turn = turn();

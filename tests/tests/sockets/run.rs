@@ -1,4 +1,4 @@
-//! Programs under `ferroce run --sockets`, and what a capture says of them.
+//! Programs under `ferroce run --sockets`, and the RDMA bytes in their captures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use ferroce_test_support::{built, find_program};
 use ferroce_tests::capture;
 use ferroce_tests::running::{Running, listens};
 
-/// Beyond what anything here takes on a busy machine.
+/// Longer than any program here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(100);
 
-/// A folder of a test's own, removed with this.
+/// A test's own folder, removed when this is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// A file that nothing compresses or repeats.
+    /// Writes a file of incompressible data.
     pub(crate) fn write(&self, name: &str, length: usize) -> Vec<u8> {
         let words = (0..length as u32 / 4).map(|one| one.wrapping_mul(2_654_435_761));
         let data: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
@@ -42,7 +42,7 @@ impl Drop for Folder {
     }
 }
 
-/// A program with its arguments. `None`, after a skip, when it is not installed.
+/// Returns a program with its arguments. Returns `None`, after a skip, if it is not installed.
 pub(crate) fn program(line: &str) -> Option<Command> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(find_program(words.next()?)?);
@@ -50,7 +50,7 @@ pub(crate) fn program(line: &str) -> Option<Command> {
     Some(plain(command))
 }
 
-/// Without what the surroundings set for Ferroce or the dynamic linker.
+/// Removes variables of the environment for Ferroce and the dynamic linker.
 fn plain(mut command: Command) -> Command {
     for name in ["FERROCE_LIB", "FERROCE_DEVICES", "FERROCE_CAPTURE", "FERROCE_TRACE"] {
         command.env_remove(name);
@@ -63,15 +63,15 @@ fn plain(mut command: Command) -> Command {
     command
 }
 
-/// The same program under `ferroce run --sockets`, with a capture of its packets if that is wanted. It waits for the
-/// server's answer however busy the machine is.
+/// Wraps a program in `ferroce run --sockets`, with a capture if requested. It waits for the server's response however
+/// busy the machine is.
 pub(crate) fn over_rdma(program: &Command, capture: Option<&Path>) -> Command {
     let mut command = with_sockets(program, capture);
     command.env("FERROCE_SOCKETS_WAIT", LIMIT.as_millis().to_string());
     command
 }
 
-/// The same, and it waits as long as is usual.
+/// The same, with the default timeout for the server's response.
 pub(crate) fn with_sockets(program: &Command, capture: Option<&Path>) -> Command {
     let mut command = Command::new(built::folder().join("ferroce"));
     command.args(["run", "--sockets"]);
@@ -80,7 +80,7 @@ pub(crate) fn with_sockets(program: &Command, capture: Option<&Path>) -> Command
     plain(command)
 }
 
-/// Starts a server, and waits until it listens. By then it listens for RDMA, too.
+/// Starts a server, and waits until it listens. By then it also listens for RDMA.
 pub(crate) fn serve(command: Command, port: u16) -> Running {
     let mut server = Running::start_group(command);
     server.wait_until(|server| listens(server.id(), port), Instant::now() + LIMIT);
@@ -88,15 +88,15 @@ pub(crate) fn serve(command: Command, port: u16) -> Running {
     server
 }
 
-/// Runs a client to its good end, and returns what it printed.
+/// Runs a client to its successful exit, and returns its output.
 pub(crate) fn finish(command: Command) -> String {
     Running::start_group(command).finish(Instant::now() + LIMIT)
 }
 
-/// Bytes of RDMA writes in a capture, headers not counted. A capture under load may miss packets, so this is at most
+/// Returns the payload bytes of RDMA WRITEs in a capture. A capture under load may miss packets, so this is at most
 /// what was sent; over TCP it is 0.
 pub(crate) fn written_bytes(path: &Path) -> usize {
-    // Nothing was captured where no device was used.
+    // If no device was used, there is no capture.
     if !path.exists() {
         return 0;
     }
@@ -105,7 +105,7 @@ pub(crate) fn written_bytes(path: &Path) -> usize {
     packets.filter(|packet| packet.extensions.deth.is_none()).map(|one| one.payload.len()).sum()
 }
 
-/// Fails unless a good part of this many bytes went by RDMA.
+/// Asserts that at least a quarter of this many bytes were sent by RDMA.
 pub(crate) fn assert_rdma(path: &Path, bytes: usize) {
     let written = written_bytes(path);
     assert!(written > bytes / 4, "{written} bytes by RDMA, of {bytes}");

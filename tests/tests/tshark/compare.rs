@@ -1,4 +1,4 @@
-//! The comparison: packet by packet, field by field, in both directions.
+//! Compares packet by packet, field by field, in both directions.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::table::{self, Part, Row};
 /// tshark's name for every byte that a header reserves.
 const RESERVED: &str = "infiniband.reserved";
 
-/// Of our fields, those that lie in what tshark calls reserved, with the reason.
+/// Our fields in bytes that tshark calls reserved, with the reason.
 const RESERVED_TO_TSHARK: [(&str, &str); 6] = [
     ("fecn", "named by the RoCEv2 annex, which tshark does not follow in the BTH"),
     ("becn", "the same"),
@@ -23,7 +23,7 @@ const RESERVED_TO_TSHARK: [(&str, &str); 6] = [
     ("vendor_id_low", "the same"),
 ];
 
-/// Names that are printed and not compared: how they start, and why.
+/// Prefixes of names that are printed and not compared, and why.
 const IGNORED: &[(&str, &str)] = &[
     ("frame.", "what tshark says about the record; the readers' own tests compare it"),
     ("eth.addr", "the source and the destination once more"),
@@ -64,10 +64,10 @@ const IGNORED: &[(&str, &str)] = &[
     ("data", "the branch around data.data"),
 ];
 
-/// What tshark makes of bytes that it does not know.
+/// tshark's name for bytes that it does not know.
 const UNKNOWN: &str = "infiniband.vendor";
 
-/// Why tshark does not take a packet apart behind the BTH, if it does not. Up to there it is compared.
+/// Returns why tshark does not dissect a packet after the BTH, if it does not. Up to there it is compared.
 fn unknown_to_tshark(opcode: Opcode, theirs: &pdml::Packet) -> Option<&'static str> {
     let info = opcode.info()?;
     match (info.transport, info.operation) {
@@ -86,21 +86,21 @@ fn unknown_to_tshark(opcode: Opcode, theirs: &pdml::Packet) -> Option<&'static s
     }
 }
 
-/// Compares a file, or packets in its place.
+/// Compares a file, or single packets.
 pub struct Comparer {
     rows: Vec<Row>,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Packets compared.
     pub packets: usize,
     /// Values compared.
     pub values: usize,
-    /// How many packets of each opcode there are.
+    /// Packets by opcode.
     pub opcodes: BTreeMap<Opcode, usize>,
-    /// What is not the same.
+    /// The differences.
     pub differences: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl Comparer {
         Self { rows: table::all() }
     }
 
-    /// A comparer that does not know one of the names.
+    /// Returns a comparer that lacks one of the names.
     pub fn without(name: &str) -> Self {
         let mut rows = table::all();
         rows.retain(|row| row.name != name);
@@ -168,7 +168,7 @@ impl Comparer {
             for (index, shown) in shown.into_iter().enumerate() {
                 outcome.values += 1;
                 let place = shown.at..shown.at + shown.len;
-                // The one that lies there. What tshark prints more often than we have it, it prints again.
+                // The value at that position. If tshark prints it more often than we have it, it repeats it.
                 let there = found.iter().find(|found| contains(&place, &found.place));
                 let Some(found) = there.or(found.get(index)).or(found.last()) else {
                     difference(format!("{}: we have none, tshark {}", row.name, shown.show));
@@ -204,7 +204,7 @@ impl Comparer {
     }
 
     fn knows(&self, name: &str, front_only: bool) -> bool {
-        // What tshark makes of bytes that it cannot know.
+        // tshark's output for bytes that it cannot know.
         let guess = name == UNKNOWN || name.starts_with("_ws.malformed");
         self.rows.iter().any(|row| row.name == name)
             || front_only && guess
@@ -215,7 +215,7 @@ impl Comparer {
     }
 }
 
-/// What is wrong with bytes that tshark calls reserved: we must have them, and give them no other meaning.
+/// Compares bytes that tshark calls reserved: we must have them, and give them no other meaning.
 fn reserved(ours: &Ours<'_>, shown: &pdml::Field, front_only: bool) -> Option<String> {
     let place = shown.at..shown.at + shown.len;
     let bytes = ours.emitted().get(place.clone()).map(<[u8]>::to_vec).unwrap_or_default();
@@ -229,12 +229,12 @@ fn reserved(ours: &Ours<'_>, shown: &pdml::Field, front_only: bool) -> Option<St
         .filter(|name| RESERVED_TO_TSHARK.iter().all(|(known, _)| known != name))
         .collect();
     let same = text.join(":") == shown.show;
-    // In a packet that tshark misreads, its idea of what is reserved is no better.
+    // In a packet that tshark misreads, what it calls reserved is not reliable either.
     let agrees = same && (here.is_empty() || front_only);
     (!agrees).then(|| format!("reserved at {place:?}: {text:?} {here:?}, tshark {}", shown.show))
 }
 
-/// What is wrong with tshark's name of an opcode, as in `Opcode: Reliable Connection (RC) - SEND Only (4)`.
+/// Compares tshark's name of an opcode, as in `Opcode: Reliable Connection (RC) - SEND Only (4)`.
 fn name(opcode: Opcode, text: &str, may_be_unknown: bool) -> Option<String> {
     let words = text.strip_prefix("Opcode: ").unwrap_or(text);
     let words = words.rsplit_once(" (").map_or(words, |(words, _)| words);

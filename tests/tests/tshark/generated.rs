@@ -1,4 +1,4 @@
-//! Packets that no capture has: every opcode, over every carrier, behind every link header.
+//! Generated packets: every opcode, over every carrier, after every link header.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,7 @@ pub type Record = (LinkType, Vec<u8>);
 /// Bytes of payload in generated packets, where the opcode has any.
 const PAYLOAD_LEN: usize = 64;
 
-/// Every opcode of the table over `carrier` with `tags` VLAN tags, as Ethernet frames or native packets.
+/// Returns every opcode of the table over `carrier` with `tags` VLAN tags, as Ethernet frames or native packets.
 pub fn all_opcodes(carrier: Carrier, tags: usize, seed: u64) -> Vec<Vec<u8>> {
     let defined = Opcode::all().filter(|opcode| opcode.info().is_some());
     let recipe = |opcode: Opcode| Recipe {
@@ -37,11 +37,11 @@ pub fn all_opcodes(carrier: Carrier, tags: usize, seed: u64) -> Vec<Vec<u8>> {
     defined.map(|opcode| recipe(opcode).make().bytes()).collect()
 }
 
-/// Native InfiniBand ends with a CRC that every switch computes anew.
+/// The length of native InfiniBand's variant CRC, which every switch recomputes.
 const VARIANT_CRC_LEN: usize = 2;
 
-/// Every message of the connection manager several times, all fields random. Of the REQs, some come from RDMA-CM: with
-/// its service ID and its header in the private data.
+/// Returns every connection manager message several times, with random fields. Some REQs come from RDMA-CM: with its
+/// service ID and its header in the private data.
 pub fn messages(carrier: Carrier, seed: u64) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let mut packets = Vec::new();
@@ -87,7 +87,7 @@ pub fn messages(carrier: Carrier, seed: u64) -> Vec<Vec<u8>> {
 
 const MESSAGES_OF_A_KIND: usize = 9;
 
-/// What stands in front of a packet in a capture that is not of Ethernet.
+/// The link header of a packet in a capture that is not of Ethernet.
 #[derive(Clone, Copy, Debug)]
 pub enum Envelope {
     CookedV1,
@@ -110,7 +110,7 @@ impl Envelope {
         Self::ErfEthernet,
     ];
 
-    /// An Ethernet frame, its link header replaced by this one. `None` where the envelope cannot say what follows.
+    /// Replaces the link header of an Ethernet frame. Returns `None` if the envelope cannot express what follows.
     pub fn around(self, ethernet_frame: &[u8]) -> Option<Record> {
         let (ethernet, network) = Ethernet::split(ethernet_frame).expect("an Ethernet frame");
         let ethertype = ethernet.ethertype;
@@ -137,7 +137,7 @@ impl Envelope {
                 let family: u32 = if is_ipv6? { 30 } else { 2 };
                 (LinkType::NULL, family.to_le_bytes().to_vec())
             }
-            // The same of OpenBSD, in network order.
+            // The same for OpenBSD, in network order.
             Self::Loop => {
                 let family: u32 = if is_ipv6? { 24 } else { 2 };
                 (LinkType::LOOP, family.to_be_bytes().to_vec())
@@ -146,10 +146,10 @@ impl Envelope {
             Self::RawByVersion => {
                 (if is_ipv6? { LinkType::IPV6 } else { LinkType::IPV4 }, Vec::new())
             }
-            // tshark takes the last four bytes of a RoCEv1 frame for the ICRC, whatever the GRH says and follows it.
+            // tshark takes the last four bytes of a RoCEv1 frame as the ICRC, whatever the GRH's length is.
             Self::ErfEthernet if is_roce_v1(ethernet_frame) => return None,
             Self::ErfEthernet => {
-                // Two bytes of alignment come before the frame, its check sequence behind it.
+                // Two bytes of alignment precede the frame, and its FCS follows.
                 let frame = [&[0, 0], ethernet_frame, &[0; 4]].concat();
                 return Some(erf(2, &frame, ethernet_frame.len() + 4));
             }
@@ -163,7 +163,7 @@ fn is_roce_v1(ethernet_frame: &[u8]) -> bool {
     frame.ethertype == Some(EtherType::ROCE_V1)
 }
 
-/// A native packet as Endace's cards record it.
+/// Returns a native packet as an ERF record of Endace's cards.
 pub fn erf_infiniband(packet: &[u8]) -> Record {
     erf(21, packet, packet.len())
 }
@@ -179,7 +179,7 @@ fn erf(record_type: u8, contents: &[u8], wire_len: usize) -> Record {
     (LinkType::ERF, record)
 }
 
-/// A captured RoCEv2 packet over another carrier: the same transport packet, its ICRC computed anew.
+/// Returns a captured RoCEv2 packet over another carrier: the same transport packet, with a new ICRC.
 pub fn carried_by(recorded: &Recorded, carrier: Carrier) -> Vec<u8> {
     let (_, mut frame) = recorded.frame();
     let (source, destination) = frame.addresses().expect("a RoCEv2 packet");

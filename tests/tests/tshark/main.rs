@@ -1,5 +1,5 @@
-//! Our dissection against tshark's: every packet of every capture, and generated packets for what the captures do not
-//! have. There is no stored table: tshark runs on the same files, and every field that it prints is compared. It works
+//! Compares our dissection with tshark's: every packet of every capture, and generated packets for what the captures
+//! lack. There is no stored table: tshark runs on the same files, and every field that it prints is compared. It works
 //! with tshark 4.0 and 4.4, those of Debian 12 and 13.
 #![allow(unreachable_pub)] // A test is a crate by itself.
 
@@ -26,18 +26,18 @@ use ferroce_wire::opcode::Opcode;
 use generated::{Envelope, Record};
 use ours::Ours;
 
-/// Fewer values than these of a packet would mean that something was not compared: Ethernet has 3, IP and UDP have at
-/// least 15, the BTH has 13 and the ICRC 1.
-const LEAST_VALUES_PER_PACKET: usize = 32;
+/// The minimum number of values per packet; fewer would mean that something was not compared: Ethernet has 3, IP and
+/// UDP have at least 15, the BTH has 13 and the ICRC 1.
+const MIN_VALUES_PER_PACKET: usize = 32;
 
-/// How many tsharks run at once.
+/// The number of tshark processes that run in parallel.
 const WORKERS: usize = 2;
 
 fn tshark(file: &Path) -> Vec<pdml::Packet> {
     pdml::parse(&tool::tshark_pdml(file))
 }
 
-/// Calls `work` for every file, some at once, and returns what it returns in the order of the files.
+/// Calls `work` for every file, in parallel, and returns the results in the order of the files.
 fn for_each_file<T: Send>(files: &[PathBuf], work: impl Fn(&Path) -> T + Sync) -> Vec<T> {
     let next = Mutex::new(files.iter().enumerate());
     let results = Mutex::new(Vec::new());
@@ -61,18 +61,18 @@ fn report(name: &str, outcome: &Outcome) {
     println!("{name}: {} packets, {} values", outcome.packets, outcome.values);
 }
 
-/// Fails when anything differs, and shows the first differences.
+/// Panics if anything differs, and shows the first differences.
 fn expect_agreement(name: &str, outcome: &Outcome) {
     let shown: Vec<&str> = outcome.differences.iter().take(20).map(String::as_str).collect();
     let count = outcome.differences.len();
     assert!(count == 0, "{name}: {count} differences\n{}", shown.join("\n"));
     let (packets, values) = (outcome.packets, outcome.values);
     assert!(packets > 0, "{name}: nothing was compared");
-    assert!(values >= packets * LEAST_VALUES_PER_PACKET, "{name}: {values} of {packets} packets");
+    assert!(values >= packets * MIN_VALUES_PER_PACKET, "{name}: {values} of {packets} packets");
 }
 
 #[test]
-fn every_field_of_every_capture() {
+fn every_field_of_every_capture_agrees() {
     let comparer = Comparer::new();
     let files = capture::rxe();
     let outcomes = for_each_file(&files, |file| {
@@ -93,7 +93,7 @@ fn every_field_of_every_capture() {
     report(&format!("{} files", files.len()), &all);
 }
 
-/// Writes a capture, has tshark read it, and compares.
+/// Writes a capture, lets tshark read it, and compares.
 fn compare_generated(name: &str, records: &[Record]) -> Outcome {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pcapng"));
     capture::write(&file, records);
@@ -110,7 +110,7 @@ fn compare_generated(name: &str, records: &[Record]) -> Outcome {
 }
 
 #[test]
-fn every_opcode_over_every_carrier() {
+fn every_opcode_agrees_over_every_carrier() {
     let mut records = Vec::new();
     for (seed, carrier) in Carrier::ALL.into_iter().enumerate() {
         for tags in 0..if carrier.is_ethernet() { 3 } else { 1 } {
@@ -128,7 +128,7 @@ fn every_opcode_over_every_carrier() {
 
 /// The captures leave most fields of these messages zero.
 #[test]
-fn every_message_of_the_connection_manager() {
+fn every_connection_manager_message_agrees() {
     let mut records = Vec::new();
     for carrier in [Carrier::RoceV2Ipv4, Carrier::RoceV2Ipv6, Carrier::RoceV1] {
         let packets = generated::messages(carrier, 12);
@@ -138,7 +138,7 @@ fn every_message_of_the_connection_manager() {
 }
 
 #[test]
-fn every_link_header() {
+fn every_link_header_agrees() {
     let mut records = Vec::new();
     for carrier in Carrier::ALL.into_iter().filter(|carrier| carrier.is_ethernet()) {
         for tags in 0..3 {
@@ -153,9 +153,9 @@ fn every_link_header() {
     compare_generated("links", &records);
 }
 
-/// What the kernel sent over IP, over what it never runs on: the same transport packets with another ICRC.
+/// Packets of the kernel over carriers that it does not support: the same transport packets with another ICRC.
 #[test]
-fn captured_packets_over_other_carriers() {
+fn captured_packets_agree_over_other_carriers() {
     let mut records = Vec::new();
     for file in ["rping", "rping_v6", "udaddy", "cm_reject", "atomic", "invalidate", "rnr", "imm"] {
         let path = capture::rxe().into_iter().find(|path| capture::name(path) == file);
@@ -169,9 +169,9 @@ fn captured_packets_over_other_carriers() {
     compare_generated("carriers", &records);
 }
 
-/// tshark has no reader for the link type of native InfiniBand without ERF's header. We have.
+/// tshark cannot read the link type of native InfiniBand without an ERF header. We can.
 #[test]
-fn native_infiniband_without_erf() {
+fn native_infiniband_is_read_without_erf() {
     let packet = generated::all_opcodes(Carrier::InfinibandGlobal, 0, 7).swap_remove(4);
     let (link, original_len) = (LinkType::INFINIBAND, packet.len());
     let recorded = Recorded { number: 1, time: None, link, original_len, data: packet };
@@ -179,9 +179,9 @@ fn native_infiniband_without_erf() {
     assert_eq!((start, frame.check_icrc()), (0, IcrcVerdict::Ok));
 }
 
-/// The comparison can fail: whichever byte of a packet is another one, it says so.
+/// The comparison detects a change of any byte of a packet.
 #[test]
-fn every_changed_byte_is_noticed() {
+fn every_changed_byte_is_detected() {
     let files = ["atomic", "cm_reject", "invalidate", "rnr_exceeded", "ud_imm", "udaddy"];
     let paths = capture::rxe().into_iter();
     let paths: Vec<PathBuf> =
@@ -205,13 +205,13 @@ fn every_changed_byte_is_noticed() {
         changed
     });
     let changed: usize = changed.iter().sum();
-    println!("{changed} changed bytes were noticed");
+    println!("{changed} changed bytes were detected");
     assert!(changed > 5000);
 }
 
-/// A name that the table lacks is an error, for every name that tshark prints in these captures.
+/// A name that is missing in the table is an error, for every name that tshark prints in these captures.
 #[test]
-fn unknown_names_are_noticed() {
+fn unknown_names_are_detected() {
     let path = capture::rxe().into_iter().find(|path| capture::name(path) == "cm_reject");
     let path = path.expect("the capture is there");
     let (records, theirs) = (capture::read(&path), tshark(&path));
@@ -222,6 +222,6 @@ fn unknown_names_are_noticed() {
     assert!(printed.len() > 80, "{}", printed.len());
     for name in printed {
         let outcome = Comparer::without(name).file(&records, &theirs);
-        assert!(!outcome.differences.is_empty(), "{name} is not missed");
+        assert!(!outcome.differences.is_empty(), "the absence of {name} is not detected");
     }
 }

@@ -1,4 +1,4 @@
-//! One packet as Ferroce reads it, layer by layer, each with its place in the record.
+//! One packet as Ferroce parses it, layer by layer, each with its position in the record.
 
 use std::ops::Range;
 
@@ -20,26 +20,26 @@ use ferroce_wire::transport::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth, Xrceth,
 };
 
-/// A packet, with what connection management puts inside of it.
+/// A packet, with the connection management message in it.
 pub struct Ours<'a> {
     /// The frame.
     pub frame: Frame<'a>,
-    /// Where it starts in the record, as tshark counts.
+    /// Its offset in the record, as tshark counts.
     start: usize,
-    /// What the capture's own header says that follows it.
+    /// The EtherType in the capture's link header.
     carried: Option<EtherType>,
-    /// The record as we would write it: nothing when the frame is not a whole one.
+    /// The record as we would write it; empty if the frame is incomplete.
     emitted: Vec<u8>,
     /// The management datagram in it, if it is one.
     pub mad: Option<Mad<'a>>,
-    /// The message in that.
+    /// The message in the management datagram.
     pub message: Option<Message>,
 }
 
 /// A cooked header is at least this long; a loopback header, which has no EtherType, is shorter.
 const COOKED_LEN: usize = 16;
 
-/// A header and where it starts.
+/// A header and its offset.
 pub type Located<H> = Option<(H, usize)>;
 
 impl<'a> Ours<'a> {
@@ -49,7 +49,7 @@ impl<'a> Ours<'a> {
             Ok(Carried::Network { ethertype, .. }) => Some(EtherType(ethertype)),
             _ => None,
         };
-        // tshark takes ERF's header off before it counts bytes.
+        // tshark does not count the ERF header.
         let start = if recorded.link == LinkType::ERF { 0 } else { start };
         let emitted = emit(&frame).map(|bytes| [&recorded.data[..start], &bytes].concat());
         let to_general_services =
@@ -60,7 +60,7 @@ impl<'a> Ours<'a> {
         Self { frame, start, carried, emitted: emitted.unwrap_or_default(), mad, message }
     }
 
-    /// The record as we would write it.
+    /// Returns the record as we would write it.
     pub fn emitted(&self) -> &[u8] {
         &self.emitted
     }
@@ -83,7 +83,7 @@ impl<'a> Ours<'a> {
         Some(self.transport_at() + Bth::LEN + before)
     }
 
-    /// Where the payload starts.
+    /// Returns the offset of the payload.
     pub fn payload_at(&self) -> Option<usize> {
         Some(self.transport_at() + Bth::LEN + self.packet()?.extensions.set().len())
     }
@@ -98,7 +98,7 @@ impl<'a> Ours<'a> {
         Some((vlan, self.network_at() - (tags - index) * Vlan::LEN))
     }
 
-    /// The EtherType that announces a VLAN tag.
+    /// Returns the EtherType before a VLAN tag.
     pub fn ethertype_before_tag(&self, index: usize) -> Option<EtherType> {
         match index.checked_sub(1) {
             Some(outer) => Some(self.frame.vlans[outer]?.ethertype),
@@ -106,7 +106,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// The EtherType in the header of a cooked capture.
+    /// Returns the EtherType in the header of a cooked capture.
     pub fn cooked_ethertype(&self) -> Option<EtherType> {
         self.carried.filter(|_| self.start >= COOKED_LEN)
     }

@@ -1,11 +1,11 @@
-//! Reading tshark's packet details: every field with its name, place and printed value.
+//! Parses tshark's packet details (PDML): every field with its name, position and printed value.
 
 /// One packet.
 #[derive(Debug, Default)]
 pub struct Packet {
     /// Its number in the file, from 1.
     pub number: u64,
-    /// All fields in the order of printing, those inside of others included.
+    /// All fields in the order of printing, including nested ones.
     pub fields: Vec<Field>,
 }
 
@@ -16,22 +16,22 @@ pub struct Field {
     pub name: String,
     /// First byte in the record.
     pub at: usize,
-    /// Bytes; zero for what tshark worked out by itself.
+    /// Length in bytes; zero for fields that tshark generated.
     pub len: usize,
     /// The value as a display filter would take it.
     pub show: String,
-    /// The value as a person is to read it.
+    /// The value as text for people.
     pub text: String,
 }
 
 impl Packet {
-    /// All fields of a name.
+    /// Returns all fields of a name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
         self.fields.iter().filter(move |field| field.name == name)
     }
 }
 
-/// The packets of tshark's output.
+/// Parses the packets of tshark's output.
 pub fn parse(pdml: &str) -> Vec<Packet> {
     let mut packets: Vec<Packet> = Vec::new();
     for tag in tags(pdml) {
@@ -52,7 +52,7 @@ pub fn parse(pdml: &str) -> Vec<Packet> {
     packets
 }
 
-/// What stands between angle brackets. Quoted text has none: they are escaped there.
+/// Returns the text between angle brackets, which are escaped in quoted text.
 fn tags(text: &str) -> impl Iterator<Item = &str> {
     text.split('<').skip(1).filter_map(|tag| tag.split_once('>').map(|(tag, _)| tag))
 }

@@ -1,4 +1,4 @@
-//! Which of our fields is which of tshark's: one row for each name that tshark prints.
+//! Maps tshark's fields to ours: one row for each name that tshark prints.
 
 use std::ops::Range;
 
@@ -15,37 +15,37 @@ use super::ours::{Located, Ours, field_place};
 use super::table_cm;
 use super::value::{FieldValue, Value};
 
-/// A name of tshark's, and our value for it in a packet: none, one, or as many as tshark prints.
+/// A name of tshark, and our values for it in a packet: none, one, or several.
 pub struct Row {
     pub name: &'static str,
     pub part: Part,
     pub ours: fn(&Ours<'_>) -> Vec<Found>,
 }
 
-/// Which part of a packet a row is about.
+/// The part of a packet that a row belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All up to the BTH.
+    /// Everything up to the BTH.
     Front,
-    /// What follows it: where tshark does not know an opcode, it cannot know these.
+    /// What follows the BTH: if tshark does not know an opcode, it cannot know these.
     BehindBth,
 }
 
-/// Our value, and the bytes of the record that it comes from.
+/// Our value, and its position in the record.
 pub struct Found {
     pub value: Value,
     pub place: Range<usize>,
-    /// Whether this is what another version of tshark prints instead.
+    /// Whether only another version of tshark prints this.
     pub alternative: bool,
 }
 
 impl Found {
-    /// A value that comes from `place`.
+    /// Returns a value at `place`.
     pub fn at(place: Range<usize>, value: &dyn FieldValue) -> Vec<Self> {
         vec![Self { value: value.value(), place, alternative: false }]
     }
 
-    /// A field of a header, or what can be made of it.
+    /// Returns a field of a header, or a value derived from it.
     pub fn in_field<H: ferroce_wire::field::Header>(
         at: usize,
         field: &str,
@@ -54,19 +54,19 @@ impl Found {
         Self::at(field_place::<H>(at, field), value)
     }
 
-    /// The same values, but as what another version of tshark prints.
+    /// Marks values that only another version of tshark prints.
     pub fn as_alternatives(found: Vec<Self>) -> Vec<Self> {
         found.into_iter().map(|found| Self { alternative: true, ..found }).collect()
     }
 
-    /// Bytes from `at` on.
+    /// Returns bytes from `at` on.
     pub fn bytes(at: usize, bytes: &[u8]) -> Vec<Self> {
         let (value, place) = (Value::Bytes(bytes.to_vec()), at..at + bytes.len());
         vec![Self { value, place, alternative: false }]
     }
 }
 
-/// Rows for the fields of one header: tshark's name, our field. A `=` in front means the header as a whole.
+/// Rows for the fields of one header: tshark's name, our field. A leading `=` means the header as a whole.
 macro_rules! header_rows {
     ($part:ident $header:ident, $locate:expr; $(= $whole:literal;)? $($name:literal: $field:ident,)*) => {
         vec![
@@ -93,7 +93,7 @@ macro_rules! header_rows {
 }
 pub(crate) use header_rows;
 
-/// Rows that take more than one field: tshark's name, and a function to our values or to none.
+/// Rows that need more than one field: tshark's name, and a function that returns our values.
 macro_rules! rows {
     ($part:ident; $($name:literal: $ours:expr,)+) => {
         vec![$(super::table::Row {
@@ -108,7 +108,7 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// Every row. A name stands in one row only.
+/// Returns every row. Each name is in one row only.
 pub fn all() -> Vec<Row> {
     let rows: Vec<Row> = [
         link(),
@@ -129,7 +129,7 @@ pub fn all() -> Vec<Row> {
     rows
 }
 
-/// The tag that follows an EtherType.
+/// Returns the tag after an EtherType.
 fn tag_behind(ours: &Ours<'_>, ethertype: EtherType) -> Located<Vlan> {
     (0..2)
         .find(|&index| ours.ethertype_before_tag(index) == Some(ethertype))
@@ -186,7 +186,7 @@ fn ip() -> Vec<Row> {
         "ip.dst": destination,
     );
     let ipv4_combined = rows!(Front;
-        // Of both IPs, though IPv6 has a name of its own as well.
+        // For both IPs, although IPv6 also has its own name.
         "ip.version": |ours| match (ours.ipv4(), ours.ipv6()) {
             (Some((ip, at)), _) => Some(Found::in_field::<Ipv4>(at, "version", &ip.version)),
             (_, Some((ip, at))) => Some(Found::in_field::<Ipv6>(at, "version", &ip.version)),
@@ -277,7 +277,7 @@ fn infiniband() -> Vec<Row> {
 }
 
 fn base_transport() -> Vec<Row> {
-    // How long it is, tshark decides by the opcode.
+    // tshark derives its length from the opcode.
     let whole = header_rows!(BehindBth Bth, Ours::bth;
         = "infiniband.bth";
     );
@@ -309,8 +309,8 @@ fn extensions() -> Vec<Row> {
     let feth = header_rows!(BehindBth Feth, Ours::feth;
         = "infiniband.feth";
     );
-    // tshark 4.4 has a placement type of 3 bits behind 2 bits of selectivity. The kernel's rdma_rxe has one of 4 bits,
-    // and we with it. So what tshark prints is not what was sent, and is compared as the bits that it takes.
+    // tshark 4.4 has a placement type of 3 bits after 2 bits of selectivity. The kernel's rdma_rxe has one of 4 bits,
+    // and so do we. So tshark's values differ from those sent, and are compared as the bits that it takes.
     fn feth_bits(ours: &Ours<'_>, shift: u32, mask: u32) -> Option<Vec<Found>> {
         let (feth, at) = ours.feth()?;
         Some(Found::at(at + 3..at + 4, &(u32::from_be_bytes(feth.to_bytes()) >> shift & mask)))
@@ -370,7 +370,7 @@ fn extensions() -> Vec<Row> {
         .collect()
 }
 
-/// The syndrome's parts. tshark does not look at the reserved bit before it tells the kinds apart; we do.
+/// The parts of the syndrome. tshark ignores the reserved bit when it distinguishes the kinds; we do not.
 fn syndrome() -> Vec<Row> {
     fn part(
         ours: &Ours<'_>,
@@ -419,7 +419,7 @@ fn syndrome() -> Vec<Row> {
 
 /// Payload, management datagrams, and the CRCs.
 fn body() -> Vec<Row> {
-    /// Payload and pad: tshark takes no pad bytes off. Nothing when a management datagram is there instead.
+    /// Payload and pad, which tshark does not remove. None if it is a management datagram.
     fn data(ours: &Ours<'_>) -> Option<(Vec<u8>, usize)> {
         let packet = ours.frame.packet.filter(|_| ours.mad.is_none())?;
         let bytes = [packet.payload, packet.pad].concat();
@@ -441,7 +441,7 @@ fn body() -> Vec<Row> {
         },
         "infiniband.mad": |ours| Some(Found::bytes(ours.payload_at()?, &ours.mad?.to_bytes())),
         "infiniband.mad.data": |ours| Some(Found::bytes(ours.message_at()?, ours.mad?.data)),
-        // Under this name, of another class, tshark prints every message of the connection manager.
+        // tshark prints every connection manager message under this name of another class.
         "infiniband.smplid.smpdata": |ours| {
             Some(Found::bytes(ours.message_at()?, &ours.message?.to_bytes()))
         },

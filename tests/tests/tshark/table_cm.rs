@@ -1,5 +1,5 @@
-//! The rows for the connection manager's messages. tshark takes apart REQ, REP, RTU, REJ, DREQ and DREP; of the
-//! others it prints the bytes.
+//! The rows for connection manager messages. tshark dissects REQ, REP, RTU, REJ, DREQ and DREP; of the others it prints
+//! the bytes.
 
 use ferroce_wire::address::Ip4;
 use ferroce_wire::cm::{Drep, Dreq, Message, Rej, Rep, Req, Rtu};
@@ -69,7 +69,7 @@ fn request() -> Vec<Row> {
     )
 }
 
-/// What stands in the four bytes with a path's flow label.
+/// The parts of the four bytes with a path's flow label.
 #[derive(Clone, Copy)]
 enum Flow {
     Label,
@@ -78,7 +78,7 @@ enum Flow {
 }
 
 fn paths() -> Vec<Row> {
-    /// In packets over IPv4, tshark prints the last four bytes of the GIDs under names of their own.
+    /// In packets over IPv4, tshark prints the last four bytes of the GIDs under separate names.
     fn gid(ours: &Ours<'_>, name: &str, as_ipv4: bool) -> Option<Vec<Found>> {
         let (req, at) = req(ours).filter(|_| ours.ipv4().is_some() == as_ipv4)?;
         let gid =

@@ -1,4 +1,4 @@
-//! Values of our fields, and whether tshark prints the same.
+//! Values of our fields, compared with tshark's text.
 
 use std::net::IpAddr;
 
@@ -15,19 +15,19 @@ use ferroce_wire::number::{
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::syndrome::Syndrome;
 
-/// A value, by how tshark prints its kind.
+/// A value, by the way tshark prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// In decimal, in hexadecimal behind 0x, or as a word.
+    /// In decimal, in hexadecimal with 0x, or as a word.
     Number(u64),
-    /// In hexadecimal with colons between.
+    /// In hexadecimal, separated by colons.
     Bytes(Vec<u8>),
-    /// As addresses are written.
+    /// As an address.
     Address(IpAddr),
 }
 
 impl Value {
-    /// Whether `show` says the same.
+    /// Whether `show` is the same value.
     pub fn is_shown_as(&self, show: &str) -> bool {
         match self {
             Self::Number(number) => parse_number(show) == Some(*number),
@@ -39,7 +39,7 @@ impl Value {
 
 fn parse_number(show: &str) -> Option<u64> {
     match show {
-        // Flags are digits to tshark 4.0 and words to 4.4.
+        // tshark 4.0 prints flags as digits, 4.4 as words.
         "False" => Some(0),
         "True" => Some(1),
         _ => match show.strip_prefix("0x") {

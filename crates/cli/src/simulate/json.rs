@@ -1,5 +1,5 @@
-//! `ferroce simulate --json`: every run and the totals in one document, written run by run. The form is documented in
-//! `docs/simulator.md`.
+//! `ferroce simulate --json`: every run and the totals in one document, written run by run. `docs/simulator.md`
+//! documents the schema.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use crate::progress::Progress;
 use crate::style::Screen;
 
-/// Name and version of the form.
+/// Name and version of the schema.
 const SCHEMA: &str = "ferroce-simulate/1";
 
 /// One seed.
@@ -53,7 +53,7 @@ struct Workload {
     congestion: String,
 }
 
-/// What the network did.
+/// Counters of the network.
 #[derive(Debug, Serialize)]
 struct Frames {
     sent: u64,

@@ -1,5 +1,4 @@
-//! The ladder of a connection that something is wrong with: the run is repeated with a capture at its host, and that
-//! goes the way of every capture.
+//! The ladder of a connection with a violation: repeats the run with a capture at its host, and analyzes that capture.
 
 use std::io::{self, Write};
 
@@ -12,10 +11,10 @@ use ferroce_trace::render::ladder;
 use crate::analyze::output::{Alphabet, print};
 use crate::style::Screen;
 
-/// Packets that are drawn.
-const ROWS: usize = 40;
+/// The number of packets drawn.
+const MAX_ROWS: usize = 40;
 
-/// Draws the first packets of the first connection that the summary suspects, or of the first one there is.
+/// Draws the first packets of the first connection with a violation, or of the first connection.
 pub(super) fn draw(
     simulation: &Simulation,
     summary: &Summary,
@@ -25,8 +24,8 @@ pub(super) fn draw(
     let host = summary.suspects.first().copied().unwrap_or(HostId(0));
     let comment = simulation.replay().to_string();
     let capture = Capture::new(Vec::new(), Vantage::Host(host), &comment);
-    let captured = capture.map(|capture| simulation.run_traced(capture).1);
-    // A capture into memory cannot fail.
+    let captured = capture.map(|capture| simulation.run_logged(capture).1);
+    // Writing a capture to memory cannot fail.
     let file = captured.and_then(Capture::finish).map_err(io::Error::other)?;
     let options = Options { packet_list: true, max_packet_rows: usize::MAX, ..Options::default() };
     let report = analysis::analyze("simulated", file.as_slice(), &options, &mut |_| {});
@@ -36,10 +35,10 @@ pub(super) fn draw(
     };
     let conversation = report.conversations.iter().find(wanted).or(report.conversations.first());
     let Some(conversation) = conversation else {
-        return writeln!(output, "\n  nothing of it was on the wire at {host}");
+        return writeln!(output, "\n  {host} sent and received no packets");
     };
-    writeln!(output, "\n  {} as {host} saw it", conversation.transport)?;
-    let lines = ladder::ladder(&report, conversation, screen.columns, Some(ROWS));
+    writeln!(output, "\n  {} as captured at {host}", conversation.transport)?;
+    let lines = ladder::ladder(&report, conversation, screen.columns, Some(MAX_ROWS));
     print(&lines, screen.paint, Alphabet::choose(false), output)?;
     writeln!(output)
 }

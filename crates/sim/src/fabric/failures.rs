@@ -1,14 +1,14 @@
 //! Failures of hosts and of the switch.
 
 use super::Fabric;
+use crate::event_log::EventLog;
 use crate::fault::{Change, WhilePaused};
 use crate::host::{Host, HostId};
-use crate::limit::What;
+use crate::limit::EventKind;
 use crate::statistics::DropCause;
-use crate::trace::Trace;
 
-impl<H: Host, T: Trace> Fabric<H, T> {
-    /// Stops a host for good, or until [`Fabric::restart`]: gives back what it was, if it was up.
+impl<H: Host, T: EventLog> Fabric<H, T> {
+    /// Crashes a host, until [`Fabric::restart`]. Returns the host if it was up.
     pub fn crash(&mut self, id: HostId) -> Option<H> {
         let slot = self.hosts.get_mut(id.index())?;
         let host = slot.host.take()?;
@@ -19,7 +19,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         Some(host)
     }
 
-    /// Puts a host in the place of one that crashed, or of one that is up. What is under way to it will arrive.
+    /// Replaces a host, whether it crashed or is up. Frames in flight to it will arrive.
     pub fn restart(&mut self, id: HostId, host: H) -> Option<H> {
         let before = self.crash(id);
         let slot = self.hosts.get_mut(id.index())?;
@@ -29,7 +29,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         before
     }
 
-    /// Stops a host until [`Fabric::resume`], or as long as another pause lasts.
+    /// Pauses a host until [`Fabric::resume`], or as long as another pause lasts.
     pub fn pause(&mut self, id: HostId, arriving: WhilePaused) {
         if let Some(slot) = self.hosts.get_mut(id.index()) {
             slot.pauses += 1;
@@ -37,8 +37,8 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    /// Ends a pause that was begun with the same `arriving`. The host goes on when all its pauses are over: it takes
-    /// what waited, in order, and then its timeout if that has passed.
+    /// Ends a pause that was begun with the same `arriving`. The host continues when all its pauses are over: it
+    /// handles the queued frames in order, and then its timeout if that has expired.
     pub fn resume(&mut self, id: HostId, arriving: WhilePaused) {
         let Some(slot) = self.hosts.get_mut(id.index()) else { return };
         slot.pauses = slot.pauses.saturating_sub(1);
@@ -54,25 +54,28 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         self.drain(id);
     }
 
-    /// Does what the plan says.
+    /// Applies a change of the fault plan.
     pub(super) fn change(&mut self, number: u32) {
         let Some(&change) = self.changes.get(number as usize) else { return };
         let host = match change {
             Change::Partition(at) | Change::Heal(at) => {
                 let partition = self.partitions.get(at as usize);
-                partition.and_then(|partition| partition.one.first()).copied().unwrap_or_default()
+                partition
+                    .and_then(|partition| partition.side_a.first())
+                    .copied()
+                    .unwrap_or_default()
             }
             Change::Pause(pause) | Change::Resume(pause) => pause.host,
             Change::Crash(host) | Change::Restart(host) => host,
         };
-        self.progress.note(self.now, host, What::Failed);
+        self.counter.note(self.now, host, EventKind::Failed);
         match change {
             Change::Partition(at) => {
                 if let Some(partition) = self.partitions.get(at as usize) {
-                    self.cuts.begin(at, partition, self.hosts.len());
+                    self.active_partitions.begin(at, partition, self.hosts.len());
                 }
             }
-            Change::Heal(at) => self.cuts.heal(at),
+            Change::Heal(at) => self.active_partitions.heal(at),
             Change::Pause(pause) => self.pause(pause.host, pause.arriving),
             Change::Resume(pause) => self.resume(pause.host, pause.arriving),
             Change::Crash(host) => drop(self.crash(host)),

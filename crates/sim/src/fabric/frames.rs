@@ -1,24 +1,24 @@
-//! The way of a frame: host, uplink, switch, downlink, host.
+//! The path of a frame: host, uplink, switch, downlink, host.
 
 use super::Fabric;
 use crate::event::Event;
+use crate::event_log::{EventLog, FrameEvent, FrameRecord};
 use crate::flight::FlightId;
 use crate::header;
 use crate::host::{Destination, Host, HostId};
-use crate::limit::What;
+use crate::limit::EventKind;
 use crate::link::{self, Fate};
 use crate::statistics::DropCause;
-use crate::trace::{Point, Record, Trace};
 
-/// Which link of a host.
+/// The direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
 
-impl<H: Host, T: Trace> Fabric<H, T> {
-    /// Sends all that a host has to send, and looks when it wants to be woken.
+impl<H: Host, T: EventLog> Fabric<H, T> {
+    /// Sends all frames that a host has, and schedules its timer.
     pub(super) fn drain(&mut self, id: HostId) {
         while self.may_send(id) {
             let Some(host) = self.hosts[id.index()].host.as_mut() else { return };
@@ -35,22 +35,22 @@ impl<H: Host, T: Trace> Fabric<H, T> {
             statistics.sent_bytes += bytes;
             self.totals.sent += 1;
             self.totals.in_flight += 1;
-            self.progress.note(self.now, id, What::Sent);
-            self.carry(flight, id, Way::Up);
+            self.counter.note(self.now, id, EventKind::Sent);
+            self.carry(flight, id, Direction::Up);
         }
         self.arm(id);
     }
 
-    /// Whether a host may send at this moment. If not, and it is not paused, it is asked again when it may.
+    /// Whether a host may send now. If not, and it is not paused, a poll is scheduled for when it may.
     fn may_send(&mut self, id: HostId) -> bool {
         let slot = &mut self.hosts[id.index()];
-        if slot.pauses > 0 || slot.awaits_room {
+        if slot.pauses > 0 || slot.poll_scheduled {
             return false;
         }
-        // Asked before each frame: a host that has always one more would never come back from here.
-        if let Some(limit) = self.progress.exceeded(&self.limits, self.now) {
+        // Checked before each frame: a host that always has another frame would never return from here.
+        if let Some(limit) = self.counter.exceeded(&self.limits, self.now) {
             self.exceeded = Some(limit);
-            slot.awaits_room = true;
+            slot.poll_scheduled = true;
             self.events.push(self.now, Event::Poll(id));
             return false;
         }
@@ -58,10 +58,10 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         if slot.uplink.backlog(self.now) < limit {
             return true;
         }
-        // A limit of nothing is no way to send anything: then frames go one by one.
-        let Some(room) = slot.uplink.next_departure() else { return true };
-        slot.awaits_room = true;
-        self.events.push(room, Event::Poll(id));
+        // With a limit of 0, frames are sent one by one.
+        let Some(next_departure) = slot.uplink.next_departure() else { return true };
+        slot.poll_scheduled = true;
+        self.events.push(next_departure, Event::Poll(id));
         false
     }
 
@@ -71,29 +71,29 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         let Some(host) = slot.host.as_mut().filter(|_| slot.pauses == 0) else { return };
         let Some(deadline) = host.poll_timeout() else { return };
         let at = deadline.max(self.now);
-        // An event that comes too early finds the later deadline; only an earlier one needs an event of its own. So a
-        // deadline that moves with every frame, as retransmission timers do, costs next to nothing.
+        // An event that fires too early finds the later deadline; only an earlier deadline needs another event. So a
+        // deadline that moves with every frame, such as a retransmission timer, costs next to nothing.
         if slot.timer.is_none_or(|scheduled| at < scheduled) {
             slot.timer = Some(at);
             self.events.push(at, Event::Timer(id));
         }
     }
 
-    /// Gives a frame to a link of `host`, and schedules its arrival at the other end.
-    fn carry(&mut self, flight: FlightId, host: HostId, way: Way) {
+    /// Passes a frame to a link of `host`, and schedules its arrival at the other end.
+    fn carry(&mut self, flight: FlightId, host: HostId, direction: Direction) {
         let slot = &mut self.hosts[host.index()];
-        let link = if way == Way::Up { &mut slot.uplink } else { &mut slot.downlink };
+        let link = if direction == Direction::Up { &mut slot.uplink } else { &mut slot.downlink };
         let reordered = link.statistics.reordered;
         let frame = self.flights.get_mut(flight);
         let (fate, faults) = link.pass(self.now, &frame.bytes);
-        if way == Way::Up {
-            let point = match fate {
-                Fate::Dropped(cause) => Point::SentInVain(cause),
-                Fate::Arrives { .. } => Point::Sent,
+        if direction == Direction::Up {
+            let event = match fate {
+                Fate::Dropped(cause) => FrameEvent::SentThenDropped(cause),
+                Fate::Arrives { .. } => FrameEvent::Sent,
             };
-            let record = Record { time: self.now, point, host, frame: &frame.bytes, faults };
+            let record = FrameRecord { time: self.now, event, host, frame: &frame.bytes, faults };
             self.hash.record(&record);
-            self.trace.record(&record);
+            self.event_log.record(&record);
         }
         self.totals.marked += u64::from(faults.marked);
         self.totals.corrupted += u64::from(!faults.flipped.is_empty());
@@ -103,19 +103,19 @@ impl<H: Host, T: Trace> Fabric<H, T> {
             frame.faults.extend(faults);
         }
         self.totals.reordered += link.statistics.reordered - reordered;
-        let event = |flight| match way {
-            Way::Up => Event::Switch(flight),
-            Way::Down => Event::InboundPacket(flight, host),
+        let event = |flight| match direction {
+            Direction::Up => Event::Switch(flight),
+            Direction::Down => Event::Arrival(flight, host),
         };
         match fate {
-            Fate::Dropped(cause) if way == Way::Up => self.end(flight, cause),
+            Fate::Dropped(cause) if direction == Direction::Up => self.end(flight, cause),
             Fate::Dropped(cause) => self.drop_frame(flight, cause),
             Fate::Arrives { at, copy } => {
                 self.events.push(at, event(flight));
                 if let Some(at) = copy {
                     let copy = self.flights.copy(flight);
                     let faults = &mut self.flights.get_mut(copy).faults;
-                    // Marks and flipped bits are in both; the longer way is the original's alone.
+                    // Both have the marks and flipped bits; only the original has the extra delay.
                     faults.is_copy = true;
                     (faults.duplicated, faults.delayed) = before;
                     self.totals.duplicated += 1;
@@ -126,30 +126,30 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    /// A frame is at the switch.
+    /// Forwards a frame at the switch.
     pub(super) fn forward(&mut self, flight: FlightId) {
         let frame = self.flights.get(flight);
         let source = frame.source;
-        self.progress.note(self.now, source, What::Forwarded);
+        self.counter.note(self.now, source, EventKind::Forwarded);
         let receiver = match frame.destination {
             Destination::Host(host) => Some(host),
             Destination::Header => {
                 let address = header::destination(&frame.bytes);
                 if let Some(group) = address.and_then(|address| self.groups.get(&address)) {
                     let mut members: Vec<HostId> = group.iter().copied().collect();
-                    members.retain(|member| *member != source && self.knows(*member));
+                    members.retain(|member| *member != source && self.has_host(*member));
                     return self.replicate(flight, &members);
                 }
                 address.and_then(|address| self.routes.get(&address)).copied()
             }
         };
-        match receiver.filter(|receiver| self.knows(*receiver)) {
+        match receiver.filter(|receiver| self.has_host(*receiver)) {
             Some(receiver) => self.send_down(flight, receiver),
             None => self.drop_frame(flight, DropCause::Unroutable),
         }
     }
 
-    fn knows(&self, host: HostId) -> bool {
+    fn has_host(&self, host: HostId) -> bool {
         host.index() < self.hosts.len()
     }
 
@@ -167,13 +167,13 @@ impl<H: Host, T: Trace> Fabric<H, T> {
     }
 
     fn send_down(&mut self, flight: FlightId, receiver: HostId) {
-        if self.cuts.separate(self.flights.get(flight).source, receiver) {
+        if self.active_partitions.separate(self.flights.get(flight).source, receiver) {
             return self.drop_frame(flight, DropCause::Partition);
         }
-        self.carry(flight, receiver, Way::Down);
+        self.carry(flight, receiver, Direction::Down);
     }
 
-    /// A frame is at a host.
+    /// Handles the arrival of a frame at a host.
     pub(super) fn arrive(&mut self, flight: FlightId, id: HostId) {
         let slot = &mut self.hosts[id.index()];
         if slot.host.is_none() {
@@ -187,10 +187,10 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    /// A host takes a frame.
+    /// Delivers a frame to a host.
     pub(super) fn deliver(&mut self, flight: FlightId, id: HostId) {
-        self.progress.note(self.now, id, What::Delivered);
-        self.show(Point::Delivered, id, flight);
+        self.counter.note(self.now, id, EventKind::Delivered);
+        self.log(FrameEvent::Delivered, id, flight);
         let frame = self.flights.get(flight);
         let slot = &mut self.hosts[id.index()];
         slot.statistics.delivered += 1;
@@ -204,15 +204,15 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         self.drain(id);
     }
 
-    /// Drops a frame behind its uplink.
+    /// Drops a frame that has left its uplink.
     pub(super) fn drop_frame(&mut self, flight: FlightId, cause: DropCause) {
         let source = self.flights.get(flight).source;
-        self.progress.note(self.now, source, What::Dropped(cause));
-        self.show(Point::Dropped(cause), source, flight);
+        self.counter.note(self.now, source, EventKind::Dropped(cause));
+        self.log(FrameEvent::Dropped(cause), source, flight);
         self.end(flight, cause);
     }
 
-    /// Counts a frame that goes no further.
+    /// Counts a dropped frame and frees its slot.
     fn end(&mut self, flight: FlightId, cause: DropCause) {
         let source = self.flights.get(flight).source;
         self.hosts[source.index()].statistics.dropped.add(cause);
@@ -221,11 +221,11 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         self.flights.end(flight);
     }
 
-    fn show(&mut self, point: Point, host: HostId, flight: FlightId) {
+    fn log(&mut self, event: FrameEvent, host: HostId, flight: FlightId) {
         let flight = self.flights.get(flight);
         let (frame, faults) = (flight.bytes.as_slice(), &flight.faults);
-        let record = Record { time: self.now, point, host, frame, faults };
+        let record = FrameRecord { time: self.now, event, host, frame, faults };
         self.hash.record(&record);
-        self.trace.record(&record);
+        self.event_log.record(&record);
     }
 }

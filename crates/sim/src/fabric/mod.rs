@@ -1,4 +1,4 @@
-//! The fabric: hosts around one switch, and the time that passes for them.
+//! The fabric: hosts around one switch, and virtual time.
 
 mod failures;
 mod frames;
@@ -11,21 +11,21 @@ use std::net::IpAddr;
 use ferroce_proto::time::Instant;
 
 use crate::event::{Event, EventQueue};
-use crate::fault::{Change, Cuts, Partition};
+use crate::event_log::EventLog;
+use crate::fault::{ActivePartitions, Change, Partition};
 use crate::flight::{FlightId, Flights};
-use crate::hash::TraceHash;
+use crate::hash::RunHash;
 use crate::host::{Host, HostId};
-use crate::limit::{Limit, Limits, Progress};
+use crate::limit::{EventCounter, Limit, Limits};
 use crate::link::Link;
 use crate::random::Random;
 use crate::settings::{LinkConfig, Settings};
 use crate::statistics::{HostStatistics, LinkStatistics, Totals};
-use crate::trace::Trace;
 
-/// Hosts of type `H` around a switch, each with a link up to it and one down from it.
+/// Hosts of type `H` around a switch, each with an uplink to it and a downlink from it.
 ///
 /// Nothing happens until one of the `run` methods or [`Fabric::step`] is called. Time is virtual, starts at
-/// [`Instant::ZERO`] and jumps from event to event.
+/// [`Instant::ZERO`] and advances from event to event.
 pub struct Fabric<H, T = ()> {
     now: Instant,
     hosts: Vec<Slot<H>>,
@@ -35,73 +35,73 @@ pub struct Fabric<H, T = ()> {
     flights: Flights,
     changes: Vec<Change>,
     partitions: Vec<Partition>,
-    cuts: Cuts,
+    active_partitions: ActivePartitions,
     random: Random,
     uplink: LinkConfig,
     downlink: LinkConfig,
     send_buffer: Option<usize>,
     factory: Option<Factory<H>>,
     limits: Limits,
-    progress: Progress,
-    /// A limit that was met in the middle of an event.
+    counter: EventCounter,
+    /// A limit that was reached in the middle of an event.
     exceeded: Option<Limit>,
     totals: Totals,
-    hash: TraceHash,
-    trace: T,
+    hash: RunHash,
+    event_log: T,
 }
 
-/// Makes the host that takes the place of one that crashed.
+/// Creates the host that replaces one that crashed.
 type Factory<H> = Box<dyn FnMut(HostId, Instant) -> H>;
 
-/// A place for a host, and its links.
+/// A host and its links.
 struct Slot<H> {
-    /// `None` while it is down.
+    /// `None` after a crash.
     host: Option<H>,
     uplink: Link,
     downlink: Link,
-    /// Pauses in force.
+    /// Pauses in effect.
     pauses: u32,
-    /// Those of them that drop what arrives.
+    /// Pauses in effect that drop arriving frames.
     dropping: u32,
-    /// What arrived during a pause.
+    /// Frames that arrived during a pause.
     waiting: VecDeque<FlightId>,
     /// The earliest timer event in the queue that is not stale.
     timer: Option<Instant>,
-    /// A poll is in the queue, for when the uplink has room.
-    awaits_room: bool,
+    /// A poll is scheduled for when the uplink has space.
+    poll_scheduled: bool,
     statistics: HostStatistics,
 }
 
-/// Two hosts cannot have one address.
+/// The error of adding a host with an address that another host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressInUse {
     /// The address.
     pub address: IpAddr,
-    /// Who has it.
+    /// The host that has it.
     pub host: HostId,
 }
 
 impl fmt::Display for AddressInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is the address of {}", self.address, self.host)
+        write!(f, "{} is already the address of {}", self.address, self.host)
     }
 }
 
 impl std::error::Error for AddressInUse {}
 
 impl<H: Host> Fabric<H> {
-    /// An empty fabric.
+    /// Creates a fabric without hosts.
     pub fn new(seed: u64, settings: Settings) -> Self {
-        Self::with_trace(seed, settings, ())
+        Self::with_event_log(seed, settings, ())
     }
 }
 
-impl<H: Host, T: Trace> Fabric<H, T> {
-    /// An empty fabric, and somebody who looks on, such as a [`crate::Capture`].
-    pub fn with_trace(seed: u64, settings: Settings, trace: T) -> Self {
+impl<H: Host, T: EventLog> Fabric<H, T> {
+    /// Creates a fabric without hosts that reports to an event log, such as a [`crate::Capture`].
+    pub fn with_event_log(seed: u64, settings: Settings, event_log: T) -> Self {
         let mut events = EventQueue::default();
         let mut changes = Vec::new();
-        // First in the queue: at their moment they come before all else.
+        // First in the queue: failures come before all other events of the same time.
         for (number, (at, change)) in (0..).zip(settings.faults.changes()) {
             events.push(at, Event::Fault(number));
             changes.push(change);
@@ -115,22 +115,22 @@ impl<H: Host, T: Trace> Fabric<H, T> {
             flights: Flights::default(),
             changes,
             partitions: settings.faults.partitions,
-            cuts: Cuts::default(),
+            active_partitions: ActivePartitions::default(),
             random: Random::new(seed).stream("fabric"),
             uplink: settings.uplink,
             downlink: settings.downlink,
             send_buffer: settings.send_buffer,
             factory: None,
             limits: settings.limits,
-            progress: Progress::default(),
+            counter: EventCounter::default(),
             exceeded: None,
             totals: Totals::default(),
-            hash: TraceHash::default(),
-            trace,
+            hash: RunHash::default(),
+            event_log,
         }
     }
 
-    /// Adds a host that frames for these addresses go to. It is asked for frames when the fabric runs.
+    /// Adds a host with these addresses. The fabric polls it for frames when it runs.
     pub fn add_host(&mut self, host: H, addresses: &[IpAddr]) -> Result<HostId, AddressInUse> {
         for address in addresses {
             if let Some(&host) = self.routes.get(&address.to_canonical()) {
@@ -139,7 +139,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
         let id = HostId(self.hosts.len() as u32);
         self.routes.extend(addresses.iter().map(|address| (address.to_canonical(), id)));
-        // Streams go by the host's number: how many others there are changes nothing for it.
+        // Random streams derive from the host's number: other hosts change nothing for it.
         let random = self.random.substream(u64::from(id.0));
         self.hosts.push(Slot {
             host: Some(host),
@@ -149,68 +149,67 @@ impl<H: Host, T: Trace> Fabric<H, T> {
             dropping: 0,
             waiting: VecDeque::new(),
             timer: None,
-            awaits_room: false,
+            poll_scheduled: false,
             statistics: HostStatistics::default(),
         });
-        self.trace.host_added(id, addresses);
+        self.event_log.host_added(id, addresses);
         self.events.push(self.now, Event::Poll(id));
         Ok(id)
     }
 
-    /// Lets a host get what is sent to a multicast address. The switch copies such frames to all members but the
-    /// sender.
+    /// Adds a host to a multicast group. The switch copies frames to all members except the sender.
     pub fn join(&mut self, group: IpAddr, host: HostId) {
         self.groups.entry(group.to_canonical()).or_default().insert(host);
     }
 
-    /// Undoes [`Fabric::join`].
+    /// Removes a host from a multicast group.
     pub fn leave(&mut self, group: IpAddr, host: HostId) {
         if let Some(members) = self.groups.get_mut(&group.to_canonical()) {
             members.remove(&host);
         }
     }
 
-    /// Gives one host another link to the switch. Frames under way are not touched.
+    /// Replaces the uplink configuration of a host. Frames in flight are not affected.
     pub fn set_uplink(&mut self, host: HostId, config: LinkConfig) {
         if let Some(slot) = self.hosts.get_mut(host.index()) {
             slot.uplink.configure(config);
         }
     }
 
-    /// Gives one host another link from the switch. Frames under way are not touched.
+    /// Replaces the downlink configuration of a host. Frames in flight are not affected.
     pub fn set_downlink(&mut self, host: HostId, config: LinkConfig) {
         if let Some(slot) = self.hosts.get_mut(host.index()) {
             slot.downlink.configure(config);
         }
     }
 
-    /// Sets what makes the hosts that a [`crate::FaultPlan`] restarts. Without it they stay down.
+    /// Sets the factory of hosts that a [`crate::FaultPlan`] restarts. Without one they stay down.
     pub fn on_restart(&mut self, make: impl FnMut(HostId, Instant) -> H + 'static) {
         self.factory = Some(Box::new(make));
     }
 
-    /// The time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// How many hosts were added.
+    /// Returns the number of hosts added.
     pub fn host_count(&self) -> usize {
         self.hosts.len()
     }
 
-    /// A host, unless it is down.
+    /// Returns a host, unless it is down.
     pub fn host(&self, host: HostId) -> Option<&H> {
         self.hosts.get(host.index())?.host.as_ref()
     }
 
-    /// All hosts that are up.
+    /// Returns all hosts that are up.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, &H)> {
         let numbered = (0..).map(HostId).zip(&self.hosts);
         numbered.filter_map(|(id, slot)| Some((id, slot.host.as_ref()?)))
     }
 
-    /// Does something with a host, such as giving it work, and sends what it then has to send. `None` if it is down.
+    /// Calls `act` on a host, for example to post work, and then sends its frames. Returns `None` if it is down.
     pub fn with_host<R>(
         &mut self,
         id: HostId,
@@ -222,44 +221,44 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         Some(result)
     }
 
-    /// All frames counted together.
+    /// Returns the counters of the whole fabric.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// What a host did, and what became of its frames.
+    /// Returns the counters of a host.
     pub fn host_statistics(&self, host: HostId) -> Option<HostStatistics> {
         self.hosts.get(host.index()).map(|slot| slot.statistics)
     }
 
-    /// What a host's link to the switch did.
+    /// Returns the counters of a host's uplink.
     pub fn uplink_statistics(&self, host: HostId) -> Option<LinkStatistics> {
         self.hosts.get(host.index()).map(|slot| slot.uplink.statistics)
     }
 
-    /// What a host's link from the switch did.
+    /// Returns the counters of a host's downlink.
     pub fn downlink_statistics(&self, host: HostId) -> Option<LinkStatistics> {
         self.hosts.get(host.index()).map(|slot| slot.downlink.statistics)
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     pub fn events(&self) -> u64 {
-        self.progress.events
+        self.counter.events
     }
 
-    /// The hash of all that was sent, delivered and dropped so far, with its times: equal for equal runs.
+    /// Returns the hash of all frames sent, delivered and dropped so far, with their times: equal for equal runs.
     pub fn hash(&self) -> u64 {
         self.hash.value()
     }
 
-    /// Who looks on.
-    pub fn trace(&self) -> &T {
-        &self.trace
+    /// Returns the event log.
+    pub fn event_log(&self) -> &T {
+        &self.event_log
     }
 
-    /// Ends the run and gives back who looked on.
-    pub fn into_trace(self) -> T {
-        self.trace
+    /// Ends the run and returns the event log.
+    pub fn into_event_log(self) -> T {
+        self.event_log
     }
 }
 

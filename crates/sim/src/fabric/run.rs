@@ -1,4 +1,4 @@
-//! The loop: one event after the other, until there is a reason to stop.
+//! The event loop.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use ferroce_proto::time::Instant;
 
 use super::Fabric;
 use crate::event::Event;
+use crate::event_log::EventLog;
 use crate::host::{Host, HostId};
-use crate::limit::{Activity, Limit, Limits, Outcome, What};
-use crate::trace::Trace;
+use crate::limit::{Activity, EventKind, Limit, Limits, Outcome};
 
-/// How many hosts an [`Activity`] names.
-const BUSIEST: usize = 4;
+/// The number of hosts that an [`Activity`] lists.
+const MAX_BUSIEST_HOSTS: usize = 4;
 
-impl<H: Host, T: Trace> Fabric<H, T> {
-    /// Lets the next thing happen. `None` if something did; otherwise why not, [`Outcome::Idle`] or
+impl<H: Host, T: EventLog> Fabric<H, T> {
+    /// Processes the next event. Returns `None` if there was one, otherwise [`Outcome::Idle`] or
     /// [`Outcome::LimitReached`].
     pub fn step(&mut self) -> Option<Outcome> {
         self.advance(None)
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub fn run(&mut self) -> Outcome {
         self.run_until(|_| false)
     }
 
-    /// Runs until the condition holds, which is asked before each event: it should be a quick one.
+    /// Runs until the condition holds. It is evaluated before each event and should be quick.
     pub fn run_until(&mut self, mut condition: impl FnMut(&Self) -> bool) -> Outcome {
         loop {
             if condition(self) {
@@ -38,8 +38,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    /// Runs until this time, and all that happens at it has happened. It is then this time, even if nothing was left to
-    /// happen before.
+    /// Runs until this time, including all events at it. The time is then `time`, even if no event was left before it.
     pub fn run_to(&mut self, time: Instant) -> Outcome {
         loop {
             match self.advance(Some(time)) {
@@ -53,12 +52,12 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    /// Runs for so long, see [`Fabric::run_to`].
+    /// Runs for this duration, see [`Fabric::run_to`].
     pub fn run_for(&mut self, time: Duration) -> Outcome {
         self.run_to(self.now + time)
     }
 
-    /// The limits from now on. A run that reached one goes on where it stopped when there is room again.
+    /// Replaces the limits. A run that reached one continues where it stopped.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.exceeded = None;
@@ -67,7 +66,7 @@ impl<H: Host, T: Trace> Fabric<H, T> {
     fn advance(&mut self, until: Option<Instant>) -> Option<Outcome> {
         loop {
             if let Some(limit) = self.exceeded {
-                return Some(self.give_up(limit));
+                return Some(self.limit_reached(limit));
             }
             let Some((at, event)) = self.events.peek() else { return Some(Outcome::Idle) };
             if self.is_stale(at, event) {
@@ -77,8 +76,8 @@ impl<H: Host, T: Trace> Fabric<H, T> {
             if until.is_some_and(|until| at > until) {
                 return Some(Outcome::TimeReached);
             }
-            if let Some(limit) = self.progress.exceeded(&self.limits, at) {
-                return Some(self.give_up(limit));
+            if let Some(limit) = self.counter.exceeded(&self.limits, at) {
+                return Some(self.limit_reached(limit));
             }
             self.events.pop();
             self.now = self.now.max(at);
@@ -87,8 +86,8 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    /// Whether an event has lost its reason: it must not move the time then, nor keep a run from being idle. A timer
-    /// whose deadline has moved is scheduled anew here.
+    /// Whether an event is obsolete: then it must not advance the time, nor keep a run from being idle. A timer whose
+    /// deadline has moved is rescheduled here.
     fn is_stale(&mut self, at: Instant, event: Event) -> bool {
         let Event::Timer(id) = event else { return false };
         let slot = &mut self.hosts[id.index()];
@@ -112,15 +111,15 @@ impl<H: Host, T: Trace> Fabric<H, T> {
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Switch(flight) => self.forward(flight),
-            Event::InboundPacket(flight, host) => self.arrive(flight, host),
+            Event::Arrival(flight, host) => self.arrive(flight, host),
             Event::Fault(number) => self.change(number),
             Event::Poll(id) => {
-                self.progress.note(self.now, id, What::Polled);
-                self.hosts[id.index()].awaits_room = false;
+                self.counter.note(self.now, id, EventKind::Polled);
+                self.hosts[id.index()].poll_scheduled = false;
                 self.drain(id);
             }
             Event::Timer(id) => {
-                self.progress.note(self.now, id, What::TimedOut);
+                self.counter.note(self.now, id, EventKind::TimedOut);
                 let slot = &mut self.hosts[id.index()];
                 slot.timer = None;
                 slot.statistics.timeouts += 1;
@@ -132,21 +131,21 @@ impl<H: Host, T: Trace> Fabric<H, T> {
         }
     }
 
-    fn give_up(&self, limit: Limit) -> Outcome {
-        let busy = |at: usize| {
+    fn limit_reached(&self, limit: Limit) -> Outcome {
+        let activity_of = |at: usize| {
             let counted = &self.hosts[at].statistics;
             counted.sent + counted.delivered + counted.timeouts
         };
         let mut hosts: Vec<usize> = (0..self.hosts.len()).collect();
-        hosts.sort_by_key(|at| (Reverse(busy(*at)), *at));
-        hosts.truncate(BUSIEST);
+        hosts.sort_by_key(|at| (Reverse(activity_of(*at)), *at));
+        hosts.truncate(MAX_BUSIEST_HOSTS);
         Outcome::LimitReached(Box::new(Activity {
             limit,
             now: self.now,
-            events: self.progress.events,
+            events: self.counter.events,
             totals: self.totals,
-            recent: self.progress.recent(),
-            busiest: hosts.into_iter().map(|at| (HostId(at as u32), busy(at))).collect(),
+            recent: self.counter.recent(),
+            busiest: hosts.into_iter().map(|at| (HostId(at as u32), activity_of(at))).collect(),
         }))
     }
 }

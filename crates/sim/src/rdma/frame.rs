@@ -1,4 +1,4 @@
-//! Packets as whole frames, with the ICRC computed on the way out and checked on the way in.
+//! Packets as whole Ethernet frames. The ICRC is computed on transmit and checked on receive.
 
 use std::net::Ipv4Addr;
 
@@ -9,31 +9,31 @@ use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
 use ferroce_wire::ip::{Ecn, IpProtocol, Ipv4, ROCE_PORT, Udp};
 use ferroce_wire::packet::{ICRC_LEN, Packet};
 
-/// "Congestion experienced" (RFC 3168, 5).
-const MARKED: Ecn = Ecn(3);
+/// CE, "congestion experienced" (RFC 3168, section 5).
+const CE: Ecn = Ecn(3);
 
-/// A packet that arrived, and what its frame says of it.
-pub(super) struct InboundPacket<'a> {
+/// A received packet with its IPv4 header.
+pub(super) struct ReceivedPacket<'a> {
     pub(super) packet: Packet<'a>,
     pub(super) ip: Ipv4,
-    /// The network has marked it.
+    /// The network marked it CE.
     pub(super) marked: bool,
 }
 
-impl<'a> InboundPacket<'a> {
-    /// Reads a frame; `None` when it is damaged.
-    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+impl<'a> ReceivedPacket<'a> {
+    /// Parses a frame; `None` if it is corrupted.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let frame = Frame::ethernet(bytes, bytes.len());
-        // What a fault has changed is not always the packet: a frame for somebody else is not ours to judge.
+        // A flipped bit may be outside the packet: only the parsed packet and its ICRC are checked.
         let packet = frame.packet.filter(|_| frame.problem.is_none())?;
         let Some(Network::Ipv4(ip, _)) = frame.network else { return None };
         if frame.check_icrc() != IcrcVerdict::Ok {
             return None;
         }
-        Some(Self { packet, ip, marked: ip.ecn == MARKED })
+        Some(Self { packet, ip, marked: ip.ecn == CE })
     }
 
-    /// What goes to the front of a datagram's buffer: an IPv4 header in the last 20 bytes (IBA A17).
+    /// Returns the 40 bytes before a UD payload: an IPv4 header in the last 20 bytes (IBA A17).
     pub(super) fn route_header(&self) -> [u8; GRH_LEN] {
         let mut header = [0; GRH_LEN];
         header[GRH_LEN - Ipv4::LEN..].copy_from_slice(&self.ip.to_bytes());
@@ -41,7 +41,7 @@ impl<'a> InboundPacket<'a> {
     }
 }
 
-/// A packet as a whole frame.
+/// Writes a packet as a whole frame.
 pub(super) fn emit(
     packet: &Packet<'_>,
     from: Ipv4Addr,
@@ -53,7 +53,7 @@ pub(super) fn emit(
     let ip = Ipv4 {
         version: 4,
         header_words: 5,
-        // ECN-capable: queues of the fabric mark instead of dropping while they can.
+        // ECN-capable, so that the fabric's queues mark it before they drop.
         ecn: Ecn(2),
         total_length: (Ipv4::LEN + udp_len) as u16,
         dont_fragment: true,
@@ -84,7 +84,7 @@ pub(super) fn emit(
     out.truncate(length);
 }
 
-/// A group's address is made from its IP address (RFC 1112, 6.4); a host's is of our own choice.
+/// Multicast MACs derive from the IP address (RFC 1112, section 6.4); hosts have locally administered ones.
 fn mac(address: Ipv4Addr) -> Mac {
     let [a, b, c, d] = address.octets();
     match address.is_multicast() {

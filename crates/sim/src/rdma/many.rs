@@ -1,4 +1,5 @@
-//! One host with very many connections, of which few are busy: what an idle one costs in memory, and the busy in time.
+//! One host with very many connections, of which few are busy: measures memory per idle connection and time per
+//! message.
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_proto::memory::AccessFlags;
@@ -7,39 +8,43 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 
-use super::host::{Blueprint, End, RdmaHost, Receives, Waiting, Work, number};
-use super::memory::{BASE, DOMAIN, key, local};
-use super::plan::{address, reliable};
-use crate::{Fabric, HostId, Scenario};
+use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
+use super::layout::{address, qpn};
+use super::management::QpControl;
+use super::memory::{BASE, PD, key, local};
+use super::plan::reliable;
+use crate::fabric::Fabric;
+use crate::host::HostId;
+use crate::scenario::Scenario;
 
-/// How many, and what they do.
+/// The number of connections and their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Many {
-    /// Reliable connections of the one host.
+pub struct ManyConnections {
+    /// RC connections of the host.
     pub connections: u32,
-    /// Those of them that send, spread evenly; the peers of the others are not there.
+    /// Connections that send, spread evenly; the others have no peer.
     pub busy: u32,
-    /// RDMA WRITEs on each of these.
+    /// RDMA WRITEs on each busy connection.
     pub messages: u32,
-    /// Bytes of each.
+    /// Bytes of each WRITE.
     pub length: u32,
 }
 
-/// The host and the one that it sends to, on a clean network.
+/// The host and its peer, on a clean network.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct ManyConnectionsRun {
     fabric: Fabric<RdmaHost>,
-    many: Many,
+    many: ManyConnections,
 }
 
-impl Many {
-    /// Makes the host, with all its connections up and all work posted. `None` when there are no connections.
-    pub fn build(&self) -> Option<Crowd> {
+impl ManyConnections {
+    /// Creates the host with all connections up and all work posted. Returns `None` if there are no connections.
+    pub fn build(&self) -> Option<ManyConnectionsRun> {
         let stride = (self.connections / self.busy.max(1)).max(1) as usize;
         let mut hosts = [0, 1].map(|side| {
             let mut host = RdmaHost::new(address(side));
             let access = AccessFlags::REMOTE_WRITE | AccessFlags::LOCAL_WRITE;
-            host.memory.add(vec![side as u8; self.length as usize], DOMAIN, access);
+            host.memory.add(vec![side as u8; self.length as usize], PD, access);
             host
         });
         for index in 0..self.connections as usize {
@@ -53,14 +58,15 @@ impl Many {
         for (side, host) in hosts.into_iter().enumerate() {
             fabric.add_host(host, &[address(side).into()]).ok()?;
         }
-        Some(Crowd { fabric, many: *self })
+        Some(ManyConnectionsRun { fabric, many: *self })
     }
 
-    /// Adds an end that is connected to this one of the other host.
+    /// Adds an endpoint that is connected to endpoint `peer` of host `other`.
     fn add(&self, host: &mut RdmaHost, other: usize, peer: usize, messages: u32) {
-        let end = host.add_end(End::new(address(other), Receives::Own(ReceiveQueue::new(0))));
-        let mut config = reliable(number(end), 1024, Psn(0));
-        config.destination = number(peer);
+        let endpoint =
+            host.add_endpoint(Endpoint::new(address(other), EndpointRq::Own(ReceiveQueue::new(0))));
+        let mut config = reliable(qpn(endpoint), 1024, Psn(0));
+        config.destination = qpn(peer);
         config.congestion = Congestion::default();
         config.send_capacity = self.messages as usize;
         let request = |id: u32| {
@@ -69,28 +75,31 @@ impl Many {
             let data = Data::SgList(SgList::from(local(0, 0, self.length as usize)));
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
-        host.ends[end].waiting = Some(Box::new(Waiting {
-            blueprint: Blueprint::Reliable(config),
-            prelude: Vec::new(),
+        host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {
+            config: QpConfig::Reliable(config),
+            window_binds: Vec::new(),
             work: Work::Connected((0..messages).map(request).collect()),
         }));
-        host.open(Instant::ZERO, end);
-        host.start(end);
+        host.open(Instant::ZERO, endpoint);
+        host.start(endpoint);
     }
 }
 
-impl Crowd {
-    /// Runs until everything is done, and says how many messages succeeded.
+impl ManyConnectionsRun {
+    /// Runs until everything is done, and returns how many messages succeeded.
     pub fn run(&mut self) -> u64 {
-        // A run that reached a limit shows in the number.
+        // A run that reached a limit shows in the count.
         let _ = self.fabric.run();
         let host = self.fabric.host(HostId(0));
-        let ends = host.iter().flat_map(|host| &host.ends);
-        ends.flat_map(|end| &end.sent).filter(|one| one.status == Status::Success).count() as u64
+        let endpoints = host.iter().flat_map(|host| &host.endpoints);
+        endpoints
+            .flat_map(|endpoint| &endpoint.send_completions)
+            .filter(|one| one.status == Status::Success)
+            .count() as u64
     }
 
-    /// What it was made for.
-    pub fn many(&self) -> Many {
+    /// Returns the parameters.
+    pub fn many(&self) -> ManyConnections {
         self.many
     }
 }

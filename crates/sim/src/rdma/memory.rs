@@ -1,4 +1,4 @@
-//! Registered memory of a simulated host: regions and windows under keys, with every check that hardware makes.
+//! Registered memory of a simulated host: MRs and MWs by key, with all checks that hardware makes.
 
 #[cfg(test)]
 mod tests;
@@ -10,23 +10,23 @@ use ferroce_proto::memory::{
 };
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
-/// The protection domain of nearly everything on a simulated host.
-pub(super) const DOMAIN: PdId = PdId(1);
+/// The PD of nearly everything on a simulated host.
+pub(super) const PD: PdId = PdId(1);
 
-/// A domain that no queue pair is of.
-pub(super) const OTHER_DOMAIN: PdId = PdId(2);
+/// A PD that no QP belongs to.
+pub(super) const OTHER_PD: PdId = PdId(2);
 
-/// Where every region starts, as programs count.
+/// The virtual address at which every region starts.
 pub(super) const BASE: u64 = 0x7f00_0000_0000;
 
-/// What tells keys of regions from those of windows.
+/// The bits that distinguish keys of regions from keys of windows.
 const REGION: u32 = 0x4000_0000;
 const WINDOW: u32 = 0x8000_0000;
 
-/// What names a region or a window: its key without the bits that an owner chooses (IBA 10.6.3.3).
-const NAME: u32 = 0xffff_ff00;
+/// The part of a key that identifies a region or window; the owner chooses the remaining bits (IBA 10.6.3.3).
+const KEY_INDEX_MASK: u32 = 0xffff_ff00;
 
-/// All that a peer may be allowed.
+/// All remote access flags.
 pub(super) const REMOTE: AccessFlags = AccessFlags(
     AccessFlags::REMOTE_WRITE.0
         | AccessFlags::REMOTE_READ.0
@@ -34,12 +34,12 @@ pub(super) const REMOTE: AccessFlags = AccessFlags(
         | AccessFlags::FLUSH_GLOBAL.0,
 );
 
-/// The key of a region: its index, with something that an uninitialised key would not have.
+/// Returns the key of a region: its index, and a tag that an uninitialised key would not have.
 pub(super) const fn key(region: usize) -> u32 {
     REGION | (region as u32) << 8 | 0x4b
 }
 
-/// A part of a region as its owner names it.
+/// Returns the SGE for a part of a region.
 pub(super) const fn local(region: usize, at: usize, length: usize) -> Sge {
     let address = VirtualAddress(BASE + at as u64);
     Sge { key: LKey(key(region)), address, length: length as u32 }
@@ -57,8 +57,8 @@ pub(super) struct Region {
 pub(super) struct Window {
     key: u32,
     pd: PdId,
-    /// Type 2: one queue pair's alone, and to be made invalid before it is bound again.
-    second: bool,
+    /// Type 2: bound to one QP, and must be invalidated before it is bound again.
+    type2: bool,
     bound: Option<Bind>,
     queue_pair: Option<Qpn>,
 }
@@ -70,32 +70,32 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// Adds a region, and says its index.
+    /// Adds a region and returns its index.
     pub(super) fn add(&mut self, bytes: Vec<u8>, pd: PdId, access: AccessFlags) -> usize {
         self.regions.push(Region { bytes, pd, access });
         self.regions.len() - 1
     }
 
-    /// Adds a window that shows nothing yet, and says its key.
-    pub(super) fn add_window(&mut self, pd: PdId, second: bool) -> RKey {
+    /// Adds an unbound window and returns its key.
+    pub(super) fn add_window(&mut self, pd: PdId, type2: bool) -> RKey {
         let key = WINDOW | (self.windows.len() as u32) << 8;
-        self.windows.push(Window { key, pd, second, bound: None, queue_pair: None });
+        self.windows.push(Window { key, pd, type2, bound: None, queue_pair: None });
         RKey(key)
     }
 
     fn window(&self, key: RKey) -> Option<usize> {
-        let index = (key.0 & NAME ^ WINDOW) >> 8;
+        let index = (key.0 & KEY_INDEX_MASK ^ WINDOW) >> 8;
         (index as usize).lt(&self.windows.len()).then_some(index as usize)
     }
 
-    fn place(
+    fn resolve(
         &self,
         pd: PdId,
         key: u32,
         address: VirtualAddress,
         length: usize,
         access: AccessFlags,
-    ) -> Result<Place, Denied> {
+    ) -> Result<RegionRange, Denied> {
         let index = (key ^ self::key(0)) >> 8;
         let region = index as usize;
         let named = self.regions.get(region).filter(|_| self::key(region) == key);
@@ -111,65 +111,65 @@ impl Regions {
         if end > named.bytes.len() as u64 {
             return Err(Denied::Bounds);
         }
-        Ok(Place { region, range: start as usize..end as usize })
+        Ok(RegionRange { region, bytes: start as usize..end as usize })
     }
 
-    /// As [`Regions::place`], for a key that may be a window's.
-    fn remote(
+    /// As [`Regions::resolve`], for a key of a region or a window.
+    fn resolve_remote(
         &self,
         by: Accessor,
-        range: RemoteRange,
+        sge: RemoteRange,
         length: usize,
         access: AccessFlags,
-    ) -> Result<Place, Denied> {
-        let Some(window) = self.window(range.key) else {
-            return self.place(by.pd, range.key.0, range.address, length, access);
+    ) -> Result<RegionRange, Denied> {
+        let Some(window) = self.window(sge.key) else {
+            return self.resolve(by.pd, sge.key.0, sge.address, length, access);
         };
         let window = &self.windows[window];
-        let bound = window.bound.filter(|_| window.key == range.key.0).ok_or(Denied::Key)?;
+        let bound = window.bound.filter(|_| window.key == sge.key.0).ok_or(Denied::Key)?;
         if window.pd != by.pd {
             return Err(Denied::PdId);
         }
-        // IBA 10.6.7.2.3: one of type 2 is its queue pair's alone.
+        // IBA 10.6.7.2.3: only the QP that bound a type 2 window may use it.
         if window.queue_pair.is_some_and(|owner| owner != by.queue_pair) {
             return Err(Denied::Key);
         }
         if !bound.access.contains(access) {
             return Err(Denied::Access);
         }
-        let start = range.address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
+        let start = sge.address.0.checked_sub(bound.address.0).ok_or(Denied::Bounds)?;
         let end = start.checked_add(length as u64).ok_or(Denied::Bounds)?;
         if end > bound.length {
             return Err(Denied::Bounds);
         }
         let none = AccessFlags::default();
-        self.place(by.pd, bound.region.0, range.address, length, none)
+        self.resolve(by.pd, bound.region.0, sge.address, length, none)
     }
 
-    fn read(&self, place: Place, out: &mut [u8]) {
-        out.copy_from_slice(&self.regions[place.region].bytes[place.range]);
+    fn read(&self, range: RegionRange, out: &mut [u8]) {
+        out.copy_from_slice(&self.regions[range.region].bytes[range.bytes]);
     }
 
-    fn write(&mut self, place: Place, data: &[u8]) {
-        self.regions[place.region].bytes[place.range].copy_from_slice(data);
+    fn write(&mut self, range: RegionRange, data: &[u8]) {
+        self.regions[range.region].bytes[range.bytes].copy_from_slice(data);
     }
 }
 
-struct Place {
+struct RegionRange {
     region: usize,
-    range: Range<usize>,
+    bytes: Range<usize>,
 }
 
 impl Memory for Regions {
     fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied> {
         let access = if write { AccessFlags::LOCAL_WRITE } else { AccessFlags::default() };
-        self.place(pd, sge.key.0, sge.address, sge.length as usize, access).map(drop)
+        self.resolve(pd, sge.key.0, sge.address, sge.length as usize, access).map(drop)
     }
 
     fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied> {
         let none = AccessFlags::default();
-        let place = self.place(pd, sge.key.0, sge.address, out.len(), none)?;
-        self.read(place, out);
+        let range = self.resolve(pd, sge.key.0, sge.address, out.len(), none)?;
+        self.read(range, out);
         Ok(())
     }
 
@@ -178,67 +178,62 @@ impl Memory for Regions {
             return Err(Denied::Bounds);
         }
         let write = AccessFlags::LOCAL_WRITE;
-        let place = self.place(pd, sge.key.0, sge.address, data.len(), write)?;
-        self.write(place, data);
+        let range = self.resolve(pd, sge.key.0, sge.address, data.len(), write)?;
+        self.write(range, data);
         Ok(())
     }
 
     fn check_remote(
         &self,
         by: Accessor,
-        range: RemoteRange,
+        sge: RemoteRange,
         access: AccessFlags,
     ) -> Result<(), Denied> {
-        self.remote(by, range, range.length as usize, access).map(drop)
+        self.resolve_remote(by, sge, sge.length as usize, access).map(drop)
     }
 
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied> {
         let window = self.window(key).and_then(|index| self.windows[index].bound);
         let address = window.map_or(VirtualAddress(BASE), |bind| bind.address);
-        self.remote(by, RemoteRange { key, address, length: 0 }, 0, access).map(drop)
+        self.resolve_remote(by, RemoteRange { key, address, length: 0 }, 0, access).map(drop)
     }
 
-    fn read_remote(&self, by: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
-        let place = self.remote(by, range, out.len(), AccessFlags::REMOTE_READ)?;
-        self.read(place, out);
+    fn read_remote(&self, by: Accessor, sge: RemoteRange, out: &mut [u8]) -> Result<(), Denied> {
+        let range = self.resolve_remote(by, sge, out.len(), AccessFlags::REMOTE_READ)?;
+        self.read(range, out);
         Ok(())
     }
 
-    fn write_remote(
-        &mut self,
-        by: Accessor,
-        range: RemoteRange,
-        data: &[u8],
-    ) -> Result<(), Denied> {
-        let place = self.remote(by, range, data.len(), AccessFlags::REMOTE_WRITE)?;
-        self.write(place, data);
+    fn write_remote(&mut self, by: Accessor, sge: RemoteRange, data: &[u8]) -> Result<(), Denied> {
+        let range = self.resolve_remote(by, sge, data.len(), AccessFlags::REMOTE_WRITE)?;
+        self.write(range, data);
         Ok(())
     }
 
-    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied> {
-        if range.address.0 % 8 != 0 {
+    fn atomic(&mut self, by: Accessor, sge: RemoteRange, what: Atomic) -> Result<u64, Denied> {
+        if sge.address.0 % 8 != 0 {
             return Err(Denied::Alignment);
         }
         let access = match what {
             Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
             Atomic::CompareSwap { .. } | Atomic::FetchAdd(_) => AccessFlags::REMOTE_ATOMIC,
         };
-        let place = self.remote(by, range, 8, access)?;
+        let range = self.resolve_remote(by, sge, 8, access)?;
         let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.regions[place.region].bytes[place.range.clone()]);
+        bytes.copy_from_slice(&self.regions[range.region].bytes[range.bytes.clone()]);
         let original = u64::from_ne_bytes(bytes);
-        self.write(place, &what.apply(original).to_ne_bytes());
+        self.write(range, &what.apply(original).to_ne_bytes());
         Ok(original)
     }
 
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {
-        // IBA 10.6.5: regions of simulated hosts last as long as the hosts, and so do windows of type 1.
+        // IBA 10.6.5. Regions and type 1 windows of simulated hosts cannot be invalidated.
         let window = self.window(key).ok_or(Denied::Key)?;
         let window = &mut self.windows[window];
         if window.pd != by.pd {
             return Err(Denied::PdId);
         }
-        let ours = window.second && window.queue_pair == Some(by.queue_pair);
+        let ours = window.type2 && window.queue_pair == Some(by.queue_pair);
         if !ours || window.bound.is_none() || window.key != key.0 {
             return Err(Denied::Key);
         }
@@ -249,29 +244,30 @@ impl Memory for Regions {
     fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
         let index = self.window(bind.window).ok_or(Denied::Key)?;
         let window = &self.windows[index];
-        // The key changes in the owner's bits only (IBA 10.6.7.2.1).
-        if window.key != bind.window.0 || bind.key.0 & NAME != window.key & NAME {
+        // Only the owner's bits of the key may change (IBA 10.6.7.2.1).
+        if window.key != bind.window.0 || bind.key.0 & KEY_INDEX_MASK != window.key & KEY_INDEX_MASK
+        {
             return Err(Denied::Key);
         }
         if window.pd != by.pd {
             return Err(Denied::PdId);
         }
-        // IBA 10.6.7.2.2: one of type 2 is made invalid before it is bound again.
-        if window.second && window.bound.is_some() {
+        // IBA 10.6.7.2.2: a type 2 window is invalidated before it is bound again.
+        if window.type2 && window.bound.is_some() {
             return Err(Denied::Access);
         }
-        // IBA 10.6.7.2.1: the region allows windows, and its owner to write where a peer shall.
+        // IBA 10.6.7.2.1: the region allows window binds, and local write if the window allows remote writes.
         let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
         let needed = match (bind.access & writes).0 {
             0 => AccessFlags::MW_BIND,
             _ => AccessFlags::MW_BIND | AccessFlags::LOCAL_WRITE,
         };
         let length = usize::try_from(bind.length).map_err(|_| Denied::Bounds)?;
-        self.place(by.pd, bind.region.0, bind.address, length, needed)?;
+        self.resolve(by.pd, bind.region.0, bind.address, length, needed)?;
         let window = &mut self.windows[index];
         window.key = bind.key.0;
         window.bound = Some(*bind).filter(|bind| bind.length > 0);
-        window.queue_pair = window.second.then_some(by.queue_pair);
+        window.queue_pair = window.type2.then_some(by.queue_pair);
         Ok(())
     }
 }

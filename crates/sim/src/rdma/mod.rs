@@ -1,26 +1,31 @@
-//! Hosts that speak every service, on the fabric: random programs of work requests, checked to the last byte.
+//! RDMA hosts on the fabric: random programs of work requests over all transport services, checked to the last byte.
 //!
-//! A [`Simulation`] is a scenario, a seed and a [`Workload`]; everything else follows from them. Hosts hold connections
-//! in pairs, on which one side or both post SENDs, WRITEs, READs, atomics and windows, and now and then a request that
-//! must not be executed. What must hold afterwards is listed in `verify`; whatever does not is a violation, and a bug.
+//! A [`Simulation`] is a scenario, a seed and a [`Workload`]; everything else follows from them. Connections join pairs
+//! of hosts. One side or both post SENDs, WRITEs, READs, atomics and memory window binds, and some programs have a
+//! request that must not be executed. The `verify` module lists the invariants of a run; a violation of one is a bug.
 //!
 //! | file | role |
 //! |---|---|
-//! | `workload` | how much, by whom, and how |
-//! | `plan` | who is connected to whom |
-//! | `program` | what they do |
-//! | `host`, `memory`, `frame` | a host: its queue pairs, its memory, its frames |
-//! | `manage` | connections that come up by messages |
-//! | `verify` | what must hold |
+//! | `workload` | the amount and kind of work |
+//! | `replay` | the command line that repeats a run |
+//! | `plan` | draws the connections |
+//! | `layout` | addresses, QPNs, regions and SRQs of every host |
+//! | `program` | draws the work requests |
+//! | `host`, `memory`, `frame` | a host: its QPs, its MRs and MWs, its frames |
+//! | `management` | connections that are established by messages |
+//! | `verify` | checks the invariants |
+//! | `summary` | the result of a run |
 //! | `transfer`, `many` | measurements |
 
 mod frame;
 mod host;
-mod manage;
+mod layout;
+mod management;
 mod many;
 mod memory;
 mod plan;
 mod program;
+mod replay;
 mod summary;
 mod transfer;
 mod verify;
@@ -34,47 +39,53 @@ use std::time::Duration;
 use ferroce_proto::time::Instant;
 use ferroce_wire::number::Qpn;
 
-use crate::{Fabric, HostId, Outcome, Random, Replay, Scenario, Trace};
+use crate::event_log::EventLog;
+use crate::fabric::Fabric;
+use crate::host::HostId;
+use crate::limit::Outcome;
+use crate::random::Random;
+use crate::scenario::Scenario;
 use host::RdmaHost;
-pub use many::{Crowd, Many};
+pub use many::{ManyConnections, ManyConnectionsRun};
 use plan::Connection;
+pub use replay::{Replay, ReplayParseError};
 pub use summary::Summary;
 pub use transfer::Transfer;
-use verify::{Judge, Network};
+use verify::{NetworkFaults, Verifier};
 pub use workload::{Congestion, Service, Services, SetUp, UnknownName, Workload};
 
-/// One run, told in full.
+/// The complete description of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Simulation {
-    /// What the network does.
+    /// The network.
     pub scenario: Scenario,
-    /// What everything is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What the hosts do.
+    /// The work of the hosts.
     pub workload: Workload,
 }
 
 impl Simulation {
-    /// The command that runs this again.
+    /// Returns the command that repeats this run.
     pub fn replay(&self) -> Replay {
         Replay { scenario: self.scenario, seed: self.seed, workload: self.workload }
     }
 
-    /// Runs it.
+    /// Runs the simulation.
     pub fn run(&self) -> Summary {
-        self.run_traced(()).0
+        self.run_logged(()).0
     }
 
-    /// Runs it, and hands everything that is sent to `trace`.
-    pub fn run_traced<T: Trace>(&self, trace: T) -> (Summary, T) {
-        self.run_disturbed(trace, None)
+    /// Runs the simulation, and reports every frame to `event_log`.
+    pub fn run_logged<T: EventLog>(&self, event_log: T) -> (Summary, T) {
+        self.run_tampered(event_log, None)
     }
 
-    /// As [`Simulation::run_traced`]; before hosts are judged, tests may change them.
-    fn run_disturbed<T: Trace>(
+    /// As [`Simulation::run_logged`]; tests may change the hosts before they are verified.
+    fn run_tampered<T: EventLog>(
         &self,
-        trace: T,
-        disturb: Option<&dyn Fn(&mut RdmaHost)>,
+        event_log: T,
+        tamper: Option<&dyn Fn(&mut RdmaHost)>,
     ) -> (Summary, T) {
         let (connections, mut hosts) = self.plan();
         let count = hosts.len() as u32;
@@ -82,20 +93,20 @@ impl Simulation {
 
         let mut settings = self.scenario.settings(self.seed, count);
         settings.limits.time = settings.limits.time.max(Instant::ZERO + Duration::from_secs(3600));
-        let mut fabric = Fabric::with_trace(self.seed, settings, trace);
+        let mut fabric = Fabric::with_event_log(self.seed, settings, event_log);
         let mut violations = Vec::new();
         for (index, host) in hosts.into_iter().enumerate() {
-            if let Err(error) = fabric.add_host(host, &[plan::address(index).into()]) {
+            if let Err(error) = fabric.add_host(host, &[layout::address(index).into()]) {
                 violations.push(error.to_string());
             }
         }
         for connection in &connections {
             let Some(group) = connection.group else { continue };
-            for place in &connection.ends[1..] {
-                fabric.join(group.into(), HostId(place.host as u32));
+            for endpoint in &connection.endpoints[1..] {
+                fabric.join(group.into(), HostId(endpoint.host as u32));
             }
         }
-        // One that comes back remembers nothing.
+        // A restarted host has no state.
         fabric.on_restart(|id, _| {
             let mut host = plan::host(id.0 as usize);
             host.restarted = true;
@@ -103,30 +114,32 @@ impl Simulation {
         });
         let ids: Vec<_> = (0..count).map(HostId).collect();
         finish(&mut fabric, &mut violations);
-        if let Some(disturb) = disturb {
+        if let Some(tamper) = tamper {
             for &id in &ids {
-                fabric.with_host(id, |host, _| disturb(host));
+                fabric.with_host(id, |host, _| tamper(host));
             }
         }
-        let mut summary = self.judge(&fabric, &ids, &connections, &mut violations);
+        let mut summary = self.verify(&fabric, &ids, &connections, &mut violations);
         if self.workload.set_up != SetUp::Direct {
             for &id in &ids {
                 fabric.with_host(id, |host, now| {
-                    host.manage(|management, host| management.disconnect(now, host));
+                    host.with_management(|management, host| management.disconnect(now, host));
                 });
             }
             finish(&mut fabric, &mut violations);
             let living = living(&fabric, &ids);
-            let wrong = manage::judge(&living, self.is_faultless(), &mut summary, &mut violations);
-            if let (Some(wrong), true) = (wrong, summary.suspects.is_empty()) {
-                (summary.suspects, summary.suspect_pairs) = identity(&connections[wrong]);
+            let managements = living.iter().flatten().filter_map(|host| host.management.as_deref());
+            let agreement = management::verify(managements, self.is_faultless(), &mut violations);
+            summary.disconnected += agreement.disconnected;
+            if let (Some(number), true) = (agreement.first_violation, summary.suspects.is_empty()) {
+                (summary.suspects, summary.suspect_pairs) = identity(&connections[number]);
             }
         }
         summary.close(&fabric, violations);
-        (summary, fabric.into_trace())
+        (summary, fabric.into_event_log())
     }
 
-    /// Draws hosts, connections and programs.
+    /// Draws hosts, connections and programs from the seed.
     fn plan(&self) -> (Vec<Connection>, Vec<RdmaHost>) {
         let mut hosts: Vec<_> = (0..self.workload.hosts.max(2) as usize).map(plan::host).collect();
         let mut random = Random::new(self.seed).stream("batches");
@@ -141,19 +154,19 @@ impl Simulation {
         ((0..self.workload.connections as usize).map(connect).collect(), hosts)
     }
 
-    /// The hosts of a connection and their queue pairs, the active end first: by these it is found in a capture.
+    /// Returns the hosts of a connection and their QPNs, the active side first, to find it in a capture.
     pub fn connection(&self, number: usize) -> (Vec<HostId>, Vec<Qpn>) {
         let (connections, _) = self.plan();
         connections.get(number).map(identity).unwrap_or_default()
     }
 
-    /// Whether every frame between hosts that live arrives.
+    /// Whether every frame between hosts that did not crash arrives.
     fn is_faultless(&self) -> bool {
         matches!(self.scenario, Scenario::Clean | Scenario::Crashing | Scenario::Crash)
     }
 
-    /// Judges every connection, and counts what became of its requests.
-    fn judge<T: Trace>(
+    /// Verifies every connection, and counts the results of its requests.
+    fn verify<T: EventLog>(
         &self,
         fabric: &Fabric<RdmaHost, T>,
         ids: &[HostId],
@@ -161,42 +174,44 @@ impl Simulation {
         violations: &mut Vec<String>,
     ) -> Summary {
         let hosts = living(fabric, ids);
-        let network =
-            Network { faultless: self.is_faultless(), duplicated: fabric.totals().duplicated > 0 };
-        let mut summary = Summary::new(self);
-        let mut judge = Judge { hosts: &hosts, network, violations };
+        let network = NetworkFaults {
+            faultless: self.is_faultless(),
+            duplicated: fabric.totals().duplicated > 0,
+        };
+        let mut summary = Summary::new(self.workload);
+        let mut verifier = Verifier { hosts: &hosts, network, violations };
         for (number, connection) in connections.iter().enumerate() {
-            let before = judge.violations.len();
-            let progress = judge.connection(number, connection);
-            if judge.violations.len() > before && summary.suspects.is_empty() {
+            let before = verifier.violations.len();
+            let progress = verifier.connection(number, connection);
+            if verifier.violations.len() > before && summary.suspects.is_empty() {
                 (summary.suspects, summary.suspect_pairs) = identity(connection);
             }
             summary.count(connection, &progress, &hosts);
         }
         for number in 0..hosts.len() {
-            judge.host(number);
+            verifier.host(number);
         }
         summary.damaged = hosts.iter().flatten().map(|host| host.damaged).sum();
         summary
     }
 }
 
-/// The hosts of a connection, and their queue pairs.
+/// Returns the hosts of a connection, and their QPNs.
 fn identity(connection: &Connection) -> (Vec<HostId>, Vec<Qpn>) {
-    let ends = connection.ends.iter();
-    ends.map(|place| (HostId(place.host as u32), host::number(place.end))).unzip()
+    let endpoints = connection.endpoints.iter();
+    endpoints.map(|endpoint| (HostId(endpoint.host as u32), layout::qpn(endpoint.index))).unzip()
 }
 
-/// Runs until nothing moves.
-fn finish<T: Trace>(fabric: &mut Fabric<RdmaHost, T>, violations: &mut Vec<String>) {
+/// Runs until no event is left.
+fn finish<T: EventLog>(fabric: &mut Fabric<RdmaHost, T>, violations: &mut Vec<String>) {
     let outcome = fabric.run();
     if !matches!(outcome, Outcome::Idle) {
-        violations.push(format!("the run did not come to an end: {outcome}"));
+        violations.push(format!("the run did not end: {outcome}"));
     }
 }
 
-/// The hosts that live since the start.
-fn living<'a, T: Trace>(
+/// Returns the hosts that did not crash.
+fn living<'a, T: EventLog>(
     fabric: &'a Fabric<RdmaHost, T>,
     ids: &[HostId],
 ) -> Vec<Option<&'a RdmaHost>> {

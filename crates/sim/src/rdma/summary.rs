@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The result of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,56 +7,58 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::Status;
 use ferroce_wire::number::Qpn;
 
-use super::Simulation;
 use super::host::RdmaHost;
 use super::plan::Connection;
-use super::verify::{Hosts, Progress};
+use super::verify::{Hosts, ProgramResult};
 use super::workload::Workload;
-use crate::{Fabric, HostId, Totals, Trace};
+use crate::event_log::EventLog;
+use crate::fabric::Fabric;
+use crate::host::HostId;
+use crate::statistics::Totals;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// What was to be done.
+    /// The workload.
     pub workload: Workload,
-    /// Virtual time until all was done.
+    /// Virtual time of the run.
     pub time: Duration,
     /// Events of the fabric.
     pub events: u64,
     /// Work requests of all programs.
     pub requests: u64,
-    /// Those that ended well.
+    /// Requests that succeeded.
     pub succeeded: u64,
-    /// Those that ended in an error of their own, by status.
+    /// Requests that completed in error, by status.
     pub failed: Vec<(Status, u64)>,
-    /// Programs with a request that must not be executed, and that was refused.
+    /// Programs with an invalid request that was correctly refused.
     pub refused: u64,
-    /// Requests of connections that never came up.
+    /// Requests of connections that were not established.
     pub unconnected: u64,
-    /// Requests of hosts that crashed: nobody knows what became of them.
+    /// Requests of hosts that crashed, whose result is not known.
     pub crashed: u64,
     /// Bytes that successful requests moved.
     pub bytes: u64,
-    /// Connections that came up by messages, and were ended in order.
+    /// Connections that were established by messages and disconnected in order.
     pub disconnected: u64,
-    /// Frames that receivers dropped for their ICRC, or could not read.
+    /// Frames that receivers dropped because of a bad ICRC or header.
     pub damaged: u64,
-    /// What the fabric counted.
+    /// Counters of the fabric.
     pub totals: Totals,
-    /// A hash over everything that happened, in order.
+    /// The hash of all frame events.
     pub hash: u64,
-    /// What should never happen, and did.
+    /// The invariants that were violated.
     pub violations: Vec<String>,
-    /// The hosts of the first connection that something is wrong with, its active end first.
+    /// The hosts of the first connection with a violation, the active side first.
     pub suspects: Vec<HostId>,
-    /// Their queue pairs.
+    /// Their QPNs.
     pub suspect_pairs: Vec<Qpn>,
 }
 
 impl Summary {
-    pub(super) fn new(simulation: &Simulation) -> Self {
+    pub(super) fn new(workload: Workload) -> Self {
         Self {
-            workload: simulation.workload,
+            workload,
             time: Duration::ZERO,
             events: 0,
             requests: 0,
@@ -76,10 +78,17 @@ impl Summary {
         }
     }
 
-    /// Counts what became of a connection's requests.
-    pub(super) fn count(&mut self, connection: &Connection, all: &[Progress], hosts: &Hosts<'_>) {
-        let programs = connection.programs.iter().map(|one| (one.active, one.steps.as_slice()));
-        let datagrams = connection.datagrams.iter().map(|one| (one.active, one.steps.as_slice()));
+    /// Counts the results of a connection's requests.
+    pub(super) fn count(
+        &mut self,
+        connection: &Connection,
+        all: &[ProgramResult],
+        hosts: &Hosts<'_>,
+    ) {
+        let programs =
+            connection.programs.iter().map(|program| (program.active, program.steps.as_slice()));
+        let datagrams =
+            connection.datagrams.iter().map(|program| (program.active, program.steps.as_slice()));
         for ((active, steps), progress) in programs.chain(datagrams).zip(all) {
             let posted = steps.len() as u64;
             self.requests += posted;
@@ -87,13 +96,14 @@ impl Summary {
                 self.crashed += posted;
                 continue;
             };
-            let end = &host.ends[active.end];
-            if end.waiting.is_some() {
+            let endpoint = &host.endpoints[active.index];
+            if endpoint.pending.is_some() {
                 self.unconnected += posted;
                 continue;
             }
             self.succeeded += progress.succeeded as u64;
-            let moved = end.sent.iter().filter(|one| one.status == Status::Success);
+            let moved =
+                endpoint.send_completions.iter().filter(|one| one.status == Status::Success);
             self.bytes += moved.map(|one| u64::from(one.length)).sum::<u64>();
             let Some(status) = progress.failed else { continue };
             let wrong = steps.get(progress.cause).and_then(|step| step.fails);
@@ -109,8 +119,8 @@ impl Summary {
         }
     }
 
-    /// What is known at the end.
-    pub(super) fn close<T: Trace>(
+    /// Adds the counters of the finished run.
+    pub(super) fn close<T: EventLog>(
         &mut self,
         fabric: &Fabric<RdmaHost, T>,
         mut violations: Vec<String>,
@@ -120,13 +130,13 @@ impl Summary {
         self.totals = fabric.totals();
         self.hash = fabric.hash();
         if !self.totals.are_conserved() {
-            violations.push("frames were lost without a cause".to_owned());
+            violations.push("frames disappeared without a drop cause".to_owned());
         }
         self.violations = violations;
     }
 }
 
-/// A count and its noun: `1 host`, `2 hosts`.
+/// Formats a count with its noun: `1 host`, `2 hosts`.
 fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
@@ -150,9 +160,9 @@ impl fmt::Display for Summary {
             writeln!(f, "                 {count} ended with {status:?}")?;
         }
         let others = [
-            (self.refused, "refused, as invalid requests must be"),
+            (self.refused, "invalid and correctly refused"),
             (self.crashed, "posted on hosts that crashed"),
-            (self.unconnected, "posted on connections that did not come up"),
+            (self.unconnected, "posted on connections that were not established"),
         ];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             writeln!(f, "                 {count} {what}")?;

@@ -1,4 +1,4 @@
-//! Random programs over every scenario, service and way to set up.
+//! Random programs over all scenarios, services and set-up methods.
 
 use ferroce_proto::work::Status;
 
@@ -6,16 +6,17 @@ use super::host::RdmaHost;
 use super::{Congestion, Service, Services, SetUp, Simulation, Summary, Transfer, Workload};
 use crate::{Capture, Scenario, Vantage};
 
-/// Runs one, which must have no violation.
+/// Runs a simulation, which must have no violation.
 fn run(scenario: Scenario, seed: u64, workload: Workload) -> Summary {
     let simulation = Simulation { scenario, seed, workload };
     let summary = simulation.run();
     let replay = simulation.replay();
-    assert!(summary.violations.is_empty(), "{summary}\nto see it again: {replay}");
+    assert!(summary.violations.is_empty(), "{summary}\nreproduce with: {replay}");
     summary
 }
 
-/// Runs seeds of a scenario, two hosts and five in turn; returns how many requests succeeded of how many.
+/// Runs seeds of a scenario, with two and five hosts in turn; returns the number of requests that succeeded and of all
+/// requests.
 fn seeds(scenario: Scenario, seeds: std::ops::Range<u64>) -> (u64, u64) {
     let (mut succeeded, mut requests) = (0, 0);
     for seed in seeds {
@@ -28,7 +29,7 @@ fn seeds(scenario: Scenario, seeds: std::ops::Range<u64>) -> (u64, u64) {
 }
 
 #[test]
-fn everything_succeeds_on_a_clean_network_but_what_is_wrong() {
+fn all_valid_requests_succeed_on_a_clean_network() {
     for seed in 0..200 {
         let summary = run(Scenario::Clean, seed, Workload::default());
         if summary.refused == 0 {
@@ -38,13 +39,13 @@ fn everything_succeeds_on_a_clean_network_but_what_is_wrong() {
 }
 
 #[test]
-fn nearly_everything_succeeds_with_some_loss() {
+fn most_requests_succeed_with_one_percent_loss() {
     let (succeeded, requests) = seeds(Scenario::lossy(0.01), 0..300);
     assert!(succeeded * 100 > requests * 85, "{succeeded} of {requests}");
 }
 
 #[test]
-fn nothing_wrong_happens_on_a_bad_network() {
+fn no_violation_on_a_faulty_network() {
     for scenario in [
         Scenario::lossy(0.1),
         Scenario::Bursty,
@@ -61,10 +62,10 @@ fn nothing_wrong_happens_on_a_bad_network() {
     }
 }
 
-/// READs and atomics one after the other and four at a time, while requests and responses overtake each other: a
-/// requester never has more of them in flight than the responder allows, and none may be refused.
+/// READs and atomics while requests and responses overtake each other: a requester never has more of them in flight
+/// than the responder allows, and none may be refused.
 #[test]
-fn reordering_refuses_no_read() {
+fn reordering_does_not_cause_refused_reads() {
     let services = Services::only(Service::Reliable);
     let workload = Workload { services, ..Workload::default() };
     for seed in 0..60 {
@@ -74,13 +75,13 @@ fn reordering_refuses_no_read() {
 }
 
 #[test]
-fn nothing_wrong_happens_on_a_hostile_network() {
+fn no_violation_on_a_hostile_network() {
     let (succeeded, requests) = seeds(Scenario::Hostile, 0..700);
     assert!(succeeded * 2 > requests, "{succeeded} of {requests}");
 }
 
 #[test]
-fn each_service_alone() {
+fn no_violation_with_each_service_alone() {
     for &service in Service::ALL {
         let workload = Workload { services: Services::only(service), ..Workload::default() };
         for seed in 0..25 {
@@ -91,7 +92,7 @@ fn each_service_alone() {
 }
 
 #[test]
-fn connections_come_up_by_messages() {
+fn connections_are_established_by_messages() {
     for set_up in [SetUp::ConnectionManager, SetUp::Exchange] {
         let workload = Workload { set_up, hosts: 3, ..Workload::default() };
         let mut disconnected = 0;
@@ -105,9 +106,10 @@ fn connections_come_up_by_messages() {
     }
 }
 
-/// Connections between hosts that live are not disturbed, which `verify` holds them to; those to the dead one end.
+/// Connections between hosts that did not crash are not affected, which `verify` checks; connections to the crashed
+/// host end in error.
 #[test]
-fn a_crash_ends_its_own_connections_only() {
+fn a_crash_affects_only_its_own_connections() {
     let services = Services::only(Service::Reliable);
     let workload = Workload { hosts: 4, connections: 8, services, ..Workload::default() };
     let (mut exceeded, mut crashed) = (0, 0);
@@ -121,7 +123,7 @@ fn a_crash_ends_its_own_connections_only() {
 }
 
 #[test]
-fn each_congestion_control() {
+fn no_violation_with_each_congestion_control() {
     for &congestion in Congestion::ALL {
         let workload = Workload { congestion, hosts: 4, connections: 8, ..Workload::default() };
         for seed in 0..15 {
@@ -131,7 +133,7 @@ fn each_congestion_control() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn the_same_seed_gives_the_same_hash() {
     let simulation =
         Simulation { scenario: Scenario::Hostile, seed: 42, workload: Workload::default() };
     assert_eq!(simulation.run().hash, simulation.run().hash);
@@ -140,58 +142,64 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_trace() {
+fn the_same_seed_gives_the_same_capture() {
     for &set_up in SetUp::ALL {
         let workload = Workload { set_up, hosts: 3, ..Workload::default() };
         let simulation = Simulation { scenario: Scenario::Hostile, seed: 5, workload };
-        let trace = || {
+        let capture_run = || {
             let capture = Capture::new(Vec::new(), Vantage::Everything, "").unwrap();
-            simulation.run_traced(capture).1.finish().unwrap()
+            simulation.run_logged(capture).1.finish().unwrap()
         };
-        assert!(trace() == trace(), "{set_up}");
+        assert!(capture_run() == capture_run(), "{set_up}");
     }
 }
 
-/// Whether a run is found wrong when hosts are changed so behind their back.
-fn is_found(service: Service, disturb: &dyn Fn(&mut RdmaHost)) -> bool {
+/// Whether the verification fails after hosts were tampered with.
+fn is_detected(service: Service, tamper: &dyn Fn(&mut RdmaHost)) -> bool {
     let services = Services::only(service);
     let workload = Workload { services, connections: 1, ..Workload::default() };
-    // Of several seeds, for a change may meet nothing in one of them.
+    // Several seeds, because a change may have no effect in one of them.
     (0..8).any(|seed| {
         let simulation = Simulation { scenario: Scenario::Clean, seed, workload };
-        let (summary, ()) = simulation.run_disturbed((), Some(disturb));
+        let (summary, ()) = simulation.run_tampered((), Some(tamper));
         !summary.violations.is_empty() && !summary.suspects.is_empty()
     })
 }
 
-/// What must hold is really looked at.
+/// The verification detects each kind of tampering.
 #[test]
-fn what_is_wrong_is_found() {
+fn tampering_is_detected() {
     for &service in Service::ALL {
-        assert!(!is_found(service, &|_| {}), "{service}");
-        assert!(is_found(service, &|host| _ = host.ends[0].sent.pop()), "{service}");
+        assert!(!is_detected(service, &|_| {}), "{service}");
+        assert!(
+            is_detected(service, &|host| _ = host.endpoints[0].send_completions.pop()),
+            "{service}"
+        );
         let last_byte = |host: &mut RdmaHost| {
             let bytes = host.memory.regions.last_mut().and_then(|region| region.bytes.last_mut());
             bytes.into_iter().for_each(|byte| *byte ^= 1);
         };
-        assert!(is_found(service, &last_byte), "{service}");
-        assert!(is_found(service, &|host| _ = host.ends[0].received.pop()), "{service}");
+        assert!(is_detected(service, &last_byte), "{service}");
+        assert!(
+            is_detected(service, &|host| _ = host.endpoints[0].receive_completions.pop()),
+            "{service}"
+        );
         let twice = |host: &mut RdmaHost| {
-            let again = host.ends[0].received.last().copied();
-            host.ends[0].received.extend(again);
+            let again = host.endpoints[0].receive_completions.last().copied();
+            host.endpoints[0].receive_completions.extend(again);
         };
-        assert!(is_found(service, &twice), "{service}");
+        assert!(is_detected(service, &twice), "{service}");
     }
     let miscount = |host: &mut RdmaHost| {
-        // The first counter stands behind the 9,064 bytes that are read from.
+        // The first counter follows the 9,064 bytes that are read from.
         let region = host.memory.regions.last_mut();
         region.into_iter().for_each(|region| region.bytes[9_072] += 20);
     };
-    assert!(is_found(Service::Reliable, &miscount));
+    assert!(is_detected(Service::Reliable, &miscount));
 }
 
-/// Goodput in Gbit/s of 4 MiB in WRITEs, by loss and path MTU: the middle one of seven seeds, so that one unlucky loss
-/// does not stand for all.
+/// Goodput in Gbit/s of 4 MiB in WRITEs, by loss and path MTU: the median of seven seeds, so that one unlucky loss does
+/// not dominate.
 fn recovery_table() -> String {
     let mut text = String::from("| loss | MTU 256 | MTU 1024 | MTU 4096 |\n|---|---|---|---|\n");
     for (name, loss) in [("0", 0.0), ("0.1 %", 0.001), ("1 %", 0.01), ("5 %", 0.05), ("10 %", 0.1)]
@@ -215,7 +223,7 @@ fn recovery_table() -> String {
     text
 }
 
-/// A snapshot: a change in how losses are repaired shows here. `FERROCE_UPDATE_DOCS=1` writes it anew.
+/// A snapshot: a change of loss recovery shows here. `FERROCE_UPDATE_DOCS=1` rewrites it.
 #[test]
 fn recovery_is_as_fast_as_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recovery.md");
@@ -226,5 +234,5 @@ fn recovery_is_as_fast_as_documented() {
         std::fs::write(path, [&text[..start], &table, &text[end..]].concat()).unwrap();
         return;
     }
-    assert_eq!(&text[start..end], table, "FERROCE_UPDATE_DOCS=1 writes docs/recovery.md anew");
+    assert_eq!(&text[start..end], table, "FERROCE_UPDATE_DOCS=1 rewrites docs/recovery.md");
 }

@@ -1,4 +1,4 @@
-//! One large WRITE over a link that loses: how fast it is tells how well losses are repaired.
+//! One large transfer by WRITEs over a lossy link: its goodput shows how well losses are recovered.
 
 use std::time::Duration;
 
@@ -9,17 +9,21 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 use ferroce_wire::number::{Psn, RKey, VirtualAddress};
 
-use super::host::{Blueprint, End, RdmaHost, Receives, Waiting, Work, number};
-use super::memory::{BASE, DOMAIN, key, local};
-use super::plan::{address, reliable};
-use crate::{Fabric, Outcome, Scenario};
+use super::host::{Endpoint, EndpointRq, PendingSetup, QpConfig, RdmaHost, Work};
+use super::layout::{address, qpn};
+use super::management::QpControl;
+use super::memory::{BASE, PD, key, local};
+use super::plan::reliable;
+use crate::fabric::Fabric;
+use crate::limit::Outcome;
+use crate::scenario::Scenario;
 
 /// A transfer to be timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
     /// The network.
     pub scenario: Scenario,
-    /// What its faults are drawn from.
+    /// The seed of its faults.
     pub seed: u64,
     /// Path MTU.
     pub mtu: u16,
@@ -28,13 +32,13 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Virtual time that the transfer takes, `None` when it fails.
+    /// Returns the virtual time that the transfer takes, or `None` if it fails.
     pub fn run(&self) -> Option<Duration> {
-        const PART: u32 = 64 << 10;
-        const PACKETS: usize = 64;
-        let wanted = self.bytes.div_ceil(PART) as usize;
+        const WRITE_LEN: u32 = 64 << 10;
+        const WINDOW_PACKETS: usize = 64;
+        let wanted = self.bytes.div_ceil(WRITE_LEN) as usize;
         let request = |id: u32| {
-            let length = PART.min(self.bytes - id * PART) as usize;
+            let length = WRITE_LEN.min(self.bytes - id * WRITE_LEN) as usize;
             let remote = RemoteAddress { address: VirtualAddress(BASE), key: RKey(key(0)) };
             let operation = Operation::Write { remote, immediate: None };
             let data = Data::SgList(SgList::from(local(0, 0, length)));
@@ -45,32 +49,37 @@ impl Transfer {
         for side in 0..2 {
             let mut host = RdmaHost::new(address(side));
             let access = AccessFlags::REMOTE_WRITE | AccessFlags::LOCAL_WRITE;
-            host.memory.add(vec![side as u8; PART as usize], DOMAIN, access);
-            let mut config = reliable(number(0), self.mtu, Psn(0));
-            config.destination = number(0);
-            config.congestion = Congestion::Window(cost(PACKETS * usize::from(self.mtu), PACKETS));
+            host.memory.add(vec![side as u8; WRITE_LEN as usize], PD, access);
+            let mut config = reliable(qpn(0), self.mtu, Psn(0));
+            config.destination = qpn(0);
+            config.congestion =
+                Congestion::Window(cost(WINDOW_PACKETS * usize::from(self.mtu), WINDOW_PACKETS));
             config.send_capacity = wanted;
-            let end =
-                host.add_end(End::new(address(1 - side), Receives::Own(ReceiveQueue::new(0))));
+            let endpoint = host.add_endpoint(Endpoint::new(
+                address(1 - side),
+                EndpointRq::Own(ReceiveQueue::new(0)),
+            ));
             let count = if side == 0 { wanted as u32 } else { 0 };
-            host.ends[end].waiting = Some(Box::new(Waiting {
-                blueprint: Blueprint::Reliable(config),
-                prelude: Vec::new(),
+            host.endpoints[endpoint].pending = Some(Box::new(PendingSetup {
+                config: QpConfig::Reliable(config),
+                window_binds: Vec::new(),
                 work: Work::Connected((0..count).map(request).collect()),
             }));
-            host.open(Instant::ZERO, end);
-            host.start(end);
+            host.open(Instant::ZERO, endpoint);
+            host.start(endpoint);
             let id = fabric.add_host(host, &[address(side).into()]).ok()?;
             sender.get_or_insert(id);
         }
         let sender = sender?;
         let outcome = fabric.run_until(|fabric| {
-            fabric.host(sender).is_none_or(|host| host.ends[0].sent.len() >= wanted)
+            fabric
+                .host(sender)
+                .is_none_or(|host| host.endpoints[0].send_completions.len() >= wanted)
         });
         if matches!(outcome, Outcome::LimitReached(_)) {
             return None;
         }
-        let sent = &fabric.host(sender)?.ends[0].sent;
+        let sent = &fabric.host(sender)?.endpoints[0].send_completions;
         let done = sent.len() == wanted && sent.iter().all(|one| one.status == Status::Success);
         done.then(|| fabric.now().since(Instant::ZERO))
     }

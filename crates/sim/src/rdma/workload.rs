@@ -1,26 +1,26 @@
-//! How much is to be done, by whom, and how: the choices of a run beside its network and its seed.
+//! The amount and kind of work of a run.
 
 use std::fmt;
 use std::str::FromStr;
 
 use ferroce_proto::congestion::{self, DcqcnParameters};
 
-/// How much is to be done, and how.
+/// The amount and kind of work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Hosts, at least 2.
+    /// Number of hosts, at least 2.
     pub hosts: u32,
-    /// Connections between pairs of them, and groups of datagram queue pairs.
+    /// Number of connections between pairs of hosts; a group of UD QPs counts as one.
     pub connections: u32,
-    /// Work requests on each, in each direction that sends.
+    /// Work requests per connection and direction that sends.
     pub requests: u32,
     /// Bytes of the largest message.
     pub largest: u32,
     /// The services that connections are drawn from.
     pub services: Services,
-    /// How connections come up.
+    /// How connections are established.
     pub set_up: SetUp,
-    /// What bounds how fast reliable connections send.
+    /// The congestion control of reliable connections.
     pub congestion: Congestion,
 }
 
@@ -38,9 +38,9 @@ impl Default for Workload {
     }
 }
 
-/// An enumeration with a name for each value, which it prints as and parses from.
+/// Defines an enumeration with a name for each value, by which it prints and parses.
 macro_rules! named {
-    ($(#[$meta:meta])+ $what:literal, $type:ident { $( $(#[doc = $doc:literal])+ $value:ident = $name:literal, )+ }) => {
+    ($(#[$meta:meta])+ $kind:literal, $type:ident { $( $(#[doc = $doc:literal])+ $value:ident = $name:literal, )+ }) => {
         $(#[$meta])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $type {
@@ -48,10 +48,10 @@ macro_rules! named {
         }
 
         impl $type {
-            /// One of each.
+            /// All values.
             pub const ALL: &[Self] = &[$( Self::$value ),+];
 
-            /// Its name.
+            /// Returns the name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $( Self::$value => $name, )+
@@ -71,23 +71,23 @@ macro_rules! named {
             fn from_str(text: &str) -> Result<Self, UnknownName> {
                 let found = Self::ALL.iter().copied().find(|one| one.name() == text);
                 let names = || Self::ALL.iter().map(|one| one.name()).collect();
-                found.ok_or_else(|| UnknownName { text: text.into(), what: $what, names: names() })
+                found.ok_or_else(|| UnknownName { text: text.into(), kind: $kind, names: names() })
             }
         }
     };
 }
 
-/// A word that is none of those there are.
+/// The error of an unknown name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     text: String,
-    what: &'static str,
+    kind: &'static str,
     names: Vec<&'static str>,
 }
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not {}; there are {}", self.text, self.what, self.names.join(", "))
+        write!(f, "\"{}\" is not {}; choose one of {}", self.text, self.kind, self.names.join(", "))
     }
 }
 
@@ -96,23 +96,23 @@ impl std::error::Error for UnknownName {}
 named! {
     /// A transport service.
     "a service", Service {
-        /// Reliable connection, some with a shared receive queue.
+        /// RC, some with an SRQ.
         Reliable = "rc",
-        /// Unreliable connection.
+        /// UC.
         Unreliable = "uc",
-        /// Unreliable datagram, some to a multicast group.
+        /// UD, some to a multicast group.
         Datagram = "ud",
-        /// Extended reliable connection.
+        /// XRC.
         Extended = "xrc",
     }
 }
 
 named! {
-    /// How connections come up.
-    "a way to set up", SetUp {
-        /// Both ends know each other from the start.
+    /// How connections are established.
+    "a set-up method", SetUp {
+        /// Connections are up from the start.
         Direct = "direct",
-        /// By the connection manager's datagrams.
+        /// By the connection manager's MADs.
         ConnectionManager = "cm",
         /// By the set-up exchange.
         Exchange = "exchange",
@@ -120,19 +120,19 @@ named! {
 }
 
 named! {
-    /// What bounds how fast reliable connections send.
+    /// The congestion control of reliable connections.
     "a congestion control", Congestion {
         /// A window of fixed size.
         Window = "window",
-        /// DCQCN: marks become notifications, notifications a lower rate.
+        /// DCQCN: CE marks cause CNPs, and CNPs lower the rate.
         Dcqcn = "dcqcn",
-        /// Nothing.
+        /// No congestion control.
         None = "none",
     }
 }
 
 impl Congestion {
-    /// As a queue pair is told.
+    /// Returns the configuration of a QP.
     pub(super) fn to_config(self) -> congestion::Congestion {
         match self {
             // 32 packets of the largest MTU.
@@ -148,15 +148,15 @@ impl Congestion {
 pub struct Services(u8);
 
 impl Services {
-    /// All there are.
+    /// All services.
     pub const ALL: Self = Self(0b1111);
 
-    /// One alone.
+    /// Returns the set of one service.
     pub const fn only(service: Service) -> Self {
         Self(1 << service as u8)
     }
 
-    /// Those in the set, in the order of [`Service::ALL`].
+    /// Returns the services in the set, in the order of [`Service::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Service> {
         Service::ALL.iter().copied().filter(move |&one| self.0 >> one as u8 & 1 == 1)
     }

@@ -1,4 +1,4 @@
-//! Runs as files.
+//! Runs as pcapng files.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{
     Settings, Vantage,
 };
 
-/// What a file says: interface, direction, comment.
+/// A packet of a file: interface, direction, comment.
 type Line = (String, Option<Direction>, Option<String>);
 
 fn lines(file: &[u8]) -> Vec<Line> {
@@ -25,12 +25,12 @@ fn lines(file: &[u8]) -> Vec<Line> {
 }
 
 fn capture(settings: Settings, vantage: Vantage, to: u32) -> Vec<Line> {
-    let trace = Capture::new(Vec::new(), vantage, "a test").unwrap();
-    let mut fabric = Fabric::with_trace(1, settings, trace);
+    let event_log = Capture::new(Vec::new(), vantage, "a test").unwrap();
+    let mut fabric = Fabric::with_event_log(1, settings, event_log);
     fabric.add_host(Station::default(), &[v4(0)]).unwrap();
     fabric.add_host(Station::sending(v4(1), v4(to), NOT_ECT, 1, 8), &[v4(1)]).unwrap();
     assert_eq!(fabric.run(), Outcome::Idle);
-    lines(&fabric.into_trace().finish().unwrap())
+    lines(&fabric.into_event_log().finish().unwrap())
 }
 
 fn sent(comment: Option<&str>) -> Line {
@@ -52,7 +52,7 @@ fn with_uplink(change: impl FnOnce(&mut LinkConfig)) -> Settings {
 }
 
 #[test]
-fn each_fault_is_named() {
+fn each_fault_has_a_comment() {
     let all = |settings| capture(settings, Vantage::Everything, 0);
     assert_eq!(all(Settings::default()), [sent(None), delivered(None)]);
     let lost = with_uplink(|link| link.loss = Probability::ALWAYS);
@@ -67,7 +67,7 @@ fn each_fault_is_named() {
     let delay = Duration::from_nanos(1500);
     let slow = with_uplink(|link| {
         let probability = Probability::ALWAYS;
-        link.reordering = Some(Reordering { probability, least: delay, most: delay });
+        link.reordering = Some(Reordering { probability, min_delay: delay, max_delay: delay });
     });
     assert_eq!(all(slow), [sent(Some("delayed 1500 ns")), delivered(Some("delayed 1500 ns"))]);
     assert_eq!(
@@ -77,18 +77,18 @@ fn each_fault_is_named() {
 }
 
 #[test]
-fn flipped_bits_are_listed_and_are_the_ones() {
+fn the_comment_lists_the_flipped_bits() {
     let mut settings = Settings::default();
-    let corruption = Corruption { probability: Probability::ALWAYS, most_bits: 1 };
+    let corruption = Corruption { probability: Probability::ALWAYS, max_bits: 1 };
     settings.downlink.corruption = Some(corruption);
-    let trace = Capture::new(Vec::new(), Vantage::Delivered, "").unwrap();
-    let mut fabric = Fabric::with_trace(4, settings, trace);
+    let event_log = Capture::new(Vec::new(), Vantage::Delivered, "").unwrap();
+    let mut fabric = Fabric::with_event_log(4, settings, event_log);
     fabric.add_host(Station::default(), &[v4(0)]).unwrap();
     let frame = roce(v4(1), v4(0), NOT_ECT, &[0; 8]);
     let to_send = [(Destination::Header, frame.clone())].into();
     fabric.add_host(Station { to_send, ..Station::default() }, &[]).unwrap();
     assert_eq!(fabric.run(), Outcome::Idle);
-    let file = fabric.into_trace().finish().unwrap();
+    let file = fabric.into_event_log().finish().unwrap();
     let mut reader = CaptureReader::new(file.as_slice()).unwrap();
     let record = reader.next_record().unwrap().unwrap();
     let comment = record.comment.unwrap();
@@ -99,7 +99,7 @@ fn flipped_bits_are_listed_and_are_the_ones() {
 }
 
 #[test]
-fn a_vantage_shows_its_part() {
+fn a_vantage_selects_records() {
     let see = |vantage| capture(Settings::default(), vantage, 0);
     assert_eq!(see(Vantage::Sent), [sent(None)]);
     assert_eq!(see(Vantage::Delivered), [delivered(None)]);
@@ -111,21 +111,21 @@ fn a_vantage_shows_its_part() {
 }
 
 #[test]
-fn huge_frames_are_cut_in_the_file_only() {
-    let trace = Capture::new(Vec::new(), Vantage::Everything, "").unwrap();
-    let mut fabric = Fabric::with_trace(1, Settings::default(), trace);
+fn huge_frames_are_truncated_in_the_file_only() {
+    let event_log = Capture::new(Vec::new(), Vantage::Everything, "").unwrap();
+    let mut fabric = Fabric::with_event_log(1, Settings::default(), event_log);
     let host = fabric.add_host(Station::default(), &[]).unwrap();
     let huge = (Destination::Host(host), vec![0; 1 << 20]);
     fabric.with_host(host, |station, _| station.to_send.push_back(huge)).unwrap();
     assert_eq!(fabric.run(), Outcome::Idle);
-    assert_eq!(fabric.host(host).unwrap().got[0].1.len(), 1 << 20);
-    let file = fabric.into_trace().finish().unwrap();
+    assert_eq!(fabric.host(host).unwrap().received[0].1.len(), 1 << 20);
+    let file = fabric.into_event_log().finish().unwrap();
     let mut reader = CaptureReader::new(file.as_slice()).unwrap();
     let record = reader.next_record().unwrap().unwrap();
     assert_eq!((record.original_len, record.is_cut()), (1 << 20, true));
 }
 
-/// A disk that is full.
+/// A writer that fails as a full disk does.
 struct Full;
 
 impl io::Write for Full {
@@ -140,11 +140,11 @@ impl io::Write for Full {
 
 #[test]
 fn a_full_disk_is_reported_at_the_end() {
-    let trace = Some(Capture::new(Full, Vantage::Everything, "").unwrap());
-    let mut fabric = Fabric::with_trace(1, Settings::default(), trace);
+    let event_log = Some(Capture::new(Full, Vantage::Everything, "").unwrap());
+    let mut fabric = Fabric::with_event_log(1, Settings::default(), event_log);
     fabric.add_host(Station::default(), &[v4(0)]).unwrap();
     fabric.add_host(Station::sending(v4(1), v4(0), NOT_ECT, 1_000, 1024), &[v4(1)]).unwrap();
     assert_eq!(fabric.run(), Outcome::Idle);
-    let result = fabric.into_trace().unwrap().finish();
+    let result = fabric.into_event_log().unwrap().finish();
     assert!(matches!(result, Err(WriteError::Io(_))));
 }

@@ -1,26 +1,26 @@
-//! The same seed is the same run, byte for byte; and no frame is ever lost without a cause.
+//! The same seed gives the same run, byte for byte; and every dropped frame has a cause.
 
 use std::net::IpAddr;
 
 use proptest::prelude::*;
 
 use super::toys::{StopAndWait, exchange, v4, v6};
-use crate::{Capture, Fabric, HostId, Outcome, Scenario, Settings, TraceHash, Vantage};
+use crate::{Capture, Fabric, HostId, Outcome, RunHash, Scenario, Settings, Vantage};
 
-/// A run of four hosts: its hash and its capture.
+/// Runs four hosts, and returns the hash and the capture.
 fn run(scenario: Scenario, seed: u64, address: fn(u32) -> IpAddr) -> (u64, Vec<u8>) {
-    let trace = Capture::new(Vec::new(), Vantage::Everything, "").unwrap();
-    let mut fabric = Fabric::with_trace(seed, scenario.settings(seed, 4), trace);
+    let event_log = Capture::new(Vec::new(), Vantage::Everything, "").unwrap();
+    let mut fabric = Fabric::with_event_log(seed, scenario.settings(seed, 4), event_log);
     exchange(&mut fabric, 2, 200, address);
     fabric.on_restart(move |id, _| StopAndWait::new(address(id.0), address(id.0 ^ 1), 0));
     let outcome = fabric.run_for(std::time::Duration::from_millis(100));
     assert!(!matches!(outcome, Outcome::LimitReached(_)), "{scenario} {seed}: {outcome}");
     assert!(fabric.totals().are_conserved(), "{scenario} {seed}: {}", fabric.totals());
-    (fabric.hash(), fabric.into_trace().finish().unwrap())
+    (fabric.hash(), fabric.into_event_log().finish().unwrap())
 }
 
 #[test]
-fn same_seed_same_bytes() {
+fn the_same_seed_gives_the_same_bytes() {
     for scenario in Scenario::ALL {
         for seed in 0..3 {
             assert!(run(scenario, seed, v4) == run(scenario, seed, v4), "{scenario} {seed}");
@@ -30,16 +30,16 @@ fn same_seed_same_bytes() {
 }
 
 #[test]
-fn other_seed_other_bytes() {
+fn another_seed_gives_other_bytes() {
     let mut hashes: Vec<u64> = (0..50).map(|seed| run(Scenario::Hostile, seed, v4).0).collect();
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), 50);
 }
 
-/// A change of these is a change of what every written-down seed means. Change them knowingly.
+/// Changing these hashes changes the meaning of every seed that was written down.
 #[test]
-fn a_seed_gives_the_run_it_always_gave() {
+fn seeds_give_the_recorded_hashes() {
     let hashes = [Scenario::Clean, Scenario::lossy(0.01), Scenario::Hostile]
         .map(|scenario| run(scenario, 7, v4).0);
     assert_eq!(
@@ -48,31 +48,31 @@ fn a_seed_gives_the_run_it_always_gave() {
     );
 }
 
-/// Whoever looks on changes nothing.
+/// An event log does not affect the run.
 #[test]
-fn a_trace_does_not_change_the_run() {
+fn an_event_log_does_not_change_the_run() {
     let mut fabric = Fabric::new(3, Scenario::lossy(0.1).settings(3, 4));
     exchange(&mut fabric, 2, 200, v4);
     assert_eq!(fabric.run_for(std::time::Duration::from_millis(100)), Outcome::Idle);
     assert_eq!(fabric.hash(), run(Scenario::lossy(0.1), 3, v4).0);
 }
 
-/// More hosts elsewhere change nothing for a pair that shares no link with them.
+/// Other hosts do not affect a pair that shares no link with them.
 #[test]
-fn others_do_not_shift_a_pair() {
-    let hear = |pairs| {
+fn other_hosts_do_not_affect_a_pair() {
+    let statistics = |pairs| {
         let mut fabric: Fabric<StopAndWait> = Fabric::new(9, Scenario::lossy(0.2).settings(9, 4));
         exchange(&mut fabric, pairs, 100, v4);
         assert_eq!(fabric.run(), Outcome::Idle);
         (fabric.uplink_statistics(HostId(0)), fabric.host_statistics(HostId(1)))
     };
-    assert_eq!(hear(1), hear(10));
+    assert_eq!(statistics(1), statistics(10));
 }
 
 #[test]
-fn hashes_depend_on_everything() {
+fn hashes_depend_on_every_bit_and_boundary() {
     let hash = |parts: &[&[u8]]| {
-        let mut hash = TraceHash::default();
+        let mut hash = RunHash::default();
         parts.iter().for_each(|part| hash.bytes(part));
         hash.value()
     };
@@ -88,9 +88,9 @@ fn hashes_depend_on_everything() {
     assert_ne!(hash(&[&bytes[..9], &bytes[9..]]), hash(&[&bytes[..10], &bytes[10..]]));
 }
 
-/// A thousand hosts are no more work for a frame than two.
+/// The cost of a frame does not depend on the number of hosts.
 #[test]
-fn a_thousand_hosts() {
+fn a_thousand_hosts_exchange_messages() {
     let mut fabric: Fabric<StopAndWait> = Fabric::new(1, Settings::default());
     exchange(&mut fabric, 1_000, 5, v6);
     assert_eq!(fabric.run(), Outcome::Idle);
@@ -100,8 +100,8 @@ fn a_thousand_hosts() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever the network does, frames are conserved after every event, and a protocol that tries again delivers
-    /// everything once and in order, unless a host died.
+    /// Frames are conserved after every event, and a protocol that retransmits delivers everything once and in order,
+    /// unless a host crashes.
     #[test]
     fn hostile_networks_conserve_frames(seed: u64) {
         let mut settings = Scenario::Hostile.settings(seed, 6);

@@ -10,10 +10,10 @@ use crate::{
     Partition, Pause, Settings, WhilePaused,
 };
 
-/// A frame every microsecond; the first reaches the switch at 1 µs and the receiver at 2 µs.
+/// One frame every microsecond; the first reaches the switch at 1 µs and the receiver at 2 µs.
 fn steady(faults: FaultPlan) -> Settings {
     let link = LinkConfig { latency: Duration::from_micros(1), ..LinkConfig::default() };
-    // 158 bytes of frame in 1 µs.
+    // A frame of 158 bytes takes 1 µs.
     let bandwidth = Bandwidth(158 * 8 * 1_000_000);
     let uplink = LinkConfig { bandwidth, overhead: 0, latency: Duration::ZERO, ..link.clone() };
     Settings { uplink, downlink: link, faults, ..Settings::default() }
@@ -28,33 +28,33 @@ fn partition(one: &[u32], other: Option<&[u32]>, directions: Directions) -> Faul
     let partition = Partition {
         from: micros(3),
         until: micros(6),
-        one: hosts(one),
-        other: other.map(hosts),
+        side_a: hosts(one),
+        side_b: other.map(hosts),
         directions,
     };
     FaultPlan { partitions: vec![partition], ..FaultPlan::default() }
 }
 
 #[test]
-fn a_partition_begins_and_heals() {
+fn a_partition_drops_frames_until_it_heals() {
     for (plan, cut) in [
         (partition(&[0], None, Directions::Both), true),
         (partition(&[1], None, Directions::Both), true),
         (partition(&[0], Some(&[1]), Directions::Both), true),
-        (partition(&[1], Some(&[0]), Directions::FromOne), true),
-        (partition(&[0], None, Directions::ToOne), true),
-        (partition(&[0], None, Directions::FromOne), false),
-        (partition(&[1], None, Directions::ToOne), false),
+        (partition(&[1], Some(&[0]), Directions::AToB), true),
+        (partition(&[0], None, Directions::BToA), true),
+        (partition(&[0], None, Directions::AToB), false),
+        (partition(&[1], None, Directions::BToA), false),
         (partition(&[0, 1], None, Directions::Both), false),
         (partition(&[0], Some(&[5, u32::MAX]), Directions::Both), false),
         (partition(&[], None, Directions::Both), false),
     ] {
         let mut fabric = pair(1, steady(plan.clone()), NOT_ECT, 8);
         assert_eq!(fabric.run(), Outcome::Idle);
-        let got = fabric.host(RECEIVER).unwrap().numbers();
+        let received = fabric.host(RECEIVER).unwrap().numbers();
         // Frames 2, 3 and 4 are at the switch at 3, 4 and 5 µs.
         let expected: &[u32] = if cut { &[0, 1, 5, 6, 7] } else { &[0, 1, 2, 3, 4, 5, 6, 7] };
-        assert_eq!(got, expected, "{plan:?}");
+        assert_eq!(received, expected, "{plan:?}");
         assert_eq!(fabric.totals().dropped.of(DropCause::Partition), if cut { 3 } else { 0 });
     }
 }
@@ -65,24 +65,24 @@ fn pause(host: HostId, from: u64, until: u64, arriving: WhilePaused) -> FaultPla
 }
 
 #[test]
-fn a_paused_receiver_takes_frames_later() {
+fn a_paused_receiver_handles_queued_frames_later() {
     let mut fabric = pair(1, steady(pause(RECEIVER, 3, 6, WhilePaused::Wait)), NOT_ECT, 6);
     fabric.with_host(RECEIVER, |host, _| host.wake_at = Some(micros(4))).unwrap();
     assert_eq!(fabric.run_to(micros(5)), Outcome::TimeReached);
-    // All were sent at once, and one was taken.
+    // All six were sent, and one was delivered.
     assert_eq!(fabric.totals().in_flight, 5);
     assert!(fabric.totals().are_conserved());
     assert_eq!(fabric.run(), Outcome::Idle);
     let receiver = fabric.host(RECEIVER).unwrap();
-    let times: Vec<_> = receiver.got.iter().map(|(time, _)| *time).collect();
-    // Frames 1, 2 and 3 waited; the one of 6 µs finds the host awake again.
+    let times: Vec<_> = receiver.received.iter().map(|(time, _)| *time).collect();
+    // Frames 1, 2 and 3 were queued; the host is running again when the frame of 6 µs arrives.
     assert_eq!(times, [2, 6, 6, 6, 6, 7].map(micros));
     assert_eq!(receiver.numbers(), [0, 1, 2, 3, 4, 5]);
     assert_eq!(receiver.woken, [micros(6)]);
 }
 
 #[test]
-fn a_paused_receiver_drops() {
+fn a_paused_receiver_may_drop_frames() {
     let mut fabric = pair(1, steady(pause(RECEIVER, 3, 6, WhilePaused::Drop)), NOT_ECT, 6);
     assert_eq!(fabric.run(), Outcome::Idle);
     assert_eq!(fabric.host(RECEIVER).unwrap().numbers(), [0, 4, 5]);
@@ -90,9 +90,9 @@ fn a_paused_receiver_drops() {
 }
 
 #[test]
-fn a_paused_sender_is_silent() {
+fn a_paused_sender_sends_nothing() {
     let mut plan = pause(SENDER, 0, 9, WhilePaused::Wait);
-    // Pauses may overlap and meet, be empty, and name nobody.
+    // Pauses may overlap, adjoin, be empty, and name a host that does not exist.
     for (host, from, until) in
         [(SENDER, 5, 12), (SENDER, 12, 20), (SENDER, 30, 30), (HostId(99), 1, 2)]
     {
@@ -101,12 +101,12 @@ fn a_paused_sender_is_silent() {
     }
     let mut fabric = pair(1, steady(plan), NOT_ECT, 1);
     assert_eq!(fabric.run(), Outcome::Idle);
-    // A pause that starts when another ends leaves no moment between.
-    assert_eq!(fabric.host(RECEIVER).unwrap().got[0].0, micros(22));
+    // A pause that begins when another ends leaves no gap.
+    assert_eq!(fabric.host(RECEIVER).unwrap().received[0].0, micros(22));
 }
 
 #[test]
-fn a_crash_is_for_good() {
+fn a_crashed_host_stays_down() {
     let crash = Crash { host: RECEIVER, at: micros(4), restart: None };
     let plan = FaultPlan { crashes: vec![crash], ..FaultPlan::default() };
     let mut fabric = pair(1, steady(plan), NOT_ECT, 6);
@@ -115,27 +115,27 @@ fn a_crash_is_for_good() {
     assert!(fabric.host(RECEIVER).is_none());
     assert_eq!(fabric.totals().delivered, 2);
     assert_eq!(fabric.totals().dropped.of(DropCause::HostDown), 4);
-    // The dead host's deadline does not keep the world going.
+    // The deadline of a crashed host does not keep the run going.
     assert_eq!(fabric.now(), micros(7));
     assert_eq!(fabric.hosts().count(), 1);
     assert_eq!(fabric.with_host(RECEIVER, |_, _| ()), None);
 }
 
 #[test]
-fn a_crash_during_a_pause_drops_what_waited() {
+fn a_crash_during_a_pause_drops_queued_frames() {
     let mut plan = pause(RECEIVER, 1, 10, WhilePaused::Wait);
     plan.crashes.push(Crash { host: RECEIVER, at: micros(5), restart: Some(micros(8)) });
     let mut fabric = pair(1, steady(plan), NOT_ECT, 6);
     fabric.on_restart(|_, _| Station::default());
     assert_eq!(fabric.run(), Outcome::Idle);
-    // The new one inherits the pause: it takes what came from 8 µs on, nothing here.
+    // The new host inherits the pause: it receives what arrives from 8 µs on, here nothing.
     assert_eq!(fabric.totals().dropped.of(DropCause::HostDown), 6);
-    assert_eq!(fabric.host(RECEIVER).unwrap().got.len(), 0);
+    assert_eq!(fabric.host(RECEIVER).unwrap().received.len(), 0);
     assert!(fabric.totals().are_conserved());
 }
 
 #[test]
-fn a_restart_has_no_memory() {
+fn a_restarted_host_has_no_state() {
     let crash = Crash { host: RECEIVER, at: micros(3), restart: Some(micros(5)) };
     let plan = FaultPlan { crashes: vec![crash], ..FaultPlan::default() };
     let mut fabric = pair(1, steady(plan), NOT_ECT, 6);
@@ -145,20 +145,24 @@ fn a_restart_has_no_memory() {
     });
     assert_eq!(fabric.run(), Outcome::Idle);
     assert_eq!(fabric.host(RECEIVER).unwrap().numbers(), [3, 4, 5]);
-    assert_eq!(fabric.host(SENDER).unwrap().got.len(), 1, "the new host was asked for frames");
+    assert_eq!(
+        fabric.host(SENDER).unwrap().received.len(),
+        1,
+        "the new host was polled for frames"
+    );
     assert_eq!(fabric.host_statistics(RECEIVER).unwrap().restarts, 1);
     assert_eq!(fabric.totals().dropped.of(DropCause::HostDown), 2);
 }
 
 #[test]
-fn by_hand() {
+fn hosts_can_be_paused_crashed_and_restarted_by_hand() {
     let mut fabric = pair(1, steady(FaultPlan::default()), NOT_ECT, 3);
     fabric.pause(RECEIVER, WhilePaused::Wait);
     assert_eq!(fabric.run(), Outcome::Idle);
     fabric.resume(RECEIVER, WhilePaused::Wait);
     assert_eq!(fabric.host(RECEIVER).unwrap().numbers(), [0, 1, 2]);
     let dead = fabric.crash(RECEIVER).unwrap();
-    assert_eq!(dead.got.len(), 3);
+    assert_eq!(dead.received.len(), 3);
     assert!(fabric.crash(RECEIVER).is_none());
     assert!(fabric.restart(RECEIVER, Station::default()).is_none());
     assert!(fabric.restart(RECEIVER, Station::default()).is_some());
@@ -168,9 +172,9 @@ fn by_hand() {
     fabric.resume(RECEIVER, WhilePaused::Drop);
 }
 
-/// A protocol that tries again gets through all that ends.
+/// A protocol that retransmits survives all temporary failures.
 #[test]
-fn failures_that_end_are_survived() {
+fn retransmission_survives_temporary_failures() {
     let mut plan = partition(&[0], None, Directions::Both);
     plan.partitions[0].until = micros(2_000);
     plan.pauses = pause(SENDER, 2_500, 4_000, WhilePaused::Drop).pauses;

@@ -1,4 +1,4 @@
-//! Runs that would not end are ended, and say what they were doing.
+//! Runs that would not end reach a limit, and report their last events.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use ferroce_proto::time::Instant;
 
 use super::toys::{NOT_ECT, RECEIVER, SENDER, StopAndWait, at, exchange, pair, v4};
 use crate::{
-    Activity, Destination, Fabric, Host, HostId, Limit, Limits, LinkConfig, Outcome, Probability,
-    Settings, What,
+    Activity, Destination, EventKind, Fabric, Host, HostId, Limit, Limits, LinkConfig, Outcome,
+    Probability, Settings,
 };
 
-/// Hosts that never come to an end.
+/// Hosts that never become idle.
 enum Restless {
-    /// Has always one more frame.
+    /// Always has another frame.
     Babbler,
-    /// Its deadline has always passed.
+    /// Its deadline is always in the past.
     Spinner,
     /// Sends every frame back.
     Returner(bool),
@@ -22,8 +22,8 @@ enum Restless {
 
 impl Host for Restless {
     fn handle_frame(&mut self, _now: Instant, _frame: &[u8]) {
-        if let Self::Returner(has_it) = self {
-            *has_it = true;
+        if let Self::Returner(has_frame) = self {
+            *has_frame = true;
         }
     }
 
@@ -32,11 +32,11 @@ impl Host for Restless {
     fn poll_transmit(&mut self, _now: Instant, frame: &mut Vec<u8>) -> Option<Destination> {
         match self {
             Self::Babbler => {}
-            Self::Returner(has_it @ true) => *has_it = false,
+            Self::Returner(has_frame @ true) => *has_frame = false,
             _ => return None,
         }
         frame.push(7);
-        // To the other of two.
+        // To the other host.
         Some(Destination::Host(RECEIVER))
     }
 
@@ -50,15 +50,19 @@ fn limited(limits: Limits) -> Settings {
     Settings { uplink: link, limits, ..Settings::default() }
 }
 
-const LIMITS: Limits = Limits { events: 10_000, events_at_once: 1_000, time: at(1_000_000) };
+const LIMITS: Limits = Limits { events: 10_000, events_per_instant: 1_000, time: at(1_000_000) };
 
-fn give_up(host: Restless) -> Activity {
+fn run_to_limit(host: Restless) -> Activity {
     let mut fabric = Fabric::new(1, limited(LIMITS));
     fabric.add_host(host, &[]).unwrap();
     match fabric.run() {
         Outcome::LimitReached(activity) => {
             assert!(fabric.totals().are_conserved());
-            assert_eq!(fabric.run(), Outcome::LimitReached(activity.clone()), "it stays so");
+            assert_eq!(
+                fabric.run(),
+                Outcome::LimitReached(activity.clone()),
+                "the limit stays reached"
+            );
             *activity
         }
         outcome => panic!("{outcome}"),
@@ -66,41 +70,39 @@ fn give_up(host: Restless) -> Activity {
 }
 
 #[test]
-fn a_host_that_never_stops_sending() {
-    let activity = give_up(Restless::Babbler);
-    assert_eq!((activity.limit, activity.now), (Limit::EventsAtOnce, at(0)));
+fn a_host_that_never_stops_sending_reaches_a_limit() {
+    let activity = run_to_limit(Restless::Babbler);
+    assert_eq!((activity.limit, activity.now), (Limit::EventsPerInstant, at(0)));
     assert_eq!(activity.busiest, [(HostId(0), 999)]);
-    assert!(activity.recent.iter().all(|happening| happening.what == What::Sent));
+    assert!(activity.recent.iter().all(|event| event.kind == EventKind::Sent));
     let text = activity.to_string();
-    assert!(
-        text.starts_with(
-            "limit reached at 0.000000000: too many events at one moment, 1000 events\n"
-        )
-    );
+    assert!(text.starts_with(
+        "limit reached at 0.000000000: too many events at the same time, 1000 events\n"
+    ));
     assert!(text.contains("busy: host0, 999 frames and timeouts"));
     assert!(text.contains("0.000000000 host0: sent"));
 }
 
 #[test]
-fn a_deadline_that_is_always_over() {
-    let activity = give_up(Restless::Spinner);
-    assert_eq!((activity.limit, activity.now), (Limit::EventsAtOnce, at(0)));
+fn a_deadline_that_is_always_past_reaches_a_limit() {
+    let activity = run_to_limit(Restless::Spinner);
+    assert_eq!((activity.limit, activity.now), (Limit::EventsPerInstant, at(0)));
     assert_eq!(activity.recent.len(), 16);
-    assert!(activity.recent.iter().all(|happening| happening.what == What::TimedOut));
+    assert!(activity.recent.iter().all(|event| event.kind == EventKind::TimedOut));
 }
 
 #[test]
-fn a_frame_that_is_passed_on_for_ever() {
-    let activity = give_up(Restless::Returner(true));
+fn a_frame_that_is_forwarded_forever_reaches_a_limit() {
+    let activity = run_to_limit(Restless::Returner(true));
     assert_eq!(activity.limit, Limit::Events);
     assert_eq!(activity.events, 10_000);
-    // Sent, forwarded, delivered: it is on its way or in the host's hands.
+    // Sent, forwarded, delivered: it is in flight or held by the host.
     assert!(activity.totals.in_flight <= 1 && activity.totals.sent > 3_000);
 }
 
 #[test]
-fn waiting_for_what_never_comes() {
-    // All is lost: the sender tries again until the end of time.
+fn endless_retransmission_reaches_the_time_limit() {
+    // All frames are lost: the sender retransmits until the time limit.
     let link = LinkConfig { loss: Probability::ALWAYS, ..LinkConfig::default() };
     let limits = Limits { time: at(5_000_000), ..Limits::default() };
     let mut fabric: Fabric<StopAndWait> =
@@ -109,19 +111,19 @@ fn waiting_for_what_never_comes() {
     let Outcome::LimitReached(activity) = fabric.run() else { panic!("it ended") };
     assert_eq!(activity.limit, Limit::Time);
     assert!(activity.now <= limits.time);
-    assert!(activity.recent.iter().any(|happening| happening.what == What::TimedOut));
-    // With more time it goes on.
+    assert!(activity.recent.iter().any(|event| event.kind == EventKind::TimedOut));
+    // With a later limit the run continues.
     fabric.set_limits(Limits::default());
     assert_eq!(fabric.run_to(at(9_000_000)), Outcome::TimeReached);
 }
 
 #[test]
-fn limits_can_be_raised() {
-    let mut fabric = pair(1, limited(Limits { events_at_once: 10, ..LIMITS }), NOT_ECT, 100);
+fn a_run_continues_after_its_limits_are_raised() {
+    let mut fabric = pair(1, limited(Limits { events_per_instant: 10, ..LIMITS }), NOT_ECT, 100);
     assert!(matches!(fabric.run(), Outcome::LimitReached(_)));
     assert!(fabric.totals().sent < 100);
     fabric.set_limits(LIMITS);
     assert_eq!(fabric.run(), Outcome::Idle);
-    assert_eq!(fabric.host(RECEIVER).unwrap().got.len(), 100);
+    assert_eq!(fabric.host(RECEIVER).unwrap().received.len(), 100);
     assert_eq!(fabric.host_statistics(SENDER).unwrap().sent, 100);
 }

@@ -1,4 +1,4 @@
-//! What the wire does: time, loss, damage, copies, order.
+//! Links: timing, loss, corruption, duplication and reordering.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::{
 const FRAME: u64 = HEADERS as u64 + 100;
 
 #[test]
-fn a_clean_link_takes_exactly_its_time() {
-    // 1 Gbit/s: 8 ns a byte. The frame is stored and forwarded, so it is serialised twice.
+fn a_clean_link_adds_serialisation_and_latency() {
+    // 1 Gbit/s: 8 ns per byte. The switch stores and forwards, so a frame is serialised twice.
     let link = LinkConfig {
         bandwidth: Bandwidth::gigabits(1),
         latency: Duration::from_micros(5),
@@ -23,8 +23,9 @@ fn a_clean_link_takes_exactly_its_time() {
     let mut fabric = pair(1, settings, NOT_ECT, 3);
     assert_eq!(fabric.run(), Outcome::Idle);
     let on_wire = (FRAME + 24) * 8;
-    let times: Vec<_> = fabric.host(RECEIVER).unwrap().got.iter().map(|(time, _)| *time).collect();
-    // The second and third follow back to back.
+    let times: Vec<_> =
+        fabric.host(RECEIVER).unwrap().received.iter().map(|(time, _)| *time).collect();
+    // The second and third frame follow back to back.
     let first = 2 * (on_wire + 5_000);
     assert_eq!(times, [first, first + on_wire, first + 2 * on_wire].map(at));
     assert_eq!(fabric.now(), at(first + 2 * on_wire));
@@ -33,7 +34,7 @@ fn a_clean_link_takes_exactly_its_time() {
 
 #[test]
 fn bandwidth_is_not_lost_to_rounding() {
-    // 182 bytes at 100 Gbit/s are 14.56 ns: a million frames are 14.56 ms, not 15.
+    // 182 bytes at 100 Gbit/s take 14.56 ns: a million frames take 14.56 ms, not 15 ms.
     let link = LinkConfig { bandwidth: Bandwidth::gigabits(100), ..LinkConfig::default() };
     let mut fabric = pair(1, uplink(link), NOT_ECT, 10_000);
     assert_eq!(fabric.run(), Outcome::Idle);
@@ -47,7 +48,7 @@ fn a_perfect_link_takes_no_time() {
     assert_eq!((fabric.now(), fabric.totals().delivered), (at(0), 5));
 }
 
-/// Within five standard deviations of the binomial distribution.
+/// Asserts a count within five standard deviations of the binomial distribution.
 fn assert_share(count: u64, of: u64, share: f64) {
     let (mean, n) = (share * of as f64, of as f64);
     let deviation = (n * share * (1.0 - share)).sqrt();
@@ -55,7 +56,7 @@ fn assert_share(count: u64, of: u64, share: f64) {
 }
 
 #[test]
-fn loss_is_as_often_as_configured() {
+fn loss_has_the_configured_rate() {
     for (seed, share) in [(1, 0.001), (2, 0.01), (3, 0.1), (4, 0.5)] {
         let link = LinkConfig { loss: Probability::new(share), ..LinkConfig::default() };
         let mut fabric = pair(seed, uplink(link), NOT_ECT, 20_000);
@@ -70,7 +71,7 @@ fn loss_is_as_often_as_configured() {
 }
 
 #[test]
-fn all_or_nothing() {
+fn loss_of_zero_and_one_are_exact() {
     for (loss, delivered) in [(Probability::NEVER, 100), (Probability::ALWAYS, 0)] {
         let mut fabric =
             pair(1, uplink(LinkConfig { loss, ..LinkConfig::default() }), NOT_ECT, 100);
@@ -80,7 +81,7 @@ fn all_or_nothing() {
 }
 
 #[test]
-fn bursts_are_longer_than_chance() {
+fn burst_loss_drops_runs_of_frames() {
     let burst = BurstLoss {
         begin: Probability::percent(1),
         end: Probability::percent(10),
@@ -93,14 +94,14 @@ fn bursts_are_longer_than_chance() {
     let lost = fabric.totals().dropped.of(DropCause::Burst);
     // The share of bad time is 0.01 / (0.01 + 0.1); losses are not independent, so the bounds are wide.
     assert!((3_700..5_400).contains(&lost), "{lost}");
-    let got = fabric.host(RECEIVER).unwrap().numbers();
-    let bursts = got.windows(2).filter(|pair| pair[1] - pair[0] > 1).count() as u64;
+    let received = fabric.host(RECEIVER).unwrap().numbers();
+    let bursts = received.windows(2).filter(|pair| pair[1] - pair[0] > 1).count() as u64;
     // Ten frames each on average.
     assert!((8 * bursts..12 * bursts).contains(&lost), "{lost} frames in {bursts} bursts");
 }
 
 #[test]
-fn copies_are_counted_and_equal() {
+fn duplicates_are_identical_and_counted() {
     let link = LinkConfig { duplication: Probability::percent(10), ..LinkConfig::default() };
     let mut fabric = pair(6, uplink(link), NOT_ECT, 20_000);
     assert_eq!(fabric.run(), Outcome::Idle);
@@ -108,26 +109,27 @@ fn copies_are_counted_and_equal() {
     assert_share(totals.duplicated, 20_000, 0.1);
     assert_eq!(totals.delivered, 20_000 + totals.duplicated);
     let receiver = fabric.host(RECEIVER).unwrap();
-    let twice = receiver.got.windows(2).filter(|pair| pair[0].1 == pair[1].1).count() as u64;
+    let twice = receiver.received.windows(2).filter(|pair| pair[0].1 == pair[1].1).count() as u64;
     assert_eq!(twice, totals.duplicated);
 }
 
 #[test]
-fn corruption_flips_as_many_bits_as_it_says() {
-    let corruption = Corruption { probability: Probability::percent(20), most_bits: 3 };
+fn corruption_flips_up_to_the_configured_number_of_bits() {
+    let corruption = Corruption { probability: Probability::percent(20), max_bits: 3 };
     let link = LinkConfig { corruption: Some(corruption), ..LinkConfig::default() };
-    // On the downlink: on the uplink some would go elsewhere.
+    // On the downlink: on the uplink, a corrupted address would be routed elsewhere.
     let settings = Settings { downlink: link, ..Settings::default() };
     let mut fabric = pair(7, settings, NOT_ECT, 5_000);
     let sent: Vec<_> = Station::sending(v4(1), v4(0), NOT_ECT, 5_000, 100).to_send.into();
     assert_eq!(fabric.run(), Outcome::Idle);
     let mut by_bits = [0u64; 4];
-    let mut places = vec![0u32; FRAME as usize];
-    for ((_, sent), (_, got)) in sent.iter().zip(&fabric.host(RECEIVER).unwrap().got) {
-        let difference = || sent.iter().zip(got).map(|(one, other)| (one ^ other).count_ones());
+    let mut hits_by_byte = vec![0u32; FRAME as usize];
+    for ((_, sent), (_, received)) in sent.iter().zip(&fabric.host(RECEIVER).unwrap().received) {
+        let difference =
+            || sent.iter().zip(received).map(|(one, other)| (one ^ other).count_ones());
         by_bits[difference().sum::<u32>() as usize] += 1;
-        for (place, bits) in places.iter_mut().zip(difference()) {
-            *place += bits;
+        for (hits, bits) in hits_by_byte.iter_mut().zip(difference()) {
+            *hits += bits;
         }
     }
     let corrupted: u64 = by_bits[1..].iter().sum();
@@ -137,12 +139,12 @@ fn corruption_flips_as_many_bits_as_it_says() {
         assert_share(*count, corrupted, 1.0 / 3.0);
     }
     // About 2,000 bits over 158 bytes: each byte is hit.
-    assert!(places.iter().all(|hits| *hits > 0), "{places:?}");
+    assert!(hits_by_byte.iter().all(|hits| *hits > 0), "{hits_by_byte:?}");
 }
 
 #[test]
-fn corruption_of_tiny_and_empty_frames() {
-    let corruption = Corruption { probability: Probability::ALWAYS, most_bits: u32::MAX };
+fn corruption_handles_tiny_and_empty_frames() {
+    let corruption = Corruption { probability: Probability::ALWAYS, max_bits: u32::MAX };
     let link = LinkConfig { corruption: Some(corruption), ..LinkConfig::default() };
     let mut fabric = Fabric::new(1, uplink(link));
     fabric.add_host(Station::default(), &[]).unwrap();
@@ -156,7 +158,7 @@ fn corruption_of_tiny_and_empty_frames() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_told() {
+fn jitter_reorders_only_if_configured() {
     for reorders in [false, true] {
         let link = LinkConfig {
             bandwidth: Bandwidth::gigabits(10),
@@ -166,23 +168,23 @@ fn jitter_keeps_the_order_unless_told() {
         };
         let mut fabric = pair(8, uplink(link), NOT_ECT, 1_000);
         assert_eq!(fabric.run(), Outcome::Idle);
-        let got = fabric.host(RECEIVER).unwrap().numbers();
-        assert_eq!(got.len(), 1_000);
-        assert_eq!(!got.is_sorted(), reorders);
+        let received = fabric.host(RECEIVER).unwrap().numbers();
+        assert_eq!(received.len(), 1_000);
+        assert_eq!(!received.is_sorted(), reorders);
         assert_eq!(fabric.totals().reordered > 0, reorders);
     }
 }
 
 #[test]
-fn the_longer_way_is_overtaken() {
-    let way = Reordering {
+fn delayed_frames_are_overtaken() {
+    let reordering = Reordering {
         probability: Probability::percent(10),
-        least: Duration::from_micros(1),
-        most: Duration::from_micros(3),
+        min_delay: Duration::from_micros(1),
+        max_delay: Duration::from_micros(3),
     };
     let link = LinkConfig {
         bandwidth: Bandwidth::gigabits(10),
-        reordering: Some(way),
+        reordering: Some(reordering),
         ..LinkConfig::default()
     };
     let mut fabric = pair(9, uplink(link), NOT_ECT, 5_000);
@@ -191,18 +193,18 @@ fn the_longer_way_is_overtaken() {
     assert_share(statistics.delayed, 5_000, 0.1);
     assert!(statistics.reordered > statistics.delayed, "{statistics:?}");
     // A frame takes 146 ns: at most 3,000 / 146 others overtake it.
-    let got = fabric.host(RECEIVER).unwrap().numbers();
-    assert!(got.iter().zip(0..).all(|(number, place)| number.abs_diff(place) <= 21));
+    let received = fabric.host(RECEIVER).unwrap().numbers();
+    assert!(received.iter().zip(0..).all(|(number, position)| number.abs_diff(position) <= 21));
 }
 
-/// Which frames are lost depends on the loss alone.
+/// Which frames are lost depends on the loss probability alone.
 #[test]
-fn one_kind_of_fault_does_not_shift_another() {
+fn one_kind_of_fault_does_not_affect_another() {
     let lossy = LinkConfig { loss: Probability::percent(5), ..LinkConfig::default() };
     let reordering = Reordering {
         probability: Probability::percent(5),
-        least: Duration::ZERO,
-        most: Duration::ZERO,
+        min_delay: Duration::ZERO,
+        max_delay: Duration::ZERO,
     };
     let worse = LinkConfig {
         duplication: Probability::percent(5),
@@ -210,7 +212,7 @@ fn one_kind_of_fault_does_not_shift_another() {
         reordering: Some(reordering),
         ..lossy.clone()
     };
-    let got = |link| {
+    let received = |link| {
         let mut fabric = pair(10, uplink(link), ECT0, 2_000);
         assert_eq!(fabric.run(), Outcome::Idle);
         let mut numbers = fabric.host(RECEIVER).unwrap().numbers();
@@ -218,7 +220,7 @@ fn one_kind_of_fault_does_not_shift_another() {
         numbers.dedup();
         numbers
     };
-    assert_eq!(got(lossy), got(worse));
+    assert_eq!(received(lossy), received(worse));
 }
 
 #[test]
@@ -231,9 +233,9 @@ fn ipv6_is_routed_like_ipv4() {
     assert_eq!(fabric.host(receiver).unwrap().numbers(), [0, 1, 2, 3]);
 }
 
-/// Settings that make no sense do no harm: the run ends, at a limit if need be.
+/// Extreme settings are harmless: the run ends, if need be at a limit.
 #[test]
-fn extreme_settings() {
+fn extreme_settings_are_harmless() {
     let forever = Duration::MAX;
     let probability = Probability::percent(50);
     let link = LinkConfig {
@@ -244,8 +246,8 @@ fn extreme_settings() {
         jitter: forever,
         jitter_reorders: true,
         duplication: Probability::ALWAYS,
-        reordering: Some(Reordering { probability, least: forever, most: forever }),
-        corruption: Some(Corruption { probability, most_bits: 0 }),
+        reordering: Some(Reordering { probability, min_delay: forever, max_delay: forever }),
+        corruption: Some(Corruption { probability, max_bits: 0 }),
         ..LinkConfig::default()
     };
     let nothing_fits = LinkConfig { queue_limit: Some(0), ..LinkConfig::default() };

@@ -1,4 +1,4 @@
-//! Tests of the simulator, on toy protocols of its own.
+//! Tests of the simulator with toy protocols.
 
 mod captures;
 mod determinism;

@@ -1,12 +1,12 @@
-//! Random numbers, probabilities, names and commands.
+//! Random numbers, probabilities, scenario names and replay commands.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::{BadReplay, LinkConfig, Marking, Probability, Random, Replay, Scenario};
+use crate::{LinkConfig, Marking, Probability, Random, Replay, ReplayParseError, Scenario};
 
-/// The outputs that the authors' own code gives for this state.
+/// The outputs of the authors' reference code for this state.
 #[test]
 fn the_generator_is_xoshiro256_starstar() {
     let mut random = Random::from_state([1, 2, 3, 4]);
@@ -14,10 +14,10 @@ fn the_generator_is_xoshiro256_starstar() {
     assert_eq!(drawn, [11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240]);
 }
 
-/// What a seed means must never change: seeds of failures are written down. The state is filled by splitmix64, whose
-/// first outputs for 1234567 are published with it; the other figures are what came out first.
+/// Seeds of failures are written down, so their meaning must not change. The state is filled by splitmix64, whose first
+/// outputs for 1234567 are published; the other values were recorded from this implementation.
 #[test]
-fn a_seed_means_the_same_for_ever() {
+fn a_seed_always_gives_the_same_numbers() {
     let mut random = Random::new(1_234_567);
     let published: [u64; 4] = [
         6_457_827_717_110_365_317,
@@ -39,7 +39,7 @@ const NAMED: u64 = 10_504_083_268_042_321_741;
 const NUMBERED: u64 = 1_430_463_871_232_159_391;
 
 #[test]
-fn streams_do_not_depend_on_what_was_drawn() {
+fn streams_do_not_depend_on_earlier_draws() {
     let fresh = Random::new(3);
     let mut used = fresh.clone();
     for _ in 0..10 {
@@ -53,13 +53,13 @@ fn streams_do_not_depend_on_what_was_drawn() {
 }
 
 #[test]
-fn numbers_are_spread_evenly() {
+fn numbers_are_uniformly_distributed() {
     let mut random = Random::new(1);
     let mut counts = [0u32; 10];
     for _ in 0..100_000 {
         counts[random.below(10) as usize] += 1;
     }
-    // Mean 10,000, deviation 95: five of them.
+    // Mean 10,000, standard deviation 95: five of these.
     assert!(counts.iter().all(|count| count.abs_diff(10_000) < 475), "{counts:?}");
     assert_eq!(random.below(0), 0);
     assert_eq!(random.below(1), 0);
@@ -80,7 +80,7 @@ fn numbers_are_spread_evenly() {
 }
 
 #[test]
-fn probabilities_are_exact() {
+fn probabilities_clamp_and_round_trip_as_text() {
     assert_eq!(Probability::new(0.01), Probability::percent(1));
     assert_eq!(Probability::new(2.0), Probability::ALWAYS);
     assert_eq!(Probability::new(f64::NAN), Probability::NEVER);
@@ -98,21 +98,21 @@ fn probabilities_are_exact() {
 }
 
 #[test]
-fn marking_grows_between_its_thresholds() {
-    let marking = Marking { start: 1000, full: 2000, most: Probability::percent(10) };
+fn marking_probability_grows_between_the_thresholds() {
+    let marking = Marking { start: 1000, full: 2000, max_probability: Probability::percent(10) };
     assert_eq!(marking.probability(0), Probability::NEVER);
     assert_eq!(marking.probability(1000), Probability::NEVER);
     assert_eq!(marking.probability(1500), Probability::percent(5));
     assert_eq!(marking.probability(2000), Probability::ALWAYS);
     assert_eq!(Marking::threshold(500).probability(499), Probability::NEVER);
     assert_eq!(Marking::threshold(500).probability(500), Probability::ALWAYS);
-    // Upside down is of no harm.
-    let odd = Marking { start: 10, full: 5, most: Probability::ALWAYS };
+    // Swapped thresholds are harmless.
+    let odd = Marking { start: 10, full: 5, max_probability: Probability::ALWAYS };
     assert_eq!(odd.probability(7), Probability::ALWAYS);
 }
 
 #[test]
-fn scenarios_have_names() {
+fn scenarios_parse_from_their_names() {
     for scenario in Scenario::ALL {
         assert_eq!(scenario.to_string().parse(), Ok(scenario));
         assert_eq!(scenario.name().parse(), Ok(scenario));
@@ -122,12 +122,14 @@ fn scenarios_have_names() {
     }
     assert_eq!("lossy:0.125".parse(), Ok(Scenario::lossy(0.125)));
     let error = "nice".parse::<Scenario>().unwrap_err();
-    assert!(error.to_string().starts_with("\"nice\" is not a scenario; there are clean, lossy,"));
+    assert!(
+        error.to_string().starts_with("unknown scenario \"nice\"; choose one of clean, lossy,")
+    );
     assert!("lossy:2".parse::<Scenario>().is_err());
 }
 
 #[test]
-fn hostile_seeds_differ_and_have_all_troubles() {
+fn hostile_seeds_cover_all_kinds_of_faults() {
     let all: Vec<_> = (0..200).map(|seed| Scenario::Hostile.settings(seed, 4)).collect();
     let any = |has: fn(&LinkConfig) -> bool| all.iter().any(|settings| has(&settings.uplink));
     assert!(any(|link| link.loss > Probability::NEVER));
@@ -144,18 +146,21 @@ fn hostile_seeds_differ_and_have_all_troubles() {
 }
 
 #[test]
-fn replays_that_are_none() {
+fn invalid_replays_are_rejected_with_the_cause() {
     let parse = |text: &str| text.parse::<Replay>().unwrap_err();
-    assert_eq!(parse(""), BadReplay::OtherCommand);
-    assert_eq!(parse("ferroce analyze"), BadReplay::OtherCommand);
-    assert_eq!(parse("ferroce simulate"), BadReplay::Missing("--scenario"));
-    assert_eq!(parse("ferroce simulate --scenario clean"), BadReplay::Missing("--seed"));
-    assert_eq!(parse("ferroce simulate --scenario"), BadReplay::Missing("--scenario"));
-    assert_eq!(parse("ferroce simulate --seed 1 --seed 2"), BadReplay::Twice("--seed"));
-    assert_eq!(parse("ferroce simulate now"), BadReplay::Unexpected("now".into()));
+    assert_eq!(parse(""), ReplayParseError::NotSimulate);
+    assert_eq!(parse("ferroce analyze"), ReplayParseError::NotSimulate);
+    assert_eq!(parse("ferroce simulate"), ReplayParseError::Missing("--scenario"));
+    assert_eq!(parse("ferroce simulate --scenario clean"), ReplayParseError::Missing("--seed"));
+    assert_eq!(parse("ferroce simulate --scenario"), ReplayParseError::Missing("--scenario"));
+    assert_eq!(parse("ferroce simulate --seed 1 --seed 2"), ReplayParseError::Twice("--seed"));
+    assert_eq!(parse("ferroce simulate now"), ReplayParseError::Unexpected("now".into()));
     let seed = parse("ferroce simulate --seed -1 --scenario clean");
-    assert_eq!(seed, BadReplay::Seed("-1".into()));
-    assert!(matches!(parse("ferroce simulate --seed 1 --scenario x"), BadReplay::Scenario(_)));
+    assert_eq!(seed, ReplayParseError::Seed("-1".into()));
+    assert!(matches!(
+        parse("ferroce simulate --seed 1 --scenario x"),
+        ReplayParseError::Scenario(_)
+    ));
     let hexadecimal = "ferroce simulate --seed 0xff --scenario clean".parse();
     assert_eq!(
         hexadecimal,
@@ -165,7 +170,7 @@ fn replays_that_are_none() {
 
 proptest! {
     #[test]
-    fn replays_parse_as_they_print(seed: u64, parts in 0..=1_000_000_000u32, at in 0..11usize) {
+    fn replays_round_trip_as_text(seed: u64, parts in 0..=1_000_000_000u32, at in 0..11usize) {
         let lossy = Scenario::Lossy(Probability::from_parts_per_billion(parts));
         for scenario in [lossy, Scenario::ALL[at]] {
             let replay = Replay { scenario, seed, workload: Default::default() };
@@ -174,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_replay_or_an_error(text: String) {
+    fn parsing_any_text_returns_a_replay_or_an_error(text: String) {
         if let Err(error) = text.parse::<Replay>() {
             prop_assert!(!error.to_string().is_empty());
         }

@@ -1,4 +1,4 @@
-//! Queues: drop-tail, ECN marking, the send buffer, and the bytes of headers.
+//! Queues: drop-tail, ECN marking and the send buffer; header parsing.
 
 use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
 use ferroce_wire::ip::{Checksum, Ecn, InternetChecksum};
@@ -10,7 +10,7 @@ use crate::{Bandwidth, DropCause, Fabric, LinkConfig, Marking, Outcome, Probabil
 
 const FRAME: usize = HEADERS + 100;
 
-/// A slow downlink with room for so many frames.
+/// Returns a slow downlink with a queue for `frames` frames.
 fn slow(frames: usize) -> LinkConfig {
     LinkConfig {
         bandwidth: Bandwidth::gigabits(1),
@@ -32,7 +32,7 @@ fn a_full_queue_drops_the_tail() {
 }
 
 #[test]
-fn a_queue_drains() {
+fn a_queue_drains_at_the_link_rate() {
     let settings = Settings { downlink: slow(2), ..Settings::default() };
     let mut fabric = pair(1, settings, ECT0, 2);
     let on_wire = (FRAME as u64 + 24) * 8;
@@ -46,7 +46,7 @@ fn a_queue_drains() {
 }
 
 #[test]
-fn a_send_buffer_holds_the_sender_back() {
+fn a_full_send_buffer_blocks_the_sender() {
     let uplink = LinkConfig { queue_limit: Some(3 * FRAME), ..slow(3) };
     let settings = Settings { uplink, send_buffer: Some(2 * FRAME), ..Settings::default() };
     let mut fabric = pair(1, settings, ECT0, 100);
@@ -57,13 +57,13 @@ fn a_send_buffer_holds_the_sender_back() {
     assert_eq!(fabric.now(), at(100 * (FRAME as u64 + 24) * 8));
 }
 
-/// The IPv4 header checksum of a frame is right when the sum over all of it is zero.
+/// Returns the sum over the IPv4 header, which is zero if its checksum is right.
 fn checksum(frame: &[u8]) -> Checksum {
     InternetChecksum::default().over(&frame[14..34]).finish()
 }
 
 #[test]
-fn only_what_can_be_marked_is_marked() {
+fn only_ecn_capable_frames_are_marked() {
     for (ecn, address) in [
         (ECT0, v4 as fn(u32) -> _),
         (Ecn(1), v4),
@@ -82,7 +82,7 @@ fn only_what_can_be_marked_is_marked() {
         let marks: Vec<u8> = fabric
             .host(RECEIVER)
             .unwrap()
-            .got
+            .received
             .iter()
             .map(|(_, bytes)| {
                 let frame = Frame::ethernet(bytes, bytes.len());
@@ -99,7 +99,7 @@ fn only_what_can_be_marked_is_marked() {
             })
             .collect();
         let capable = matches!(ecn, Ecn(1 | 2));
-        // IPv6 frames are longer: the threshold comes no later.
+        // IPv6 frames are longer, so that the threshold is reached no later.
         let before = marks.iter().take_while(|mark| **mark == ecn.0).count();
         if capable {
             assert_eq!(before, 3);
@@ -112,24 +112,26 @@ fn only_what_can_be_marked_is_marked() {
 }
 
 #[test]
-fn marking_by_chance() {
-    let marking = Some(Marking { start: 0, full: usize::MAX, most: Probability::ALWAYS });
+fn marking_probability_follows_the_queue_length() {
+    let marking =
+        Some(Marking { start: 0, full: usize::MAX, max_probability: Probability::ALWAYS });
     let downlink = LinkConfig { marking, queue_limit: None, ..slow(0) };
     let mut fabric = pair(3, Settings { downlink, ..Settings::default() }, ECT0, 100);
     assert_eq!(fabric.run(), Outcome::Idle);
-    assert_eq!(fabric.totals().marked, 0, "far from full");
-    let marking = Some(Marking { start: 0, full: 200 * FRAME, most: Probability::ALWAYS });
+    assert_eq!(fabric.totals().marked, 0, "the queue is nearly empty");
+    let marking =
+        Some(Marking { start: 0, full: 200 * FRAME, max_probability: Probability::ALWAYS });
     let downlink = LinkConfig { marking, queue_limit: None, ..slow(0) };
     let mut fabric = pair(3, Settings { downlink, ..Settings::default() }, ECT0, 100);
     assert_eq!(fabric.run(), Outcome::Idle);
-    // On average a quarter: the queue is up to half full.
+    // A quarter on average: the queue is up to half full.
     assert!((10..45).contains(&fabric.totals().marked), "{}", fabric.totals());
 }
 
 proptest! {
-    /// An incremental update gives what a new checksum would.
+    /// An incremental update gives the same checksum as a new computation.
     #[test]
-    fn marks_keep_the_ipv4_checksum(source: u32, destination: u32, ecn in 1..3u8, dscp in 0..64u8) {
+    fn marking_keeps_the_ipv4_checksum_valid(source: u32, destination: u32, ecn in 1..3u8, dscp in 0..64u8) {
         let mut frame = roce(v4(source), v4(destination), Ecn(ecn), &[0; 8]);
         frame[15] |= dscp << 2;
         frame[24..26].fill(0);
@@ -138,15 +140,15 @@ proptest! {
         header::mark_congestion(&mut frame);
         prop_assert_eq!(header::ecn(&frame), Some(Ecn(3)));
         prop_assert_eq!(checksum(&frame), Checksum(0));
-        // One that was wrong stays wrong.
+        // A wrong checksum stays wrong.
         frame[15] &= !1;
         header::mark_congestion(&mut frame);
         prop_assert_eq!(header::ecn(&frame), Some(Ecn(3)));
     }
 
-    /// Bytes of any kind are read without harm, and agree with the full parser where that finds an address.
+    /// Parsing never panics, and agrees with the full parser where that finds an address.
     #[test]
-    fn headers_of_anything(mut frame in prop::collection::vec(any::<u8>(), 0..120), kind in 0..5usize) {
+    fn header_parsing_accepts_any_bytes(mut frame in prop::collection::vec(any::<u8>(), 0..120), kind in 0..5usize) {
         if frame.len() > 15 {
             let ethertype = [0x0800u16, 0x86dd, 0x8915, 0x8100, 0x88a8][kind];
             frame[12..14].copy_from_slice(&ethertype.to_be_bytes());

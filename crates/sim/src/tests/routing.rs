@@ -1,4 +1,4 @@
-//! Where frames go: addresses, host numbers, groups, nowhere.
+//! Routing by address, by host number, to groups, and of unroutable frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ fn one_frame(destination: Destination, frame: Vec<u8>) -> Station {
 }
 
 #[test]
-fn unknown_addresses_and_garbage_go_nowhere() {
+fn unknown_addresses_and_garbage_are_unroutable() {
     let mut fabric = Fabric::new(1, Settings::default());
     let frames = [
         roce(v4(1), v4(9), NOT_ECT, &[0; 4]),
@@ -33,29 +33,29 @@ fn unknown_addresses_and_garbage_go_nowhere() {
 }
 
 #[test]
-fn by_number_any_bytes_arrive() {
+fn frames_addressed_by_host_number_may_have_any_bytes() {
     let mut fabric = Fabric::new(1, Settings::default());
     let receiver = fabric.add_host(Station::default(), &[]).unwrap();
     fabric.add_host(one_frame(Destination::Host(receiver), vec![1, 2, 3]), &[]).unwrap();
     assert_eq!(fabric.run(), Outcome::Idle);
-    assert_eq!(fabric.host(receiver).unwrap().got, [(at(0), vec![1, 2, 3])]);
+    assert_eq!(fabric.host(receiver).unwrap().received, [(at(0), vec![1, 2, 3])]);
 }
 
 #[test]
-fn an_address_has_one_owner() {
+fn an_address_belongs_to_one_host() {
     let mut fabric = Fabric::new(1, Settings::default());
     let host = fabric.add_host(Station::default(), &[v4(1)]).unwrap();
     let mapped: IpAddr = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().into();
     let error = fabric.add_host(Station::default(), &[v4(2), mapped]).unwrap_err();
     assert_eq!(error, AddressInUse { address: mapped, host });
-    assert_eq!(error.to_string(), "::ffff:10.0.0.1 is the address of host0");
-    // The refused host left nothing behind.
+    assert_eq!(error.to_string(), "::ffff:10.0.0.1 is already the address of host0");
+    // The rejected host left no state behind.
     assert_eq!(fabric.add_host(Station::default(), &[v4(2)]), Ok(HostId(1)));
     assert_eq!(fabric.host_count(), 2);
 }
 
 #[test]
-fn a_group_gets_copies() {
+fn multicast_members_receive_copies() {
     for group in [IpAddr::from([239, 1, 1, 1]), Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1).into()] {
         let source = if group.is_ipv4() { v4(3) } else { v6(3) };
         let mut fabric = Fabric::new(1, Settings::default());
@@ -69,11 +69,11 @@ fn a_group_gets_copies() {
         }
         fabric.leave(group, HostId(1));
         assert_eq!(fabric.run(), Outcome::Idle);
-        let got: Vec<_> = fabric.hosts().map(|(_, host)| host.got.len()).collect();
-        assert_eq!(got, [1, 0, 1, 0]);
+        let received: Vec<_> = fabric.hosts().map(|(_, host)| host.received.len()).collect();
+        assert_eq!(received, [1, 0, 1, 0]);
         assert_eq!((fabric.totals().replicated, fabric.totals().delivered), (1, 2));
         assert!(fabric.totals().are_conserved());
-        // A group of nobody else is nowhere.
+        // A group without other members is unroutable.
         fabric.leave(group, HostId(0));
         fabric.leave(group, HostId(2));
         let again = (Destination::Header, frame);
@@ -84,17 +84,17 @@ fn a_group_gets_copies() {
 }
 
 #[test]
-fn a_host_can_talk_to_itself() {
+fn a_host_can_send_to_itself() {
     let mut fabric = Fabric::new(1, Settings::default());
     let frame = roce(v4(5), v4(5), NOT_ECT, &[0; 4]);
     let host = fabric.add_host(one_frame(Destination::Header, frame), &[v4(5)]).unwrap();
     assert_eq!(fabric.run(), Outcome::Idle);
-    assert_eq!(fabric.host(host).unwrap().got.len(), 1);
+    assert_eq!(fabric.host(host).unwrap().received.len(), 1);
 }
 
 #[test]
-fn hosts_of_different_kinds() {
-    /// Answers every frame with the same bytes.
+fn a_fabric_may_have_hosts_of_different_types() {
+    /// Sends every frame back.
     struct Echo(Vec<Vec<u8>>);
     impl Host for Echo {
         fn handle_frame(&mut self, _now: Instant, frame: &[u8]) {
@@ -119,14 +119,14 @@ fn hosts_of_different_kinds() {
 }
 
 #[test]
-fn running_to_a_time() {
+fn runs_to_a_time_and_respects_moved_deadlines() {
     let mut fabric = pair(1, Settings::default(), NOT_ECT, 1);
     fabric.with_host(RECEIVER, |host, _| host.wake_at = Some(at(500))).unwrap();
     assert_eq!(fabric.run_to(at(499)), Outcome::TimeReached);
     assert_eq!((fabric.now(), fabric.host(RECEIVER).unwrap().woken.len()), (at(499), 0));
     assert_eq!(fabric.run_to(at(500)), Outcome::Idle);
     assert_eq!(fabric.host(RECEIVER).unwrap().woken, [at(500)]);
-    // A deadline that is moved away and one that is called off.
+    // One deadline is moved to a later time, and one is cancelled.
     fabric.with_host(RECEIVER, |host, _| host.wake_at = Some(at(600))).unwrap();
     fabric.with_host(RECEIVER, |host, _| host.wake_at = Some(at(900))).unwrap();
     fabric.with_host(SENDER, |host, _| host.wake_at = Some(at(700))).unwrap();
@@ -135,7 +135,7 @@ fn running_to_a_time() {
     assert_eq!(fabric.run_until(|fabric| fabric.now() > at(500)), Outcome::Done);
     assert_eq!((fabric.now(), fabric.events()), (at(900), events + 1));
     assert_eq!(fabric.host(RECEIVER).unwrap().woken, [at(500), at(900)]);
-    // A deadline in the past is now.
+    // A deadline in the past expires immediately.
     fabric.with_host(RECEIVER, |host, _| host.wake_at = Some(at(1))).unwrap();
     assert_eq!(fabric.step(), None);
     assert_eq!(fabric.step(), Some(Outcome::Idle));

@@ -1,4 +1,4 @@
-//! Hosts that are small enough to predict.
+//! Toy hosts with predictable behaviour.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,12 +13,12 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::transport::Bth;
 
-use crate::{Destination, Fabric, Host, HostId, LinkConfig, Settings, Trace};
+use crate::{Destination, EventLog, Fabric, Host, HostId, LinkConfig, Settings};
 
 pub(super) const ECT0: Ecn = Ecn(2);
 pub(super) const NOT_ECT: Ecn = Ecn(0);
 
-/// Bytes of a frame besides its payload, over IPv4.
+/// Bytes of a frame in addition to its payload, over IPv4.
 pub(super) const HEADERS: usize = 14 + 20 + 8 + 12 + 4;
 
 pub(super) fn v4(host: u32) -> IpAddr {
@@ -33,7 +33,7 @@ pub(super) const fn at(nanoseconds: u64) -> Instant {
     Instant::from_nanos(nanoseconds)
 }
 
-/// An RC SEND of this payload, whose length is a multiple of 4.
+/// Returns an RC SEND with this payload, whose length is a multiple of 4.
 pub(super) fn roce(source: IpAddr, destination: IpAddr, ecn: Ecn, payload: &[u8]) -> Vec<u8> {
     let bth = Bth { opcode: Opcode::RC_SEND_ONLY, ..Bth::default() };
     let (extensions, payload_len) = (ExtensionHeaders::default(), payload.len());
@@ -83,17 +83,17 @@ pub(super) fn roce(source: IpAddr, destination: IpAddr, ecn: Ecn, payload: &[u8]
     bytes
 }
 
-/// Sends what it is given, and keeps what it gets.
+/// Sends the given frames, and keeps the frames it receives.
 #[derive(Debug, Default)]
 pub(super) struct Station {
     pub(super) to_send: VecDeque<(Destination, Vec<u8>)>,
-    pub(super) got: Vec<(Instant, Vec<u8>)>,
+    pub(super) received: Vec<(Instant, Vec<u8>)>,
     pub(super) wake_at: Option<Instant>,
     pub(super) woken: Vec<Instant>,
 }
 
 impl Station {
-    /// Frames from `source` to `destination`, with their number as their payload's first bytes.
+    /// Sends frames from `source` to `to`, with their number in the first bytes of the payload.
     pub(super) fn sending(
         source: IpAddr,
         to: IpAddr,
@@ -109,19 +109,19 @@ impl Station {
         Self { to_send: (0..count).map(frame).collect(), ..Self::default() }
     }
 
-    /// The numbers of the frames that it got.
+    /// Returns the numbers of the frames received.
     pub(super) fn numbers(&self) -> Vec<u32> {
         let number = |(_, frame): &(Instant, Vec<u8>)| {
             let packet = Frame::ethernet(frame, frame.len()).packet.expect("a packet");
             u32::from_be_bytes(*packet.payload.first_chunk().expect("a number"))
         };
-        self.got.iter().map(number).collect()
+        self.received.iter().map(number).collect()
     }
 }
 
 impl Host for Station {
     fn handle_frame(&mut self, now: Instant, frame: &[u8]) {
-        self.got.push((now, frame.to_vec()));
+        self.received.push((now, frame.to_vec()));
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -140,7 +140,7 @@ impl Host for Station {
     }
 }
 
-/// A receiver (host 0) and a sender (host 1) of `count` frames.
+/// Creates a receiver (host 0) and a sender (host 1) of `count` frames.
 pub(super) fn pair(seed: u64, settings: Settings, ecn: Ecn, count: u32) -> Fabric<Station> {
     let mut fabric = Fabric::new(seed, settings);
     fabric.add_host(Station::default(), &[v4(0)]).expect("a new address");
@@ -152,17 +152,17 @@ pub(super) fn pair(seed: u64, settings: Settings, ecn: Ecn, count: u32) -> Fabri
 pub(super) const RECEIVER: HostId = HostId(0);
 pub(super) const SENDER: HostId = HostId(1);
 
-/// Settings with this uplink, all else perfect.
+/// Returns settings with this uplink and no other faults.
 pub(super) fn uplink(uplink: LinkConfig) -> Settings {
     Settings { uplink, ..Settings::default() }
 }
 
-/// The simplest reliable protocol: one message at a time, sent until it is acknowledged.
+/// Stop-and-wait: one message at a time, retransmitted until it is acknowledged.
 #[derive(Debug)]
 pub(super) struct StopAndWait {
     own: IpAddr,
     peer: IpAddr,
-    /// Messages still to send, the one under way first.
+    /// Messages to send; the first is in flight.
     messages: VecDeque<u32>,
     sequence: u32,
     expected: u32,
@@ -172,8 +172,8 @@ pub(super) struct StopAndWait {
 }
 
 const MESSAGE: u32 = 1;
-const ACKNOWLEDGE: u32 = 2;
-const RETRY: Duration = Duration::from_micros(300);
+const ACK: u32 = 2;
+const RETRANSMIT_TIMEOUT: Duration = Duration::from_micros(300);
 
 impl StopAndWait {
     pub(super) fn new(own: IpAddr, peer: IpAddr, count: u32) -> Self {
@@ -225,9 +225,9 @@ impl Host for StopAndWait {
                     self.received.push(message);
                     self.expected += 1;
                 }
-                self.send([ACKNOWLEDGE, sequence, 0]);
+                self.send([ACK, sequence, 0]);
             }
-            [ACKNOWLEDGE, sequence, _] if sequence == self.sequence => {
+            [ACK, sequence, _] if sequence == self.sequence => {
                 self.messages.pop_front();
                 self.sequence += 1;
                 self.retransmit_at = None;
@@ -245,7 +245,7 @@ impl Host for StopAndWait {
     fn poll_transmit(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Destination> {
         let payload = self.transmit.pop_front()?;
         if payload[3] == MESSAGE as u8 {
-            self.retransmit_at = Some(now + RETRY);
+            self.retransmit_at = Some(now + RETRANSMIT_TIMEOUT);
         }
         frame.extend_from_slice(&roce(self.own, self.peer, ECT0, &payload));
         Some(Destination::Header)
@@ -256,8 +256,8 @@ impl Host for StopAndWait {
     }
 }
 
-/// A fabric of pairs that exchange `count` messages in both directions.
-pub(super) fn exchange<T: Trace>(
+/// Adds pairs of hosts that exchange `count` messages in both directions.
+pub(super) fn exchange<T: EventLog>(
     fabric: &mut Fabric<StopAndWait, T>,
     pairs: u32,
     count: u32,

@@ -1,4 +1,4 @@
-//! Connections by the connection manager, and the other halves of `ucmatose` and `udaddy`; and nobody.
+//! Connections by the connection manager, and the peers of `ucmatose` and `udaddy`; and cases without a listener.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use ferroce::*;
 use super::end::{End, pattern, same};
 use super::{Task, ready, wait_for_the_other};
 
-/// Where `ucmatose` listens.
+/// The port of `ucmatose`.
 const CONNECTIONS: u16 = 7471;
-/// Where `udaddy` listens.
+/// The port of `udaddy`.
 const DATAGRAMS: u16 = 7174;
-/// Where nobody does.
+/// A port without a listener.
 const NOBODY: u16 = 7999;
 const SECOND: Duration = Duration::from_secs(1);
-/// The header's room before each datagram.
+/// The bytes of the GRH before each datagram.
 const GRH: usize = 40;
 
-/// A connection that is up, or the two ends of datagrams.
+/// An established connection, or a UD association.
 pub(crate) struct Connection {
     pub events: EventChannel,
     pub id: CmId,
     pub queue_pair: QueuePair,
     pub end: End,
-    /// What came with it; nothing on the passive side of datagrams.
+    /// Its private data; empty on the passive side of UD.
     established: Option<Box<Established>>,
     _listener: Option<CmId>,
 }
 
-/// The next event of any id.
+/// Waits for the next event of any id.
 pub(crate) fn event(events: &EventChannel) -> EventKind {
     events.wait(None).expect("a channel").expect("an event").kind
 }
@@ -88,7 +88,7 @@ pub(crate) fn listen(
     peer
 }
 
-/// An id that is ready to ask the machine, with its queue pair.
+/// Returns an id with a resolved route to the machine, and its queue pair.
 fn resolved(
     task: &Task,
     events: &EventChannel,
@@ -106,7 +106,7 @@ fn resolved(
     (id, end, queue_pair)
 }
 
-/// Connects to the machine's server. `prepare` is called before that can send.
+/// Connects to the machine's server. `prepare` is called before the server can send.
 pub(crate) fn connect(
     task: &Task,
     port: u16,
@@ -127,7 +127,7 @@ pub(crate) fn connect(
     peer
 }
 
-/// Posts all receives, one behind the other.
+/// Posts all receives, to consecutive buffers.
 fn post_receives(peer: &Connection, task: &Task, room: usize) {
     for number in 0..task.count {
         let receive = peer.end.receive(number * room, room);
@@ -135,7 +135,7 @@ fn post_receives(peer: &Connection, task: &Task, room: usize) {
     }
 }
 
-/// `ucmatose`: the server sends its messages, the client as many back, and the server ends the connection.
+/// `ucmatose`: the server sends its messages, the client sends the same number back, and the server disconnects.
 pub(crate) fn connections(task: &Task) {
     let (size, count) = (task.size, task.count);
     let (service, parameters) = (ServiceType::ReliableConnection, ConnectParameters::default());
@@ -153,7 +153,7 @@ pub(crate) fn connections(task: &Task) {
     }
     while received < count || sent < count {
         let done = peer.end.next();
-        // The server ends the connection when it has all, and may be faster than an acknowledgement that was lost.
+        // The server disconnects when it has received all, possibly before a lost acknowledgement is retransmitted.
         let ended = !task.serves && received == count && done.status == Status::Flushed;
         assert!(done.status == Status::Success || (task.lossy && ended), "{done:?}");
         if done.kind != CompletionKind::Receive {
@@ -162,7 +162,7 @@ pub(crate) fn connections(task: &Task) {
         }
         assert_eq!(done.length as usize, size);
         if task.serves {
-            // It answers from the buffer that it receives into.
+            // It responds from the buffer that it receives into.
             same(&peer.end.bytes(received * size, size), &sent_bytes, "what came back");
         }
         received += 1;
@@ -177,7 +177,7 @@ pub(crate) fn connections(task: &Task) {
     wait_for_the_other();
 }
 
-/// `udaddy`: the client sends datagrams, the server as many back, each with the sender's number.
+/// `udaddy`: the client sends datagrams, and the server sends the same number back, each with the sender's QPN.
 pub(crate) fn datagrams(task: &Task) {
     let (size, count) = (task.size, task.count);
     let (service, parameters) = (ServiceType::UnreliableDatagram, ConnectParameters::default());
@@ -225,14 +225,14 @@ pub(crate) fn datagrams(task: &Task) {
     wait_for_the_other();
 }
 
-/// Nobody listens here.
+/// The machine connects to us, and we have no listener.
 pub(crate) fn nobody(task: &Task) {
     let _device = End::open(task, 4096);
     ready();
     wait_for_the_other();
 }
 
-/// Somebody listens here, and says no.
+/// The machine connects to us, and we reject it.
 pub(crate) fn refuse(task: &Task) {
     let events = EventChannel::new().expect("a channel");
     let _listener = bound(task, &events, CONNECTIONS, ServiceType::ReliableConnection);
@@ -241,7 +241,7 @@ pub(crate) fn refuse(task: &Task) {
     wait_for_the_other();
 }
 
-/// Nobody listens there.
+/// We connect to the machine, which has no listener.
 pub(crate) fn nobody_there(task: &Task) {
     let events = EventChannel::new().expect("a channel");
     let (id, ..) = resolved(task, &events, NOBODY, ServiceType::ReliableConnection, 4096);
@@ -252,7 +252,7 @@ pub(crate) fn nobody_there(task: &Task) {
     }
 }
 
-/// Nobody listens for datagrams there.
+/// We send a UD request to the machine, which has no listener.
 pub(crate) fn no_datagrams_there(task: &Task) {
     let events = EventChannel::new().expect("a channel");
     let (id, ..) = resolved(task, &events, NOBODY, ServiceType::UnreliableDatagram, 4096);

@@ -1,20 +1,20 @@
-//! What every program of ours needs: the device, memory, completions.
+//! The device, memory and completion queue that every program of ours needs.
 
 use ferroce::*;
 
 use super::Task;
 
-/// All that peers can be allowed to do.
+/// All remote access flags.
 pub(crate) const ALL: AccessFlags = AccessFlags(0xf);
 
-/// The key of `ibv_ud_pingpong`.
+/// The Q_Key of `ibv_ud_pingpong`.
 pub(crate) const QUEUE_KEY: QKey = QKey(0x1111_1111);
 
-/// A queue pair of the peer's.
+/// A queue pair of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partner {
     pub number: Qpn,
-    /// Of its first request.
+    /// The PSN of its first request.
     pub psn: Psn,
     pub gid: Gid,
 }
@@ -32,7 +32,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The device that has our address.
+    /// Opens the device that has our address.
     pub(crate) fn open(task: &Task, bytes: usize) -> Self {
         let (device, source) = Device::with_address((task.here(), 0).into()).expect("our device");
         let context = Context::open(&device, &Options::default()).expect("an open device");
@@ -60,12 +60,12 @@ impl End {
         self.pd.queue_pair(&options).expect("a queue pair")
     }
 
-    /// The way to a partner.
+    /// Returns the address vector of a partner.
     pub(crate) fn path(&self, destination: Gid) -> AddressVector {
         AddressVector { port: 1, source_index: self.source, destination, ..Default::default() }
     }
 
-    /// All that a queue pair is told on its way to RTS, with the times that the pingpongs choose.
+    /// Returns all attributes that a queue pair needs to reach RTS, with the timeouts that the pingpongs choose.
     pub(crate) fn attributes(&self, psn: Psn, partner: &Partner) -> QueuePairAttributes {
         QueuePairAttributes {
             access: Some(ALL),
@@ -87,7 +87,7 @@ impl End {
         }
     }
 
-    /// Brings a queue pair from where it is to RTS, by what the table of states wants at each step.
+    /// Moves a queue pair to RTS, with the attributes that the state table requires at each step.
     pub(crate) fn connect(&self, queue_pair: &QueuePair, all: &QueuePairAttributes) {
         for (from, to) in [
             (State::Reset, State::Init),
@@ -104,7 +104,7 @@ impl End {
         }
     }
 
-    /// Takes a queue pair from RESET to INIT, where it takes receives.
+    /// Moves a queue pair from RESET to INIT, where receives can be posted.
     pub(crate) fn prepare(&self, queue_pair: &QueuePair, access: AccessFlags) {
         let datagram = queue_pair.service() == ServiceType::UnreliableDatagram;
         let change = QueuePairAttributes {
@@ -118,7 +118,7 @@ impl End {
         queue_pair.modify(&change).expect("a queue pair in INIT");
     }
 
-    /// The next completion, whatever it says.
+    /// Waits for the next completion, of any status.
     pub(crate) fn next(&self) -> WorkCompletion {
         if self.events {
             return self.completions.wait().expect("a completion");
@@ -127,12 +127,12 @@ impl End {
             if let Some(done) = self.completions.poll_one() {
                 return done;
             }
-            // The machine shares these processors.
+            // Yields, because the machine shares these processors.
             std::thread::yield_now();
         }
     }
 
-    /// The next completion, which must be a success.
+    /// Waits for the next completion, which must be successful.
     pub(crate) fn done(&self) -> WorkCompletion {
         let done = self.next();
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -170,7 +170,7 @@ impl End {
     }
 }
 
-/// Bytes that differ from place to place and from seed to seed: `puppet.c` knows the same ones.
+/// Returns bytes that depend on the offset and the seed: `puppet.c` has the same function.
 pub(crate) fn pattern(seed: u32, length: usize) -> Vec<u8> {
     let mut state = seed;
     let next = || {
@@ -180,7 +180,7 @@ pub(crate) fn pattern(seed: u32, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// Where the first difference is; far more readable than both.
+/// Asserts equality, and reports the first difference instead of both values.
 pub(crate) fn same(found: &[u8], wanted: &[u8], what: &str) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     let differs = found.iter().zip(wanted).position(|(one, other)| one != other);

@@ -1,7 +1,7 @@
-//! Our half of a cell: a process on our side of the network that uses `ferroce` as any program would.
+//! Our side of a cell: a process on our side of the network that uses `ferroce` like any program.
 //!
-//! The half that starts it, outside, waits for [`ready`] before it starts a client in the machine, and closes our input
-//! when the machine's program has ended. Whatever is wrong is a panic, and so our exit status.
+//! The process that starts it waits for [`ready`] before it starts a client in the machine, and closes our input when
+//! the machine's program has exited. Any failure is a panic, and thereby our exit status.
 
 mod cma;
 mod end;
@@ -23,16 +23,16 @@ use std::time::Duration;
 use ferroce::ServiceType;
 use ferroce_tests::peer::{OUR_V4, OUR_V6};
 
-/// The variable that says what to do.
+/// The environment variable with the task.
 pub(crate) const TASK: &str = "FERROCE_INTEROP_TASK";
 
-/// Whatever takes longer will never end: nothing below has a limit of its own.
+/// The timeout of a task; nothing below has its own.
 const LIMIT: Duration = Duration::from_secs(45);
 
-/// What our half of a cell does.
+/// The task of our side of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// Which program of ours.
+    /// The name of the program.
     pub program: &'static str,
     /// We listen, and the machine's program is the client.
     pub serves: bool,
@@ -44,9 +44,9 @@ pub(crate) struct Task {
     pub size: usize,
     /// Messages.
     pub count: usize,
-    /// Sleep until something completes, where otherwise we poll.
+    /// Sleep until something completes, instead of polling.
     pub events: bool,
-    /// The network loses packets, and with them the last acknowledgement of a peer that has ended, perhaps.
+    /// The network loses packets, possibly including the last acknowledgement of a peer that has exited.
     pub lossy: bool,
 }
 
@@ -97,21 +97,21 @@ impl Task {
         Some((task, *run))
     }
 
-    /// Our address.
+    /// Returns our address.
     fn here(&self) -> IpAddr {
         if self.ipv6 { OUR_V6.into() } else { OUR_V4.into() }
     }
 
-    /// The machine's address.
+    /// Returns the machine's address.
     fn there(&self) -> IpAddr {
         if self.ipv6 { [0xfd00, 0x4791, 0, 0, 0, 0, 0, 0x11].into() } else { THERE_V4.into() }
     }
 }
 
-/// The first machine: where TCP goes for both families.
+/// The first machine's address for TCP, for both families.
 const THERE_V4: [u8; 4] = [10, 47, 91, 11];
 
-/// Does what the environment says.
+/// Runs the task in the environment.
 pub(crate) fn run() {
     let text = env::var(TASK).expect("a task");
     let (task, program) = Task::parse(&text).expect("a task that there is");
@@ -123,13 +123,13 @@ pub(crate) fn run() {
     program(&task);
 }
 
-/// Says that a client can come.
+/// Reports that a client can connect.
 fn ready() {
     println!("\nready");
     io::stdout().flush().expect("somebody who reads");
 }
 
-/// Waits until the machine's program has ended. What it wants of us until then, our device's thread does.
+/// Waits until the machine's program has exited. Until then our device's thread serves its requests.
 fn wait_for_the_other() {
     let mut rest = Vec::new();
     io::stdin().read_to_end(&mut rest).expect("an end");

@@ -1,4 +1,4 @@
-//! Every operation of the wire, of all lengths that are special, with each side as requester.
+//! Every wire operation, with all boundary lengths, with each side as requester.
 
 use ferroce::*;
 
@@ -9,11 +9,11 @@ use super::puppet::{
 };
 use super::{Task, wait_for_the_other};
 
-/// Where messages go, and atomics.
+/// Offsets of messages and of atomics.
 const TARGET: usize = 1 << 20;
 const ATOMIC: usize = TARGET - 64;
 
-/// Around the ends of packets, and more than a window. Behind a network that loses, a few are enough.
+/// Around packet boundaries, and more than a window. With packet loss, a few are enough.
 fn lengths(task: &Task) -> Vec<usize> {
     let mtu = task.mtu;
     let all = [0, 1, 3, mtu - 1, mtu, mtu + 1, 3 * mtu + 2, 65_539, task.size];
@@ -36,20 +36,20 @@ impl<'a> Scene<'a> {
         Self { end, puppet, pair, task, seed: 1 }
     }
 
-    /// A new pattern for the next message.
+    /// Returns a new seed for the next message.
     fn seed(&mut self) -> u32 {
         self.seed += 1;
         self.seed
     }
 
-    /// Runs an operation of ours to its end.
+    /// Runs one of our operations to its completion.
     fn ours(&self, operation: Operation, length: usize) {
         self.end.post(&self.pair.ours, operation, 0, length);
         let done = self.end.done();
         assert_eq!(done.kind, CompletionKind::from(&operation));
     }
 
-    /// Runs an operation of theirs to its end.
+    /// Runs one of their operations to its completion.
     fn theirs(&mut self, opcode: u8, length: usize, remote: RemoteAddress, first: u64) {
         self.puppet.post(Post { opcode, length, remote, first, ..Post::default() });
         self.puppet.done();
@@ -82,7 +82,7 @@ impl<'a> Scene<'a> {
                 let done = self.puppet.done();
                 assert_eq!((done.length, done.immediate), (length, immediate.unwrap_or(0)));
             } else if self.pair.ours.service() == ServiceType::UnreliableConnection {
-                // Our completion says that it left. A message behind it says that it arrived.
+                // Our completion means that it was sent. A message after it shows that it arrived.
                 self.puppet.receive(0, 0);
                 self.ours(Operation::SEND, 0);
                 self.puppet.done();
@@ -131,7 +131,7 @@ impl<'a> Scene<'a> {
         self.puppet.check(0, length, seed);
     }
 
-    /// Our atomics: what they return, and what a READ finds behind them.
+    /// Our atomics: what they return, and what a READ finds afterwards.
     fn we_do_atomics(&mut self) {
         self.puppet.fill(ATOMIC, 8, 3);
         let remote = at(self.pair.theirs, ATOMIC);
@@ -172,14 +172,14 @@ impl<'a> Scene<'a> {
         ] {
             self.puppet.post(Post { opcode, first, second, ..post });
             self.puppet.done();
-            // It can look for patterns only, and only the first value is one.
+            // It can check patterns only, and only the first value is one.
             if opcode == FETCH_ADD {
                 self.puppet.check(0, 8, seed);
             }
             value = after;
             assert_eq!(number(&self.end.bytes(ATOMIC, 8)), value);
         }
-        // What a swap returns: a pattern that we put there.
+        // A swap returns a pattern that we wrote there.
         seed = self.seed();
         self.end.write(ATOMIC, &pattern(seed, 8));
         self.puppet.post(Post { opcode: COMPARE_SWAP, first: 1, second: 2, ..post });
@@ -188,7 +188,7 @@ impl<'a> Scene<'a> {
         self.holds(ATOMIC, 8, seed, "a swap that did not fit");
     }
 
-    /// A message that comes before its receive: the sender is told to wait, and sends again.
+    /// A message that arrives before its receive is posted: the sender gets an RNR NAK, and retransmits.
     fn receives_come_late(&mut self) {
         let length = 2 * self.task.mtu + 1;
         let seed = self.seed();
@@ -212,7 +212,7 @@ impl<'a> Scene<'a> {
         self.holds(TARGET, length, seed, "a message before its receive");
     }
 
-    /// Waits for a packet of the peer's.
+    /// Waits for a packet of the peer.
     fn hear_after(&self, count: u64) {
         while self.end.context.statistics().packets_in == count {
             assert_eq!(self.end.completions.poll_one(), None);
@@ -221,7 +221,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Atomics are numbers in each machine's own order; both of ours have the same.
+/// Atomics are in host byte order, which is the same on both machines.
 fn number(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
 }

@@ -1,7 +1,7 @@
-//! The other half of `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong`.
+//! The peer of `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong`.
 //!
-//! These receive into the buffer that they send from. So what we send comes back with their next message, and all of it
-//! can be compared, though they fill it with one byte only.
+//! These receive into the buffer that they send from. So their next message contains what we sent, and all of it can be
+//! compared, although they fill it with a single byte value.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,17 +15,17 @@ use super::{THERE_V4, Task, ready, wait_for_the_other};
 
 /// The port of all of them.
 const PORT: u16 = 18515;
-/// The last word of the client.
+/// The client's last message.
 const DONE: &[u8; 5] = b"done\0";
-/// `LID:QPN:PSN:GID` in hexadecimal, and a zero byte.
+/// The length of `LID:QPN:PSN:GID` in hexadecimal, and a zero byte.
 const LINE: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
-/// They fill their buffers with this.
+/// The byte with which they fill their buffers.
 const FILLED: u8 = 0x7b;
-/// With `-c`, the server looks for a zero at the start of each page.
+/// With `-c`, the server expects a zero at the start of each page.
 const PAGE: usize = 4096;
-/// Our PSNs start here: they wrap in every run.
+/// Our first PSN, chosen so that PSNs wrap in every run.
 pub(crate) const FIRST_PSN: Psn = Psn(0xff_fffa);
-/// The header's room before each datagram.
+/// The bytes of the GRH before each datagram.
 const GRH: usize = 40;
 
 fn line(own: &Partner) -> String {
@@ -48,7 +48,7 @@ fn read_lines(mut from: &TcpStream, count: usize) -> Vec<Partner> {
     lines.map(|line| parse(&line).unwrap_or_else(|| panic!("no queue pair: {line}"))).collect()
 }
 
-/// Connects over TCP as soon as somebody listens: the machine's program takes a moment to start.
+/// Connects over TCP as soon as a program listens: the machine's takes a moment to start.
 pub(crate) fn reach(port: u16) -> TcpStream {
     loop {
         match TcpStream::connect((std::net::Ipv4Addr::from(THERE_V4), port)) {
@@ -61,7 +61,7 @@ pub(crate) fn reach(port: u16) -> TcpStream {
     }
 }
 
-/// Exchanges queue pairs with the peer. `connect` is called with the peer's before it knows that it can send.
+/// Exchanges QP attributes with the peer. `connect` is called with the peer's before the peer knows that it can send.
 pub(crate) fn exchange(task: &Task, own: &[Partner], connect: impl FnOnce(&[Partner])) {
     let lines: String = own.iter().map(line).collect();
     if task.serves {
@@ -81,23 +81,23 @@ pub(crate) fn exchange(task: &Task, own: &[Partner], connect: impl FnOnce(&[Part
     }
 }
 
-/// The `number`th message of ours.
+/// Returns our `number`th message.
 pub(crate) fn message(number: usize, size: usize) -> Vec<u8> {
     let mut bytes = pattern(number as u32 + 1, size);
     bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = 0);
     bytes
 }
 
-/// One side of the game.
+/// One side of the pingpong.
 struct Player<'a> {
     task: &'a Task,
     end: End,
     queue_pair: QueuePair,
-    /// Where datagrams go.
+    /// The destination of datagrams.
     way: Option<(AddressHandle, Qpn)>,
-    /// Of a receive, before the message.
+    /// Bytes of a receive before the message.
     head: usize,
-    /// Where we send from.
+    /// The offset of the send buffer.
     out: usize,
 }
 
@@ -126,13 +126,13 @@ impl Player<'_> {
         self.queue_pair.post_datagram(datagram).expect("a datagram");
     }
 
-    /// Looks at the `number`th message of the peer's.
+    /// Checks the peer's `number`th message.
     fn look(&self, number: usize, length: u32) {
         let size = self.task.size;
         assert_eq!(length as usize, self.head + size);
         let found = self.end.bytes(self.head, size);
         let wanted = match (self.task.serves, number) {
-            // What a client starts with.
+            // A client's initial buffer.
             (true, 0) => vec![FILLED; size],
             (true, _) => message(number - 1, size),
             (false, _) => message(number, size),
@@ -146,7 +146,7 @@ impl Player<'_> {
         if !serves {
             self.send(0);
         }
-        // A peer that has all it wants may end before its last acknowledgement is here, and that may be lost.
+        // A peer that is done may exit before its last acknowledgement arrives, and that may be lost.
         while received < count || (sent < count && !lossy) {
             let done = self.end.done();
             if done.kind != CompletionKind::Receive {

@@ -1,4 +1,4 @@
-//! Speaks to `tests/peer/guest/puppet.c` in the machine: a queue pair of `rdma_rxe` that does as we say.
+//! Controls `tests/peer/guest/puppet.c` in the machine: a queue pair of `rdma_rxe` that executes our commands.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -8,9 +8,9 @@ use ferroce::*;
 use super::end::{ALL, End, Partner};
 use super::pingpong::reach;
 
-/// Where it listens.
+/// The port on which it listens.
 pub(crate) const PORT: u16 = 7500;
-/// Bytes that peers of it may use.
+/// The size of its remotely accessible memory.
 pub(crate) const ROOM: usize = 2 << 20;
 /// Both sides' first PSN: it wraps after six packets.
 pub(crate) const FIRST_PSN: Psn = Psn(0xff_fffa);
@@ -24,7 +24,7 @@ pub(crate) const READ: u8 = 4;
 pub(crate) const COMPARE_SWAP: u8 = 5;
 pub(crate) const FETCH_ADD: u8 = 6;
 
-/// What `enum ibv_wc_status` calls the ends of requests that our [`Status`] has.
+/// The values of `enum ibv_wc_status` for our [`Status`].
 pub(crate) const STATUSES: [(u8, Status); 9] = [
     (0, Status::Success),
     (1, Status::LocalLength),
@@ -37,7 +37,7 @@ pub(crate) const STATUSES: [(u8, Status); 9] = [
     (13, Status::RnrRetryExceeded),
 ];
 
-/// A completion over there.
+/// A completion in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub status: Status,
@@ -45,16 +45,16 @@ pub(crate) struct Done {
     pub immediate: u32,
 }
 
-/// A request over there.
+/// A request in the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Post {
     pub opcode: u8,
     pub offset: usize,
     pub length: usize,
     pub remote: RemoteAddress,
-    /// Immediate data, what to compare with, or what to add.
+    /// Immediate data, the compare value, or the value to add.
     pub first: u64,
-    /// What to swap in.
+    /// The swap value.
     pub second: u64,
 }
 
@@ -62,21 +62,21 @@ pub(crate) struct Puppet {
     stream: BufReader<TcpStream>,
 }
 
-/// Two queue pairs that are connected, and the peer's memory.
+/// Two connected queue pairs, and the peer's memory.
 pub(crate) struct Pair {
     pub ours: QueuePair,
     pub theirs: RemoteAddress,
 }
 
-/// How to make a pair.
+/// The parameters of a pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub service: ServiceType,
-    /// What the peer's queue pair and memory allow, and our queue pair.
+    /// The access flags of the peer's queue pair and memory, and of our queue pair.
     pub their_pair: AccessFlags,
     pub their_memory: AccessFlags,
     pub our_pair: AccessFlags,
-    /// How often either side sends again to one that has no receive; 7 for ever.
+    /// The RNR retry count of both sides; 7 is unlimited.
     pub rnr_retry: u8,
 }
 
@@ -88,7 +88,7 @@ impl Default for Wish {
 }
 
 impl Puppet {
-    /// Finds it, as soon as it is there.
+    /// Connects to it, as soon as it listens.
     pub(crate) fn find() -> Self {
         let stream = reach(PORT);
         stream.set_nodelay(true).expect("a connection");
@@ -106,7 +106,7 @@ impl Puppet {
         assert_eq!(self.ask(line), "ok", "{line}");
     }
 
-    /// New queue pairs on both sides, connected.
+    /// Creates and connects new queue pairs on both sides.
     pub(crate) fn pair(&mut self, end: &End, wish: Wish) -> Pair {
         let service = match wish.service {
             ServiceType::UnreliableConnection => 3,
@@ -158,7 +158,7 @@ impl Puppet {
         self.order(&format!("post {opcode} {offset} {length} {address} {key} {first} {second}"));
     }
 
-    /// Its next completion.
+    /// Returns its next completion.
     pub(crate) fn next(&mut self) -> Done {
         let answer = self.ask("next");
         let numbers: Vec<u32> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -168,7 +168,7 @@ impl Puppet {
         Done { status: *status, length: length as usize, immediate }
     }
 
-    /// Its next completion, which must be a success.
+    /// Returns its next completion, which must be successful.
     pub(crate) fn done(&mut self) -> Done {
         let done = self.next();
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -176,7 +176,7 @@ impl Puppet {
     }
 }
 
-/// A place behind another.
+/// Returns a remote address at an offset.
 pub(crate) fn at(remote: RemoteAddress, offset: usize) -> RemoteAddress {
     let address = VirtualAddress(remote.address.0 + offset as u64);
     RemoteAddress { address, ..remote }

@@ -1,5 +1,5 @@
-//! What a responder must refuse, each on a new connection, with each side as requester. The requester is told why, and
-//! memory is as it was.
+//! Requests that a responder must refuse, each on a new connection, with each side as requester. The requester gets the
+//! right status, and memory is unchanged.
 
 use ferroce::*;
 
@@ -7,10 +7,10 @@ use super::end::{ALL, End, pattern, same};
 use super::puppet::{FETCH_ADD, Post, Puppet, READ, ROOM, SEND, WRITE, Wish, at};
 use super::{Task, wait_for_the_other};
 
-/// Bytes of a message: more than one packet.
+/// Bytes of a message, which is longer than one packet.
 const LENGTH: usize = 5000;
 
-/// What is wrong.
+/// The error of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Key,
@@ -21,7 +21,7 @@ enum Fault {
     QueuePair,
     /// The receive is too short.
     TooLong,
-    /// There never is a receive.
+    /// No receive is ever posted.
     NoReceive,
 }
 
@@ -42,18 +42,18 @@ const CASES: [(Fault, u8); 11] = [
     (NoReceive, SEND),
 ];
 
-/// What `rdma_rxe` makes our requests end with.
+/// The status with which our requests complete if `rdma_rxe` refuses them.
 fn by_them(fault: Fault) -> Status {
     match fault {
         Key | Bounds | Memory => Status::RemoteAccess,
         Pair => Status::RemoteInvalidRequest,
-        // The standard says invalid request: see docs/differences-from-rxe.md.
+        // The specification says invalid request: see docs/differences-from-rxe.md.
         TooLong => Status::RemoteOperation,
         NoReceive => Status::RnrRetryExceeded,
     }
 }
 
-/// What we make its requests end with.
+/// The status with which its requests complete if we refuse them.
 fn by_us(fault: Fault) -> Status {
     match fault {
         Key | Bounds | Memory => Status::RemoteAccess,
@@ -62,7 +62,7 @@ fn by_us(fault: Fault) -> Status {
     }
 }
 
-/// The place that a request names.
+/// Returns the remote address of a request.
 fn place(fault: Fault, good: RemoteAddress) -> RemoteAddress {
     match fault {
         Key => RemoteAddress { key: RKey(good.key.0 ^ 0x0101), ..good },
@@ -75,7 +75,7 @@ fn length(opcode: u8) -> usize {
     if opcode == FETCH_ADD { 8 } else { LENGTH }
 }
 
-/// Nothing but to be written by its owner.
+/// Local write access only.
 const CLOSED: AccessFlags = AccessFlags::LOCAL_WRITE;
 
 fn we_ask(task: &Task, puppet: &mut Puppet, fault: Fault, opcode: u8) {
@@ -106,7 +106,7 @@ fn we_ask(task: &Task, puppet: &mut Puppet, fault: Fault, opcode: u8) {
     assert_eq!(pair.ours.state(), State::Error);
     same(&end.bytes(0, LENGTH), &pattern(6, LENGTH), "our memory");
     if fault == TooLong {
-        // Its owner is told as well, and may find it begun.
+        // The receiver gets an error too, and its buffer may be partly written.
         assert_ne!(puppet.next().status, Status::Success);
     } else {
         puppet.check(0, ROOM, 5);

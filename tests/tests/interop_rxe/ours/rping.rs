@@ -1,5 +1,5 @@
-//! The other half of `rping`: the client names a buffer of its own, the server reads it, is named another, and writes
-//! what it read there.
+//! The peer of `rping`: the client announces a buffer, the server reads it, the client announces another one, and the
+//! server writes what it read there.
 
 use ferroce::cm::{ConnectParameters, EventKind};
 use ferroce::*;
@@ -8,10 +8,10 @@ use super::cma::{Connection, connect, event, listen};
 use super::{Task, wait_for_the_other};
 
 const PORT: u16 = 7174;
-/// `struct rping_rdma_info`: address, key, size, big end first.
+/// `struct rping_rdma_info`: address, key, size, big-endian.
 const ADVICE: usize = 8 + 4 + 4;
 
-/// Places in our memory: what is received, what is sent, the first buffer and the second.
+/// Offsets in our memory: received message, sent message, first buffer, second buffer.
 const HEARD: usize = 0;
 const SAID: usize = 64;
 const FIRST: usize = 4096;
@@ -20,7 +20,7 @@ fn second(task: &Task) -> usize {
     FIRST + task.size.next_multiple_of(4096)
 }
 
-/// The text of a ping, as rping writes it: a head, letters, and a zero at the end.
+/// Returns the text of a ping, as rping writes it: a header, letters, and a zero at the end.
 fn text(number: usize, size: usize) -> Vec<u8> {
     let mut text = format!("rdma-ping-{number}: ").into_bytes();
     let letters = (b'A'..=b'z').cycle().skip(number % 58);
@@ -35,7 +35,7 @@ fn listen_for_advice(peer: &Connection) {
     peer.queue_pair.post_receive(peer.end.receive(HEARD, ADVICE)).expect("a receive");
 }
 
-/// The next completion that is a message of the peer's; what it says.
+/// Waits for the peer's next message, and returns the buffer that it announces.
 fn heard(peer: &Connection) -> (RemoteAddress, usize) {
     loop {
         let done = peer.end.done();
@@ -49,13 +49,13 @@ fn heard(peer: &Connection) -> (RemoteAddress, usize) {
         };
         let address = VirtualAddress(number(0..8));
         let remote = RemoteAddress { address, key: RKey(number(8..12) as u32) };
-        // Before we answer, for the peer goes on when we do.
+        // Before we respond, because the peer continues then.
         listen_for_advice(peer);
         return (remote, number(12..16) as usize);
     }
 }
 
-/// Tells the peer of a buffer of ours; a server's only says that it may go on.
+/// Announces one of our buffers to the peer; a server's message only means that the client may continue.
 fn say(peer: &Connection, offset: usize, size: usize) {
     let remote = peer.end.region.remote(offset as u64);
     let advice = [
@@ -67,7 +67,7 @@ fn say(peer: &Connection, offset: usize, size: usize) {
     peer.end.post(&peer.queue_pair, Operation::SEND, SAID, ADVICE);
 }
 
-/// An operation of ours, and its end. Ends of messages may come before it.
+/// Executes one of our operations. Completions of messages may precede its own.
 fn finish(peer: &Connection, operation: Operation, offset: usize, size: usize) {
     let wanted = CompletionKind::from(&operation);
     peer.end.post(&peer.queue_pair, operation, offset, size);
@@ -93,7 +93,7 @@ pub(crate) fn run(task: &Task) {
             finish(&peer, Operation::Write { remote, immediate: None }, FIRST, size);
             say(&peer, FIRST, size);
         }
-        // The client ends the connection.
+        // The client disconnects.
         assert!(matches!(event(&peer.events), EventKind::Disconnected));
     } else {
         let peer = connect(task, PORT, service, room, &wish, listen_for_advice);

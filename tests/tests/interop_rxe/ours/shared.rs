@@ -1,6 +1,6 @@
-//! The other half of `ibv_srq_pingpong`: many queue pairs, one receive queue.
+//! The peer of `ibv_srq_pingpong`: many queue pairs, one SRQ.
 //!
-//! It receives into one buffer for all, and sends from it. So we send the same bytes always, and these come back.
+//! It receives into one buffer for all, and sends from it. So we always send the same bytes, which come back.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use super::end::{End, Partner, same};
 use super::pingpong::{FIRST_PSN, exchange, message};
 use super::{Task, wait_for_the_other};
 
-/// As many as the program makes.
+/// The number of queue pairs that the program creates.
 const PAIRS: usize = 16;
-/// Lines that it exchanges however many that are: the rest say nothing.
+/// The number of lines that it always exchanges: the remaining ones are unused.
 const LINES: usize = 256;
-/// Receives that wait: more than can come at once.
+/// Posted receives: more than can arrive at a time.
 const DEPTH: usize = 64;
 
-/// What a queue pair waits for before it sends again.
+/// What a queue pair waits for before its next send.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Pending {
     send: bool,
@@ -41,7 +41,7 @@ pub(crate) fn run(task: &Task) {
     };
     let make = || end.pd.queue_pair(&options).expect("a queue pair");
     let pairs: Vec<QueuePair> = (0..PAIRS).map(|_| make()).collect();
-    // Far apart, so that whoever reads a capture can tell them from each other.
+    // Far apart, so that they are easy to distinguish in a capture.
     let psn = |index: usize| FIRST_PSN.add(index as u32 * 0x10_0000);
     let own = |(index, pair): (usize, &QueuePair)| Partner {
         number: pair.number(),
@@ -59,7 +59,7 @@ pub(crate) fn run(task: &Task) {
     let by_number: HashMap<Qpn, &QueuePair> =
         pairs.iter().map(|pair| (pair.number(), pair)).collect();
     let waiting = Pending { send: true, receive: true };
-    // Who serves has nothing to send before something came.
+    // The server sends nothing before the first message arrives.
     let first = if task.serves { Pending { send: false, receive: true } } else { waiting };
     let mut pending: HashMap<Qpn, Pending> =
         pairs.iter().map(|pair| (pair.number(), first)).collect();
@@ -69,7 +69,7 @@ pub(crate) fn run(task: &Task) {
     }
     let (mut sent, mut received) = (0, 0);
     let mut posted = if task.serves { 0 } else { PAIRS };
-    // A peer that has all it wants may end before its last acknowledgements are here, and these may be lost.
+    // A peer that is done may exit before its last acknowledgements arrive, and these may be lost.
     while received < task.count || (if task.lossy { posted } else { sent }) < task.count {
         let done = end.done();
         let wait = pending.get_mut(&done.queue_pair).expect("a queue pair of ours");
@@ -78,7 +78,7 @@ pub(crate) fn run(task: &Task) {
             assert_eq!(done.length as usize, size);
             let found = end.bytes(slot * size, size);
             if task.serves {
-                // A client's buffer is filled by our answers while it still sends what it began with.
+                // A client's buffer is overwritten by our responses while it still sends its initial contents.
                 let fits = |(byte, ours): (&u8, &u8)| byte == ours || *byte == 0;
                 assert!(found.iter().zip(&sent_bytes).all(fits), "message {received}");
             } else {

@@ -1,4 +1,4 @@
-/* A libibverbs that a program carries under a name of its own, with one device. */
+/* A libibverbs that a program bundles under another name, with one device. */
 #include <stddef.h>
 
 struct ibv_device;

@@ -1,4 +1,4 @@
-/* A module that is linked with it, as Python's are. */
+/* A module that is linked with the bundled library, like a Python extension. */
 #include <errno.h>
 #include <stdio.h>
 

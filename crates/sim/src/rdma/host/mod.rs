@@ -1,6 +1,6 @@
-//! A simulated host with queue pairs of all services: whole frames in and out.
+//! A simulated host with QPs of all services, which takes and returns whole frames.
 
-mod end;
+mod endpoint;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -12,36 +12,21 @@ use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_proto::ud;
 use ferroce_wire::address::Gid;
-use ferroce_wire::number::{Qpn, RKey};
+use ferroce_wire::number::{Psn, Qpn, RKey};
 use ferroce_wire::packet::Packet;
 
-pub(super) use end::{Blueprint, End, Pair, Receives, Waiting, Work};
+pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, Qp, QpConfig, Work};
 use schedule::Schedule;
 
-use super::frame::{InboundPacket, emit};
-use super::manage::Management;
+use super::frame::{ReceivedPacket, emit};
+use super::layout::{FIRST_QPN, FIRST_SRQN};
+use super::management::{Management, QpControl};
 use super::memory::Regions;
-use crate::{Destination, Host};
+use crate::host::{Destination, Host};
 
-/// Queue pairs are numbered from here on: 0 and 1 are taken for management, 2 for the set-up exchange.
-pub(super) const FIRST_QPN: u32 = 16;
-
-/// Shared receive queues are numbered from here on, in a space of their own.
-const FIRST_QUEUE: u32 = 0x100;
-
-/// The queue pair's number of an end.
-pub(super) const fn number(end: usize) -> Qpn {
-    Qpn(FIRST_QPN + end as u32)
-}
-
-/// The number of a shared receive queue.
-pub(super) const fn queue_number(queue: usize) -> Qpn {
-    Qpn(FIRST_QUEUE + queue as u32)
-}
-
-/// A receive queue that ends share, with the buffers of its requests, by their id: where in `region`, and how long.
+/// An SRQ, with the buffers of its receive requests by their id: offset in `region`, and length.
 #[derive(Debug)]
-pub(super) struct SharedQueue {
+pub(super) struct Srq {
     pub(super) queue: ReceiveQueue,
     pub(super) region: usize,
     pub(super) buffers: Vec<(usize, usize)>,
@@ -49,7 +34,7 @@ pub(super) struct SharedQueue {
     pub(super) limit_events: u32,
 }
 
-impl SharedQueue {
+impl Srq {
     pub(super) fn new(region: usize, extended: Option<Extended>) -> Self {
         const CAPACITY: usize = 1 << 16;
         let queue = match extended {
@@ -60,26 +45,26 @@ impl SharedQueue {
     }
 }
 
-/// A host with its memory.
+/// A host with its memory and QPs.
 #[derive(Debug)]
 pub(super) struct RdmaHost {
     pub(super) address: Ipv4Addr,
     pub(super) memory: Regions,
-    pub(super) ends: Vec<End>,
-    pub(super) queues: Vec<SharedQueue>,
-    /// Ends by the group that they are attached to.
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) srqs: Vec<Srq>,
+    /// Endpoints by the multicast group that they are attached to.
     pub(super) groups: BTreeMap<Ipv4Addr, Vec<usize>>,
-    /// A window of type 2 that somebody's queue pair has bound here: no other may use it.
+    /// A type 2 window that a QP of this host has bound: no other QP may use it.
     pub(super) window: Option<RKey>,
-    /// Sets up connections, if they are not from the start.
+    /// Establishes connections, unless they are up from the start.
     pub(super) management: Option<Box<Management>>,
-    /// Frames that were dropped because of their ICRC.
+    /// Frames that were dropped because of a bad ICRC or header.
     pub(super) damaged: u64,
-    /// It has taken the place of one that crashed.
+    /// It replaced a host that crashed.
     pub(super) restarted: bool,
-    /// How long frames are received before anything is sent, as a thread does that takes them in batches.
+    /// How long frames are received before anything is sent, as by a thread that receives in batches.
     pub(super) batch: Duration,
-    /// The batch ends then.
+    /// The end of the current batch.
     batch_ends: Option<Instant>,
     schedule: Schedule,
     buffer: Vec<u8>,
@@ -90,8 +75,8 @@ impl RdmaHost {
         Self {
             address,
             memory: Regions::default(),
-            ends: Vec::new(),
-            queues: Vec::new(),
+            endpoints: Vec::new(),
+            srqs: Vec::new(),
             groups: BTreeMap::new(),
             window: None,
             management: None,
@@ -104,108 +89,117 @@ impl RdmaHost {
         }
     }
 
-    /// Adds an end; its queue pair's number is [`number`] of its index.
-    pub(super) fn add_end(&mut self, end: End) -> usize {
-        self.ends.push(end);
-        self.ends.len() - 1
+    /// Adds an endpoint and returns its index, from which [`super::layout::qpn`] derives its QPN.
+    pub(super) fn add_endpoint(&mut self, endpoint: Endpoint) -> usize {
+        self.endpoints.push(endpoint);
+        self.endpoints.len() - 1
     }
 
-    /// Makes the queue pair of an end, and binds the windows that its peer will use: the connection is up on this side.
-    pub(super) fn open(&mut self, now: Instant, index: usize) {
-        let Some(end) = self.ends.get_mut(index) else { return };
-        let Some(waiting) = &mut end.waiting else { return };
-        if !matches!(end.pair, Pair::None) {
-            return;
-        }
-        end.pair = waiting.blueprint.build();
-        if let Blueprint::Datagram(_, Some(group)) = waiting.blueprint {
-            self.groups.entry(group).or_default().push(index);
-        }
-        let prelude = std::mem::take(&mut waiting.prelude);
-        if let (Pair::Reliable(pair), false) = (&mut end.pair, prelude.is_empty()) {
-            for request in prelude {
-                // The send queue has room for all of the program.
-                let _ = pair.post_send(request);
+    /// Passes a packet to the QP of an endpoint.
+    fn deliver(&mut self, now: Instant, index: usize, received: &ReceivedPacket<'_>) {
+        let Some(endpoint) = self.endpoints.get_mut(index) else { return };
+        let packet = &received.packet;
+        let queue = match (&mut endpoint.rq, packet.extensions.xrceth) {
+            (EndpointRq::Own(queue), _) => Some(queue),
+            (EndpointRq::Shared(index), _) => {
+                self.srqs.get_mut(*index).map(|shared| &mut shared.queue)
             }
-            // Nothing is sent by this: binding is done on this side alone.
-            let nothing = pair.poll_transmit(now, &mut self.memory).is_none();
-            debug_assert!(nothing);
-            end.bound.extend(std::iter::from_fn(|| pair.poll_send_completion()));
-        }
-    }
-
-    /// Posts the work of an end whose connection is up on both sides.
-    pub(super) fn start(&mut self, index: usize) {
-        let Some(end) = self.ends.get_mut(index) else { return };
-        let Some(waiting) = end.waiting.take() else { return };
-        // Capacity is what is posted, and lengths are within what is allowed.
-        match (&mut end.pair, waiting.work) {
-            (Pair::Reliable(pair), Work::Connected(work)) => {
-                work.into_iter().for_each(|request| _ = pair.post_send(request));
+            (EndpointRq::Xrc, Some(header)) => {
+                let named = header.receive_queue.0.wrapping_sub(FIRST_SRQN) as usize;
+                self.srqs.get_mut(named).map(|shared| &mut shared.queue)
             }
-            (Pair::Unreliable(pair), Work::Connected(work)) => {
-                work.into_iter().for_each(|request| _ = pair.post_send(request));
-            }
-            (Pair::Datagram(pair), Work::Datagrams(work)) => {
-                work.into_iter().for_each(|request| _ = pair.post_send(request));
-            }
-            _ => {}
-        }
-        self.schedule.wake(index, &mut end.entry);
-    }
-
-    /// Ends a connection: its queue pair goes into the error state.
-    pub(super) fn close(&mut self, index: usize) {
-        if let Some(end) = self.ends.get_mut(index) {
-            end.close();
-            end.collect();
-        }
-    }
-
-    /// A packet for a queue pair of ours.
-    fn deliver(&mut self, now: Instant, index: usize, arrival: &InboundPacket<'_>) {
-        let Some(end) = self.ends.get_mut(index) else { return };
-        let packet = &arrival.packet;
-        let queue = match (&mut end.receives, packet.extensions.xrceth) {
-            (Receives::Own(queue), _) => Some(queue),
-            (Receives::Shared(index), _) => {
-                self.queues.get_mut(*index).map(|shared| &mut shared.queue)
-            }
-            (Receives::Named, Some(header)) => {
-                let named = header.receive_queue.0.wrapping_sub(FIRST_QUEUE) as usize;
-                self.queues.get_mut(named).map(|shared| &mut shared.queue)
-            }
-            (Receives::Named, None) => None,
+            (EndpointRq::Xrc, None) => None,
         };
-        match (&mut end.pair, queue) {
-            (Pair::None, _) => return,
-            (Pair::Reliable(pair), queue) => {
-                pair.handle_packet(now, packet, arrival.marked, queue, &mut self.memory);
+        match (&mut endpoint.qp, queue) {
+            (Qp::None, _) => return,
+            (Qp::Reliable(qp), queue) => {
+                qp.handle_packet(now, packet, received.marked, queue, &mut self.memory);
             }
-            (Pair::Unreliable(pair), Some(queue)) => {
-                pair.handle_packet(packet, queue, &mut self.memory);
+            (Qp::Unreliable(qp), Some(queue)) => {
+                qp.handle_packet(packet, queue, &mut self.memory);
             }
-            (Pair::Datagram(pair), Some(queue)) => {
-                let destination = Gid::from_ip(Ipv4Addr::from(arrival.ip.destination.0).into());
-                let header = Some(arrival.route_header());
+            (Qp::Datagram(qp), Some(queue)) => {
+                let destination = Gid::from_ip(Ipv4Addr::from(received.ip.destination.0).into());
+                let header = Some(received.route_header());
                 let envelope = ud::Envelope { destination, header };
-                pair.handle_packet(packet, &envelope, queue, &mut self.memory);
+                qp.handle_packet(packet, &envelope, queue, &mut self.memory);
             }
-            (Pair::Unreliable(_) | Pair::Datagram(_), None) => {}
+            (Qp::Unreliable(_) | Qp::Datagram(_), None) => {}
         }
-        end.collect();
-        end.heard = true;
-        self.schedule.wake(index, &mut end.entry);
-        for shared in &mut self.queues {
+        endpoint.collect();
+        endpoint.packet_received = true;
+        self.schedule.wake(index, &mut endpoint.entry);
+        for shared in &mut self.srqs {
             shared.limit_events += u32::from(shared.queue.poll_limit());
         }
     }
 
-    /// Lets the management do its work on the ends.
-    pub(super) fn manage(&mut self, act: impl FnOnce(&mut Management, &mut Self)) {
+    /// Calls `act` with the management and the host, which owns it.
+    pub(super) fn with_management(&mut self, act: impl FnOnce(&mut Management, &mut Self)) {
         if let Some(mut management) = self.management.take() {
             act(&mut management, self);
             self.management = Some(management);
+        }
+    }
+}
+
+impl QpControl for RdmaHost {
+    fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    fn set_peer(&mut self, index: usize, qpn: Qpn, psn: Psn, mtu: u16) {
+        if let Some(pending) = &mut self.endpoints[index].pending {
+            pending.config.set_peer(qpn, psn, mtu);
+        }
+    }
+
+    fn open(&mut self, now: Instant, index: usize) {
+        let Some(endpoint) = self.endpoints.get_mut(index) else { return };
+        let Some(pending) = &mut endpoint.pending else { return };
+        if !matches!(endpoint.qp, Qp::None) {
+            return;
+        }
+        endpoint.qp = pending.config.build();
+        if let QpConfig::Datagram(_, Some(group)) = pending.config {
+            self.groups.entry(group).or_default().push(index);
+        }
+        let window_binds = std::mem::take(&mut pending.window_binds);
+        if let (Qp::Reliable(qp), false) = (&mut endpoint.qp, window_binds.is_empty()) {
+            for request in window_binds {
+                // The SQ has capacity for all of the program.
+                let _ = qp.post_send(request);
+            }
+            // Binding is local: no packet is sent.
+            let nothing = qp.poll_transmit(now, &mut self.memory).is_none();
+            debug_assert!(nothing);
+            endpoint.bind_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
+        }
+    }
+
+    fn start(&mut self, index: usize) {
+        let Some(endpoint) = self.endpoints.get_mut(index) else { return };
+        let Some(pending) = endpoint.pending.take() else { return };
+        // The SQ has capacity for all of the program, and all lengths are valid.
+        match (&mut endpoint.qp, pending.work) {
+            (Qp::Reliable(qp), Work::Connected(work)) => {
+                work.into_iter().for_each(|request| _ = qp.post_send(request));
+            }
+            (Qp::Unreliable(qp), Work::Connected(work)) => {
+                work.into_iter().for_each(|request| _ = qp.post_send(request));
+            }
+            (Qp::Datagram(qp), Work::Datagrams(work)) => {
+                work.into_iter().for_each(|request| _ = qp.post_send(request));
+            }
+            _ => {}
+        }
+        self.schedule.wake(index, &mut endpoint.entry);
+    }
+
+    fn close(&mut self, index: usize) {
+        if let Some(endpoint) = self.endpoints.get_mut(index) {
+            endpoint.close();
+            endpoint.collect();
         }
     }
 }
@@ -215,26 +209,31 @@ impl Host for RdmaHost {
         if !self.batch.is_zero() {
             self.batch_ends.get_or_insert(now + self.batch);
         }
-        let Some(arrival) = InboundPacket::read(bytes) else {
+        let Some(received) = ReceivedPacket::parse(bytes) else {
             self.damaged += 1;
             return;
         };
-        match arrival.packet.bth.destination {
+        match received.packet.bth.destination {
             Qpn::MULTICAST => {
-                let group = Ipv4Addr::from(arrival.ip.destination.0);
+                let group = Ipv4Addr::from(received.ip.destination.0);
                 let members = self.groups.get(&group).cloned().unwrap_or_default();
-                members.into_iter().for_each(|index| self.deliver(now, index, &arrival));
+                members.into_iter().for_each(|index| self.deliver(now, index, &received));
             }
             destination if Management::owns(destination) => {
-                self.manage(|management, host| management.handle(now, &arrival, host));
+                self.with_management(|management, host| management.handle(now, &received, host));
             }
             destination => {
                 let index = destination.0.wrapping_sub(FIRST_QPN) as usize;
-                let first = self.ends.get(index).is_some_and(|end| !end.heard);
-                self.deliver(now, index, &arrival);
-                // Data tells that the peer is ready, when the message that says so was lost (IBA 12.9.8.1).
-                if first && self.ends.get(index).is_some_and(|end| end.heard) {
-                    self.manage(|management, host| management.data_received(now, index, host));
+                let first =
+                    self.endpoints.get(index).is_some_and(|endpoint| !endpoint.packet_received);
+                self.deliver(now, index, &received);
+                // Data shows that the peer is ready, even if its RTU was lost (IBA 12.9.8.1).
+                if first
+                    && self.endpoints.get(index).is_some_and(|endpoint| endpoint.packet_received)
+                {
+                    self.with_management(|management, host| {
+                        management.data_received(now, index, host)
+                    });
                 }
             }
         }
@@ -243,22 +242,22 @@ impl Host for RdmaHost {
     fn handle_timeout(&mut self, now: Instant) {
         self.batch_ends = self.batch_ends.filter(|&end| now < end);
         while let Some((index, at)) = self.schedule.due(now) {
-            let Some(end) = self.ends.get_mut(index) else { continue };
-            if !Schedule::is_current(&mut end.entry, at) {
+            let Some(endpoint) = self.endpoints.get_mut(index) else { continue };
+            if !Schedule::is_current(&mut endpoint.entry, at) {
                 continue;
             }
-            let deadline = end.poll_timeout();
+            let deadline = endpoint.poll_timeout();
             if deadline.is_some_and(|deadline| deadline <= now) {
-                if let Pair::Reliable(pair) = &mut end.pair {
-                    pair.handle_timeout(now);
+                if let Qp::Reliable(qp) = &mut endpoint.qp {
+                    qp.handle_timeout(now);
                 }
-                end.collect();
-                self.schedule.wake(index, &mut end.entry);
+                endpoint.collect();
+                self.schedule.wake(index, &mut endpoint.entry);
             } else {
-                self.schedule.arm(index, &mut end.entry, deadline);
+                self.schedule.arm(index, &mut endpoint.entry, deadline);
             }
         }
-        self.manage(|management, host| management.handle_timeout(now, host));
+        self.with_management(|management, host| management.handle_timeout(now, host));
     }
 
     fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
@@ -271,29 +270,29 @@ impl Host for RdmaHost {
             }
         }
         while let Some(index) = self.schedule.next() {
-            let end = &mut self.ends[index];
-            Schedule::taken(&mut end.entry);
-            let Some((to, transmit)) = end.poll_transmit(now, &mut self.memory) else {
-                // What is done on this side alone may have completed.
-                end.collect();
-                let deadline = end.poll_timeout();
-                self.schedule.arm(index, &mut end.entry, deadline);
+            let endpoint = &mut self.endpoints[index];
+            Schedule::clear_ready(&mut endpoint.entry);
+            let Some((to, transmit)) = endpoint.poll_transmit(now, &mut self.memory) else {
+                // Local operations may have completed.
+                endpoint.collect();
+                let deadline = endpoint.poll_timeout();
+                self.schedule.arm(index, &mut endpoint.entry, deadline);
                 continue;
             };
             let (bth, extensions) = (transmit.bth, transmit.extensions);
             let encoded = transmit.encode(&self.memory, &mut self.buffer);
-            self.schedule.wake(index, &mut end.entry);
+            self.schedule.wake(index, &mut endpoint.entry);
             let length = match encoded {
                 Ok(length) => length,
                 Err(error) => {
                     if !matches!(error, EncodeError::Again(_)) {
-                        end.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
+                        endpoint.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
                     }
-                    end.collect();
+                    endpoint.collect();
                     continue;
                 }
             };
-            // Headers are written by the frame: what `encode` wrote of them is passed over.
+            // The frame writes the headers: skip those that `encode` wrote.
             let headers = 12 + extensions.set().len();
             let pad = usize::from(bth.pad);
             let packet = Packet {

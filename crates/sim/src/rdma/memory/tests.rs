@@ -1,4 +1,4 @@
-//! Keys, domains, bounds, permissions and windows.
+//! Keys, PDs, bounds, access flags and windows.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const ALL: AccessFlags =
 const WRITE: AccessFlags = AccessFlags::REMOTE_WRITE;
 
 fn by(qpn: u32) -> Accessor {
-    Accessor { pd: DOMAIN, queue_pair: Qpn(qpn) }
+    Accessor { pd: PD, queue_pair: Qpn(qpn) }
 }
 
 fn sge(key: u32, at: u64, length: u32) -> RemoteRange {
@@ -26,11 +26,11 @@ fn bind(window: u32, key: u32, at: u64, length: u64) -> Bind {
 }
 
 #[test]
-fn regions_are_checked() {
+fn regions_check_key_pd_access_and_bounds() {
     let mut memory = Regions::default();
-    memory.add(vec![0; 64], DOMAIN, ALL);
-    memory.add(vec![0; 64], OTHER_DOMAIN, ALL);
-    memory.add(vec![0; 64], DOMAIN, AccessFlags::default());
+    memory.add(vec![0; 64], PD, ALL);
+    memory.add(vec![0; 64], OTHER_PD, ALL);
+    memory.add(vec![0; 64], PD, AccessFlags::default());
     let check =
         |region, at, length| memory.check_remote(by(1), sge(key(region), at, length), WRITE);
     assert_eq!(check(0, 0, 64), Ok(()));
@@ -42,18 +42,18 @@ fn regions_are_checked() {
     for wrong in [0, key(0) ^ 1, key(0) | 0x8000_0000, u32::MAX] {
         assert_eq!(memory.check_remote(by(1), sge(wrong, 0, 1), WRITE), Err(Denied::Key));
     }
-    assert_eq!(memory.write_local(DOMAIN, local(2, 0, 1), &[1]), Err(Denied::Access));
-    assert_eq!(memory.write_local(DOMAIN, local(0, 0, 1), &[1, 2]), Err(Denied::Bounds));
+    assert_eq!(memory.write_local(PD, local(2, 0, 1), &[1]), Err(Denied::Access));
+    assert_eq!(memory.write_local(PD, local(0, 0, 1), &[1, 2]), Err(Denied::Bounds));
     let unaligned = memory.atomic(by(1), sge(key(0), 4, 8), Atomic::FetchAdd(1));
     assert_eq!(unaligned, Err(Denied::Alignment));
     assert_eq!(memory.invalidate(by(1), RKey(key(0))), Err(Denied::Key));
 }
 
 #[test]
-fn a_window_shows_a_part_to_one_queue_pair() {
+fn a_type_2_window_is_accessible_to_one_qp() {
     let mut memory = Regions::default();
-    memory.add(vec![7; 64], DOMAIN, ALL);
-    let window = memory.add_window(DOMAIN, true).0;
+    memory.add(vec![7; 64], PD, ALL);
+    let window = memory.add_window(PD, true).0;
     let key = window | 5;
     let read =
         |memory: &Regions, qpn, key, at| memory.read_remote(by(qpn), sge(key, at, 8), &mut [0; 8]);
@@ -68,21 +68,21 @@ fn a_window_shows_a_part_to_one_queue_pair() {
     assert_eq!(read(&memory, 2, key, 8), Err(Denied::Key), "another queue pair");
     assert_eq!(read(&memory, 1, window, 8), Err(Denied::Key), "the former key");
     assert_eq!(memory.write_remote(by(1), sge(key, 8, 1), &[1]), Err(Denied::Access));
-    assert_eq!(memory.bind(by(1), &bind(key, key, 8, 8)), Err(Denied::Access), "bound already");
+    assert_eq!(memory.bind(by(1), &bind(key, key, 8, 8)), Err(Denied::Access), "already bound");
     assert_eq!(memory.invalidate(by(2), RKey(key)), Err(Denied::Key));
     assert_eq!(memory.invalidate(by(1), RKey(key)), Ok(()));
-    assert_eq!(read(&memory, 1, key, 8), Err(Denied::Key), "made invalid");
+    assert_eq!(read(&memory, 1, key, 8), Err(Denied::Key), "invalidated");
     assert_eq!(memory.invalidate(by(1), RKey(key)), Err(Denied::Key));
     assert_eq!(memory.bind(by(2), &bind(key, key ^ 1, 0, 8)), Ok(()));
     assert_eq!(read(&memory, 2, key ^ 1, 0), Ok(()));
 }
 
 #[test]
-fn a_window_of_type_1_is_for_all_and_bound_again_at_will() {
+fn a_type_1_window_is_accessible_to_all_qps_and_can_be_rebound() {
     let mut memory = Regions::default();
-    memory.add(vec![7; 64], DOMAIN, ALL);
-    memory.add(vec![7; 64], DOMAIN, REMOTE);
-    let window = memory.add_window(DOMAIN, false).0;
+    memory.add(vec![7; 64], PD, ALL);
+    memory.add(vec![7; 64], PD, REMOTE);
+    let window = memory.add_window(PD, false).0;
     memory.bind(by(1), &bind(window, window | 1, 0, 8)).unwrap();
     let read =
         |memory: &Regions, qpn, key| memory.read_remote(by(qpn), sge(key, 0, 8), &mut [0; 8]);
@@ -92,9 +92,9 @@ fn a_window_of_type_1_is_for_all_and_bound_again_at_will() {
     memory.bind(by(1), &bind(window | 1, window | 2, 0, 8)).unwrap();
     assert_eq!(read(&memory, 1, window | 1), Err(Denied::Key));
     assert_eq!(read(&memory, 1, window | 2), Ok(()));
-    // Length 0 shows nothing.
+    // A window of length 0 allows no access.
     memory.bind(by(1), &bind(window | 2, window | 3, 0, 0)).unwrap();
     assert_eq!(read(&memory, 1, window | 3), Err(Denied::Key));
     let none = Bind { region: LKey(key(1)), ..bind(window | 3, window | 4, 0, 8) };
-    assert_eq!(memory.bind(by(1), &none), Err(Denied::Access), "a region that allows none");
+    assert_eq!(memory.bind(by(1), &none), Err(Denied::Access), "a region that allows no windows");
 }

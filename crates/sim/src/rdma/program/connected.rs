@@ -1,4 +1,4 @@
-//! A program for a connection: RC, UC or XRC.
+//! Programs for RC, UC and XRC connections.
 
 use ferroce_proto::memory::{AccessFlags, Bind};
 use ferroce_proto::work::{
@@ -7,61 +7,62 @@ use ferroce_proto::work::{
 use ferroce_wire::number::{Immediate, LKey, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
-use super::violation::{self, Material};
-use super::{Area, Effect, Place, Posted, Program, Step};
-use crate::Random;
-use crate::rdma::Workload;
-use crate::rdma::host::{RdmaHost, Receives, queue_number};
-use crate::rdma::memory::{BASE, DOMAIN, REMOTE, key, local};
-use crate::rdma::plan::EXTENDED_QUEUES;
+use super::violation::{self, InvalidRequestInputs};
+use super::{Effect, EndpointId, PostedProgram, Program, RegionLayout, Step};
+use crate::random::Random;
+use crate::rdma::host::{EndpointRq, RdmaHost};
+use crate::rdma::layout::{XRC_SRQS, srq_number};
+use crate::rdma::memory::{BASE, PD, REMOTE, key, local};
 use crate::rdma::workload::Service;
+use crate::rdma::workload::Workload;
 
-/// Stands for the end of the passive region until that is known.
-const END: u64 = 1 << 62;
+/// Placeholder for the end of the passive region until that is known.
+const REGION_END: u64 = 1 << 62;
 
-/// A program while it is made.
-struct Draft<'a> {
+/// A program under construction.
+struct ProgramBuilder<'a> {
     service: Service,
     largest: usize,
     hosts: &'a mut [RdmaHost],
-    active: Place,
-    passive: Place,
+    active: EndpointId,
+    passive: EndpointId,
     regions: [usize; 2],
-    /// What is written on the active side, and on the passive one.
-    areas: [Area; 2],
+    /// The regions of the active and the passive side.
+    areas: [RegionLayout; 2],
     work: Vec<SendRequest>,
     steps: Vec<Step>,
-    /// Receive requests of the passive end's own queue.
+    /// Receive buffers of the passive endpoint's own RQ.
     buffers: Vec<(usize, usize)>,
     counters: [usize; 2],
-    /// How often the second counter was counted on.
+    /// The number of compare-and-swaps so far.
     swapped: u64,
-    /// Windows of the passive side: of type 1, and of type 2 while it is valid.
+    /// Windows of the passive side: type 1, and type 2 while it is valid.
     windows: Vec<RKey>,
     invalid: Option<RKey>,
-    /// A window of the active side's own, whether it is bound, and how often its key changed.
+    /// A window of the active side, whether it is bound, and how often its key changed.
     own: RKey,
     own_bound: bool,
     own_keys: u32,
 }
 
-/// Draws a program, posts the receive requests it needs, and makes its memory on both sides.
+/// Draws a program, posts the receive requests it needs, and creates its regions on both sides.
 pub(in crate::rdma) fn connected(
     workload: &Workload,
     service: Service,
-    [active, passive]: [Place; 2],
+    [active, passive]: [EndpointId; 2],
     hosts: &mut [RdmaHost],
     random: &mut Random,
-) -> Posted {
+) -> PostedProgram {
     let largest = workload.largest as usize;
-    let mut areas = [Area::new(largest + 64, random), Area::new(largest + 64, random)];
+    let mut areas =
+        [RegionLayout::new(largest + 64, random), RegionLayout::new(largest + 64, random)];
     let counters = [areas[1].counter(), areas[1].counter()];
     let windows = windows(service, passive, hosts, random);
-    let mut draft = Draft {
+    let mut draft = ProgramBuilder {
         service,
         largest,
-        regions: [active, passive].map(|place| hosts[place.host].memory.regions.len()),
-        own: hosts[active.host].memory.add_window(DOMAIN, true),
+        regions: [active, passive].map(|endpoint| hosts[endpoint.host].memory.regions.len()),
+        own: hosts[active.host].memory.add_window(PD, true),
         hosts,
         active,
         passive,
@@ -80,7 +81,7 @@ pub(in crate::rdma) fn connected(
     let violation = (random.below(5) == 0).then(|| random.below(requests as u64) as usize);
     for id in 0..requests {
         if violation == Some(id) {
-            draft.violate(random);
+            draft.invalid_request(random);
         } else {
             draft.step(random);
         }
@@ -95,22 +96,22 @@ pub(in crate::rdma) fn connected(
     draft.finish(&windows)
 }
 
-/// Windows through which the program reaches the passive side, not bound yet.
+/// Adds unbound windows through which the program accesses the passive side.
 fn windows(
     service: Service,
-    passive: Place,
+    passive: EndpointId,
     hosts: &mut [RdmaHost],
     random: &mut Random,
 ) -> Vec<RKey> {
-    // A target of XRC has no send queue to bind them by, and UC would not tell when they are.
+    // An XRC target has no SQ to bind windows with, and over UC the active side would not know when they are bound.
     if service != Service::Reliable || random.below(2) == 0 {
         return Vec::new();
     }
     let memory = &mut hosts[passive.host].memory;
-    [false, true].map(|second| RKey(memory.add_window(DOMAIN, second).0 | 0x5a)).to_vec()
+    [false, true].map(|second| RKey(memory.add_window(PD, second).0 | 0x5a)).to_vec()
 }
 
-impl Draft<'_> {
+impl ProgramBuilder<'_> {
     fn push(&mut self, operation: Operation, data: Data, effect: Effect) {
         let mut request = SendRequest::new(WorkId(self.work.len() as u64), operation, data);
         request.fence = matches!(operation, Operation::Send { invalidate: Some(_), .. });
@@ -118,8 +119,8 @@ impl Draft<'_> {
         self.steps.push(Step { effect, signaled: true, fails: None });
     }
 
-    /// XRC's requests name a queue of the peer's; messages get a receive request there, or in the peer's own.
-    fn address(&mut self, random: &mut Random) {
+    /// Sets the SRQ of an XRC request, and posts a receive request for a message.
+    fn post_receive(&mut self, random: &mut Random) {
         let Some(step) = self.steps.last() else { return };
         let (consumes, length) = match step.effect {
             Effect::Sent { length, .. } => (true, length),
@@ -127,33 +128,33 @@ impl Draft<'_> {
         };
         let mut shared = None;
         if self.service == Service::Extended {
-            let queue = EXTENDED_QUEUES[random.below(EXTENDED_QUEUES.len() as u64) as usize];
+            let queue = XRC_SRQS[random.below(XRC_SRQS.len() as u64) as usize];
             shared = Some(queue);
             if let Some(request) = self.work.last_mut() {
                 let remote = !request.operation.is_local();
-                request.receive_queue = remote.then_some(queue_number(queue));
+                request.receive_queue = remote.then_some(srq_number(queue));
             }
         }
         let host = &mut self.hosts[self.passive.host];
         if !consumes {
             return;
         }
-        match &mut host.ends[self.passive.end].receives {
-            Receives::Own(queue) => {
-                let room = length + random.below(64) as usize;
-                let at = self.areas[1].allot(room);
+        match &mut host.endpoints[self.passive.index].rq {
+            EndpointRq::Own(queue) => {
+                let capacity = length + random.below(64) as usize;
+                let at = self.areas[1].allocate(capacity);
                 let id = WorkId(self.buffers.len() as u64);
-                let sg_list = SgList::from(local(self.regions[1], at, room));
-                // The queue holds as many as there are requests.
+                let sg_list = SgList::from(local(self.regions[1], at, capacity));
+                // The RQ has capacity for one per request.
                 let _ = queue.post(ReceiveRequest { id, sg_list });
-                self.buffers.push((at, room));
+                self.buffers.push((at, capacity));
             }
-            Receives::Shared(queue) => shared = Some(*queue),
-            Receives::Named => {}
+            EndpointRq::Shared(queue) => shared = Some(*queue),
+            EndpointRq::Xrc => {}
         }
         if let Some(shared) = shared {
-            // Any message of any end may take it: each buffer is for the largest.
-            let queue = &mut host.queues[shared];
+            // Any message of any endpoint may consume it, so each buffer fits the largest.
+            let queue = &mut host.srqs[shared];
             let bytes = &mut host.memory.regions[queue.region].bytes;
             let at = bytes.len();
             bytes.resize(at + self.largest + 8, super::FILL);
@@ -164,14 +165,14 @@ impl Draft<'_> {
         }
     }
 
-    /// A place of the peer's, by a key or through a window.
+    /// Returns a remote address, by the region's key or through a window.
     fn remote(&self, at: usize, random: &mut Random) -> RemoteAddress {
         let through = if random.below(2) == 0 { None } else { random.choose(&self.windows) };
         let key = through.copied().unwrap_or(RKey(key(self.regions[1])));
         RemoteAddress { address: VirtualAddress(BASE + at as u64), key }
     }
 
-    /// Bytes of ours: in one piece, in two, or copied.
+    /// Returns local data: one SGE, two SGEs, or inline.
     fn gather(&self, from: usize, length: usize, random: &mut Random) -> Data {
         match random.below(4) {
             0 if length <= 256 => Data::Inline(self.areas[0].bytes[from..][..length].into()),
@@ -189,21 +190,21 @@ impl Draft<'_> {
 
     /// Draws one request.
     fn step(&mut self, random: &mut Random) {
-        let most = if random.below(4) == 0 { 300.min(self.largest) } else { self.largest };
-        let length = random.below(most as u64 + 1) as usize;
+        let max = if random.below(4) == 0 { 300.min(self.largest) } else { self.largest };
+        let length = random.below(max as u64 + 1) as usize;
         let from = random.below((self.largest + 64 - length) as u64 + 1) as usize;
         let immediate = (random.below(3) == 0).then(|| Immediate(random.next_u64() as u32));
         let kinds = if self.service == Service::Unreliable { 6 } else { 13 };
         match random.below(kinds) {
             0..=2 => {
-                let to = self.areas[1].allot(length);
+                let to = self.areas[1].allocate(length);
                 let operation = Operation::Write { remote: self.remote(to, random), immediate };
                 let data = self.gather(from, length, random);
                 self.push(operation, data, Effect::Written { from, to, length, immediate });
             }
             3..=5 => {
                 let second = self.windows.get(1).copied().filter(|_| random.below(4) == 0);
-                // Immediate data and invalidation do not go together.
+                // A SEND has either immediate data or an invalidation.
                 let immediate = immediate.filter(|_| second.is_none());
                 if let Some(key) = second {
                     self.windows.truncate(1);
@@ -215,19 +216,19 @@ impl Draft<'_> {
                 self.push(operation, data, Effect::Sent { from, length, immediate, invalidated });
             }
             6 | 7 => {
-                let to = self.areas[0].allot(length);
+                let to = self.areas[0].allocate(length);
                 let operation = Operation::Read { remote: self.remote(from, random) };
                 let data = self.pieces(to, length, random);
                 self.push(operation, data, Effect::Read { from, to, length });
             }
             8 => {
-                let to = self.areas[0].allot(8);
+                let to = self.areas[0].allocate(8);
                 let remote = self.remote(self.counters[0], random);
                 let data = Data::SgList(SgList::from(local(self.regions[0], to, 8)));
                 self.push(Operation::FetchAdd { remote, add: 1 }, data, Effect::Added { to });
             }
             9 => {
-                let to = self.areas[0].allot(8);
+                let to = self.areas[0].allocate(8);
                 let remote = self.remote(self.counters[1], random);
                 let data = Data::SgList(SgList::from(local(self.regions[0], to, 8)));
                 let (compare, swap) = (self.swapped, self.swapped + 1);
@@ -236,7 +237,7 @@ impl Draft<'_> {
                 self.push(operation, data, Effect::Swapped { to });
             }
             10 => {
-                let (to, length) = (self.areas[1].allot(8), 8);
+                let (to, length) = (self.areas[1].allocate(8), 8);
                 let from = from.min(self.largest);
                 let data = Data::SgList(SgList::from(local(self.regions[0], from, 8)));
                 let operation = Operation::AtomicWrite { remote: self.remote(to, random) };
@@ -258,10 +259,10 @@ impl Draft<'_> {
             }
             _ => self.own_window(),
         }
-        self.address(random);
+        self.post_receive(random);
     }
 
-    /// Binds a window of our own, or makes it invalid: nobody else uses it.
+    /// Binds or invalidates a window of the active side, which no peer uses.
     fn own_window(&mut self) {
         let operation = if self.own_bound {
             Operation::LocalInvalidate { key: self.own }
@@ -282,48 +283,48 @@ impl Draft<'_> {
         self.push(operation, Data::NONE, Effect::Nothing);
     }
 
-    /// A request that must not be executed.
-    fn violate(&mut self, random: &mut Random) {
+    /// Adds an invalid request.
+    fn invalid_request(&mut self, random: &mut Random) {
         let id = WorkId(self.work.len() as u64);
         let length = random.below(self.largest as u64 + 1) as usize;
         let own_queue = matches!(
-            self.hosts[self.passive.host].ends[self.passive.end].receives,
-            Receives::Own(_)
+            self.hosts[self.passive.host].endpoints[self.passive.index].rq,
+            EndpointRq::Own(_)
         );
         if self.service == Service::Reliable && own_queue && random.below(6) == 0 {
             return self.too_long(length.max(1));
         }
-        let place = self.areas[0].allot(length.max(8));
-        let material = Material {
+        let buffer = self.areas[0].allocate(length.max(8));
+        let inputs = InvalidRequestInputs {
             service: self.service,
             regions: self.regions,
-            end: END,
-            place,
+            end: REGION_END,
+            buffer,
             foreign: self.hosts[self.passive.host].window,
             invalid: self.invalid,
             own: self.own,
         };
-        let (mut request, fails) = violation::wrong(id, length, &material, random);
+        let (mut request, fails) = violation::invalid_request(id, length, &inputs, random);
         if self.service == Service::Extended && request.receive_queue.is_none() {
             let remote = !request.operation.is_local();
-            request.receive_queue = remote.then_some(queue_number(EXTENDED_QUEUES[0]));
+            request.receive_queue = remote.then_some(srq_number(XRC_SRQS[0]));
         }
         self.work.push(request);
         self.steps.push(Step { effect: Effect::Nothing, signaled: true, fails });
     }
 
-    /// A message that is longer than the receive request it meets. All before the last byte may be there.
+    /// Adds a SEND that is longer than its receive request. All bytes but the last may be written.
     fn too_long(&mut self, length: usize) {
-        let room = length - 1;
-        let at = self.areas[1].allot(room);
+        let capacity = length - 1;
+        let at = self.areas[1].allocate(capacity);
         let id = WorkId(self.buffers.len() as u64);
-        let sg_list = SgList::from(local(self.regions[1], at, room));
-        if let Receives::Own(queue) =
-            &mut self.hosts[self.passive.host].ends[self.passive.end].receives
+        let sg_list = SgList::from(local(self.regions[1], at, capacity));
+        if let EndpointRq::Own(queue) =
+            &mut self.hosts[self.passive.host].endpoints[self.passive.index].rq
         {
             let _ = queue.post(ReceiveRequest { id, sg_list });
         }
-        self.buffers.push((at, room));
+        self.buffers.push((at, capacity));
         let data = Data::SgList(SgList::from(local(self.regions[0], 0, length)));
         self.push(Operation::SEND, data, Effect::Nothing);
         if let Some(step) = self.steps.last_mut() {
@@ -331,8 +332,8 @@ impl Draft<'_> {
         }
     }
 
-    fn finish(mut self, windows: &[RKey]) -> Posted {
-        let [ours, theirs] = self.areas.map(Area::finish);
+    fn finish(mut self, windows: &[RKey]) -> PostedProgram {
+        let [ours, theirs] = self.areas.map(RegionLayout::finish);
         let end = BASE + theirs.len() as u64;
         for request in &mut self.work {
             if let Operation::Write { remote, .. }
@@ -340,14 +341,14 @@ impl Draft<'_> {
             | Operation::FetchAdd { remote, .. } = &mut request.operation
             {
                 // A request across the end of the region, which is known only now.
-                let behind = remote.address.0.wrapping_sub(END) as i64;
-                if behind.abs() <= 8 {
-                    remote.address = VirtualAddress(end.wrapping_add_signed(behind));
+                let offset = remote.address.0.wrapping_sub(REGION_END) as i64;
+                if offset.abs() <= 8 {
+                    remote.address = VirtualAddress(end.wrapping_add_signed(offset));
                 }
             }
         }
         let second = windows.get(1).copied();
-        let prelude = (0..).zip(windows).map(|(id, &window)| {
+        let window_binds = (0..).zip(windows).map(|(id, &window)| {
             let bind = Bind {
                 window: RKey(window.0 & 0xffff_ff00),
                 key: window,
@@ -358,15 +359,15 @@ impl Draft<'_> {
             };
             SendRequest::new(WorkId(id), Operation::Bind(bind), Data::NONE)
         });
-        let prelude = prelude.collect();
+        let window_binds = window_binds.collect();
         let access = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
         let before = [ours.clone(), theirs.clone()];
-        // A host that is its own peer does not occur: these are two memories.
-        self.hosts[self.active.host].memory.add(ours, DOMAIN, access);
+        // Two different hosts: no host is its own peer.
+        self.hosts[self.active.host].memory.add(ours, PD, access);
         let host = &mut self.hosts[self.passive.host];
-        host.memory.add(theirs, DOMAIN, access);
+        host.memory.add(theirs, PD, access);
         host.window = host.window.or(second);
-        let own = matches!(host.ends[self.passive.end].receives, Receives::Own(_));
+        let own = matches!(host.endpoints[self.passive.index].rq, EndpointRq::Own(_));
         let program = Program {
             active: self.active,
             passive: self.passive,
@@ -376,6 +377,6 @@ impl Draft<'_> {
             buffers: own.then_some(self.buffers),
             counters: self.counters,
         };
-        Posted { program, work: self.work, prelude }
+        PostedProgram { program, work: self.work, window_binds }
     }
 }

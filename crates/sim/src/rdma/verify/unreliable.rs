@@ -2,31 +2,31 @@
 
 use ferroce_proto::work::{CompletionKind, Status};
 
-use super::{Image, Judge, Progress};
+use super::{ExpectedMemory, ProgramResult, Verifier};
 use crate::rdma::plan::Connection;
 use crate::rdma::program::{Effect, Program};
 
-impl Judge<'_> {
+impl Verifier<'_> {
     pub(super) fn unreliable(
         &mut self,
         number: usize,
         program: &Program,
         connection: &Connection,
-    ) -> Progress {
-        let mut progress = Progress::default();
-        let active = self.end(program.active);
-        if let Some(end) = active.filter(|end| end.waiting.is_none()) {
-            let Some(found) = self.completions(number, end, &program.steps, false) else {
-                return progress;
+    ) -> ProgramResult {
+        let mut result = ProgramResult::default();
+        let active = self.endpoint(program.active);
+        if let Some(endpoint) = active.filter(|endpoint| endpoint.pending.is_none()) {
+            let Some(found) = self.completions(number, endpoint, &program.steps, false) else {
+                return result;
             };
-            progress = found;
-            if progress.failed.is_some() && program.violation() != Some(progress.cause) {
-                self.say(number, format!("{:?} for no reason", progress.failed));
+            result = found;
+            if result.failed.is_some() && program.violation() != Some(result.cause) {
+                self.report(number, format!("{:?} without a cause", result.failed));
             }
         }
         self.receives(number, program);
-        self.delivered(number, program, connection, progress.succeeded);
-        progress
+        self.delivered(number, program, connection, result.succeeded);
+        result
     }
 
     fn delivered(
@@ -36,13 +36,16 @@ impl Judge<'_> {
         connection: &Connection,
         succeeded: usize,
     ) {
-        let Some(end) = self.end(program.passive) else { return };
-        let Some(there) = self.region(program.passive, program.regions[1]) else { return };
+        let Some(endpoint) = self.endpoint(program.passive) else { return };
+        let Some(found_memory) = self.region(program.passive, program.regions[1]) else { return };
         let [ours, theirs] = &program.before;
-        let mut image = Image::new(theirs);
-        let mut completions =
-            end.received.iter().filter(|one| one.status == Status::Success).peekable();
-        let lives = connection.ends.iter().all(|place| self.hosts[place.host].is_some());
+        let mut image = ExpectedMemory::new(theirs);
+        let mut completions = endpoint
+            .receive_completions
+            .iter()
+            .filter(|one| one.status == Status::Success)
+            .peekable();
+        let lives = connection.endpoints.iter().all(|endpoint| self.hosts[endpoint.host].is_some());
         let all = self.network.faultless && lives;
         for (index, step) in program.steps.iter().enumerate() {
             let (from, length, to, immediate) = match step.effect {
@@ -53,7 +56,7 @@ impl Judge<'_> {
                 _ => continue,
             };
             let message = &ours[from..from + length];
-            // The next completion is of this message, or this message was dropped.
+            // Either the next completion is of this message, or this message was dropped.
             let mine = step.effect.consumes_receive()
                 && completions.peek().is_some_and(|one| {
                     let is_write = one.kind == CompletionKind::ReceiveWriteImmediate;
@@ -65,10 +68,10 @@ impl Judge<'_> {
             if mine {
                 completions.next();
             } else if all && step.effect.consumes_receive() && index < succeeded {
-                self.say(number, format!("request {index} was not received"));
+                self.report(number, format!("request {index} was not received"));
             }
             let Some(to) = to else { continue };
-            let found = &there[to..to + length];
+            let found = &found_memory[to..to + length];
             let whole = mine || (all && index < succeeded);
             let partly = found
                 .iter()
@@ -76,19 +79,22 @@ impl Judge<'_> {
                 .zip(&theirs[to..])
                 .all(|((found, sent), before)| found == sent || found == before);
             if (whole && found != message) || !partly {
-                self.say(number, format!("request {index}: WRITE came with other bytes"));
+                self.report(
+                    number,
+                    format!("request {index}: the WRITE was received with wrong bytes"),
+                );
             }
-            image.leave(to, length, there);
+            image.accept(to, length, found_memory);
         }
         if let Some(more) = completions.next() {
-            self.say(number, format!("{more:?} is no message that was sent, in order"));
+            self.report(number, format!("{more:?} is not a message that was sent, in order"));
         }
-        // What a dropped message left in a buffer is not known to anybody.
+        // A dropped message may have left any bytes in a buffer.
         for &(at, length) in program.buffers.iter().flatten() {
-            image.leave(at, length, there);
+            image.accept(at, length, found_memory);
         }
-        if let Some(what) = image.compare(there) {
-            self.say(number, format!("the peer's memory has {what}"));
+        if let Some(what) = image.compare(found_memory) {
+            self.report(number, format!("the peer's memory has {what}"));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! A run as a line of text: what a failing test prints, and what brings the failure back.
+//! The command line that repeats a run, which a failing test prints.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rdma::{UnknownName, Workload};
+use super::workload::{UnknownName, Workload};
 use crate::scenario::{Scenario, UnknownScenario};
 
-/// The scenario, the seed and the workload of a run. Prints as the command that repeats it, and parses from it.
+/// The scenario, seed and workload of a run. Displays as the command that repeats it, and parses from it.
 ///
 /// ```
 /// use ferroce_sim::{Replay, Scenario};
@@ -19,16 +19,16 @@ use crate::scenario::{Scenario, UnknownScenario};
 pub struct Replay {
     /// The network.
     pub scenario: Scenario,
-    /// The seed of everything.
+    /// The seed.
     pub seed: u64,
-    /// What is done; what is not said is as [`Workload::default`] has it.
+    /// The workload; options not given are those of [`Workload::default`].
     pub workload: Workload,
 }
 
-/// How the command starts.
+/// The program and its subcommand.
 const COMMAND: [&str; 2] = ["ferroce", "simulate"];
 
-/// Options of the workload, each with its value as text.
+/// Returns the options of the workload with their values.
 fn options(workload: &Workload) -> [(&'static str, String); 7] {
     let Workload { hosts, connections, requests, largest, services, set_up, congestion } = workload;
     [
@@ -46,9 +46,9 @@ impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [program, command] = COMMAND;
         write!(f, "{program} {command} --scenario {} --seed {}", self.scenario, self.seed)?;
-        let usual = options(&Workload::default());
-        for ((option, value), (_, usual)) in options(&self.workload).iter().zip(&usual) {
-            if value != usual {
+        let defaults = options(&Workload::default());
+        for ((option, value), (_, default)) in options(&self.workload).iter().zip(&defaults) {
+            if value != default {
                 write!(f, " {option} {value}")?;
             }
         }
@@ -56,52 +56,52 @@ impl fmt::Display for Replay {
     }
 }
 
-/// Why a text is no replay.
+/// Why a text does not parse as a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadReplay {
+pub enum ReplayParseError {
     /// It does not start with `ferroce simulate`.
-    OtherCommand,
-    /// An option is missing, or its value.
+    NotSimulate,
+    /// An option or its value is missing.
     Missing(&'static str),
-    /// An option came twice.
+    /// An option was given twice.
     Twice(&'static str),
-    /// No such scenario.
+    /// The scenario is unknown.
     Scenario(UnknownScenario),
-    /// The seed is no number of 64 bits.
+    /// The seed is not a 64-bit number.
     Seed(String),
-    /// An option wants a number of 32 bits, and this is none.
+    /// A value is not a 32-bit number.
     Number(String),
-    /// No such service, set-up or congestion control.
+    /// The service, set-up method or congestion control is unknown.
     Name(UnknownName),
-    /// Something that does not belong there.
+    /// An unknown argument.
     Unexpected(String),
 }
 
-impl fmt::Display for BadReplay {
+impl fmt::Display for ReplayParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OtherCommand => write!(f, "the command is not \"{}\"", COMMAND.join(" ")),
+            Self::NotSimulate => write!(f, "the command is not \"{}\"", COMMAND.join(" ")),
             Self::Missing(option) => write!(f, "{option} or its value is missing"),
-            Self::Twice(option) => write!(f, "{option} is there twice"),
+            Self::Twice(option) => write!(f, "{option} is given twice"),
             Self::Scenario(unknown) => fmt::Display::fmt(unknown, f),
-            Self::Seed(text) => write!(f, "\"{text}\" is not a seed: a number of 64 bits"),
-            Self::Number(text) => write!(f, "\"{text}\" is not a number of 32 bits"),
+            Self::Seed(text) => write!(f, "\"{text}\" is not a seed (a 64-bit number)"),
+            Self::Number(text) => write!(f, "\"{text}\" is not a 32-bit number"),
             Self::Name(unknown) => fmt::Display::fmt(unknown, f),
-            Self::Unexpected(text) => write!(f, "\"{text}\" does not belong there"),
+            Self::Unexpected(text) => write!(f, "unexpected argument \"{text}\""),
         }
     }
 }
 
-impl std::error::Error for BadReplay {}
+impl std::error::Error for ReplayParseError {}
 
 impl FromStr for Replay {
-    type Err = BadReplay;
+    type Err = ReplayParseError;
 
     /// Options may come in any order; seeds may be hexadecimal, with `0x`.
-    fn from_str(text: &str) -> Result<Self, BadReplay> {
+    fn from_str(text: &str) -> Result<Self, ReplayParseError> {
         let mut words = text.split_whitespace();
         if [words.next(), words.next()] != COMMAND.map(Some) {
-            return Err(BadReplay::OtherCommand);
+            return Err(ReplayParseError::NotSimulate);
         }
         let mut workload = Workload::default();
         let names = options(&workload).map(|(name, _)| name);
@@ -109,36 +109,40 @@ impl FromStr for Replay {
         while let Some(word) = words.next() {
             let mut known = ["--scenario", "--seed"].into_iter().chain(names);
             let option = known.find(|name| *name == word);
-            let option = option.ok_or_else(|| BadReplay::Unexpected(word.into()))?;
-            let value = words.next().ok_or(BadReplay::Missing(option))?;
+            let option = option.ok_or_else(|| ReplayParseError::Unexpected(word.into()))?;
+            let value = words.next().ok_or(ReplayParseError::Missing(option))?;
             if values.iter().any(|(name, _)| *name == option) {
-                return Err(BadReplay::Twice(option));
+                return Err(ReplayParseError::Twice(option));
             }
             values.push((option, value));
         }
-        let find = |name: &'static str| values.iter().find(|(one, _)| *one == name).map(|it| it.1);
-        let scenario = find("--scenario").ok_or(BadReplay::Missing("--scenario"))?;
-        let seed = find("--seed").ok_or(BadReplay::Missing("--seed"))?;
+        let find = |name: &'static str| {
+            values.iter().find(|(option, _)| *option == name).map(|found| found.1)
+        };
+        let scenario = find("--scenario").ok_or(ReplayParseError::Missing("--scenario"))?;
+        let seed = find("--seed").ok_or(ReplayParseError::Missing("--seed"))?;
         let number = match seed.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => seed.parse(),
         };
         for (name, value) in &values {
-            let number = || value.parse().map_err(|_| BadReplay::Number((*value).into()));
+            let number = || value.parse().map_err(|_| ReplayParseError::Number((*value).into()));
             match *name {
                 "--hosts" => workload.hosts = number()?,
                 "--connections" => workload.connections = number()?,
                 "--requests" => workload.requests = number()?,
                 "--largest" => workload.largest = number()?,
-                "--service" => workload.services = value.parse().map_err(BadReplay::Name)?,
-                "--set-up" => workload.set_up = value.parse().map_err(BadReplay::Name)?,
-                "--congestion" => workload.congestion = value.parse().map_err(BadReplay::Name)?,
+                "--service" => workload.services = value.parse().map_err(ReplayParseError::Name)?,
+                "--set-up" => workload.set_up = value.parse().map_err(ReplayParseError::Name)?,
+                "--congestion" => {
+                    workload.congestion = value.parse().map_err(ReplayParseError::Name)?
+                }
                 _ => {}
             }
         }
         Ok(Self {
-            scenario: scenario.parse().map_err(BadReplay::Scenario)?,
-            seed: number.map_err(|_| BadReplay::Seed(seed.into()))?,
+            scenario: scenario.parse().map_err(ReplayParseError::Scenario)?,
+            seed: number.map_err(|_| ReplayParseError::Seed(seed.into()))?,
             workload,
         })
     }

@@ -1,4 +1,4 @@
-//! An answer of a responder, reduced to what is compared.
+//! The compared parts of a response.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::Bth;
 
-/// One packet that a responder sent: all of it but the ICRC.
+/// One packet of a responder, without the ICRC.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// All of it: opcode, PSN, destination, partition, pad, flags.
+pub(crate) struct Response {
+    /// The whole BTH: opcode, PSN, destination, partition, pad, flags.
     pub(crate) bth: Bth,
     /// The whole syndrome byte, timer and credits included, and the MSN.
     pub(crate) acknowledge: Option<(Syndrome, Msn)>,
-    /// What an atomic found.
+    /// The original value of an atomic.
     pub(crate) original: Option<Word>,
     pub(crate) payload: Vec<u8>,
 }
 
-/// What rdma_rxe answered, in order, with the one bit in which every answer of ours differs: MigReq is 0 in all of
-/// rdma_rxe's packets, and must be 1 in all of ours.
-pub(crate) fn expected(exchange: &Exchange) -> Vec<Answer> {
-    let answers = exchange.answers.iter().map(|sent| {
-        let mut answer = Answer::of(&sent.packet());
-        assert!(!answer.bth.migrated, "rdma_rxe sets MigReq: {answer}");
-        answer.bth.migrated = true;
-        answer
+/// Returns the responses of rdma_rxe, in order, except for the one bit in which all of ours differ: MigReq is 0 in all
+/// packets of rdma_rxe, and must be 1 in all of ours.
+pub(crate) fn expected(exchange: &Exchange) -> Vec<Response> {
+    let responses = exchange.responses.iter().map(|sent| {
+        let mut response = Response::of(&sent.packet());
+        assert!(!response.bth.migrated, "rdma_rxe sets MigReq: {response}");
+        response.bth.migrated = true;
+        response
     });
-    answers.collect()
+    responses.collect()
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn of(packet: &Packet<'_>) -> Self {
         Self {
             bth: packet.bth,
@@ -43,7 +43,7 @@ impl Answer {
         }
     }
 
-    /// The refusal that it is.
+    /// Returns the NAK code, if it is a NAK.
     pub(crate) fn nak(&self) -> Option<NakCode> {
         match self.acknowledge?.0.kind() {
             SyndromeKind::Nak(code) => Some(code),
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// Whether it asks the requester to wait.
+    /// Whether it is an RNR NAK.
     pub(crate) fn is_rnr_nak(&self) -> bool {
         (self.acknowledge)
             .is_some_and(|(syndrome, _)| matches!(syndrome.kind(), SyndromeKind::RnrNak(_)))
@@ -61,7 +61,7 @@ impl Answer {
         self.acknowledge.map(|(_, msn)| msn)
     }
 
-    /// What it is counted as.
+    /// Returns its class, for the statistics.
     pub(crate) fn class(&self) -> &'static str {
         match self.acknowledge.map(|(syndrome, _)| syndrome.kind()) {
             _ if self.original.is_some() => "atomic response",
@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} PSN {:#08x}", self.bth.opcode.name(), self.bth.psn.0)?;
         if let Some((syndrome, msn)) = self.acknowledge {

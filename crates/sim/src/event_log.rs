@@ -1,4 +1,4 @@
-//! What a run shows of itself: every frame as it was sent, as it was delivered, and where it was dropped.
+//! The event log: every frame as it was sent, as it was delivered, and where it was dropped.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,114 +9,114 @@ use ferroce_proto::time::Instant;
 use crate::host::HostId;
 use crate::statistics::DropCause;
 
-/// Sees everything that happens to frames, in the order of time.
-pub trait Trace {
-    /// A host was added.
+/// Receives a record of every event of a frame, in order of time.
+pub trait EventLog {
+    /// Called when a host is added.
     fn host_added(&mut self, _host: HostId, _addresses: &[IpAddr]) {}
 
-    /// A frame was sent, delivered or dropped.
-    fn record(&mut self, record: &Record<'_>);
+    /// Called when a frame is sent, delivered or dropped.
+    fn record(&mut self, record: &FrameRecord<'_>);
 }
 
-/// Nobody looks.
-impl Trace for () {
+/// Discards all records.
+impl EventLog for () {
     #[inline]
-    fn record(&mut self, _record: &Record<'_>) {}
+    fn record(&mut self, _record: &FrameRecord<'_>) {}
 }
 
-/// Somebody may look.
-impl<T: Trace> Trace for Option<T> {
+/// Discards all records if `None`.
+impl<T: EventLog> EventLog for Option<T> {
     fn host_added(&mut self, host: HostId, addresses: &[IpAddr]) {
-        if let Some(trace) = self {
-            trace.host_added(host, addresses);
+        if let Some(event_log) = self {
+            event_log.host_added(host, addresses);
         }
     }
 
-    fn record(&mut self, record: &Record<'_>) {
-        if let Some(trace) = self {
-            trace.record(record);
+    fn record(&mut self, record: &FrameRecord<'_>) {
+        if let Some(event_log) = self {
+            event_log.record(record);
         }
     }
 }
 
-/// A frame at one point of its way.
+/// One event of a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
-    /// When.
+pub struct FrameRecord<'a> {
+    /// The time of the event.
     pub time: Instant,
-    /// Which point.
-    pub point: Point,
-    /// Who sent it, or got it; for a frame dropped behind the uplink, who sent it.
+    /// The kind of event.
+    pub event: FrameEvent,
+    /// The sender, for a frame sent or dropped; the receiver, for a frame delivered.
     pub host: HostId,
-    /// The frame as it was there: as sent, or with all marks and flipped bits.
+    /// The bytes at that point: as sent, or with all ECN marks and flipped bits.
     pub frame: &'a [u8],
-    /// For a frame sent, what its uplink did to it; otherwise all that it has met.
+    /// The faults of the uplink for a frame sent; otherwise all faults so far.
     pub faults: &'a Faults,
 }
 
-/// A point of a frame's way.
+/// Kinds of frame events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
-    /// A host gave it to its uplink.
+pub enum FrameEvent {
+    /// A host sent it, and its uplink forwarded it.
     Sent,
-    /// A host gave it to its uplink, and it went no further.
-    SentInVain(DropCause),
-    /// It was dropped behind its uplink.
+    /// A host sent it, and its uplink dropped it.
+    SentThenDropped(DropCause),
+    /// The switch, the downlink or the receiver dropped it.
     Dropped(DropCause),
-    /// A host was given it.
+    /// It was delivered to a host.
     Delivered,
 }
 
-impl Point {
-    /// A number for the hash.
+impl FrameEvent {
+    /// Returns the code that enters the run hash.
     pub(crate) fn code(self) -> u64 {
         match self {
             Self::Sent => 0,
             Self::Delivered => 1,
-            Self::SentInVain(cause) => 0x10 + cause as u64,
+            Self::SentThenDropped(cause) => 0x10 + cause as u64,
             Self::Dropped(cause) => 0x20 + cause as u64,
         }
     }
 
-    /// Why it was dropped, if it was.
+    /// Returns the cause if the frame was dropped.
     pub const fn cause(self) -> Option<DropCause> {
         match self {
             Self::Sent | Self::Delivered => None,
-            Self::SentInVain(cause) | Self::Dropped(cause) => Some(cause),
+            Self::SentThenDropped(cause) | Self::Dropped(cause) => Some(cause),
         }
     }
 }
 
-/// What a frame met and survived.
+/// The faults that were applied to a frame, other than drops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// It was marked "congestion experienced".
+    /// It was marked CE ("congestion experienced").
     pub marked: bool,
     /// A copy of it was made.
     pub duplicated: bool,
-    /// It is such a copy.
+    /// It is such a copy itself.
     pub is_copy: bool,
-    /// The bits that flipped, counted from the frame's first, the most significant of a byte first.
+    /// The bits that flipped, numbered from the first of the frame, most significant bit of a byte first.
     pub flipped: Vec<u32>,
-    /// The longer way it took.
+    /// The extra delay, by which other frames may overtake it.
     pub delayed: Duration,
 }
 
 impl Faults {
-    /// Whether it met nothing.
+    /// Whether no fault was applied.
     pub fn is_empty(&self) -> bool {
         let Self { marked, duplicated, is_copy, flipped, delayed } = self;
         !marked && !duplicated && !is_copy && flipped.is_empty() && delayed.is_zero()
     }
 
-    /// As new, keeping the allocation.
+    /// Resets to no faults and keeps the allocation.
     pub(crate) fn clear(&mut self) {
         let mut flipped = std::mem::take(&mut self.flipped);
         flipped.clear();
         *self = Self { flipped, ..Self::default() };
     }
 
-    /// Adds what the next link did.
+    /// Adds the faults of the next link.
     pub(crate) fn extend(&mut self, more: &Self) {
         self.marked |= more.marked;
         self.duplicated |= more.duplicated;
@@ -126,7 +126,7 @@ impl Faults {
     }
 }
 
-/// For a comment: `duplicated, corrupted bit 123`.
+/// Writes the faults as a capture comment: `duplicated, corrupted bit 123`.
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Connections by the set-up exchange: a server on each host, and a client for each connection that it asks for.
+//! Connections by the set-up exchange: a server on each host, and a client for each connection that it requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,29 +18,30 @@ use ferroce_wire::setup::{
     TransactionId, Transports,
 };
 
-use super::{CLIENTS, Datagram, Introduction, Links, State};
-use crate::Random;
-use crate::rdma::frame::InboundPacket;
-use crate::rdma::host::{RdmaHost, number, queue_number};
+use super::{
+    ConnectionSpec, ConnectionState, Connections, FIRST_CLIENT_QPN, OutgoingDatagram, QpControl,
+};
+use crate::random::Random;
+use crate::rdma::frame::ReceivedPacket;
+use crate::rdma::layout::{XRC_SRQS, qpn, srq_number};
 use crate::rdma::memory::{BASE, key};
-use crate::rdma::plan::EXTENDED_QUEUES;
 use crate::rdma::workload::Service;
 
 #[derive(Debug)]
 pub(super) struct Exchanges {
     server: Server,
-    /// Clients, by the place of their link.
+    /// Clients, by the index of their connection.
     clients: BTreeMap<usize, Client>,
-    /// The links that the server's exchanges are for.
+    /// The connections that the server's exchanges are for.
     exchanges: BTreeMap<ExchangeHandle, usize>,
     random: Random,
 }
 
-/// An end as the exchange describes it.
-fn queue_pair(one: &Introduction) -> QpParameters {
+/// Returns the QP parameters that the exchange carries.
+fn queue_pair(one: &ConnectionSpec) -> QpParameters {
     let extended = one.service == Service::Extended;
     QpParameters {
-        qp_number: number(one.end),
+        qp_number: qpn(one.endpoint),
         qp_type: match one.service {
             Service::Unreliable => QpType::UC,
             Service::Extended => QpType::XRC,
@@ -57,16 +58,12 @@ fn queue_pair(one: &Introduction) -> QpParameters {
         recv_queue_size: 4096,
         starting_psn: one.psn,
         queue_key: QKey(0),
-        shared_receive_queue: if extended {
-            queue_number(EXTENDED_QUEUES[0]).into()
-        } else {
-            SrqNumber(0)
-        },
+        shared_receive_queue: if extended { srq_number(XRC_SRQS[0]).into() } else { SrqNumber(0) },
     }
 }
 
-/// A region to tell the peer of: what programs use they know from the start.
-fn region(one: &Introduction) -> RegionParameters {
+/// Returns a region to exchange. Programs do not use it: they know their regions from the plan.
+fn region(one: &ConnectionSpec) -> RegionParameters {
     RegionParameters {
         id: RegionId(one.connection as u32 + 1),
         access: AccessFlags::REMOTE_READ,
@@ -96,9 +93,9 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn begin(&mut self, now: Instant, links: &mut Links) {
-        for (at, link) in links.links.iter().enumerate() {
-            let one = &link.introduction;
+    pub(super) fn begin(&mut self, now: Instant, connections: &mut Connections) {
+        for (at, connection) in connections.list.iter().enumerate() {
+            let one = &connection.spec;
             if one.active {
                 let exchange = ExchangeId(self.random.next_u64() as u32 | 1);
                 let first = TransactionId(self.random.next_u64() as u32);
@@ -109,18 +106,19 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Instant, arrival: &InboundPacket<'_>) {
-        let Some(deth) = arrival.packet.extensions.deth else { return };
+    pub(super) fn handle(&mut self, now: Instant, received: &ReceivedPacket<'_>) {
+        let Some(deth) = received.packet.extensions.deth else { return };
         if deth.queue_key != QUEUE_KEY {
             return;
         }
-        let address = Gid::from_ip(Ipv4Addr::from(arrival.ip.source.0).into());
+        let address = Gid::from_ip(Ipv4Addr::from(received.ip.source.0).into());
         let from = Peer { address, queue_pair: deth.source };
-        let payload = arrival.packet.payload;
-        match arrival.packet.bth.destination {
+        let payload = received.packet.payload;
+        match received.packet.bth.destination {
             QUEUE_PAIR => self.server.handle_datagram(now, from, payload),
             Qpn(client) => {
-                if let Some(client) = self.clients.get_mut(&(client.wrapping_sub(CLIENTS) as usize))
+                if let Some(client) =
+                    self.clients.get_mut(&(client.wrapping_sub(FIRST_CLIENT_QPN) as usize))
                 {
                     client.handle_datagram(now, from, payload);
                 }
@@ -128,8 +126,8 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn data_received(&mut self, now: Instant, link: usize) {
-        let exchange = self.exchanges.iter().find(|(_, one)| **one == link);
+    pub(super) fn data_received(&mut self, now: Instant, connection: usize) {
+        let exchange = self.exchanges.iter().find(|(_, one)| **one == connection);
         if let Some((&exchange, _)) = exchange {
             self.server.handle_data_received(now, exchange);
         }
@@ -148,26 +146,32 @@ impl Exchanges {
     pub(super) fn drain(
         &mut self,
         now: Instant,
-        links: &mut Links,
-        host: &mut RdmaHost,
-        outgoing: &mut VecDeque<Datagram>,
+        connections: &mut Connections,
+        host: &mut dyn QpControl,
+        outgoing: &mut VecDeque<OutgoingDatagram>,
     ) {
         let mut send = |transmit: SetupTransmit, source: Qpn| {
             let IpAddr::V4(to) = transmit.to.address.to_ip() else { return };
             let mut buffer = [0; MAX_LEN];
             let payload = transmit.message.emit(&mut buffer).to_vec();
             let destination = transmit.to.queue_pair;
-            outgoing.push_back(Datagram { to, destination, source, queue_key: QUEUE_KEY, payload });
+            outgoing.push_back(OutgoingDatagram {
+                to,
+                destination,
+                source,
+                queue_key: QUEUE_KEY,
+                payload,
+            });
         };
         while let Some(event) = self.server.poll_event() {
-            self.serve(now, event, links, host);
+            self.serve(now, event, connections, host);
         }
-        for (&link, client) in &mut self.clients {
+        for (&connection, client) in &mut self.clients {
             while let Some(event) = client.poll_event() {
-                step(now, event, client, link, links, host);
+                step(now, event, client, connection, connections, host);
             }
             while let Some(transmit) = client.poll_transmit() {
-                send(transmit, Qpn(CLIENTS + link as u32));
+                send(transmit, Qpn(FIRST_CLIENT_QPN + connection as u32));
             }
         }
         while let Some(transmit) = self.server.poll_transmit() {
@@ -175,46 +179,53 @@ impl Exchanges {
         }
     }
 
-    fn serve(&mut self, now: Instant, event: ServerEvent, links: &mut Links, host: &mut RdmaHost) {
+    fn serve(
+        &mut self,
+        now: Instant,
+        event: ServerEvent,
+        connections: &mut Connections,
+        host: &mut dyn QpControl,
+    ) {
         let known = self.exchanges.get(&event.exchange()).copied();
-        // The exchange may be over by now: then there is nothing to answer.
+        // An error means that the exchange is already over.
         let _ = match (event, known) {
             (ServerEvent::CreateQueuePair { request, peer, parameters }, _) => {
-                let link = links.links.iter().position(|link| {
-                    let one = &link.introduction;
+                let connection = connections.list.iter().position(|connection| {
+                    let one = &connection.spec;
                     !one.active
                         && Gid::from_ip(one.peer.into()) == peer.address
                         && one.peer_qpn == parameters.qp_number
-                        && link.state == State::Waiting
+                        && connection.state == ConnectionState::Pending
                 });
-                let answer = link.map(|link| queue_pair(&links.links[link].introduction));
-                if let Some(link) = link {
-                    self.exchanges.insert(event.exchange(), link);
+                let response =
+                    connection.map(|connection| queue_pair(&connections.list[connection].spec));
+                if let Some(connection) = connection {
+                    self.exchanges.insert(event.exchange(), connection);
                     let mtu = parameters.path_mtu.bytes();
                     let (qpn, psn) = (parameters.qp_number, parameters.starting_psn);
-                    links.learn(link, qpn, psn, mtu, host);
+                    connections.set_peer(connection, qpn, psn, mtu, host);
                 }
-                let answer = answer.ok_or(Status::NO_RESOURCES);
-                self.server.respond_queue_pair(now, request, answer)
+                let response = response.ok_or(Status::NO_RESOURCES);
+                self.server.respond_queue_pair(now, request, response)
             }
-            (ServerEvent::RegisterRegion { request, .. }, Some(link)) => {
+            (ServerEvent::RegisterRegion { request, .. }, Some(connection)) => {
                 let registered = RegisteredRegion {
-                    region: region(&links.links[link].introduction),
+                    region: region(&connections.list[connection].spec),
                     remote_key: RKey(key(0)),
                     local_key: LKey(0),
                 };
                 self.server.respond_region(now, request, Ok(registered))
             }
-            (ServerEvent::Connect { request, .. }, Some(link)) => {
-                host.open(now, links.links[link].introduction.end);
+            (ServerEvent::Connect { request, .. }, Some(connection)) => {
+                host.open(now, connections.list[connection].spec.endpoint);
                 self.server.respond_connection(now, request, Ok(1 << 24))
             }
-            (ServerEvent::Connected { .. }, Some(link)) => {
-                links.up(link, host);
+            (ServerEvent::Connected { .. }, Some(connection)) => {
+                connections.established(connection, host);
                 Ok(())
             }
-            (ServerEvent::Failed { .. }, Some(link)) => {
-                links.down(link, true, host);
+            (ServerEvent::Failed { .. }, Some(connection)) => {
+                connections.closed(connection, true, host);
                 Ok(())
             }
             _ => Ok(()),
@@ -222,22 +233,22 @@ impl Exchanges {
     }
 }
 
-/// The client's next step.
+/// Performs the client's next step.
 fn step(
     now: Instant,
     event: ClientEvent,
     client: &mut Client,
-    link: usize,
-    links: &mut Links,
-    host: &mut RdmaHost,
+    connection: usize,
+    connections: &mut Connections,
+    host: &mut dyn QpControl,
 ) {
-    let one = links.links[link].introduction;
-    let taken = match event {
+    let one = connections.list[connection].spec;
+    let result = match event {
         ClientEvent::Discovered(_) => client.create_queue_pair(now, queue_pair(&one)),
         ClientEvent::QueuePairCreated(theirs) => {
             let mtu = theirs.path_mtu.bytes();
-            links.learn(link, theirs.qp_number, theirs.starting_psn, mtu, host);
-            host.open(now, one.end);
+            connections.set_peer(connection, theirs.qp_number, theirs.starting_psn, mtu, host);
+            host.open(now, one.endpoint);
             client.register_region(now, region(&one))
         }
         ClientEvent::RegionRegistered(theirs) => {
@@ -246,15 +257,15 @@ fn step(
         }
         ClientEvent::Accepted(_) => {
             let confirmed = client.confirm(now);
-            links.up(link, host);
+            connections.established(connection, host);
             confirmed
         }
         ClientEvent::Failed(_) => {
-            links.down(link, true, host);
+            connections.closed(connection, true, host);
             Ok(())
         }
     };
-    if taken.is_err() {
-        links.complain(link, "a step of the set-up exchange was out of turn");
+    if result.is_err() {
+        connections.report(connection, "a step of the set-up exchange was out of order");
     }
 }
