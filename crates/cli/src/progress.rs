@@ -101,7 +101,7 @@ fn line(name: &str, done: u64, length: Option<u64>, unit: Unit, elapsed: Duratio
     };
     format!(
         "{name}  {:<BAR$}  {} of {}  {speed}  {left} left",
-        bar::lying(done as f64, length as f64, BAR),
+        bar::horizontal(done as f64, length as f64, BAR),
         unit.amount(done),
         unit.amount(length),
     )

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ferroce_test_support::skip;
 use ferroce_trace::file::{CaptureReader, Record};
-use ferroce_trace::segments::Run;
+use ferroce_trace::segments::PacketRun;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
@@ -85,7 +85,7 @@ fn packets(input: impl Read, most: usize) -> (BTreeMap<Vec<u8>, u32>, u32) {
             *packets.entry(essence(record)).or_default() += 1;
             count += 1;
         };
-        match Run::find(&record) {
+        match PacketRun::find(&record) {
             None => add(&record),
             Some(run) => {
                 frames += 1;

@@ -15,7 +15,7 @@ use std::path::Path;
 use ferroce_trace::dissect::{Tree, dissect};
 use ferroce_trace::file::{CaptureReader, FileError, Problem, Record};
 use ferroce_trace::render::units;
-use ferroce_trace::segments::Run;
+use ferroce_trace::segments::PacketRun;
 
 use crate::args::DecodeArgs;
 use crate::exit::ExitStatus;
@@ -178,7 +178,7 @@ impl Job<'_> {
                 }
             };
             if selection.as_ref().is_none_or(|wanted| wanted.contains(record.number)) {
-                match Run::find(&record) {
+                match PacketRun::find(&record) {
                     None => status = status.and(self.packet(name, &record)?),
                     Some(run) => {
                         joined += 1;
@@ -215,7 +215,7 @@ impl Job<'_> {
     }
 
     /// Says how many packets of a record the capture cut off.
-    fn cut(&mut self, name: &str, record: &Record<'_>, run: Run) -> io::Result<ExitStatus> {
+    fn cut(&mut self, name: &str, record: &Record<'_>, run: PacketRun) -> io::Result<ExitStatus> {
         let cut = run.count() - run.captured();
         if cut == 0 {
             return Ok(ExitStatus::Success);

@@ -77,7 +77,7 @@ impl TreeWriter {
     }
 
     fn shows(&self, field: &Field<'_>) -> bool {
-        self.all || !field.silent
+        self.all || !field.hidden
     }
 
     fn is_narrow(&self) -> bool {

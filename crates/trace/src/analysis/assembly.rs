@@ -3,14 +3,14 @@
 use ferroce_wire::opcode::{OpcodeInfo, Operation};
 
 use super::hierarchy::operation_name;
-use super::report::{Message, MessageStatus};
-use super::sink::Teller;
-use super::window::Slot;
+use super::report::{CapturedMessage, MessageStatus};
+use super::sink::Reporter;
+use super::window::TrackedRequest;
 
 /// The message under way of one sender, fed with packets in order.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
-    message: Option<Message>,
+    message: Option<CapturedMessage>,
     /// The sequence that would continue it.
     next: u64,
     broken: bool,
@@ -31,49 +31,54 @@ impl Assembly {
     /// Takes the next packet. Packets of a sequence that never came leave a gap, which makes the message
     /// incomplete. Where a message may have ended and another begun in the gap, two incomplete messages are reported:
     /// their sizes are those of what was captured, never of two messages taken for one.
-    pub(super) fn add(&mut self, slot: &Slot, ending: Ending, teller: &mut Teller<'_>) {
-        let Some(info) = slot.info() else { return };
-        if info.position.opens() || !self.continued_by(slot, info) {
-            self.flush(teller);
+    pub(super) fn add(
+        &mut self,
+        request: &TrackedRequest,
+        ending: Ending,
+        reporter: &mut Reporter<'_>,
+    ) {
+        let Some(info) = request.info() else { return };
+        if info.position.opens() || !self.continued_by(request, info) {
+            self.flush(reporter);
         }
         let fresh = self.message.is_none();
-        let message = self.message.get_or_insert_with(|| Message {
+        let message = self.message.get_or_insert_with(|| CapturedMessage {
             conversation: 0,
-            from_a: teller.side.from_a,
+            from_a: reporter.side.from_a,
             operation: operation_name(info.operation),
             size: 0,
             packets: 0,
             retransmitted: 0,
-            first_frame: slot.first.frame,
-            last_frame: slot.first.frame,
-            time_ns: slot.first.time,
-            psn: (slot.psn.0, slot.psn.0),
+            first_frame: request.first.frame,
+            last_frame: request.first.frame,
+            time_ns: request.first.time,
+            psn: (request.psn.0, request.psn.0),
             latency_ns: None,
             status: MessageStatus::Unacknowledged,
             immediate: None,
             invalidate: None,
-            remote_address: slot.address,
-            remote_key: slot.key,
+            remote_address: request.address,
+            remote_key: request.key,
         });
-        let continues = if fresh { info.position.opens() } else { slot.sequence == self.next };
+        let continues = if fresh { info.position.opens() } else { request.sequence == self.next };
         self.broken = if fresh { !continues } else { self.broken || !continues };
-        self.next = slot.end();
+        self.next = request.end();
         if fresh {
-            self.end = end_of(slot);
+            self.end = end_of_message(request);
         }
 
-        message.packets += 1 + u64::from(slot.responses);
-        message.retransmitted += u64::from(slot.sends - 1);
+        message.packets += 1 + u64::from(request.responses);
+        message.retransmitted += u64::from(request.sends - 1);
         message.size += match info.operation {
             Operation::CompareSwap | Operation::FetchAdd => 8,
-            _ => u64::from(slot.payload) + slot.response_bytes,
+            _ => u64::from(request.payload) + request.response_bytes,
         };
-        message.psn.1 = slot.psn.add(slot.span - 1).0;
-        message.immediate = message.immediate.or(slot.immediate);
-        message.invalidate = message.invalidate.or(slot.invalidate);
-        let finished = slot.finished.or(slot.refused).unwrap_or(slot.last);
+        message.psn.1 = request.psn.add(request.psn_count - 1).0;
+        message.immediate = message.immediate.or(request.immediate);
+        message.invalidate = message.invalidate.or(request.invalidate);
+        let finished = request.finished.or(request.refused).unwrap_or(request.last);
         message.last_frame = message.last_frame.max(finished.frame);
-        if slot.refused.is_some() {
+        if request.refused.is_some() {
             message.status = MessageStatus::Refused;
         }
         if !info.position.ends() {
@@ -81,49 +86,49 @@ impl Assembly {
         }
         message.status = match ending {
             _ if message.status == MessageStatus::Refused => MessageStatus::Refused,
-            _ if self.broken || slot.response_gap => MessageStatus::Incomplete,
+            _ if self.broken || request.response_gap => MessageStatus::Incomplete,
             // A part of what it asked for: the rest is not in the capture.
-            Ending::Acknowledged if slot.responses > 0 && slot.finished.is_none() => {
+            Ending::Acknowledged if request.responses > 0 && request.finished.is_none() => {
                 MessageStatus::Incomplete
             }
             Ending::Unreliable => MessageStatus::Sent,
-            Ending::Acknowledged if slot.finished.is_some() => MessageStatus::Acknowledged,
+            Ending::Acknowledged if request.finished.is_some() => MessageStatus::Acknowledged,
             Ending::Acknowledged => MessageStatus::Unacknowledged,
         };
         if message.status == MessageStatus::Acknowledged {
             message.latency_ns = u64::try_from(finished.time - message.time_ns).ok();
         }
         if let Some(message) = self.message.take() {
-            teller.sink.message(teller.side, message);
+            reporter.sink.message(reporter.side, message);
         }
     }
 
     /// Whether a packet that opens no message belongs to the one under way.
-    fn continued_by(&self, slot: &Slot, info: &OpcodeInfo) -> bool {
+    fn continued_by(&self, request: &TrackedRequest, info: &OpcodeInfo) -> bool {
         let Some(message) = &self.message else { return true };
         let same = message.operation == operation_name(info.operation);
-        let in_time = match self.end {
-            _ if slot.sequence == self.next => true,
-            Some(end) => slot.sequence < end,
+        let in_reach = match self.end {
+            _ if request.sequence == self.next => true,
+            Some(end) => request.sequence < end,
             // A last packet and a first one are two: they do not fit in a gap of one.
-            None => slot.sequence == self.next + 1,
+            None => request.sequence == self.next + 1,
         };
-        same && in_time
+        same && in_reach
     }
 
     /// Ends a message whose last packet never came.
-    pub(super) fn flush(&mut self, teller: &mut Teller<'_>) {
+    pub(super) fn flush(&mut self, reporter: &mut Reporter<'_>) {
         let Some(mut message) = self.message.take() else { return };
         if message.status != MessageStatus::Refused {
             message.status = MessageStatus::Incomplete;
         }
-        teller.sink.message(teller.side, message);
+        reporter.sink.message(reporter.side, message);
     }
 }
 
 /// The sequence behind the last packet of the message that this one opens, if it tells. All packets but the last have the
 /// payload of the first (IBA 9.7.4.1.6).
-fn end_of(slot: &Slot) -> Option<u64> {
-    let announced = slot.announced.filter(|_| slot.payload > 0)?;
-    Some(slot.sequence + u64::from(announced.div_ceil(slot.payload)))
+fn end_of_message(request: &TrackedRequest) -> Option<u64> {
+    let write_length = request.write_length.filter(|_| request.payload > 0)?;
+    Some(request.sequence + u64::from(write_length.div_ceil(request.payload)))
 }

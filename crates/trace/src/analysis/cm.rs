@@ -14,30 +14,30 @@ use super::report::{CmEvent, Details};
 use super::sink::Stamp;
 
 /// Handshakes remembered, to find the other half of each.
-const MOST: usize = 65_536;
+const MAX_ENTRIES: usize = 65_536;
 
 /// What a REQ said, kept until its REP comes and for the messages that end the connection.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ConnectionRequest {
     active: QueuePair,
     /// Where the REQ asked to connect to.
     passive: IpAddr,
     mtu: Option<u32>,
-    answered: Option<Handshake>,
+    handshake: Option<Handshake>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct CmTracker {
     /// By the active side's address and communication id.
-    asked: HashMap<(IpAddr, CommId), Asked>,
+    requests: HashMap<(IpAddr, CommId), ConnectionRequest>,
     /// From the passive side's address and id to the active side's.
-    replied: HashMap<(IpAddr, CommId), (IpAddr, CommId)>,
-    seen: HashSet<(IpAddr, u64, u16, u32)>,
+    replies: HashMap<(IpAddr, CommId), (IpAddr, CommId)>,
+    seen_messages: HashSet<(IpAddr, u64, u16, u32)>,
 }
 
 /// What a message of the connection manager turned out to be.
 #[derive(Debug)]
-pub(super) struct CmSeen {
+pub(super) struct TrackedCmMessage {
     pub(super) event: CmEvent,
     /// A handshake that this message completes.
     pub(super) connected: Option<Handshake>,
@@ -59,7 +59,7 @@ impl CmTracker {
         destination: IpAddr,
         stamp: Stamp,
         listed: bool,
-    ) -> Option<CmSeen> {
+    ) -> Option<TrackedCmMessage> {
         let mad = Mad::parse(payload).ok()?;
         let message = Message::from_mad(&mad).ok()?;
         let local = message.local_comm_id();
@@ -68,10 +68,10 @@ impl CmTracker {
         let name = message.name().trim_start_matches("CM ");
 
         let id = local.or(remote).map_or(0, |id| id.0);
-        if self.seen.len() >= MOST {
-            self.seen.clear();
+        if self.seen_messages.len() >= MAX_ENTRIES {
+            self.seen_messages.clear();
         }
-        let repeated = !self.seen.insert((source, transaction, message.attribute().0, id));
+        let repeated = !self.seen_messages.insert((source, transaction, message.attribute().0, id));
         let connected = self.track(&message, source, destination);
         let about = self.about(&message, source, destination);
 
@@ -87,7 +87,7 @@ impl CmTracker {
         let mut details = Details::default();
         message.visit(&mut |field, value| {
             if listed && !field.is_reserved() && field.name != "private_data" {
-                details.push(field.name, explained(value));
+                details.push(field.name, value_with_meaning(value));
             }
         });
         if let Some(header) = header.filter(|_| listed) {
@@ -123,7 +123,7 @@ impl CmTracker {
             private_data: if listed { hex(consumer) } else { String::new() },
         };
         let from_active = self.is_from_active(&message, source);
-        Some(CmSeen { event, connected, about, rejected, from_active })
+        Some(TrackedCmMessage { event, connected, about, rejected, from_active })
     }
 
     /// Whether the side that asked for the connection sent this message. On a loopback both sides have one address, so
@@ -135,7 +135,7 @@ impl CmTracker {
             _ => {
                 let side = (source, message.local_comm_id()?);
                 // A passive side that refuses has no id yet: nobody was told one.
-                Some(self.asked.contains_key(&side) && !self.replied.contains_key(&side))
+                Some(self.requests.contains_key(&side) && !self.replies.contains_key(&side))
             }
         }
     }
@@ -151,34 +151,34 @@ impl CmTracker {
             Message::Req(req) => {
                 let path = req.primary_path();
                 let (local, remote) = (path.local_gid.to_ip(), path.remote_gid.to_ip());
-                if self.asked.len() >= MOST {
-                    self.asked.clear();
-                    self.replied.clear();
+                if self.requests.len() >= MAX_ENTRIES {
+                    self.requests.clear();
+                    self.replies.clear();
                 }
-                self.asked.insert(
+                self.requests.insert(
                     (source, req.local_comm_id),
-                    Asked {
+                    ConnectionRequest {
                         active: (local, req.local_qpn.0),
                         passive: remote,
                         mtu: req.path_mtu.bytes().map(|bytes| bytes as u32),
-                        answered: None,
+                        handshake: None,
                     },
                 );
                 None
             }
             Message::Rep(rep) => {
-                let asked = self.asked.get_mut(&(destination, rep.remote_comm_id))?;
+                let request = self.requests.get_mut(&(destination, rep.remote_comm_id))?;
                 let handshake = Handshake {
-                    active: asked.active,
-                    passive: (asked.passive, rep.local_qpn.0),
-                    mtu: asked.mtu,
+                    active: request.active,
+                    passive: (request.passive, rep.local_qpn.0),
+                    mtu: request.mtu,
                 };
-                asked.answered = Some(handshake);
+                request.handshake = Some(handshake);
                 let active = (destination, rep.remote_comm_id);
-                if self.replied.len() >= MOST {
-                    self.replied.clear();
+                if self.replies.len() >= MAX_ENTRIES {
+                    self.replies.clear();
                 }
-                self.replied.insert((source, rep.local_comm_id), active);
+                self.replies.insert((source, rep.local_comm_id), active);
                 Some(handshake)
             }
             _ => None,
@@ -196,19 +196,19 @@ impl CmTracker {
             message.remote_comm_id().map(|id| (destination, id)),
         ];
         sides.into_iter().flatten().find_map(|side| {
-            let active = self.replied.get(&side).copied().unwrap_or(side);
-            self.asked.contains_key(&active).then_some(active)
+            let active = self.replies.get(&side).copied().unwrap_or(side);
+            self.requests.contains_key(&active).then_some(active)
         })
     }
 
-    /// The two sides of a connection that [`CmSeen::about`] named, once it was accepted.
+    /// The two sides of a connection that [`TrackedCmMessage::about`] named, once it was accepted.
     pub(super) fn handshake(&self, about: (IpAddr, CommId)) -> Option<Handshake> {
-        self.asked.get(&about)?.answered
+        self.requests.get(&about)?.handshake
     }
 }
 
 /// A field's value, with its meaning where it has one.
-pub(super) fn explained(value: &dyn Show) -> String {
+pub(super) fn value_with_meaning(value: &dyn Show) -> String {
     let mut text = Value(value).to_string();
     let meaning = Meaning(value).to_string();
     if !meaning.is_empty() && meaning != text {
@@ -222,7 +222,7 @@ fn summary(message: &Message) -> String {
     match message {
         Message::Req(req) => format!(
             "connect to {} from QP {}, {}, first PSN {}, MTU {}, retry {}, RNR retry {}",
-            explained(&req.service_id),
+            value_with_meaning(&req.service_id),
             req.local_qpn,
             req.transport().map_or("unknown transport", |transport| match transport {
                 Transport::Rc => "RC",
@@ -243,15 +243,17 @@ fn summary(message: &Message) -> String {
         Message::Rej(rej) => {
             format!("refused: {} (reason {})", Meaning(&rej.reason), rej.reason.0)
         }
-        Message::Mra(mra) => format!("received, wait {}", explained(&mra.service_timeout)),
+        Message::Mra(mra) => format!("received, wait {}", value_with_meaning(&mra.service_timeout)),
         Message::Dreq(dreq) => format!("disconnect QP {}", dreq.remote_qpn),
         Message::Drep(_) => "disconnected".to_owned(),
-        Message::SidrReq(req) => format!("which QP serves {}?", explained(&req.service_id)),
+        Message::SidrReq(req) => {
+            format!("which QP serves {}?", value_with_meaning(&req.service_id))
+        }
         Message::SidrRep(rep) => {
-            format!("QP {} with Q_Key {}, {}", rep.qpn, rep.q_key, explained(&rep.status))
+            format!("QP {} with Q_Key {}, {}", rep.qpn, rep.q_key, value_with_meaning(&rep.status))
         }
         Message::Lap(_) => "use another path as alternate".to_owned(),
-        Message::Apr(apr) => format!("alternate path: {}", explained(&apr.status)),
+        Message::Apr(apr) => format!("alternate path: {}", value_with_meaning(&apr.status)),
     }
 }
 
@@ -275,7 +277,7 @@ mod tests {
     fn a_flood_of_messages_leaves_every_table_bounded() {
         let [active, passive] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let mut tracker = CmTracker::default();
-        for id in 0..2 * MOST as u32 + 10 {
+        for id in 0..2 * MAX_ENTRIES as u32 + 10 {
             // Every third is a REP, all to one REQ, and each with an ID of its own.
             let message = match id % 3 {
                 0 => Message::Rep(Rep {
@@ -290,9 +292,9 @@ mod tests {
             let (source, destination) =
                 if id % 3 == 0 { (passive, active) } else { (active, passive) };
             tracker.track(&message, source, destination);
-            assert!(tracker.asked.len() <= MOST && tracker.replied.len() <= MOST);
+            assert!(tracker.requests.len() <= MAX_ENTRIES && tracker.replies.len() <= MAX_ENTRIES);
         }
-        for id in 0..MOST as u32 + 10 {
+        for id in 0..MAX_ENTRIES as u32 + 10 {
             let message = Message::Rep(Rep {
                 local_comm_id: CommId(id),
                 remote_comm_id: CommId(1),
@@ -300,6 +302,6 @@ mod tests {
             });
             tracker.track(&message, passive, active);
         }
-        assert!(tracker.replied.len() <= MOST);
+        assert!(tracker.replies.len() <= MAX_ENTRIES);
     }
 }

@@ -13,7 +13,7 @@ use ferroce_wire::setup;
 
 use super::Options;
 use super::anomaly::AnomalyKind;
-use super::cm::{CmTracker, explained};
+use super::cm::{CmTracker, value_with_meaning};
 use super::findings::findings;
 use super::flow::{Flow, Flows};
 use super::graph::Grapher;
@@ -22,14 +22,14 @@ use super::latency::Histogram;
 use super::report::{
     Conversation, Details, Endpoint, FileReport, JoinedBy, PacketRow, ProblemReport, SetupEvent,
 };
-use super::sink::{Side, Sink, Stamp, Tally};
-use super::window::Seen;
+use super::sink::{ConversationTally, Side, Sink, Stamp};
+use super::window::ObservedPacket;
 use crate::dissect;
 use crate::file::Record;
-use crate::segments::{self, Run};
+use crate::segments::{self, PacketRun};
 
 /// The farthest a packet's time may be from that of the first: about a century. Differences of two such times fit.
-const FARTHEST_NS: i64 = i64::MAX / 3;
+const MAX_TIME_NS: i64 = i64::MAX / 3;
 
 #[derive(Debug)]
 pub(super) struct Engine<'o> {
@@ -79,23 +79,23 @@ impl<'o> Engine<'o> {
         let (start, frame) =
             match dissect::read(record.link, record.data, record.original_len as usize) {
                 Ok(Some(read)) => read,
-                Ok(None) => return self.unread(record, stamp),
+                Ok(None) => return self.count_unreadable(record, stamp),
                 Err(error) => {
                     self.problem(Some(record.number), record.data_offset, error.to_string());
-                    return self.unread(record, stamp);
+                    return self.count_unreadable(record, stamp);
                 }
             };
         let verdict = frame.is_roce().then(|| frame.check_icrc());
         if verdict.is_some_and(|verdict| verdict != IcrcVerdict::Ok) {
-            if let Some(run) = Run::find_in(record.link, start, &frame) {
-                return self.run(record, run, stamp);
+            if let Some(run) = PacketRun::find_in(record.link, start, &frame) {
+                return self.offload_run(record, run, stamp);
             }
         }
         self.frame(record, start, &frame, verdict, stamp);
     }
 
     /// A record that holds several packets, because of segmentation offload.
-    fn run(&mut self, record: &Record<'_>, run: Run, stamp: Stamp) {
+    fn offload_run(&mut self, record: &Record<'_>, run: PacketRun, stamp: Stamp) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0..run.captured() {
             let packet = run.packet(record, index, &mut buffer);
@@ -122,7 +122,7 @@ impl<'o> Engine<'o> {
         }
     }
 
-    fn unread(&mut self, record: &Record<'_>, stamp: Stamp) {
+    fn count_unreadable(&mut self, record: &Record<'_>, stamp: Stamp) {
         self.count(record);
         self.grapher.add(stamp.time, false, u64::from(record.original_len));
     }
@@ -161,7 +161,7 @@ impl<'o> Engine<'o> {
             Some(timestamp) => {
                 let now = timestamp.as_nanoseconds();
                 let since = now.saturating_sub(*self.report.start_ns.get_or_insert(now));
-                since.clamp(-FARTHEST_NS, FARTHEST_NS)
+                since.clamp(-MAX_TIME_NS, MAX_TIME_NS)
             }
             None => self.last_time,
         };
@@ -288,11 +288,11 @@ impl<'o> Engine<'o> {
             _ => None,
         };
         let gaps = self.sink.gaps;
-        let seen = Seen { stamp, packet, info, identification, from_active, gaps };
+        let observed = ObservedPacket { stamp, packet, info, identification, from_active, gaps };
         let side = self.flows.packet(
             source,
             destination,
-            &seen,
+            &observed,
             u64::from(record.original_len),
             &mut self.sink,
         );
@@ -313,37 +313,36 @@ impl<'o> Engine<'o> {
     ) -> Option<bool> {
         if packet.bth.destination == Qpn::GENERAL_SERVICES {
             let listed = self.report.cm.len() < self.options.max_cm;
-            let seen = self.cm.datagram(packet.payload, source, destination, stamp, listed);
-            let seen = seen?;
-            if let Some(handshake) = &seen.connected {
-                if !seen.event.repeated {
+            let message = self.cm.datagram(packet.payload, source, destination, stamp, listed)?;
+            if let Some(handshake) = &message.connected {
+                if !message.event.repeated {
                     self.flows.connected(handshake);
                 }
             }
-            if seen.event.repeated {
-                let text = format!("{} sent again", seen.event.message);
+            if message.event.repeated {
+                let text = format!("{} sent again", message.event.message);
                 self.sink.anomaly(AnomalyKind::CmRepeated, stamp, None, None, text);
             }
-            if let Some(why) = seen.rejected {
+            if let Some(why) = message.rejected {
                 self.sink.anomaly(AnomalyKind::CmReject, stamp, None, None, why);
             }
             if listed {
-                self.report.cm.push(seen.event);
-                self.cm_about.push(seen.about);
+                self.report.cm.push(message.event);
+                self.cm_about.push(message.about);
             } else {
                 self.report.cm_omitted += 1;
             }
-            seen.from_active
+            message.from_active
         } else if packet.bth.destination == setup::QUEUE_PAIR {
             let message = setup::Message::parse(packet.payload).ok()?;
-            let from_active = Some(!is_answer(&message));
+            let from_active = Some(!is_setup_response(&message));
             if self.report.setup.len() >= self.options.max_cm {
                 return from_active;
             }
             let mut details = Details::default();
             message.visit(&mut |field, value| {
                 if !field.is_reserved() {
-                    details.push(field.name, explained(value));
+                    details.push(field.name, value_with_meaning(value));
                 }
             });
             self.report.setup.push(SetupEvent {
@@ -366,14 +365,14 @@ impl<'o> Engine<'o> {
         self.report.file_bytes = file_bytes;
         self.report.dropped = self.report.dropped.saturating_add(dropped);
         self.flows.finish(&mut self.sink);
-        let numbers = self.numbers();
+        let ids = self.conversation_ids();
         let sides = self.flows.by_sides();
-        let id = |index: usize| numbers[index];
+        let id = |index: usize| ids[index];
         let wanted = self.options.conversation;
         let keep = |conversation: Option<u32>| wanted.is_none() || conversation == wanted;
 
         let mut report = self.report;
-        report.conversations_total = numbers.last().copied().unwrap_or(0).into();
+        report.conversations_total = ids.last().copied().unwrap_or(0).into();
         report.steps = self.sink.steps;
         for (code, &count) in self.opcodes.iter().enumerate().filter(|(_, count)| **count > 0) {
             let opcode = ferroce_wire::opcode::Opcode(code as u8);
@@ -422,7 +421,7 @@ impl<'o> Engine<'o> {
             let tally = self.sink.tallies.get(index).cloned().unwrap_or_default();
             if wanted.is_some() {
                 let operations = tally.operations.values();
-                report.messages_total = operations.map(|one| one.stats.messages).sum();
+                report.messages_total = operations.map(|operation| operation.stats.messages).sum();
                 let anomalies = tally.anomalies.iter();
                 report.anomaly_counts =
                     anomalies.map(|(kind, count)| (kind.name(), count.count)).collect();
@@ -450,7 +449,7 @@ impl<'o> Engine<'o> {
     }
 
     /// The number that each conversation gets in the report: in the order in which they were first heard.
-    fn numbers(&self) -> Vec<u32> {
+    fn conversation_ids(&self) -> Vec<u32> {
         let mut next = 0;
         (self.flows.flows.iter())
             .map(|flow| {
@@ -461,7 +460,7 @@ impl<'o> Engine<'o> {
     }
 }
 
-fn conversation(id: u32, flow: &Flow, tally: Tally, dropped: bool) -> Conversation {
+fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -> Conversation {
     let endpoint =
         |peer: super::flow::Peer| Endpoint { address: peer.address.to_string(), qpn: peer.qpn };
     let findings = findings(&tally, dropped);
@@ -471,7 +470,7 @@ fn conversation(id: u32, flow: &Flow, tally: Tally, dropped: bool) -> Conversati
     });
     // A conversation that a handshake or a datagram joined may still be one-way: nothing came back.
     let joined_by = match flow.joined_by {
-        JoinedBy::Datagram if flow.halves[1].traffic.packets > 0 => JoinedBy::Datagram,
+        JoinedBy::Datagram if flow.directions[1].traffic.packets > 0 => JoinedBy::Datagram,
         JoinedBy::Datagram if flow.a == flow.b => JoinedBy::SameEndpoint,
         JoinedBy::Datagram => JoinedBy::OneWay,
         other => other,
@@ -483,8 +482,8 @@ fn conversation(id: u32, flow: &Flow, tally: Tally, dropped: bool) -> Conversati
         b: endpoint(flow.b),
         joined_by,
         path_mtu: flow.mtu,
-        a_to_b: flow.halves[0].traffic,
-        b_to_a: flow.halves[1].traffic,
+        a_to_b: flow.directions[0].traffic,
+        b_to_a: flow.directions[1].traffic,
         first_frame: flow.first.frame,
         last_frame: flow.last.frame,
         time_ns: flow.first.time,
@@ -496,7 +495,7 @@ fn conversation(id: u32, flow: &Flow, tally: Tally, dropped: bool) -> Conversati
 }
 
 /// Whether the server sent this message of the set-up exchange.
-fn is_answer(message: &setup::Message) -> bool {
+fn is_setup_response(message: &setup::Message) -> bool {
     use setup::Message;
     matches!(
         message,

@@ -2,14 +2,14 @@
 
 use super::anomaly::{AnomalyKind as Kind, Severity};
 use super::report::Finding;
-use super::sink::Tally;
-use super::text::named;
+use super::sink::ConversationTally;
+use super::text::count_of;
 
 /// The findings about one conversation, worst first. `dropped` says that the capture itself lost packets: then what is
 /// missing need not be the network's fault.
-pub(super) fn findings(tally: &Tally, dropped: bool) -> Vec<Finding> {
+pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut say = |severity, text| findings.push(Finding { severity, text });
+    let mut report = |severity, text| findings.push(Finding { severity, text });
 
     // What ended the connection speaks for itself.
     for kind in [
@@ -21,7 +21,7 @@ pub(super) fn findings(tally: &Tally, dropped: bool) -> Vec<Finding> {
         Kind::RnrRetryExceeded,
     ] {
         if let Some(count) = tally.anomalies.get(&kind) {
-            say(Severity::Error, format!("frame {}: {}", count.first_frame, count.first));
+            report(Severity::Error, format!("frame {}: {}", count.first_frame, count.first));
         }
     }
 
@@ -29,15 +29,15 @@ pub(super) fn findings(tally: &Tally, dropped: bool) -> Vec<Finding> {
     if not_ready > 0 && tally.count(Kind::RnrRetryExceeded) == 0 {
         let text = format!(
             "receiver not ready: {}; the receiver posts its receive requests too late or too few, and the sender had to wait and send again",
-            named(not_ready, "RNR NAK")
+            count_of(not_ready, "RNR NAK")
         );
-        say(Severity::Warning, text);
+        report(Severity::Warning, text);
     }
 
     let again = tally.count(Kind::Retransmission);
     if again > 0 {
         let causes = [
-            (tally.count(Kind::NakSequence) - tally.echoed_naks, "NAK, PSN sequence error"),
+            (tally.count(Kind::NakSequence) - tally.naks_after_rnr, "NAK, PSN sequence error"),
             (not_ready, "RNR NAK"),
             (tally.count(Kind::MissingResponse), "missing response"),
             (tally.count(Kind::Timeout), "timeout"),
@@ -46,75 +46,75 @@ pub(super) fn findings(tally: &Tally, dropped: bool) -> Vec<Finding> {
             .map(|(count, name)| format!("{count} × {name}"))
             .collect();
         let text =
-            format!("{} sent again, because of {}", named(again, "packet"), causes.join(", "));
-        say(Severity::Warning, text);
+            format!("{} sent again, because of {}", count_of(again, "packet"), causes.join(", "));
+        report(Severity::Warning, text);
     }
 
     let damaged = tally.count(Kind::BadIcrc);
     if damaged > 0 {
         let text = format!(
             "the path damages: {} with a wrong ICRC, which every receiver drops",
-            named(damaged, "packet")
+            count_of(damaged, "packet")
         );
-        say(Severity::Error, text);
+        report(Severity::Error, text);
     }
     let gaps = tally.count(Kind::CaptureGap);
     if gaps > 0 {
         let text = format!(
             "the capture lost packets of this conversation: {}; messages around them are incomplete",
-            named(gaps, "gap")
+            count_of(gaps, "gap")
         );
-        say(Severity::Warning, text);
+        report(Severity::Warning, text);
     }
     let place = if dropped { "before or by the capture" } else { "before the capture point" };
     let overtaken = tally.count(Kind::Reordered);
     if overtaken > 0 {
         let text = format!(
             "the path reorders: {} came after later ones; a reliable connection takes that for loss and goes back",
-            named(overtaken, "packet")
+            count_of(overtaken, "packet")
         );
-        say(Severity::Warning, text);
+        report(Severity::Warning, text);
     }
     if tally.lost_requests > 0 {
         let text = format!(
             "requests are lost {place}: the first sending of {} is not in the capture, or damaged",
-            named(tally.lost_requests, "packet")
+            count_of(tally.lost_requests, "packet")
         );
-        say(Severity::Warning, text);
+        report(Severity::Warning, text);
     }
     let missing = tally.count(Kind::MissingResponse);
     if missing > 0 {
         let text = format!(
             "responses are lost {place}: {} in READ or atomic responses",
-            named(missing, "gap")
+            count_of(missing, "gap")
         );
-        say(Severity::Warning, text);
+        report(Severity::Warning, text);
     }
     let doubled = tally.count(Kind::Duplicate);
     if doubled > 0 {
-        say(
+        report(
             Severity::Warning,
-            format!("the path doubles: {} came twice", named(doubled, "packet")),
+            format!("the path doubles: {} came twice", count_of(doubled, "packet")),
         );
     }
     let lost = tally.count(Kind::MessageLost);
     if lost > 0 {
-        let text = format!("packets of unreliable messages are missing: {}", named(lost, "gap"));
-        say(Severity::Warning, text);
+        let text = format!("packets of unreliable messages are missing: {}", count_of(lost, "gap"));
+        report(Severity::Warning, text);
     }
     let notified = tally.count(Kind::Cnp);
     let marked = tally.count(Kind::EcnMarked);
     if notified + marked > 0 {
         let text = format!(
             "congestion: {} marked and {}",
-            named(marked, "packet"),
-            named(notified, "notification")
+            count_of(marked, "packet"),
+            count_of(notified, "notification")
         );
-        say(Severity::Info, text);
+        report(Severity::Info, text);
     }
     if tally.count(Kind::Restart) > 0 {
         let text = "the queue pair was connected more than once in this capture".to_owned();
-        say(Severity::Info, text);
+        report(Severity::Info, text);
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings

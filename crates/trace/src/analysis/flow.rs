@@ -14,22 +14,22 @@ use ferroce_wire::packet::{MAX_PAYLOAD, Packet};
 use super::anomaly::AnomalyKind;
 use super::report::{JoinedBy, Traffic};
 use super::requester::Requester;
-use super::sink::{Side, Sink, Stamp, Teller};
+use super::sink::{Reporter, Side, Sink, Stamp};
 use super::unreliable::UnreliableSender;
-use super::window::Seen;
+use super::window::ObservedPacket;
 
 /// Streams looked at for the other direction of an answer, newest first.
-const MOST_WAITING: usize = 1024;
+const MAX_CANDIDATES: usize = 1024;
 
-/// Looks at other streams that each packet pays for, and that may be saved up: where no answer ever fits, answers are
-/// compared with fewer streams, not all with [`MOST_WAITING`].
-const LOOKS_PER_PACKET: usize = 32;
-const MOST_LOOKS: usize = 1 << 18;
+/// Looks at other streams that each packet pays for, and that may be saved up: where no answer ever fits, is_response are
+/// compared with fewer streams, not all with [`MAX_CANDIDATES`].
+const LOOKUPS_PER_PACKET: usize = 32;
+const MAX_LOOKUP_CREDIT: usize = 1 << 18;
 
 /// A queue pair of a host.
 pub(super) type QueuePair = (IpAddr, u32);
 
-/// One side: its address, and its queue pair once a packet to it was seen.
+/// One side: its address, and its queue pair once a packet to it was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) address: IpAddr,
@@ -38,7 +38,7 @@ pub(super) struct Peer {
 
 /// One direction of a conversation.
 #[derive(Debug, Default)]
-pub(super) struct Half {
+pub(super) struct Direction {
     pub(super) traffic: Traffic,
     requester: Requester,
     unreliable: UnreliableSender,
@@ -53,7 +53,7 @@ pub(super) struct Flow {
     pub(super) joined_by: JoinedBy,
     pub(super) mtu: Option<u32>,
     /// From `a` to `b`, and back.
-    pub(super) halves: [Half; 2],
+    pub(super) directions: [Direction; 2],
     pub(super) first: Stamp,
     pub(super) last: Stamp,
     /// The conversation this one was found to be the other direction of.
@@ -104,25 +104,25 @@ pub(super) struct Flows {
     pub(super) flows: Vec<Flow>,
     streams: HashMap<StreamKey, Side>,
     /// Streams that have no other direction yet, by source and destination.
-    single: HashMap<(IpAddr, IpAddr), BTreeSet<usize>>,
+    one_way: HashMap<(IpAddr, IpAddr), BTreeSet<usize>>,
     /// Looks at other streams left.
-    looks: usize,
+    lookup_credit: usize,
     /// By the side a packet goes to: the side it must come from.
     handshakes: HashMap<QueuePair, (QueuePair, Option<u32>)>,
-    most: usize,
+    max_conversations: usize,
     /// Packets of conversations beyond the limit.
     pub(super) untracked: u64,
 }
 
 impl Flows {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(max_conversations: usize) -> Self {
         Self {
             flows: Vec::new(),
             streams: HashMap::new(),
-            single: HashMap::new(),
-            looks: MOST_LOOKS,
+            one_way: HashMap::new(),
+            lookup_credit: MAX_LOOKUP_CREDIT,
             handshakes: HashMap::new(),
-            most,
+            max_conversations,
             untracked: 0,
         }
     }
@@ -132,47 +132,51 @@ impl Flows {
         &mut self,
         source: IpAddr,
         destination: IpAddr,
-        seen: &Seen<'_>,
+        observed: &ObservedPacket<'_>,
         wire_bytes: u64,
         sink: &mut Sink,
     ) -> Option<Side> {
-        let key = StreamKey::of(source, destination, seen.packet, seen.info.transport);
-        self.looks = (self.looks + LOOKS_PER_PACKET).min(MOST_LOOKS);
-        let Some(mut side) = self.side(key, seen.stamp) else {
+        let key = StreamKey::of(source, destination, observed.packet, observed.info.transport);
+        self.lookup_credit = (self.lookup_credit + LOOKUPS_PER_PACKET).min(MAX_LOOKUP_CREDIT);
+        let Some(mut side) = self.side(key, observed.stamp) else {
             self.untracked += 1;
             return None;
         };
-        if let (true, Some(from_active)) = (key.is_to_itself(), seen.from_active) {
+        if let (true, Some(from_active)) = (key.is_to_itself(), observed.from_active) {
             // Management datagrams between processes of one host are all from QP 1 to QP 1: the side that asks is A.
             side.from_a = from_active;
         }
-        let side = self.join_by_answer(key, side, seen, sink);
+        let side = self.join_by_response(key, side, observed, sink);
         let flow = &mut self.flows[side.conversation];
-        flow.last = seen.stamp;
-        let traffic = &mut flow.halves[usize::from(!side.from_a)].traffic;
+        flow.last = observed.stamp;
+        let traffic = &mut flow.directions[usize::from(!side.from_a)].traffic;
         traffic.packets += 1;
         traffic.bytes += wire_bytes;
-        traffic.payload += seen.packet.payload_len as u64;
+        traffic.payload += observed.packet.payload_len as u64;
 
-        let mut teller = Teller { sink, side, at: seen.stamp };
-        match seen.info.transport {
+        let mut reporter = Reporter { sink, side, at: observed.stamp };
+        match observed.info.transport {
             Transport::ReliableConnection | Transport::ExtendedReliableConnection => {
-                flow.learn_mtu(seen);
-                flow.reliable(seen, &mut teller);
+                flow.learn_mtu(observed);
+                flow.reliable(observed, &mut reporter);
             }
             Transport::UnreliableConnection => {
-                flow.learn_mtu(seen);
-                flow.halves[usize::from(!side.from_a)].unreliable.packet(seen, &mut teller);
+                flow.learn_mtu(observed);
+                flow.directions[usize::from(!side.from_a)]
+                    .unreliable
+                    .packet(observed, &mut reporter);
             }
             Transport::UnreliableDatagram => {
-                flow.halves[usize::from(!side.from_a)].unreliable.datagram(seen, &mut teller);
+                flow.directions[usize::from(!side.from_a)]
+                    .unreliable
+                    .datagram(observed, &mut reporter);
             }
             Transport::CongestionNotification => {
                 let text = format!(
                     "congestion on the path of queue pair {}: its sender shall slow down",
-                    seen.packet.bth.destination
+                    observed.packet.bth.destination
                 );
-                teller.sink.anomaly(AnomalyKind::Cnp, seen.stamp, Some(side), None, text);
+                reporter.sink.anomaly(AnomalyKind::Cnp, observed.stamp, Some(side), None, text);
             }
             // Counted, not tracked: no device has it, and its responder is found by an end-to-end context.
             Transport::ReliableDatagram => {}
@@ -245,12 +249,12 @@ impl Flows {
         mtu: Option<u32>,
         stamp: Stamp,
     ) -> Option<Side> {
-        if self.flows.len() >= self.most {
+        if self.flows.len() >= self.max_conversations {
             return None;
         }
         let conversation = self.flows.len();
         if joined_by == JoinedBy::OneWay {
-            self.single.entry((key.source, key.destination)).or_default().insert(conversation);
+            self.one_way.entry((key.source, key.destination)).or_default().insert(conversation);
         }
         self.flows.push(Flow {
             transport: key.transport,
@@ -258,7 +262,7 @@ impl Flows {
             b: Peer { address: key.destination, qpn: Some(key.qpn) },
             joined_by,
             mtu,
-            halves: Default::default(),
+            directions: Default::default(),
             first: stamp,
             last: stamp,
             merged_into: None,
@@ -267,34 +271,34 @@ impl Flows {
     }
 
     /// Joins the stream of an answer to the one stream of the other direction that waits for it.
-    fn join_by_answer(
+    fn join_by_response(
         &mut self,
         key: StreamKey,
         side: Side,
-        seen: &Seen<'_>,
+        observed: &ObservedPacket<'_>,
         sink: &mut Sink,
     ) -> Side {
-        let alone = self.flows[side.conversation].joined_by == JoinedBy::OneWay;
-        let answers = matches!(
-            seen.info.operation,
+        let is_one_way = self.flows[side.conversation].joined_by == JoinedBy::OneWay;
+        let is_response = matches!(
+            observed.info.operation,
             Operation::Acknowledge | Operation::AtomicAcknowledge | Operation::ReadResponse
         );
-        if !alone || !answers {
+        if !is_one_way || !is_response {
             return side;
         }
-        let waiting = self.single.get(&(key.destination, key.source)).into_iter().flatten();
-        let waiting = waiting.rev().take(MOST_WAITING.min(self.looks));
-        let mut looks = 0;
+        let waiting = self.one_way.get(&(key.destination, key.source)).into_iter().flatten();
+        let waiting = waiting.rev().take(MAX_CANDIDATES.min(self.lookup_credit));
+        let mut lookups = 0;
         let mut fitting = waiting.copied().filter(|&other| {
-            looks += 1;
+            lookups += 1;
             let flow = &self.flows[other];
             other != side.conversation
                 && flow.transport == key.transport
-                && flow.expects(seen.packet.bth.psn)
+                && flow.expects(observed.packet.bth.psn)
         });
         let found = (fitting.next(), fitting.next());
-        self.looks -= looks;
-        sink.steps += looks as u64;
+        self.lookup_credit -= lookups;
+        sink.steps += lookups as u64;
         match found {
             (Some(other), None) => {
                 self.merge(side.conversation, other, JoinedBy::Acknowledgement, sink);
@@ -308,19 +312,19 @@ impl Flows {
     /// Makes one conversation of two streams of opposite direction: the one heard first keeps its number.
     fn merge(&mut self, one: usize, other: usize, joined_by: JoinedBy, sink: &mut Sink) {
         let (keep, drop) = (one.min(other), one.max(other));
-        for single in [one, other] {
-            let flow = &self.flows[single];
+        for index in [one, other] {
+            let flow = &self.flows[index];
             let key = (flow.a.address, flow.b.address);
-            if let Some(list) = self.single.get_mut(&key) {
-                list.remove(&single);
+            if let Some(list) = self.one_way.get_mut(&key) {
+                list.remove(&index);
             }
         }
         let dropped = &mut self.flows[drop];
         dropped.merged_into = Some(keep);
-        let half = std::mem::take(&mut dropped.halves[0]);
+        let direction = std::mem::take(&mut dropped.directions[0]);
         let (mtu, last, peer) = (dropped.mtu, dropped.last, dropped.b);
         let kept = &mut self.flows[keep];
-        kept.halves[1] = half;
+        kept.directions[1] = direction;
         kept.a.qpn = peer.qpn;
         kept.mtu = kept.mtu.or(mtu);
         kept.joined_by = joined_by;
@@ -336,7 +340,7 @@ impl Flows {
     /// The connection manager connected two queue pairs: packets between them from now on are one conversation.
     pub(super) fn connected(&mut self, handshake: &Handshake) {
         let Handshake { active, passive, mtu } = *handshake;
-        if self.handshakes.len() + 2 > 2 * self.most {
+        if self.handshakes.len() + 2 > 2 * self.max_conversations {
             return;
         }
         self.handshakes.insert(active, (passive, mtu));
@@ -375,18 +379,18 @@ impl Flows {
     /// The file ends: what is under way ends unfinished, and streams that can only belong together are joined.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
-            for (half, from_a) in flow.halves.iter_mut().zip([true, false]) {
+            for (direction, from_a) in flow.directions.iter_mut().zip([true, false]) {
                 let side = Side { conversation: index, from_a };
-                let mut teller = Teller { sink, side, at: flow.last };
-                half.requester.finish(&mut teller);
-                half.unreliable.finish(&mut teller);
+                let mut reporter = Reporter { sink, side, at: flow.last };
+                direction.requester.finish(&mut reporter);
+                direction.unreliable.finish(&mut reporter);
             }
         }
-        let lone = |list: &BTreeSet<usize>| list.first().copied().filter(|_| list.len() == 1);
-        let pairs: Vec<_> = (self.single.iter())
+        let only_entry = |list: &BTreeSet<usize>| list.first().copied().filter(|_| list.len() == 1);
+        let pairs: Vec<_> = (self.one_way.iter())
             .filter_map(|(&(source, destination), list)| {
-                let one = lone(list)?;
-                let other = lone(self.single.get(&(destination, source))?)?;
+                let one = only_entry(list)?;
+                let other = only_entry(self.one_way.get(&(destination, source))?)?;
                 let same = self.flows[one].transport == self.flows[other].transport;
                 (one < other && same).then_some((one, other))
             })
@@ -418,13 +422,13 @@ impl Flow {
     }
 
     fn expects(&self, psn: Psn) -> bool {
-        self.halves[0].requester.expects(psn)
+        self.directions[0].requester.expects(psn)
     }
 
     /// A packet that another one of its message follows is as long as the path MTU (IBA 9.7.4.1.6).
-    fn learn_mtu(&mut self, seen: &Seen<'_>) {
-        let full = matches!(seen.info.position, Position::First | Position::Middle);
-        let len = seen.packet.payload_len;
+    fn learn_mtu(&mut self, observed: &ObservedPacket<'_>) {
+        let full = matches!(observed.info.position, Position::First | Position::Middle);
+        let len = observed.packet.payload_len;
         if self.mtu.is_some()
             || !full
             || !len.is_power_of_two()
@@ -433,19 +437,19 @@ impl Flow {
             return;
         }
         self.mtu = Some(len as u32);
-        for half in &mut self.halves {
-            half.requester.learn_mtu(len as u32);
+        for direction in &mut self.directions {
+            direction.requester.learn_mtu(len as u32);
         }
     }
 
-    fn reliable(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
-        let own = usize::from(!teller.side.from_a);
-        if seen.info.request {
-            self.halves[own].requester.request(seen, &mut self.mtu, teller);
+    fn reliable(&mut self, observed: &ObservedPacket<'_>, reporter: &mut Reporter<'_>) {
+        let own = usize::from(!reporter.side.from_a);
+        if observed.info.request {
+            self.directions[own].requester.request(observed, &mut self.mtu, reporter);
         } else {
             // What a response says is about its requester.
-            teller.side.from_a = !teller.side.from_a;
-            self.halves[1 - own].requester.response(seen, teller);
+            reporter.side.from_a = !reporter.side.from_a;
+            self.directions[1 - own].requester.response(observed, reporter);
         }
     }
 }

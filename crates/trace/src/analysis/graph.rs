@@ -3,32 +3,32 @@
 use super::report::{Graph, GraphBin};
 
 /// Most steps kept: when more are needed, pairs are merged and the step doubles.
-const MOST: usize = 2048;
+const MAX_BINS: usize = 2048;
 
 /// Steps that a graph of its own choosing should end with, at least half of them.
-const WANTED: usize = 128;
+const TARGET_BINS: usize = 128;
 
 /// The finest step.
-const FINEST_NS: u64 = 1_000;
+const MIN_INTERVAL_NS: u64 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Grapher {
     interval: u64,
-    chosen: bool,
+    fixed_interval: bool,
     bins: Vec<GraphBin>,
 }
 
 impl Grapher {
     /// `interval_ns`: the step wanted, or `None` for one that fits.
     pub(super) fn new(interval_ns: Option<u64>) -> Self {
-        let interval = interval_ns.unwrap_or(FINEST_NS).max(1);
-        Self { interval, chosen: interval_ns.is_some(), bins: Vec::new() }
+        let interval = interval_ns.unwrap_or(MIN_INTERVAL_NS).max(1);
+        Self { interval, fixed_interval: interval_ns.is_some(), bins: Vec::new() }
     }
 
     /// Counts a packet at `time` after the file's start. Packets dated before it count as its first.
     pub(super) fn add(&mut self, time: i64, roce: bool, bytes: u64) {
         let time = u64::try_from(time).unwrap_or(0);
-        while time / self.interval >= MOST as u64 {
+        while time / self.interval >= MAX_BINS as u64 {
             self.double();
         }
         let at = (time / self.interval) as usize;
@@ -62,7 +62,7 @@ impl Grapher {
     }
 
     pub(super) fn finish(mut self) -> Graph {
-        while !self.chosen && self.bins.len() > WANTED {
+        while !self.fixed_interval && self.bins.len() > TARGET_BINS {
             self.double();
         }
         Graph { interval_ns: self.interval, bins: self.bins }
@@ -81,7 +81,11 @@ mod tests {
         }
         grapher.add(-5, true, 100);
         let graph = grapher.finish();
-        assert!((WANTED / 2..=WANTED).contains(&graph.bins.len()), "{}", graph.bins.len());
+        assert!(
+            (TARGET_BINS / 2..=TARGET_BINS).contains(&graph.bins.len()),
+            "{}",
+            graph.bins.len()
+        );
         assert_eq!(graph.bins.iter().map(|bin| bin.packets).sum::<u64>(), 5001);
         assert_eq!(graph.bins.iter().map(|bin| bin.other_bytes).sum::<u64>(), 500_000);
     }
@@ -99,6 +103,6 @@ mod tests {
     fn the_farthest_time_ends() {
         let mut grapher = Grapher::new(Some(1));
         grapher.add(i64::MAX, true, 1);
-        assert!(grapher.finish().bins.len() <= MOST);
+        assert!(grapher.finish().bins.len() <= MAX_BINS);
     }
 }

@@ -1,12 +1,12 @@
 //! IPv4 identifications as a witness: where a sender counts them up, they tell the order in which packets were sent,
-//! and so a copy from a packet sent again, and a packet that was overtaken from one that was lost.
+//! and so a copy from a packet sent again, and a packet that was is_reordered from one that was lost.
 
 /// Senders that batch packets through one socket number them within the batch, from 0: such small numbers tell
 /// nothing.
-const BATCH: u16 = 128;
+const MIN_COUNTED_ID: u16 = 128;
 
 /// How far apart neighbours may be, counted: the sender's other connections count too.
-const NEAR: u16 = 4096;
+const MAX_STEP: u16 = 4096;
 
 /// The identifications of one sender.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ impl Identifications {
     pub(super) fn new_packet(&mut self, identification: Option<u16>) {
         if let (Some(newest), Some(now)) = (self.newest, identification) {
             let step = now.wrapping_sub(newest) as i16;
-            if step == 0 || step.unsigned_abs() > NEAR {
+            if step == 0 || step.unsigned_abs() > MAX_STEP {
                 // The same for all packets, or at random: not counted up.
                 self.violations += 1;
             } else if step > 0 {
@@ -40,20 +40,20 @@ impl Identifications {
     }
 
     /// Whether this sender counts up, as far as is known; in doubt at the start, yes.
-    fn tell(&self, identification: u16) -> bool {
-        identification >= BATCH && self.violations * 8 <= self.increments
+    fn is_informative(&self, identification: u16) -> bool {
+        identification >= MIN_COUNTED_ID && self.violations * 8 <= self.increments
     }
 
     /// Whether two sightings of a PSN are one packet: `None` where identifications do not tell.
     pub(super) fn same_packet(&self, first: Option<u16>, second: Option<u16>) -> Option<bool> {
         let (first, second) = (first?, second?);
-        self.tell(second).then_some(first == second)
+        self.is_informative(second).then_some(first == second)
     }
 
     /// Whether packets sent later came earlier: `None` where identifications do not tell.
-    pub(super) fn overtaken(&self, identification: Option<u16>) -> Option<bool> {
+    pub(super) fn is_reordered(&self, identification: Option<u16>) -> Option<bool> {
         let (now, newest) = (identification?, self.newest?);
-        (self.tell(now) && self.increments > 0).then_some(is_behind(now, newest))
+        (self.is_informative(now) && self.increments > 0).then_some(is_behind(now, newest))
     }
 }
 
@@ -77,18 +77,18 @@ mod tests {
         let ids = after([0xfffe, 0xffff, 0x0100, 0x0101]);
         assert_eq!(ids.same_packet(Some(0x100), Some(0x100)), Some(true));
         assert_eq!(ids.same_packet(Some(0x100), Some(0x101)), Some(false));
-        assert_eq!(ids.overtaken(Some(0xffff)), Some(true));
-        assert_eq!(ids.overtaken(Some(0x0102)), Some(false));
+        assert_eq!(ids.is_reordered(Some(0xffff)), Some(true));
+        assert_eq!(ids.is_reordered(Some(0x0102)), Some(false));
     }
 
     #[test]
     fn batches_constants_and_none_tell_nothing() {
         let batches = after((0..20).chain(0..30).chain(0..2));
         assert_eq!(batches.same_packet(Some(1), Some(1)), None);
-        assert_eq!(batches.overtaken(Some(0)), None);
+        assert_eq!(batches.is_reordered(Some(0)), None);
         let constant = after([0x4444; 5]);
         assert_eq!(constant.same_packet(Some(0x4444), Some(0x4444)), None);
-        assert_eq!(Identifications::default().overtaken(None), None);
+        assert_eq!(Identifications::default().is_reordered(None), None);
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::report::Latency;
 
 /// Values of one histogram that are kept one by one: percentiles of no more than these are exact.
-const EXACT: usize = 4096;
+const MAX_EXACT: usize = 4096;
 
 /// Values that all histograms of a file keep together, 8 bytes each.
-const EXACT_TOGETHER: usize = 1 << 20;
+const MAX_EXACT_TOTAL: usize = 1 << 20;
 
 /// Buckets between two powers of two. A percentile taken from buckets is at most 1/64 too high.
-const STEPS: u32 = 64;
+const BUCKETS_PER_OCTAVE: u32 = 64;
 
 /// How many values the histograms of a file may still keep one by one.
 #[derive(Debug)]
@@ -19,11 +19,11 @@ pub(super) struct SampleBudget(usize);
 
 impl Default for SampleBudget {
     fn default() -> Self {
-        Self(EXACT_TOGETHER)
+        Self(MAX_EXACT_TOTAL)
     }
 }
 
-/// Keeps the values themselves up to [`EXACT`] of them. With more, or when the file's budget is spent, it counts them in
+/// Keeps the values themselves up to [`MAX_EXACT`] of them. With more, or when the file's budget is spent, it counts them in
 /// buckets that grow with the value. Extremes and the mean are exact either way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
@@ -43,7 +43,7 @@ impl Histogram {
         self.max = self.max.max(value);
         self.count += 1;
         self.sum += u128::from(value);
-        if exact && self.values.len() < EXACT && budget.0 > 0 {
+        if exact && self.values.len() < MAX_EXACT && budget.0 > 0 {
             budget.0 -= 1;
             self.values.push(value);
             return;
@@ -57,8 +57,9 @@ impl Histogram {
         if other.count == 0 {
             return;
         }
-        let exact =
-            self.is_exact() && other.is_exact() && self.values.len() + other.values.len() <= EXACT;
+        let exact = self.is_exact()
+            && other.is_exact()
+            && self.values.len() + other.values.len() <= MAX_EXACT;
         self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
         self.count += other.count;
@@ -106,17 +107,17 @@ impl Histogram {
         }
     }
 
-    /// The nearest-rank percentile: the value itself, or the upper end of its bucket within the extremes.
+    /// The nearest-rank percentile: the value itself, or the upper_bound end of its bucket within the extremes.
     fn percentile(&self, sorted: &[u64], percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100).max(1);
         if self.is_exact() {
             return sorted.get(rank as usize - 1).copied().unwrap_or(self.max);
         }
-        let mut seen = 0;
+        let mut cumulative = 0;
         for (&bucket, &count) in &self.buckets {
-            seen += count;
-            if seen >= rank {
-                return upper(bucket).clamp(self.min, self.max);
+            cumulative += count;
+            if cumulative >= rank {
+                return upper_bound(bucket).clamp(self.min, self.max);
             }
         }
         self.max
@@ -124,21 +125,21 @@ impl Histogram {
 }
 
 fn bucket(value: u64) -> u16 {
-    if value < u64::from(STEPS) {
+    if value < u64::from(BUCKETS_PER_OCTAVE) {
         return value as u16;
     }
-    let exponent = value.ilog2() - STEPS.ilog2();
-    (exponent * STEPS + (value >> exponent) as u32) as u16
+    let exponent = value.ilog2() - BUCKETS_PER_OCTAVE.ilog2();
+    (exponent * BUCKETS_PER_OCTAVE + (value >> exponent) as u32) as u16
 }
 
 /// The largest value of a bucket.
-fn upper(bucket: u16) -> u64 {
+fn upper_bound(bucket: u16) -> u64 {
     let bucket = u32::from(bucket);
-    if bucket < STEPS {
+    if bucket < BUCKETS_PER_OCTAVE {
         return u64::from(bucket);
     }
-    let exponent = bucket / STEPS - 1;
-    let mantissa = u128::from(bucket - exponent * STEPS) + 1;
+    let exponent = bucket / BUCKETS_PER_OCTAVE - 1;
+    let mantissa = u128::from(bucket - exponent * BUCKETS_PER_OCTAVE) + 1;
     ((mantissa << exponent) - 1).min(u128::from(u64::MAX)) as u64
 }
 
@@ -161,9 +162,9 @@ mod tests {
     fn every_value_lies_in_its_bucket() {
         let values = (0..4096).chain((0..64).map(|bit| 1 << bit)).chain([u64::MAX]);
         for value in values {
-            assert!(upper(bucket(value)) >= value, "{value}");
-            assert!(bucket(value) == 0 || upper(bucket(value) - 1) < value, "{value}");
-            assert!(upper(bucket(value)) - value <= value / 64, "{value}");
+            assert!(upper_bound(bucket(value)) >= value, "{value}");
+            assert!(bucket(value) == 0 || upper_bound(bucket(value) - 1) < value, "{value}");
+            assert!(upper_bound(bucket(value)) - value <= value / 64, "{value}");
         }
     }
 
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(Histogram::default().summary(), None);
         let three = histogram([1_677_000, 466_000, 535_000]);
         assert_eq!(percentiles(&three), [535_000, 1_677_000, 1_677_000]);
-        let ramp = histogram((1..=EXACT as u64).rev().map(|value| value * 1_001));
+        let ramp = histogram((1..=MAX_EXACT as u64).rev().map(|value| value * 1_001));
         assert_eq!(percentiles(&ramp), [2048, 3687, 4056].map(|rank| rank * 1_001));
         assert!(ramp.summary().unwrap().exact);
     }
@@ -206,7 +207,9 @@ mod tests {
 
     #[test]
     fn merging_is_recording_all() {
-        for (left, right) in [(3, 2), (EXACT, 1), (1, EXACT), (EXACT + 1, 1), (1, EXACT + 1)] {
+        for (left, right) in
+            [(3, 2), (MAX_EXACT, 1), (1, MAX_EXACT), (MAX_EXACT + 1, 1), (1, MAX_EXACT + 1)]
+        {
             let value = |at: usize| (at as u64 * 7_919) % 100_003;
             let mut merged = histogram((0..left).map(value));
             merged.merge(&histogram((left..left + right).map(value)));

@@ -57,7 +57,7 @@ pub struct FileReport {
     /// All conversations, those that were not asked for included.
     pub conversations_total: u64,
     /// Messages in the order in which they were finished.
-    pub messages: Vec<Message>,
+    pub messages: Vec<CapturedMessage>,
     /// All messages, those beyond the list's limit included.
     pub messages_total: u64,
     /// Everything out of the ordinary, in order of the packets.
@@ -251,7 +251,7 @@ pub enum MessageStatus {
 
 /// A message put together from its packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Message {
+pub struct CapturedMessage {
     /// Its conversation.
     pub conversation: u32,
     /// Whether `a` asked for it; else `b` did.

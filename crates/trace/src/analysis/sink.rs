@@ -7,7 +7,7 @@ use ferroce_wire::number::Psn;
 use super::Options;
 use super::anomaly::AnomalyKind;
 use super::latency::{Histogram, SampleBudget};
-use super::report::{Anomaly, Message, MessageStatus, OperationStats};
+use super::report::{Anomaly, CapturedMessage, MessageStatus, OperationStats};
 use super::window::WindowBudget;
 
 /// A packet on its way through the analysis.
@@ -31,36 +31,36 @@ pub(super) struct Side {
 
 /// Tells the sink about one packet of one side.
 #[derive(Debug)]
-pub(super) struct Teller<'a> {
+pub(super) struct Reporter<'a> {
     pub(super) sink: &'a mut Sink,
     pub(super) side: Side,
     pub(super) at: Stamp,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     pub(super) fn anomaly(&mut self, kind: AnomalyKind, psn: Psn, text: String) {
         self.sink.anomaly(kind, self.at, Some(self.side), Some(psn.0), text);
     }
 
-    pub(super) fn tally(&mut self) -> &mut Tally {
+    pub(super) fn tally(&mut self) -> &mut ConversationTally {
         self.sink.tally(self.side.conversation)
     }
 }
 
 /// What was found about one conversation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) anomalies: BTreeMap<AnomalyKind, Count>,
-    pub(super) operations: BTreeMap<&'static str, Operations>,
+pub(super) struct ConversationTally {
+    pub(super) anomalies: BTreeMap<AnomalyKind, AnomalyCount>,
+    pub(super) operations: BTreeMap<&'static str, OperationTally>,
     /// Requests whose first sending is not in the capture.
     pub(super) lost_requests: u64,
     /// Sequence NAKs that only repeat that the responder was not ready.
-    pub(super) echoed_naks: u64,
+    pub(super) naks_after_rnr: u64,
 }
 
 /// Anomalies of one kind in one conversation.
 #[derive(Clone, Debug)]
-pub(super) struct Count {
+pub(super) struct AnomalyCount {
     pub(super) count: u64,
     /// The text of the first: it stands for the rest in the diagnosis.
     pub(super) first: String,
@@ -68,12 +68,12 @@ pub(super) struct Count {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Operations {
+pub(super) struct OperationTally {
     pub(super) stats: OperationStats,
     pub(super) latency: Histogram,
 }
 
-impl Tally {
+impl ConversationTally {
     pub(super) fn count(&self, kind: AnomalyKind) -> u64 {
         self.anomalies.get(&kind).map_or(0, |count| count.count)
     }
@@ -94,7 +94,7 @@ impl Tally {
             }
         }
         self.lost_requests += other.lost_requests;
-        self.echoed_naks += other.echoed_naks;
+        self.naks_after_rnr += other.naks_after_rnr;
         for (name, theirs) in other.operations {
             let ours = self.operations.entry(name).or_default();
             ours.stats.messages += theirs.stats.messages;
@@ -111,10 +111,10 @@ impl Tally {
 pub(super) struct Sink {
     pub(super) anomalies: Vec<(Option<Side>, Anomaly)>,
     pub(super) anomaly_counts: BTreeMap<&'static str, u64>,
-    pub(super) messages: Vec<(Side, Message)>,
+    pub(super) messages: Vec<(Side, CapturedMessage)>,
     pub(super) messages_total: u64,
     /// By conversation.
-    pub(super) tallies: Vec<Tally>,
+    pub(super) tallies: Vec<ConversationTally>,
     /// What was found about the packet at hand, for the packet list.
     pub(super) notes: Vec<String>,
     /// What the windows of all requesters may hold.
@@ -160,7 +160,8 @@ impl Sink {
             match tally.anomalies.get_mut(&kind) {
                 Some(count) => count.count += 1,
                 None => {
-                    let count = Count { count: 1, first: text.clone(), first_frame: at.frame };
+                    let count =
+                        AnomalyCount { count: 1, first: text.clone(), first_frame: at.frame };
                     tally.anomalies.insert(kind, count);
                 }
             }
@@ -181,9 +182,9 @@ impl Sink {
         }
     }
 
-    pub(super) fn message(&mut self, side: Side, message: Message) {
+    pub(super) fn message(&mut self, side: Side, message: CapturedMessage) {
         self.messages_total += 1;
-        let tally = entry(&mut self.tallies, side.conversation);
+        let tally = tally_entry(&mut self.tallies, side.conversation);
         let operations = tally.operations.entry(message.operation).or_default();
         operations.stats.messages += 1;
         operations.stats.incomplete += u64::from(message.status == MessageStatus::Incomplete);
@@ -197,15 +198,18 @@ impl Sink {
         }
     }
 
-    pub(super) fn tally(&mut self, conversation: usize) -> &mut Tally {
-        entry(&mut self.tallies, conversation)
+    pub(super) fn tally(&mut self, conversation: usize) -> &mut ConversationTally {
+        tally_entry(&mut self.tallies, conversation)
     }
 }
 
 /// The tally of a conversation, made if missing.
-fn entry(tallies: &mut Vec<Tally>, conversation: usize) -> &mut Tally {
+fn tally_entry(
+    tallies: &mut Vec<ConversationTally>,
+    conversation: usize,
+) -> &mut ConversationTally {
     if tallies.len() <= conversation {
-        tallies.resize_with(conversation + 1, Tally::default);
+        tallies.resize_with(conversation + 1, ConversationTally::default);
     }
     &mut tallies[conversation]
 }

@@ -3,7 +3,7 @@
 use ferroce_wire::number::Psn;
 
 /// A count with its noun.
-pub(super) fn named(count: u64, noun: &str) -> String {
+pub(super) fn count_of(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -2,52 +2,61 @@
 
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
-use super::sink::Teller;
+use super::sink::Reporter;
 use super::text::psns;
-use super::window::{Place, Seen, Slot};
+use super::window::{ExtendedPsn, ObservedPacket, TrackedRequest};
 
 #[derive(Debug, Default)]
 pub(super) struct UnreliableSender {
-    next: Option<Place>,
+    next: Option<ExtendedPsn>,
     /// Known gaps of the capture when the last packet came.
     gaps: u64,
     assembly: Assembly,
 }
 
 impl UnreliableSender {
-    pub(super) fn packet(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
-        let psn = seen.packet.bth.psn;
-        let mut place = *self.next.get_or_insert(Place::first(psn));
-        let ahead = psn.distance(place.psn);
+    pub(super) fn packet(&mut self, observed: &ObservedPacket<'_>, reporter: &mut Reporter<'_>) {
+        let psn = observed.packet.bth.psn;
+        let mut expected = *self.next.get_or_insert(ExtendedPsn::first(psn));
+        let ahead = psn.distance(expected.psn);
         if ahead < 0 {
-            let text = format!("PSN {psn} came after {}: doubled or overtaken", place.psn.sub(1));
-            return teller.anomaly(AnomalyKind::Reordered, psn, text);
+            let text =
+                format!("PSN {psn} came after {}: doubled or overtaken", expected.psn.sub(1));
+            return reporter.anomaly(AnomalyKind::Reordered, psn, text);
         }
         if ahead > 0 {
-            let missing = psns(place.psn, psn);
-            if seen.gaps > self.gaps {
+            let missing = psns(expected.psn, psn);
+            if observed.gaps > self.gaps {
                 let text = format!("{missing} lost by the capture");
-                teller.anomaly(AnomalyKind::CaptureGap, place.psn, text);
+                reporter.anomaly(AnomalyKind::CaptureGap, expected.psn, text);
             } else {
                 let text = format!(
                     "{missing} not in the capture: the receiver drops the message they belong to"
                 );
-                teller.anomaly(AnomalyKind::MessageLost, place.psn, text);
+                reporter.anomaly(AnomalyKind::MessageLost, expected.psn, text);
             }
         }
-        self.gaps = seen.gaps;
-        place = Place { psn, sequence: place.sequence_of(psn) };
-        self.assembly.add(&Slot::new(seen, place.sequence, None), Ending::Unreliable, teller);
-        self.next = Some(Place { psn: psn.add(1), sequence: place.sequence + 1 });
+        self.gaps = observed.gaps;
+        expected = ExtendedPsn { psn, sequence: expected.sequence_of(psn) };
+        self.assembly.add(
+            &TrackedRequest::new(observed, expected.sequence, None),
+            Ending::Unreliable,
+            reporter,
+        );
+        self.next = Some(ExtendedPsn { psn: psn.add(1), sequence: expected.sequence + 1 });
     }
 
     /// A datagram: a message by itself, whose PSN need not follow that of the last one to this receiver.
-    pub(super) fn datagram(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
-        let slot = Slot::new(seen, Place::first(seen.packet.bth.psn).sequence, None);
-        self.assembly.add(&slot, Ending::Unreliable, teller);
+    pub(super) fn datagram(&mut self, observed: &ObservedPacket<'_>, reporter: &mut Reporter<'_>) {
+        let request = TrackedRequest::new(
+            observed,
+            ExtendedPsn::first(observed.packet.bth.psn).sequence,
+            None,
+        );
+        self.assembly.add(&request, Ending::Unreliable, reporter);
     }
 
-    pub(super) fn finish(&mut self, teller: &mut Teller<'_>) {
-        self.assembly.flush(teller);
+    pub(super) fn finish(&mut self, reporter: &mut Reporter<'_>) {
+        self.assembly.flush(reporter);
     }
 }

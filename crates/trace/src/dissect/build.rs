@@ -2,7 +2,7 @@
 
 use ferroce_wire::field::{FieldSpec, Header, Meaning, Show, Value};
 
-use super::tree::{Field, Layer, Trouble, Verdict};
+use super::tree::{Field, Layer, Problem, Verdict};
 use crate::link::LinkHeader;
 
 /// The layers found so far, and how far into the frame they reach.
@@ -10,7 +10,7 @@ pub(super) struct Builder<'a> {
     /// The whole frame, link header included: offsets in the tree count from its first byte.
     pub(super) bytes: &'a [u8],
     pub(super) layers: Vec<Layer<'a>>,
-    pub(super) problems: Vec<Trouble>,
+    pub(super) problems: Vec<Problem>,
     /// Where the next layer starts.
     pub(super) at: usize,
 }
@@ -60,7 +60,7 @@ impl<'a> Builder<'a> {
                 meaning: field.meaning,
                 doc: "",
                 verdict: None,
-                silent: false,
+                hidden: false,
             })
             .collect();
         let summary = "added by the capture".to_owned();
@@ -89,7 +89,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a layer that is one value of whole bytes.
-    pub(super) fn value(&mut self, name: &'static str, len: usize, item: Item) {
+    pub(super) fn value(&mut self, name: &'static str, len: usize, item: ValueLayer) {
         let rest = self.rest();
         let bytes = &rest[..len.min(rest.len())];
         let offset = self.at;
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
             meaning: item.meaning,
             doc: item.doc,
             verdict: item.verdict,
-            silent: false,
+            hidden: false,
         };
         let summary = item.summary;
         let (length, fields) = (bytes.len(), vec![field]);
@@ -115,8 +115,8 @@ impl<'a> Builder<'a> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    pub(super) fn trouble(&mut self, offset: usize, message: impl ToString) {
-        self.problems.push(Trouble { offset, message: message.to_string() });
+    pub(super) fn problem(&mut self, offset: usize, message: impl ToString) {
+        self.problems.push(Problem { offset, message: message.to_string() });
     }
 
     fn push(&mut self, layer: Layer<'a>) -> &mut Layer<'a> {
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
 
 /// What [`Builder::value`] says about its bytes.
 #[derive(Default)]
-pub(super) struct Item {
+pub(super) struct ValueLayer {
     pub(super) name: &'static str,
     pub(super) value: String,
     pub(super) meaning: String,
@@ -149,14 +149,19 @@ impl Layer<'_> {
     }
 
     /// Takes the fields whose names start so out of sight: they belong to something that is not there.
-    pub(super) fn silence(&mut self, prefix: &str) {
+    pub(super) fn hide(&mut self, prefix: &str) {
         for field in self.fields.iter_mut().filter(|field| field.name.starts_with(prefix)) {
-            field.silent = true;
+            field.hidden = true;
         }
     }
 
     /// Says whether a checksum is right.
-    pub(super) fn judge(&mut self, name: &str, verdict: Verdict, meaning: String) -> &mut Self {
+    pub(super) fn set_verdict(
+        &mut self,
+        name: &str,
+        verdict: Verdict,
+        meaning: String,
+    ) -> &mut Self {
         if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
             field.verdict = Some(verdict);
             field.meaning = meaning;
@@ -182,8 +187,8 @@ fn field<'a>(
         meaning: Meaning(value).to_string(),
         doc: spec.doc,
         verdict: None,
-        silent: false,
+        hidden: false,
     };
-    field.silent = spec.is_reserved() && field.bits().all(|bit| bit != Some(true));
+    field.hidden = spec.is_reserved() && field.bits().all(|bit| bit != Some(true));
     field
 }

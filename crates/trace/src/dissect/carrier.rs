@@ -13,7 +13,7 @@ use super::checksum;
 pub(super) fn layers(builder: &mut Builder<'_>, frame: &Frame<'_>) {
     if let Some(ethernet) = &frame.ethernet {
         let (from, to) = (ethernet.source, ethernet.destination);
-        let summary = format!("{from} → {to}  {}", named(&ethernet.ethertype));
+        let summary = format!("{from} → {to}  {}", name_or_number(&ethernet.ethertype));
         builder.header(ethernet, summary);
     }
     for vlan in frame.vlans.iter().flatten() {
@@ -38,19 +38,19 @@ pub(super) fn layers(builder: &mut Builder<'_>, frame: &Frame<'_>) {
             layer.explain("destination_port", "RoCEv2");
         }
         match verdict {
-            Some(verdict) => layer.judge("checksum", verdict, meaning),
+            Some(verdict) => layer.set_verdict("checksum", verdict, meaning),
             None => layer.explain("checksum", meaning),
         };
     }
 }
 
 fn vlan_summary(vlan: &Vlan) -> String {
-    let next = named(&vlan.ethertype);
+    let next = name_or_number(&vlan.ethertype);
     format!("VLAN {}, priority {}  {next}", vlan.identifier, vlan.priority)
 }
 
 fn ipv4(builder: &mut Builder<'_>, ip: &Ipv4, options: &[u8]) {
-    let summary = format!("{} → {}  {}", ip.source, ip.destination, named(&ip.protocol));
+    let summary = format!("{} → {}  {}", ip.source, ip.destination, name_or_number(&ip.protocol));
     let start = builder.at;
     let header = builder.bytes.get(start..start + Ipv4::LEN + options.len()).unwrap_or_default();
     let (verdict, meaning) = checksum::ipv4(header);
@@ -58,7 +58,7 @@ fn ipv4(builder: &mut Builder<'_>, ip: &Ipv4, options: &[u8]) {
     layer
         .explain("header_words", format!("{} bytes", ip.header_len()))
         .explain("dscp", dscp(ip.dscp))
-        .judge("checksum", verdict, meaning);
+        .set_verdict("checksum", verdict, meaning);
     if ip.fragment_offset != 0 {
         layer.explain("fragment_offset", format!("byte {}", u32::from(ip.fragment_offset) * 8));
     }
@@ -66,17 +66,19 @@ fn ipv4(builder: &mut Builder<'_>, ip: &Ipv4, options: &[u8]) {
 }
 
 fn ipv6(builder: &mut Builder<'_>, ip: &Ipv6) {
-    let summary = format!("{} → {}  {}", ip.source, ip.destination, named(&ip.next_header));
+    let summary =
+        format!("{} → {}  {}", ip.source, ip.destination, name_or_number(&ip.next_header));
     builder.header(ip, summary).explain("dscp", dscp(ip.dscp));
 }
 
 fn global(builder: &mut Builder<'_>, grh: &Grh) {
-    let summary = format!("{} → {}  {}", grh.source, grh.destination, named(&grh.next_header));
+    let summary =
+        format!("{} → {}  {}", grh.source, grh.destination, name_or_number(&grh.next_header));
     builder.header(grh, summary);
 }
 
 fn local(builder: &mut Builder<'_>, lrh: &Lrh) {
-    let next = named(&lrh.next_header);
+    let next = name_or_number(&lrh.next_header);
     let summary = format!("LID {} → {}  {next}", lrh.source, lrh.destination);
     let len = format!("{} bytes", usize::from(lrh.packet_length) * 4);
     builder.header(lrh, summary).explain("packet_length", len);
@@ -88,7 +90,7 @@ fn udp_summary(udp: &Udp) -> String {
 }
 
 /// A code by its name, or by its number where it has none.
-pub(super) fn named(code: &dyn Show) -> String {
+pub(super) fn name_or_number(code: &dyn Show) -> String {
     match Meaning(code).to_string() {
         name if name.is_empty() => Value(code).to_string(),
         name => name,
@@ -123,7 +125,7 @@ pub(super) fn network_name(frame: &Frame<'_>) -> Option<&'static str> {
 
 /// What an EtherType announces.
 pub(super) fn ethertype_name(ethertype: EtherType) -> String {
-    match named(&ethertype) {
+    match name_or_number(&ethertype) {
         number if number.starts_with("0x") => format!("EtherType {number}"),
         name => name,
     }

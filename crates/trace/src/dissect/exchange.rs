@@ -6,7 +6,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::setup::{Magic, Message, ParseError, Prefix, QUEUE_KEY, QUEUE_PAIR, Status};
 
 use super::build::Builder;
-use super::carrier::{bytes, named};
+use super::carrier::{bytes, name_or_number};
 
 /// The message in a packet. None if the packet is not for the exchange: a foreign datagram may well go to the same
 /// queue pair, so that the key and the magic number must be right as well.
@@ -44,7 +44,7 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
         Err(problem) => {
             // A cut capture is reported for the packet as a whole.
             if len == packet.payload_len {
-                builder.trouble(builder.at, problem);
+                builder.problem(builder.at, problem);
             }
             let end = builder.at + len;
             if let Some((prefix, _)) = Prefix::split(packet.payload) {
@@ -80,7 +80,7 @@ fn details(message: &Message) -> String {
         let _ = write!(line, "  attempt {}", u16::from(prefix.attempt) + 1);
     }
     if prefix.status != Status::SUCCESS {
-        let _ = write!(line, "  {}", named(&prefix.status));
+        let _ = write!(line, "  {}", name_or_number(&prefix.status));
     }
     line
 }

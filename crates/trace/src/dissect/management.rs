@@ -10,7 +10,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::rdmacm::{IpHeader, split_private_data};
 
 use super::build::Builder;
-use super::carrier::{bytes, named};
+use super::carrier::{bytes, name_or_number};
 
 /// Whether the payload is a management datagram: what queue pairs 0 and 1 receive (IBA 13.5.1).
 fn is_management(packet: &Packet<'_>) -> bool {
@@ -66,29 +66,29 @@ fn message_details(line: &mut String, message: &Message) -> std::fmt::Result {
         }
         Message::Rep(rep) => write!(line, "  QP {}  PSN {}", rep.local_qpn, rep.starting_psn),
         Message::Rej(rej) => {
-            write!(line, "  of {}: {}", named(&rej.message), named(&rej.reason))
+            write!(line, "  of {}: {}", name_or_number(&rej.message), name_or_number(&rej.reason))
         }
         Message::Mra(mra) => {
             let (what, time) = (Meaning(&mra.message), Meaning(&mra.service_timeout));
             write!(line, "  of {what}, answer within {time}")
         }
         Message::Dreq(dreq) => write!(line, "  QP {}", dreq.remote_qpn),
-        Message::Apr(apr) => write!(line, "  {}", named(&apr.status)),
+        Message::Apr(apr) => write!(line, "  {}", name_or_number(&apr.status)),
         Message::SidrRep(rep) => match rep.status.0 {
             0 => write!(line, "  QP {}  Q_Key {}", rep.qpn, rep.q_key),
-            _ => write!(line, "  {}", named(&rep.status)),
+            _ => write!(line, "  {}", name_or_number(&rep.status)),
         },
         Message::Rtu(_) | Message::Drep(_) | Message::SidrReq(_) | Message::Lap(_) => Ok(()),
     }?;
     if let Some(service) = message.service_id() {
-        write!(line, "  {}", named(&service))?;
+        write!(line, "  {}", name_or_number(&service))?;
     }
     Ok(())
 }
 
 fn mad_summary(header: &MadHeader) -> String {
     let attribute = attribute_name(header);
-    format!("{}, {} {attribute}", named(&header.class), named(&header.method))
+    format!("{}, {} {attribute}", name_or_number(&header.class), name_or_number(&header.method))
 }
 
 /// An attribute's name depends on the class, which its own type does not know.
@@ -106,11 +106,11 @@ fn attribute_name(header: &MadHeader) -> String {
             AttributeId::SIDR_REP => "SIDR_REP",
             AttributeId::LAP => "LAP",
             AttributeId::APR => "APR",
-            other => return named(&other),
+            other => return name_or_number(&other),
         };
         return name.to_owned();
     }
-    named(&header.attribute)
+    name_or_number(&header.attribute)
 }
 
 /// Adds the payload of a packet as a management datagram. False if it is none, and nothing was added.
@@ -127,13 +127,13 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
             Ok(message) => message_layers(builder, &message),
             // Other classes are none of our business; a message that should be readable is.
             Err(problem) if header.class == ManagementClass::COMMUNICATION => {
-                builder.trouble(start, problem);
+                builder.problem(start, problem);
             }
             Err(_) => {}
         },
         // A cut capture is reported for the packet as a whole.
         Err(problem) if packet.payload.len() == packet.payload_len => {
-            builder.trouble(start, problem);
+            builder.problem(start, problem);
         }
         Err(_) => {}
     }
@@ -150,7 +150,7 @@ fn message_layers(builder: &mut Builder<'_>, message: &Message) {
     let line = line.trim_start().to_owned();
     let layer = builder.visited(message.name(), len, line, |visitor| message.visit(visitor));
     if matches!(message, Message::Req(req) if req.alternate_path().is_none()) {
-        layer.silence("alternate_");
+        layer.hide("alternate_");
     }
 
     let mut consumer = private.len();

@@ -30,7 +30,7 @@ use ferroce_wire::ethernet::EtherType;
 use ferroce_wire::frame::Frame;
 
 pub use summary::{summary, title};
-pub use tree::{Field, Layer, Tree, Trouble, Verdict};
+pub use tree::{Field, Layer, Problem, Tree, Verdict};
 
 use crate::link::{self, Carried, LinkError, LinkType};
 use build::Builder;
@@ -89,7 +89,7 @@ pub fn dissect(link: LinkType, bytes: &[u8], original_len: usize) -> Tree<'_> {
         }
         Err(problem) => {
             tree.summary = format!("not readable: {problem}");
-            builder.trouble(problem_offset(&problem), problem);
+            builder.problem(problem_offset(&problem), problem);
         }
     }
     let left = builder.rest().len();
@@ -101,14 +101,14 @@ fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, orig
     carrier::layers(builder, frame);
     transport::layers(builder, frame);
     if let Some(malformed) = &frame.problem {
-        builder.trouble(start + malformed.offset, malformed.problem);
+        builder.problem(start + malformed.offset, malformed.problem);
         // What could not be read, apart from what merely follows it.
         let end = start + frame.bytes.len() - frame.trailer.len();
         let left = end.saturating_sub(builder.at);
         builder.data("Unread", left, count(left));
     } else if let Some(packet) = frame.packet.filter(|packet| !packet.is_whole()) {
         let kept = builder.bytes.len();
-        builder.trouble(
+        builder.problem(
             start + frame.at.transport,
             format!(
                 "the capture kept {kept} of {original_len} bytes, {} of {} bytes of payload, \
@@ -137,7 +137,7 @@ fn trailer(frame: &Frame<'_>) -> (String, usize) {
 
 fn problem_offset(problem: &LinkError) -> usize {
     match *problem {
-        LinkError::Truncated { offset, .. } | LinkError::LyingLength { offset, .. } => offset,
+        LinkError::Truncated { offset, .. } | LinkError::InvalidLength { offset, .. } => offset,
         _ => 0,
     }
 }

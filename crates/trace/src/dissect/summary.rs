@@ -8,7 +8,7 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::SyndromeKind;
 
-use super::carrier::{bytes, ethertype_name, named, network_name};
+use super::carrier::{bytes, ethertype_name, name_or_number, network_name};
 use super::{exchange, management};
 
 /// The frame in one line: what it does, to which queue pair, and the figures that matter for it.
@@ -189,7 +189,7 @@ fn other_summary(frame: &Frame<'_>) -> String {
 }
 
 fn protocol(protocol: &ferroce_wire::ip::IpProtocol) -> String {
-    match named(protocol) {
+    match name_or_number(protocol) {
         number if number.starts_with("0x") => format!("protocol {}", protocol.0),
         name => name,
     }

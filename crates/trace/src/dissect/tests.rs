@@ -1,7 +1,7 @@
-//! Trees of captured frames against files in `golden/`, of made-up frames against what was put in, and of damaged
+//! Trees of captured frames against files in `golden/`, of frames-up frames against what was put in, and of damaged
 //! frames against the promise that every byte is shown and nothing panics.
 
-mod made;
+mod frames;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn rendered(tree: &Tree<'_>) -> String {
     for layer in &tree.layers {
         let (first, end) = (layer.offset, layer.offset + layer.length);
         text += &format!("{} {first}..{end}: {}\n", layer.name, layer.summary);
-        for field in layer.fields.iter().filter(|field| !field.silent) {
+        for field in layer.fields.iter().filter(|field| !field.hidden) {
             let bit = if field.is_bits() { format!(".{}", field.bit) } else { String::new() };
             let line = format!(
                 "  {}{bit} {} = {}  {}",
@@ -142,7 +142,7 @@ fn assorted() -> Vec<Vec<u8>> {
     ]
     .into_iter()
     .map(|(file, number)| captured(file, number))
-    .chain([made::set_up()])
+    .chain([frames::set_up()])
     .collect()
 }
 

@@ -4,7 +4,7 @@ use ferroce_wire::frame::Frame;
 use ferroce_wire::packet::{ExtensionHeaders, ICRC_LEN, Packet};
 use ferroce_wire::transport::Reth;
 
-use super::build::{Builder, Item};
+use super::build::{Builder, ValueLayer};
 use super::carrier::bytes;
 use super::tree::{Verdict, to_hex};
 use super::{checksum, exchange, management, summary};
@@ -17,7 +17,7 @@ pub(super) fn layers(builder: &mut Builder<'_>, frame: &Frame<'_>) {
     builder.header(&packet.bth, line);
     if packet.bth.opcode.info().is_none() {
         let opcode = packet.bth.opcode;
-        builder.trouble(
+        builder.problem(
             start,
             format!(
                 "opcode {:#04x} is {}: which headers follow the BTH is unknown, \
@@ -87,9 +87,9 @@ fn body(builder: &mut Builder<'_>, frame: &Frame<'_>, packet: &Packet<'_>) {
                  or its sender covers other bytes",
                 meaning.trim_start_matches("wrong, ")
             );
-            builder.trouble(builder.at, message);
+            builder.problem(builder.at, message);
         }
-        let item = Item {
+        let item = ValueLayer {
             name: "icrc",
             summary: meaning.clone(),
             value,
@@ -113,7 +113,7 @@ fn payload(builder: &mut Builder<'_>, packet: &Packet<'_>) {
 
 fn pad(builder: &mut Builder<'_>, packet: &Packet<'_>) {
     let zero = packet.pad.iter().all(|&byte| byte == 0);
-    let item = Item {
+    let item = ValueLayer {
         name: "pad",
         value: bytes(packet.pad.len()),
         meaning: if zero { "zero" } else { "not zero, though it should be" }.to_owned(),

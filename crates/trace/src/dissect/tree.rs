@@ -20,7 +20,7 @@ pub struct Tree<'a> {
     /// What the frame is made of, in the order of its bytes. Together the layers cover all of them.
     pub layers: Vec<Layer<'a>>,
     /// What is wrong with it; empty for a sound frame.
-    pub problems: Vec<Trouble>,
+    pub problems: Vec<Problem>,
 }
 
 /// A header, a payload, or bytes that nothing is known about.
@@ -69,7 +69,7 @@ pub struct Field<'a> {
     pub verdict: Option<Verdict>,
     /// Whether it says nothing and need not be shown: reserved and zero, or part of something that is not there.
     #[serde(skip)]
-    pub silent: bool,
+    pub hidden: bool,
 }
 
 /// What checking a field gave.
@@ -86,7 +86,7 @@ pub enum Verdict {
 
 /// Something wrong with a frame, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct Problem {
     /// The byte of the frame where what is at fault starts.
     pub offset: usize,
     /// What is wrong, and where something can be done about it, what.

@@ -58,7 +58,7 @@ pub enum Problem {
         available: u64,
     },
     /// A length is larger than what it is the length of can be.
-    LyingLength {
+    InvalidLength {
         /// The length of what.
         of: &'static str,
         /// What the file says.
@@ -157,7 +157,7 @@ impl fmt::Display for Problem {
                 "the file is cut short: a {inside} of {needed} bytes starts here \
                  and only {available} bytes follow"
             ),
-            Problem::LyingLength { of, length, limit } => write!(
+            Problem::InvalidLength { of, length, limit } => write!(
                 f,
                 "the {of} is given as {length} bytes and can be at most {limit}: \
                  the file is damaged here"

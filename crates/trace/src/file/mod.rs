@@ -38,7 +38,7 @@
 //! ```
 
 mod bytes;
-mod drops;
+mod drop_counters;
 mod error;
 mod pcap;
 mod pcapng;

@@ -46,7 +46,7 @@ enum FormatReader {
 }
 
 /// A record as the readers of the formats find it: places in the buffer, not yet borrowed.
-pub(super) struct Found {
+pub(super) struct LocatedRecord {
     pub(super) offset: u64,
     /// How far behind `offset` the packet starts.
     pub(super) header_len: u32,
@@ -105,11 +105,11 @@ impl<R: Read> CaptureReader<R> {
 
     /// Borrows what was found.
     #[inline]
-    fn lend(&self, found: Found) -> Record<'_> {
+    fn lend(&self, found: LocatedRecord) -> Record<'_> {
         let (interface, section, annotations) = match &self.format {
             FormatReader::Pcap(reader) => (reader.interface(), 0, Annotations::default()),
             FormatReader::Pcapng(reader) => (
-                // Found by this index a moment ago.
+                // LocatedRecord by this index a moment ago.
                 &reader.interfaces()[found.interface as usize],
                 reader.section(),
                 reader.annotations(self.source.bytes(found.options)),

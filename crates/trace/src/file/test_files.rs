@@ -109,7 +109,7 @@ pub(super) fn no_options(bytes: Bytes) -> Bytes {
 
 /// A record that outlives its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct OwnedRecord {
     pub(super) number: u64,
     pub(super) offset: u64,
     pub(super) data_offset: u64,
@@ -126,14 +126,14 @@ pub(super) struct Kept {
     pub(super) oddities: Oddities,
 }
 
-impl Kept {
+impl OwnedRecord {
     pub(super) fn nanoseconds(&self) -> Option<i64> {
         self.timestamp.map(Timestamp::as_nanoseconds)
     }
 }
 
 /// All records of a file, and what ended them.
-pub(super) fn read_all(file: impl std::io::Read) -> (Vec<Kept>, Result<(), FileError>) {
+pub(super) fn read_all(file: impl std::io::Read) -> (Vec<OwnedRecord>, Result<(), FileError>) {
     let mut records = Vec::new();
     let mut reader = match CaptureReader::new(file) {
         Ok(reader) => reader,
@@ -141,7 +141,7 @@ pub(super) fn read_all(file: impl std::io::Read) -> (Vec<Kept>, Result<(), FileE
     };
     let end = loop {
         match reader.next_record() {
-            Ok(Some(record)) => records.push(Kept {
+            Ok(Some(record)) => records.push(OwnedRecord {
                 number: record.number,
                 offset: record.offset,
                 data_offset: record.data_offset,
@@ -168,14 +168,14 @@ pub(super) fn read_all(file: impl std::io::Read) -> (Vec<Kept>, Result<(), FileE
 }
 
 /// The records of a sound file.
-pub(super) fn read_sound(file: &[u8]) -> Vec<Kept> {
+pub(super) fn read_sound(file: &[u8]) -> Vec<OwnedRecord> {
     let (records, end) = read_all(file);
     end.expect("a sound file");
     records
 }
 
 /// The records before the damage, and the error.
-pub(super) fn read_damaged(file: &[u8]) -> (Vec<Kept>, FileError) {
+pub(super) fn read_damaged(file: &[u8]) -> (Vec<OwnedRecord>, FileError) {
     let (records, end) = read_all(file);
     (records, end.expect_err("a damaged file"))
 }

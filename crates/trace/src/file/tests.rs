@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::test_files::{Kept, Trickle, read_all, read_sound};
+use super::test_files::{OwnedRecord, Trickle, read_all, read_sound};
 use super::{
     Batch, CaptureReader, Direction, MAX_WRITTEN_LEN, Packet, PcapWriter, PcapngWriter, Problem,
     Resolution, Timestamp, WriteError,
@@ -69,9 +69,9 @@ fn a_capture_copied_to_either_format_stays_the_same() {
             pcap.write(&Packet::from_record(&record)).unwrap();
             pcapng.write(&Packet::from_record(&record)).unwrap();
         }
-        let place_free = |file: &[u8]| -> Vec<Kept> {
+        let place_free = |file: &[u8]| -> Vec<OwnedRecord> {
             let kept = read_sound(file).into_iter();
-            kept.map(|record| Kept { offset: 0, data_offset: 0, ..record }).collect()
+            kept.map(|record| OwnedRecord { offset: 0, data_offset: 0, ..record }).collect()
         };
         let original = place_free(&bytes);
         assert_eq!(place_free(&pcap.finish().unwrap()), original);

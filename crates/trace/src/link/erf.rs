@@ -63,7 +63,7 @@ fn headers(data: &[u8]) -> Result<Headers<'_>, LinkError> {
     let packet_start = extensions_end + padding_len;
     if record_len < packet_start {
         let (length, minimum) = (record_len, packet_start);
-        return Err(LinkError::LyingLength {
+        return Err(LinkError::InvalidLength {
             of: "ERF record length",
             offset: 10,
             length,

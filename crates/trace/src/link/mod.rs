@@ -233,7 +233,7 @@ pub enum LinkError {
         available: usize,
     },
     /// A length is less than the headers it must cover.
-    LyingLength {
+    InvalidLength {
         /// The length of what.
         of: &'static str,
         /// Where it is written.
@@ -274,7 +274,7 @@ impl fmt::Display for LinkError {
                 "the record is cut short: a {inside} of {needed} bytes starts at byte {offset} \
                  of the record and only {available} bytes follow"
             ),
-            LinkError::LyingLength { of, offset, length, minimum } => write!(
+            LinkError::InvalidLength { of, offset, length, minimum } => write!(
                 f,
                 "the {of} at byte {offset} of the record is given as {length} bytes \
                  and must be at least {minimum}"

@@ -249,7 +249,7 @@ fn erf_lengths_are_honoured() {
             let error = network(LinkType::ERF, &data).unwrap_err();
             let (length, minimum) = (usize::from(record_len), usize::from(minimum));
             let of = "ERF record length";
-            assert_eq!(error, LinkError::LyingLength { of, offset: 10, length, minimum });
+            assert_eq!(error, LinkError::InvalidLength { of, offset: 10, length, minimum });
         }
     }
     // Extension headers without an end.

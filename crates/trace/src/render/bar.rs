@@ -1,14 +1,14 @@
-//! Bars out of block characters, lying and standing.
+//! Bars out of block characters, horizontal and vertical.
 
-/// A lying bar for `part` of `whole`, `columns` long when they are equal. Something is never drawn as nothing.
-pub fn lying(part: f64, whole: f64, columns: usize) -> String {
+/// A horizontal bar for `part` of `whole`, `columns` long when they are equal. Something is never drawn as nothing.
+pub fn horizontal(part: f64, whole: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = eighths(part, whole, columns);
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
 /// Standing bars, one a value, in `rows` lines from the top. The highest value reaches the top.
-pub fn standing(values: &[f64], rows: usize) -> Vec<String> {
+pub fn vertical(values: &[f64], rows: usize) -> Vec<String> {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = values.iter().copied().fold(0.0, f64::max);
     let heights: Vec<_> = values.iter().map(|&value| eighths(value, highest, rows)).collect();
@@ -37,17 +37,20 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_long_as_its_part() {
-        assert_eq!(lying(1.0, 1.0, 4), "████");
-        assert_eq!(lying(0.5, 1.0, 4), "██");
-        assert_eq!(lying(0.3, 1.0, 4), "█▎");
-        assert_eq!(lying(1e-9, 1.0, 4), "▏");
-        assert_eq!((lying(0.0, 1.0, 4), lying(1.0, 0.0, 4)), (String::new(), String::new()));
+        assert_eq!(horizontal(1.0, 1.0, 4), "████");
+        assert_eq!(horizontal(0.5, 1.0, 4), "██");
+        assert_eq!(horizontal(0.3, 1.0, 4), "█▎");
+        assert_eq!(horizontal(1e-9, 1.0, 4), "▏");
+        assert_eq!(
+            (horizontal(0.0, 1.0, 4), horizontal(1.0, 0.0, 4)),
+            (String::new(), String::new())
+        );
     }
 
     #[test]
     fn bars_stand_on_one_ground() {
-        assert_eq!(standing(&[1.0, 4.0, 0.0, 2.0, 3.0, 0.001], 2), [" █  ▄", "▄█ ██▁"]);
-        assert_eq!(standing(&[0.0, 0.0], 2), ["", ""]);
-        assert_eq!(standing(&[], 1), [""]);
+        assert_eq!(vertical(&[1.0, 4.0, 0.0, 2.0, 3.0, 0.001], 2), [" █  ▄", "▄█ ██▁"]);
+        assert_eq!(vertical(&[0.0, 0.0], 2), ["", ""]);
+        assert_eq!(vertical(&[], 1), [""]);
     }
 }

@@ -103,7 +103,7 @@ fn fit(counts: &[u64], interval_ns: u64, columns: usize) -> Vec<f64> {
 fn draw(plot: &Plot, rates: &[f64]) -> Vec<Line> {
     let highest = rates.iter().copied().fold(0.0, f64::max);
     let mut lines = vec![Line::of(Tone::Faint, format!("{:LABELS$}   {}", "", plot.title))];
-    for (row, bars) in bar::standing(rates, plot.rows).into_iter().enumerate() {
+    for (row, bars) in bar::vertical(rates, plot.rows).into_iter().enumerate() {
         let (label, tick) = match row {
             0 => ((plot.label)(highest), "┤"),
             row if plot.rows > 4 && row == plot.rows / 2 => ((plot.label)(highest / 2.0), "┤"),

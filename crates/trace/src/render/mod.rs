@@ -16,4 +16,4 @@ pub mod units;
 #[cfg(test)]
 mod samples;
 
-pub use text::{Line, Span, Tone, ascii};
+pub use text::{Line, StyledSpan, Tone, ascii};

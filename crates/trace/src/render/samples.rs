@@ -2,8 +2,9 @@
 
 use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::report::{
-    Anomaly, CmEvent, Conversation, Endpoint, FileReport, Finding, GraphBin, HierarchyNode,
-    IcrcCounts, JoinedBy, Latency, Message, MessageStatus, OperationStats, PacketRow, Traffic,
+    Anomaly, CapturedMessage, CmEvent, Conversation, Endpoint, FileReport, Finding, GraphBin,
+    HierarchyNode, IcrcCounts, JoinedBy, Latency, MessageStatus, OperationStats, PacketRow,
+    Traffic,
 };
 
 /// Lines as they are printed. What would be blank at their end is an error.
@@ -151,8 +152,8 @@ fn conversation(anomalies: &[Anomaly]) -> Conversation {
     }
 }
 
-fn message() -> Message {
-    Message {
+fn message() -> CapturedMessage {
+    CapturedMessage {
         conversation: 1,
         from_a: true,
         operation: "RDMA_WRITE",

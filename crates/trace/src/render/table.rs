@@ -27,10 +27,10 @@ const INDENT: usize = 2;
 const GAP: usize = 2;
 
 /// What a [`Align::Rest`] column needs beside the others. With less it goes below them.
-const LEAST_REST: usize = 36;
+const MIN_REST: usize = 36;
 
 /// Where such a column starts below the others.
-const BELOW: usize = 6;
+const WRAPPED_INDENT: usize = 6;
 
 impl Table {
     /// A table with these columns. Names may be empty; when all are, none are drawn.
@@ -45,7 +45,7 @@ impl Table {
 
     /// Leaves columns out until the table fits in `columns`: the first of `optional` first.
     #[must_use]
-    pub fn without_what_does_not_fit(mut self, columns: usize, optional: &[&str]) -> Self {
+    pub fn without_columns_that_do_not_fit(mut self, columns: usize, optional: &[&str]) -> Self {
         for name in optional {
             if let Some(at) = self.columns.iter().position(|(column, _)| column == name) {
                 self = self.without_if_too_wide(columns, at);
@@ -103,11 +103,11 @@ impl Table {
                     Align::Right => line.pad_to(start + column - cell.width()),
                     Align::Rest => {
                         let room = columns.saturating_sub(start);
-                        if cell.width() > room && room < LEAST_REST {
+                        if cell.width() > room && room < MIN_REST {
                             lines.push(std::mem::take(&mut line));
-                            start = BELOW;
+                            start = WRAPPED_INDENT;
                         }
-                        rest = broken(cell, columns.saturating_sub(start).max(LEAST_REST));
+                        rest = broken(cell, columns.saturating_sub(start).max(MIN_REST));
                         break;
                     }
                 }
@@ -171,7 +171,7 @@ mod tests {
         let mut table = Table::new(&[("a", Align::Left), ("b", Align::Left), ("c", Align::Left)]);
         table.row(vec![cell("aaaa"), cell("bbbb"), cell("cccc")]);
         let at = |columns| {
-            let table = table.clone().without_what_does_not_fit(columns, &["b", "a"]);
+            let table = table.clone().without_columns_that_do_not_fit(columns, &["b", "a"]);
             drawn(&table, columns).lines().last().unwrap_or_default().to_owned()
         };
         assert_eq!(at(18), "  aaaa  bbbb  cccc");

@@ -46,7 +46,7 @@ impl From<Severity> for Tone {
 
 /// A piece of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct StyledSpan {
     /// The text.
     pub text: String,
     /// What it means.
@@ -57,7 +57,7 @@ pub struct Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// Its pieces from left to right.
-    pub spans: Vec<Span>,
+    pub spans: Vec<StyledSpan>,
 }
 
 impl Line {
@@ -91,7 +91,7 @@ impl Line {
             // Fewer spans, fewer colour changes.
             Some(last) if last.tone == tone => last.text.push_str(&text),
             _ if text.is_empty() => {}
-            _ => self.spans.push(Span { text, tone }),
+            _ => self.spans.push(StyledSpan { text, tone }),
         }
     }
 

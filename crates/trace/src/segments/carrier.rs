@@ -9,7 +9,7 @@ use ferroce_wire::transport::Bth;
 
 /// How far an identification that was solved from the ICRC may be from the one expected. With this limit, a damaged
 /// packet is taken for a sound one once in about two million.
-const NEAR: u16 = 1024;
+const MAX_ID_DISTANCE: u16 = 1024;
 
 /// Headers of a large datagram, and its payload: packets back to back.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,8 @@ impl<'a> Carrier<'a> {
 
     /// Whether the ICRC of packet `index` is right, with the headers that segmentation gives it.
     pub(super) fn verifies(&self, index: u32, packet: &[u8]) -> bool {
-        self.icrc(self.counted(index), packet).is_some_and(|right| right)
-            || self.solved(index, packet).is_some()
+        self.icrc(self.sequential_id(index), packet).is_some_and(|right| right)
+            || self.solved_id(index, packet).is_some()
     }
 
     fn icrc(&self, identification: u16, packet: &[u8]) -> Option<bool> {
@@ -78,7 +78,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// The identification that segmentation gives to packet `index`.
-    fn counted(&self, index: u32) -> u16 {
+    fn sequential_id(&self, index: u32) -> u16 {
         match self.ip {
             Ip::V4(&[_, _, _, _, high, low, ..], _) => {
                 u16::from_be_bytes([high, low]).wrapping_add(index as u16)
@@ -89,7 +89,7 @@ impl<'a> Carrier<'a> {
 
     /// The identification that makes the ICRC right, if it is one that packets joined by GRO may have: near the others,
     /// or the index in another batch.
-    fn solved(&self, index: u32, packet: &[u8]) -> Option<u16> {
+    fn solved_id(&self, index: u32, packet: &[u8]) -> Option<u16> {
         let Ip::V4(fixed, []) = self.ip else { return None };
         let port = |at: usize| u16::from_be_bytes([self.udp[at], self.udp[at + 1]]);
         let flow = UdpIpv4 {
@@ -98,11 +98,13 @@ impl<'a> Carrier<'a> {
             source_port: port(0),
             destination_port: port(2),
         };
-        let expected =
-            hidden::Identification { id: self.counted(index), dont_fragment: fixed[6] & 0x40 != 0 };
+        let expected = hidden::Identification {
+            id: self.sequential_id(index),
+            dont_fragment: fixed[6] & 0x40 != 0,
+        };
         let found = hidden::solve(&flow, packet, expected)?;
         let distance = (found.id.wrapping_sub(expected.id) as i16).unsigned_abs();
-        let likely = distance <= NEAR || found.id < BATCH_LIMIT;
+        let likely = distance <= MAX_ID_DISTANCE || found.id < BATCH_LIMIT;
         // The first packet's identification is in the header.
         (index > 0 && likely && found.dont_fragment == expected.dont_fragment).then_some(found.id)
     }
@@ -112,10 +114,10 @@ impl<'a> Carrier<'a> {
         let mut udp = self.udp(len);
         let pseudo = match self.ip {
             Ip::V4(fixed, options) => {
-                let mut identification = self.counted(index);
+                let mut identification = self.sequential_id(index);
                 if kept.len() == len && !self.icrc(identification, kept).is_some_and(|right| right)
                 {
-                    identification = self.solved(index, kept).unwrap_or(identification);
+                    identification = self.solved_id(index, kept).unwrap_or(identification);
                 }
                 let fixed = ipv4(fixed, options, len, identification);
                 out.extend_from_slice(&fixed);

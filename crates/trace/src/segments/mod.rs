@@ -6,19 +6,19 @@
 //! one UDP header, whose lengths are those of the whole batch, followed by the packets back to back, each from its BTH
 //! to its ICRC. All of them have the same length but the last, which may be shorter.
 //!
-//! [`Run::find`] looks for that length and verifies it by an ICRC. The ICRC covers the lengths in the IP and UDP
+//! [`PacketRun::find`] looks for that length and verifies it by an ICRC. The ICRC covers the lengths in the IP and UDP
 //! headers and the IPv4 identification, so the headers are rebuilt as segmentation makes them: lengths of the one
 //! packet, identifications counting up from that of the record. Where GRO has joined packets from several batches the
 //! identification does not simply count up; it is then solved from the ICRC ([`ferroce_wire::icrc::hidden::solve`]) and accepted only if
 //! it is near the others.
 //!
 //! ```
-//! # use ferroce_trace::{file::CaptureReader, segments::Run};
+//! # use ferroce_trace::{file::CaptureReader, segments::PacketRun};
 //! # let file = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 //! let mut reader = CaptureReader::new(&file[..])?;
 //! let mut buffer = Vec::new();
 //! while let Some(record) = reader.next_record()? {
-//!     match Run::find(&record) {
+//!     match PacketRun::find(&record) {
 //!         None => println!("frame {}: one packet", record.number),
 //!         Some(run) => {
 //!             for index in 0..run.captured() {
@@ -59,7 +59,7 @@ pub struct Segment {
 
 /// The packets of one record: a run of equal length, the last of which may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct PacketRun {
     /// Bytes of the record before the IP header.
     link_len: usize,
     /// Bytes of the IP header with its options.
@@ -72,7 +72,7 @@ pub struct Run {
     captured_len: usize,
 }
 
-impl Run {
+impl PacketRun {
     /// Finds the packets of a record that holds several. None if it holds one, or if no ICRC confirms where they end.
     pub fn find(record: &Record<'_>) -> Option<Self> {
         let (start, frame) =
@@ -112,7 +112,7 @@ impl Run {
         self.captured_len.div_ceil(self.segment_len) as u32
     }
 
-    /// Rebuilds packet `index` (below [`Run::captured`]) in `buffer`: the record's link header, IP and UDP headers as
+    /// Rebuilds packet `index` (below [`PacketRun::captured`]) in `buffer`: the record's link header, IP and UDP headers as
     /// segmentation makes them (lengths, identification, checksums), and the packet.
     pub fn packet<'b>(
         &self,

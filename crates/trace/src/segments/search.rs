@@ -9,10 +9,10 @@ use super::carrier::Carrier;
 
 /// Bytes that the search may run through the CRC, for each byte of the record: a damaged packet, or a file that was made
 /// to cost time, is searched in vain.
-pub(super) const BYTES_PER_BYTE: usize = 64;
+pub(super) const MAX_CRC_BYTES_PER_BYTE: usize = 64;
 
 /// The shortest packet.
-const SHORTEST: usize = Bth::LEN + ICRC_LEN;
+const MIN_PACKET_LEN: usize = Bth::LEN + ICRC_LEN;
 
 /// What a search has cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +30,9 @@ pub(super) fn search(carrier: &Carrier<'_>, work: &mut Work) -> Option<usize> {
     let least = Bth::LEN + info.extensions_len + ICRC_LEN;
     match info.position {
         Position::First | Position::Middle if info.payload => {
-            few(carrier, first, PATH_MTUS.map(|mtu| least + mtu), work)
+            try_lengths(carrier, first, PATH_MTUS.map(|mtu| least + mtu), work)
         }
-        _ if !info.payload => few(carrier, first, [least], work),
+        _ if !info.payload => try_lengths(carrier, first, [least], work),
         // All lengths are multiples of 4: that is what the pad is for (IBA 9.2.4).
         _ => (least..=least + MAX_PAYLOAD)
             .step_by(4)
@@ -42,7 +42,7 @@ pub(super) fn search(carrier: &Carrier<'_>, work: &mut Work) -> Option<usize> {
 }
 
 /// Tries a few lengths. Here the first packet may be damaged, if the second one is not.
-fn few<const N: usize>(
+fn try_lengths<const N: usize>(
     carrier: &Carrier<'_>,
     first: Bth,
     lengths: [usize; N],
@@ -59,7 +59,7 @@ fn few<const N: usize>(
 fn verifies(carrier: &Carrier<'_>, index: u32, len: usize, work: &mut Work) -> bool {
     let at = index as usize * len;
     let len = len.min(carrier.len.saturating_sub(at));
-    if work.bytes + len > BYTES_PER_BYTE * carrier.payload.len() {
+    if work.bytes + len > MAX_CRC_BYTES_PER_BYTE * carrier.payload.len() {
         return false;
     }
     let Some(packet) = carrier.packet(at, len) else { return false };
@@ -69,7 +69,7 @@ fn verifies(carrier: &Carrier<'_>, index: u32, len: usize, work: &mut Work) -> b
 
 /// Whether something like a packet starts wherever one has to if packets have this length.
 fn fits(carrier: &Carrier<'_>, first: Bth, len: usize, work: &mut Work) -> bool {
-    if len >= carrier.len || carrier.len - (carrier.len - 1) / len * len < SHORTEST {
+    if len >= carrier.len || carrier.len - (carrier.len - 1) / len * len < MIN_PACKET_LEN {
         return false;
     }
     (0..carrier.payload.len()).step_by(len).all(|at| {

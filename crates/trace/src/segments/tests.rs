@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use super::carrier::Carrier;
-use super::search::{BYTES_PER_BYTE, Work, search};
+use super::search::{MAX_CRC_BYTES_PER_BYTE, Work, search};
 use super::*;
 use crate::analysis::{self, FileReport, analyze};
 use crate::file::{self, CaptureReader, PcapWriter, PcapngWriter, Timestamp};
@@ -169,7 +169,7 @@ fn split(file: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let mut reader = CaptureReader::new(file).unwrap();
     let (mut packets, mut buffer) = (Vec::new(), Vec::new());
     while let Some(record) = reader.next_record().unwrap() {
-        match Run::find(&record) {
+        match PacketRun::find(&record) {
             None => packets.push((record.data.to_vec(), record.original_len)),
             Some(run) => {
                 for index in 0..run.captured() {
@@ -300,14 +300,14 @@ proptest! {
         if let Some(carrier) = Carrier::of(&parsed) {
             let mut work = Work::default();
             let _ = search(&carrier, &mut work);
-            prop_assert!(work.bytes <= BYTES_PER_BYTE * record_len, "{:?} for {}", work, record_len);
+            prop_assert!(work.bytes <= MAX_CRC_BYTES_PER_BYTE * record_len, "{:?} for {}", work, record_len);
             prop_assert!(work.headers <= 4 * record_len, "{:?} for {}", work, record_len);
         }
         // And nothing panics on the way.
         let file = pcap(&[frame], usize::MAX);
         let mut reader = CaptureReader::new(&file[..]).unwrap();
         let record = reader.next_record().unwrap().unwrap();
-        if let Some(run) = Run::find(&record) {
+        if let Some(run) = PacketRun::find(&record) {
             for index in 0..run.captured() {
                 run.packet(&record, index, &mut buffer);
             }

@@ -1,4 +1,4 @@
-//! One requester of a reliable connection, as seen from outside: which of its packets are new, which come again and
+//! One requester of a reliable connection, as observed from outside: which of its packets are new, which come again and
 //! why (`requests`), and what the responder answered (`responses`).
 
 mod requests;
@@ -12,29 +12,29 @@ use ferroce_wire::syndrome::RnrTimer;
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
 use super::identification::Identifications;
-use super::sink::{Stamp, Teller};
-use super::text::{duration, named};
-use super::window::{Place, Slot, Window};
+use super::sink::{Reporter, Stamp};
+use super::text::{count_of, duration};
+use super::window::{ExtendedPsn, TrackedRequest, Window};
 
 /// The first packets of a requester may be lost before the capture, and the responder then asks for them.
-const BEFORE_FIRST: u64 = 64;
+const MAX_UNSEEN_BEFORE_FIRST: u64 = 64;
 
-/// Finished packets remembered, to tell a doubled one from one sent again.
-const REMEMBERED: usize = 32;
+/// FinishedPacket packets remembered, to tell a doubled one from one sent again.
+const MAX_FINISHED: usize = 32;
 
 /// Why a requester goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum RetransmitCause {
     SequenceNak,
-    NotReady(RnrTimer),
+    RnrNak(RnrTimer),
     MissingResponse,
     Timeout,
 }
 
 /// An answer that makes the requester go back.
 #[derive(Clone, Copy, Debug)]
-struct Trigger {
-    cause: Cause,
+struct GoBackTrigger {
+    cause: RetransmitCause,
     /// Where to.
     from: u64,
     time: i64,
@@ -42,7 +42,7 @@ struct Trigger {
 
 /// A finished packet.
 #[derive(Clone, Copy, Debug)]
-struct Finished {
+struct FinishedPacket {
     sequence: u64,
     identification: Option<u16>,
     last_time: i64,
@@ -51,14 +51,14 @@ struct Finished {
 #[derive(Debug, Default)]
 pub(super) struct Requester {
     /// The next packet that would be new.
-    next: Option<Place>,
+    next: Option<ExtendedPsn>,
     window: Window,
     assembly: Assembly,
     /// What will make the requester go back.
-    trigger: Option<Trigger>,
+    trigger: Option<GoBackTrigger>,
     /// Packets being sent again: why, and which would be next.
-    run: Option<(Cause, u64)>,
-    finished: VecDeque<Finished>,
+    retransmit_run: Option<(RetransmitCause, u64)>,
+    finished: VecDeque<FinishedPacket>,
     /// Everything before it was finished, also what is not remembered one by one.
     finished_before: u64,
     identifications: Identifications,
@@ -67,9 +67,9 @@ pub(super) struct Requester {
     response_gaps: u64,
     last_time: i64,
     /// RNR NAKs since the last packet that was accepted.
-    not_ready: u32,
+    rnr_naks: u32,
     /// Refused for good: nothing more is answered.
-    dead: bool,
+    failed: bool,
 }
 
 impl Requester {
@@ -77,81 +77,92 @@ impl Requester {
     pub(super) fn expects(&self, psn: Psn) -> bool {
         let Some(next) = self.next else { return false };
         let sequence = next.sequence_of(psn);
-        let oldest = self.window.front().map_or(next.sequence, |slot| slot.sequence - BEFORE_FIRST);
+        let oldest = self
+            .window
+            .front()
+            .map_or(next.sequence, |request| request.sequence - MAX_UNSEEN_BEFORE_FIRST);
         // A READ whose span is not yet known may be answered beyond it.
-        let reading =
-            self.window.back().is_some_and(|slot| !slot.span_known && sequence >= slot.sequence);
+        let reading = self
+            .window
+            .back()
+            .is_some_and(|request| !request.psn_count_known && sequence >= request.sequence);
         (oldest..next.sequence).contains(&sequence) || reading
     }
 
     /// Keeps a request until it is finished. Where too many are kept, the oldest is given up: its acknowledgement is
     /// not in the capture.
-    fn insert(&mut self, slot: Slot, teller: &mut Teller<'_>) {
-        if teller.sink.window_budget.is_spent(self.window.len()) {
-            if let Some(oldest) = self.pop(teller) {
-                self.assembly.add(&oldest, Ending::Acknowledged, teller);
+    fn insert(&mut self, request: TrackedRequest, reporter: &mut Reporter<'_>) {
+        if reporter.sink.window_budget.is_exhausted(self.window.len()) {
+            if let Some(oldest) = self.pop(reporter) {
+                self.assembly.add(&oldest, Ending::Acknowledged, reporter);
             }
         }
-        if self.window.insert(slot).is_none() {
-            teller.sink.window_budget.take();
+        if self.window.insert(request).is_none() {
+            reporter.sink.window_budget.acquire();
         }
     }
 
-    fn pop(&mut self, teller: &mut Teller<'_>) -> Option<Slot> {
-        let slot = self.window.pop()?;
-        teller.sink.window_budget.give_back();
-        Some(slot)
+    fn pop(&mut self, reporter: &mut Reporter<'_>) -> Option<TrackedRequest> {
+        let request = self.window.pop()?;
+        reporter.sink.window_budget.release();
+        Some(request)
     }
 
     /// Hands finished packets on, oldest first.
-    fn drain(&mut self, teller: &mut Teller<'_>) {
-        while self.window.front().is_some_and(|slot| slot.finished.is_some()) {
-            let Some(slot) = self.pop(teller) else { break };
-            teller.sink.steps += 1;
-            self.assembly.add(&slot, Ending::Acknowledged, teller);
-            if self.finished.len() == REMEMBERED {
+    fn drain(&mut self, reporter: &mut Reporter<'_>) {
+        while self.window.front().is_some_and(|request| request.finished.is_some()) {
+            let Some(request) = self.pop(reporter) else { break };
+            reporter.sink.steps += 1;
+            self.assembly.add(&request, Ending::Acknowledged, reporter);
+            if self.finished.len() == MAX_FINISHED {
                 self.finished.pop_front();
             }
-            self.finished_before = self.finished_before.max(slot.end());
-            let Slot { sequence, identification, last, .. } = slot;
-            self.finished.push_back(Finished { sequence, identification, last_time: last.time });
+            self.finished_before = self.finished_before.max(request.end());
+            let TrackedRequest { sequence, identification, last, .. } = request;
+            self.finished.push_back(FinishedPacket {
+                sequence,
+                identification,
+                last_time: last.time,
+            });
         }
     }
 
     /// The capture, or the connection, ends here.
-    pub(super) fn finish(&mut self, teller: &mut Teller<'_>) {
-        if let Some(slot) = self.window.front().filter(|slot| !self.dead && slot.sends > 1) {
-            teller.at = slot.last;
-            let attempts = named(u64::from(slot.sends), "attempt");
-            if self.not_ready > 0 {
+    pub(super) fn finish(&mut self, reporter: &mut Reporter<'_>) {
+        if let Some(request) =
+            self.window.front().filter(|request| !self.failed && request.sends > 1)
+        {
+            reporter.at = request.last;
+            let attempts = count_of(u64::from(request.sends), "attempt");
+            if self.rnr_naks > 0 {
                 let text = format!(
                     "PSN {} was never accepted: {attempts}, each answered by RNR NAK; the receiver never posted a receive request",
-                    slot.psn
+                    request.psn
                 );
-                teller.anomaly(AnomalyKind::RnrRetryExceeded, slot.psn, text);
+                reporter.anomaly(AnomalyKind::RnrRetryExceeded, request.psn, text);
             } else {
-                let step = (slot.last.time - slot.first.time) / i64::from(slot.sends - 1);
+                let step = (request.last.time - request.first.time) / i64::from(request.sends - 1);
                 let text = format!(
                     "PSN {} was never answered: {attempts}, {} apart; the peer's queue pair is gone or was never there, or the path is cut",
-                    slot.psn,
+                    request.psn,
                     duration(step)
                 );
-                teller.anomaly(AnomalyKind::RetryExceeded, slot.psn, text);
+                reporter.anomaly(AnomalyKind::RetryExceeded, request.psn, text);
             }
         }
-        while let Some(slot) = self.pop(teller) {
-            teller.sink.steps += 1;
-            self.assembly.add(&slot, Ending::Acknowledged, teller);
+        while let Some(request) = self.pop(reporter) {
+            reporter.sink.steps += 1;
+            self.assembly.add(&request, Ending::Acknowledged, reporter);
         }
-        self.assembly.flush(teller);
+        self.assembly.flush(reporter);
     }
 }
 
-impl Cause {
+impl RetransmitCause {
     fn text(self) -> String {
         match self {
             Self::SequenceNak => "after NAK, PSN sequence error".to_owned(),
-            Self::NotReady(timer) => {
+            Self::RnrNak(timer) => {
                 format!("after RNR NAK, wait {}", duration(timer.duration().as_nanos() as i64))
             }
             Self::MissingResponse => "after a missing response (implied NAK)".to_owned(),
@@ -160,8 +171,8 @@ impl Cause {
     }
 }
 
-impl Trigger {
-    fn new(cause: Cause, from: u64, at: Stamp) -> Self {
+impl GoBackTrigger {
+    fn new(cause: RetransmitCause, from: u64, at: Stamp) -> Self {
         Self { cause, from, time: at.time }
     }
 }

@@ -3,120 +3,125 @@
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 
-use super::{Cause, Requester, Trigger};
+use super::{GoBackTrigger, Requester, RetransmitCause};
 use crate::analysis::anomaly::AnomalyKind;
-use crate::analysis::sink::Teller;
-use crate::analysis::text::{duration, named};
-use crate::analysis::window::Seen;
+use crate::analysis::sink::Reporter;
+use crate::analysis::text::{count_of, duration};
+use crate::analysis::window::ObservedPacket;
 
 impl Requester {
     /// A response of the peer to this requester.
-    pub(in crate::analysis) fn response(&mut self, seen: &Seen<'_>, teller: &mut Teller<'_>) {
-        let psn = seen.packet.bth.psn;
-        let acknowledges = seen.info.operation == Operation::Acknowledge;
+    pub(in crate::analysis) fn response(
+        &mut self,
+        observed: &ObservedPacket<'_>,
+        reporter: &mut Reporter<'_>,
+    ) {
+        let psn = observed.packet.bth.psn;
+        let acknowledges = observed.info.operation == Operation::Acknowledge;
         let next = self.next.filter(|next| acknowledges || next.sequence_of(psn) < next.sequence);
         let Some(next) = next else {
             let text = format!("answer to PSN {psn}, whose request is not in the capture");
-            return teller.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
+            return reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
         };
         let sequence = next.sequence_of(psn);
-        let syndrome = seen.packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
-        let gap = seen.gaps > std::mem::replace(&mut self.response_gaps, seen.gaps);
-        match (seen.info.operation, syndrome) {
+        let syndrome = observed.packet.extensions.aeth.map(|aeth| aeth.syndrome.kind());
+        let gap = observed.gaps > std::mem::replace(&mut self.response_gaps, observed.gaps);
+        match (observed.info.operation, syndrome) {
             (Operation::Acknowledge, Some(SyndromeKind::Ack(_))) => {
                 if sequence >= next.sequence {
                     let text = format!("acknowledges PSN {psn}, which is not in the capture");
-                    teller.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
+                    reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
                 }
-                if !self.acknowledge(sequence + 1, teller) {
+                if !self.acknowledge(sequence + 1, reporter) {
                     let text = format!("PSN {psn} acknowledged again");
-                    teller.anomaly(AnomalyKind::RepeatedAcknowledge, psn, text);
+                    reporter.anomaly(AnomalyKind::RepeatedAcknowledge, psn, text);
                 }
             }
-            (Operation::Acknowledge, Some(kind)) => self.refusal(kind, sequence, seen, teller),
-            (Operation::ReadResponse, _) => self.read_response(sequence, gap, seen, teller),
-            (Operation::AtomicAcknowledge, _) => self.atomic_response(sequence, seen, teller),
+            (Operation::Acknowledge, Some(kind)) => self.nak(kind, sequence, observed, reporter),
+            (Operation::ReadResponse, _) => self.read_response(sequence, gap, observed, reporter),
+            (Operation::AtomicAcknowledge, _) => self.atomic_response(sequence, observed, reporter),
             _ => {}
         }
     }
 
     /// Everything before `sequence` arrived. Whether that was news.
-    fn acknowledge(&mut self, sequence: u64, teller: &mut Teller<'_>) -> bool {
-        let mut news = false;
+    fn acknowledge(&mut self, sequence: u64, reporter: &mut Reporter<'_>) -> bool {
+        let mut progressed = false;
         if self.trigger.is_some_and(|trigger| trigger.from < sequence) {
             // What was asked for has arrived.
             self.trigger = None;
         }
-        let missing = self.window.acknowledge(sequence, |slot| {
-            teller.sink.steps += 1;
-            if slot.finished.is_some() {
+        let missing = self.window.acknowledge(sequence, |request| {
+            reporter.sink.steps += 1;
+            if request.finished.is_some() {
                 return;
             }
-            if slot.needs_response() && teller.sink.gaps > slot.gaps {
+            if request.needs_response() && reporter.sink.gaps > request.gaps {
                 // The capture has lost packets since the request: that it lost the response is likelier than that the
                 // network did.
-                slot.response_gap = true;
-                slot.finished = Some(teller.at);
-                let text = format!("response to PSN {} lost by the capture", slot.psn);
-                teller.anomaly(AnomalyKind::CaptureGap, slot.psn, text);
-            } else if slot.needs_response() {
+                request.response_gap = true;
+                request.finished = Some(reporter.at);
+                let text = format!("response to PSN {} lost by the capture", request.psn);
+                reporter.anomaly(AnomalyKind::CaptureGap, request.psn, text);
+            } else if request.needs_response() {
                 // IBA 9.9.2.4.1: a response that later ones overtook is lost, the requester goes back to it.
-                if !slot.response_missing {
-                    slot.response_missing = true;
-                    let text = format!("response to PSN {} is not in the capture", slot.psn);
-                    teller.anomaly(AnomalyKind::MissingResponse, slot.psn, text);
+                if !request.response_missing {
+                    request.response_missing = true;
+                    let text = format!("response to PSN {} is not in the capture", request.psn);
+                    reporter.anomaly(AnomalyKind::MissingResponse, request.psn, text);
                 }
             } else {
-                slot.finished = Some(teller.at);
-                news = true;
+                request.finished = Some(reporter.at);
+                progressed = true;
             }
         });
         if let Some(sequence) = missing {
-            self.trigger = Some(Trigger::new(Cause::MissingResponse, sequence, teller.at));
+            self.trigger =
+                Some(GoBackTrigger::new(RetransmitCause::MissingResponse, sequence, reporter.at));
         }
-        if news {
-            self.not_ready = 0;
+        if progressed {
+            self.rnr_naks = 0;
         }
-        self.drain(teller);
-        news
+        self.drain(reporter);
+        progressed
     }
 
-    fn refusal(
+    fn nak(
         &mut self,
         syndrome: SyndromeKind,
         sequence: u64,
-        seen: &Seen<'_>,
-        teller: &mut Teller<'_>,
+        observed: &ObservedPacket<'_>,
+        reporter: &mut Reporter<'_>,
     ) {
         // A NAK acknowledges everything before its PSN (IBA 9.7.5.1.2).
-        self.acknowledge(sequence, teller);
-        let psn = seen.packet.bth.psn;
+        self.acknowledge(sequence, reporter);
+        let psn = observed.packet.bth.psn;
         match syndrome {
             SyndromeKind::RnrNak(timer) => {
-                self.not_ready += 1;
-                let cause = Cause::NotReady(timer);
-                self.trigger = Some(Trigger::new(cause, sequence, seen.stamp));
+                self.rnr_naks += 1;
+                let cause = RetransmitCause::RnrNak(timer);
+                self.trigger = Some(GoBackTrigger::new(cause, sequence, observed.stamp));
                 let wait = duration(timer.duration().as_nanos() as i64);
                 let text = format!("no receive request posted for PSN {psn}: wait {wait}");
-                teller.anomaly(AnomalyKind::RnrNak, psn, text);
+                reporter.anomaly(AnomalyKind::RnrNak, psn, text);
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
                 // rdma_rxe sends one after an RNR NAK, for the packets that followed the refused one.
-                let echo = self.trigger.is_some_and(|trigger| {
-                    matches!(trigger.cause, Cause::NotReady(_)) && trigger.from == sequence
+                let repeats_rnr = self.trigger.is_some_and(|trigger| {
+                    matches!(trigger.cause, RetransmitCause::RnrNak(_)) && trigger.from == sequence
                 });
-                let text = if echo {
-                    teller.tally().echoed_naks += 1;
+                let text = if repeats_rnr {
+                    reporter.tally().naks_after_rnr += 1;
                     format!("responder still expects PSN {psn}, which it was not ready for")
                 } else {
-                    let cause = Cause::SequenceNak;
-                    self.trigger = Some(Trigger::new(cause, sequence, seen.stamp));
+                    let cause = RetransmitCause::SequenceNak;
+                    self.trigger = Some(GoBackTrigger::new(cause, sequence, observed.stamp));
                     format!("responder expects PSN {psn}: it was lost, or overtaken")
                 };
-                teller.anomaly(AnomalyKind::NakSequence, psn, text);
+                reporter.anomaly(AnomalyKind::NakSequence, psn, text);
             }
             SyndromeKind::Nak(code) => {
-                let what = self.refuse(sequence, teller);
+                let what = self.mark_refused(sequence, reporter);
                 let (kind, why) = match code {
                     NakCode::RemoteAccessError => (
                         AnomalyKind::NakRemoteAccess,
@@ -132,22 +137,22 @@ impl Requester {
                     ),
                     _ => (AnomalyKind::NakInvalidRd, "reliable datagram only"),
                 };
-                teller.anomaly(kind, psn, format!("{what} refused, {}: {why}", code.name()));
+                reporter.anomaly(kind, psn, format!("{what} refused, {}: {why}", code.name()));
             }
             SyndromeKind::Reserved | SyndromeKind::Ack(_) => {
                 let text = format!("reserved syndrome for PSN {psn}");
-                teller.anomaly(AnomalyKind::ReservedSyndrome, psn, text);
+                reporter.anomaly(AnomalyKind::ReservedSyndrome, psn, text);
             }
         }
     }
 
     /// Marks the request at `sequence` refused and says what it was.
-    fn refuse(&mut self, sequence: u64, teller: &Teller<'_>) -> String {
-        self.dead = true;
-        let Some(slot) = self.window.find(sequence) else { return "request".to_owned() };
-        slot.refused = Some(teller.at);
-        let name = slot.info().map_or("request", |info| info.name);
-        match (slot.address, slot.key) {
+    fn mark_refused(&mut self, sequence: u64, reporter: &Reporter<'_>) -> String {
+        self.failed = true;
+        let Some(request) = self.window.find(sequence) else { return "request".to_owned() };
+        request.refused = Some(reporter.at);
+        let name = request.info().map_or("request", |info| info.name);
+        match (request.address, request.key) {
             (Some(address), Some(key)) => {
                 format!("{name} at address {address:#x} with rkey {key:#010x}")
             }
@@ -155,22 +160,27 @@ impl Requester {
         }
     }
 
-    fn atomic_response(&mut self, sequence: u64, seen: &Seen<'_>, teller: &mut Teller<'_>) {
-        let psn = seen.packet.bth.psn;
-        self.acknowledge(sequence, teller);
-        match self.window.find(sequence).filter(|slot| slot.finished.is_none()) {
-            Some(slot) => {
-                slot.responses += 1;
-                slot.finished = Some(seen.stamp);
-                let start = slot.sequence;
-                self.window.answered(start);
+    fn atomic_response(
+        &mut self,
+        sequence: u64,
+        observed: &ObservedPacket<'_>,
+        reporter: &mut Reporter<'_>,
+    ) {
+        let psn = observed.packet.bth.psn;
+        self.acknowledge(sequence, reporter);
+        match self.window.find(sequence).filter(|request| request.finished.is_none()) {
+            Some(request) => {
+                request.responses += 1;
+                request.finished = Some(observed.stamp);
+                let start = request.sequence;
+                self.window.complete(start);
             }
             None => {
                 let text = format!("PSN {psn} answered again");
-                teller.anomaly(AnomalyKind::RepeatedResponse, psn, text);
+                reporter.anomaly(AnomalyKind::RepeatedResponse, psn, text);
             }
         }
-        self.drain(teller);
+        self.drain(reporter);
     }
 
     /// A packet of a READ's response. `gap` says that the capture lost packets since the response before it.
@@ -178,49 +188,56 @@ impl Requester {
         &mut self,
         sequence: u64,
         gap: bool,
-        seen: &Seen<'_>,
-        teller: &mut Teller<'_>,
+        observed: &ObservedPacket<'_>,
+        reporter: &mut Reporter<'_>,
     ) {
-        let psn = seen.packet.bth.psn;
-        let start = self.window.find(sequence).map(|slot| slot.sequence);
+        let psn = observed.packet.bth.psn;
+        let start = self.window.find(sequence).map(|request| request.sequence);
         // A response acknowledges everything before its request (IBA 9.7.5.1.1).
-        self.acknowledge(start.unwrap_or(sequence), teller);
-        let open = self.window.find(sequence).filter(|slot| {
-            slot.finished.is_none() && sequence - slot.sequence >= u64::from(slot.next_response)
+        self.acknowledge(start.unwrap_or(sequence), reporter);
+        let open = self.window.find(sequence).filter(|request| {
+            request.finished.is_none()
+                && sequence - request.sequence >= u64::from(request.next_response)
         });
-        let Some(slot) = open else {
+        let Some(request) = open else {
             let text = format!("response PSN {psn} came again");
-            return teller.anomaly(AnomalyKind::RepeatedResponse, psn, text);
+            return reporter.anomaly(AnomalyKind::RepeatedResponse, psn, text);
         };
-        let missing = sequence - slot.sequence - u64::from(slot.next_response);
-        let first = slot.psn.add(slot.next_response);
+        let missing = sequence - request.sequence - u64::from(request.next_response);
+        let first = request.psn.add(request.next_response);
         if missing > 0 && gap {
             // They came, and the requester goes on.
-            slot.response_gap = true;
-            slot.next_response += missing as u32;
-            let missing = named(missing, "response packet");
+            request.response_gap = true;
+            request.next_response += missing as u32;
+            let missing = count_of(missing, "response packet");
             let text = format!("{missing} from PSN {first} lost by the capture");
-            teller.anomaly(AnomalyKind::CaptureGap, first, text);
+            reporter.anomaly(AnomalyKind::CaptureGap, first, text);
         } else if missing > 0 {
-            if !slot.response_missing {
-                slot.response_missing = true;
-                let missing = named(missing, "response packet");
+            if !request.response_missing {
+                request.response_missing = true;
+                let missing = count_of(missing, "response packet");
                 let text = format!("{missing} from PSN {first} not in the capture");
-                teller.anomaly(AnomalyKind::MissingResponse, first, text);
+                reporter.anomaly(AnomalyKind::MissingResponse, first, text);
             }
-            self.trigger = Some(Trigger::new(Cause::MissingResponse, slot.sequence, seen.stamp));
+            self.trigger = Some(GoBackTrigger::new(
+                RetransmitCause::MissingResponse,
+                request.sequence,
+                observed.stamp,
+            ));
             return;
         }
-        slot.responses += 1;
-        slot.next_response += 1;
-        slot.response_missing = false;
-        slot.response_bytes += seen.packet.payload_len as u64;
-        if seen.info.position.ends() && (slot.next_response == slot.span || !slot.span_known) {
-            slot.finished = Some(seen.stamp);
-            let start = slot.sequence;
-            self.window.answered(start);
-            self.not_ready = 0;
+        request.responses += 1;
+        request.next_response += 1;
+        request.response_missing = false;
+        request.response_bytes += observed.packet.payload_len as u64;
+        if observed.info.position.ends()
+            && (request.next_response == request.psn_count || !request.psn_count_known)
+        {
+            request.finished = Some(observed.stamp);
+            let start = request.sequence;
+            self.window.complete(start);
+            self.rnr_naks = 0;
         }
-        self.drain(teller);
+        self.drain(reporter);
     }
 }

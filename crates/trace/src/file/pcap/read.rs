@@ -6,7 +6,7 @@ use super::{FILE_HEADER_LEN, MAGIC_MICROSECONDS, MAGIC_NANOSECONDS, RECORD_HEADE
 use crate::file::MAX_CAPTURED_LEN;
 use crate::file::bytes::ByteOrder;
 use crate::file::error::{FileError, Problem};
-use crate::file::reader::{Format, Found};
+use crate::file::reader::{Format, LocatedRecord};
 use crate::file::record::{Interface, Oddities, Oddity};
 use crate::file::source::Source;
 use crate::file::timestamp::{Resolution, Timestamp};
@@ -76,7 +76,7 @@ impl Reader {
     pub(in crate::file) fn next<R: Read>(
         &mut self,
         source: &mut Source<R>,
-    ) -> Result<Option<Found>, FileError> {
+    ) -> Result<Option<LocatedRecord>, FileError> {
         if source.fill(RECORD_HEADER_LEN)? == 0 {
             return Ok(None);
         }
@@ -91,7 +91,7 @@ impl Reader {
         let offset = source.offset();
         if captured_len > MAX_CAPTURED_LEN {
             let (length, limit) = (u64::from(captured_len), u64::from(MAX_CAPTURED_LEN));
-            let problem = Problem::LyingLength { of: "captured length", length, limit };
+            let problem = Problem::InvalidLength { of: "captured length", length, limit };
             return Err(FileError::new(offset, problem));
         }
         let record_len = RECORD_HEADER_LEN + captured_len as usize;
@@ -104,7 +104,7 @@ impl Reader {
         let mut oddities = Oddities::NONE;
         oddities.note(Oddity::FractionOverflow, nanoseconds >= 1_000_000_000);
         oddities.note_lengths(captured_len, original_len, self.interface.snap_len);
-        Ok(Some(Found {
+        Ok(Some(LocatedRecord {
             offset,
             header_len: RECORD_HEADER_LEN as u32,
             timestamp: Some(Timestamp::from_nanoseconds(timestamp)),

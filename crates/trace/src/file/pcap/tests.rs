@@ -87,7 +87,7 @@ fn a_lying_length_allocates_nothing() {
         let file = file.u32(0).u32(0).u32(captured).u32(captured).raw(&[0; 100]).bytes;
         let (records, error) = read_damaged(&file);
         assert_eq!((records.len(), error.offset), (1, 24 + 17));
-        let Problem::LyingLength { length, limit, .. } = error.problem else { panic!("{error}") };
+        let Problem::InvalidLength { length, limit, .. } = error.problem else { panic!("{error}") };
         assert_eq!((length, limit), (u64::from(captured), u64::from(MAX_CAPTURED_LEN)));
 
         let mut reader = CaptureReader::new(&file[..]).unwrap();

@@ -10,7 +10,7 @@ use crate::file::error::WriteError;
 use crate::file::writer::Packet;
 
 /// Shorter bodies are copied: a slice of its own costs the system more.
-const COPIED: usize = 512;
+const MAX_COPIED_LEN: usize = 512;
 
 /// Packets to be written together by [`super::PcapngWriter::write_batch`]. A long body of a packet, behind the headers
 /// that were made for it, stays where it is until then.
@@ -66,7 +66,7 @@ impl<'p> Batch<'p> {
         out.extend_from_slice(&fields);
         out.extend_from_slice(packet.data);
         let mut elsewhere = 0;
-        if body.len() < COPIED {
+        if body.len() < MAX_COPIED_LEN {
             out.extend_from_slice(body);
         } else {
             elsewhere = body.len();

@@ -9,9 +9,9 @@ use super::{
     SECTION_MAGIC, SIMPLE_PACKET_FIXED_LEN, STATISTICS_FIXED_LEN, block_type, option_code,
 };
 use crate::file::bytes::{ByteOrder, padded};
-use crate::file::drops::Drops;
+use crate::file::drop_counters::DropCounters;
 use crate::file::error::{FileError, Problem};
-use crate::file::reader::{Annotations, Format, Found};
+use crate::file::reader::{Annotations, Format, LocatedRecord};
 use crate::file::record::{Direction, Interface, Oddities, Oddity};
 use crate::file::source::Source;
 use crate::file::timestamp::Resolution;
@@ -27,7 +27,7 @@ pub(in crate::file) struct Reader {
     /// How many sections came before.
     section: u32,
     interfaces: Vec<Interface>,
-    drops: Drops,
+    drop_counters: DropCounters,
     comment: Option<String>,
     /// Whether the section is of a version that can be read.
     readable: bool,
@@ -66,7 +66,7 @@ impl Reader {
             order: ByteOrder::Little,
             section: 0,
             interfaces: Vec::new(),
-            drops: Drops::default(),
+            drop_counters: DropCounters::default(),
             comment: None,
             readable: false,
             unreadable: None,
@@ -86,7 +86,7 @@ impl Reader {
     }
 
     pub(in crate::file) fn dropped(&self) -> u64 {
-        self.drops.total()
+        self.drop_counters.total()
     }
 
     pub(in crate::file) fn comment(&self) -> Option<&str> {
@@ -98,7 +98,7 @@ impl Reader {
     pub(in crate::file) fn next<R: Read>(
         &mut self,
         source: &mut Source<R>,
-    ) -> Result<Option<Found>, FileError> {
+    ) -> Result<Option<LocatedRecord>, FileError> {
         loop {
             let Some(block) = self.block(source)? else {
                 return self.unreadable.take().map_or(Ok(None), Err);
@@ -113,7 +113,7 @@ impl Reader {
                 block_type::ENHANCED_PACKET | block_type::PACKET => {
                     let found = self.packet(source, block)?;
                     if found.dropped > 0 {
-                        self.drops.count(found.interface, found.dropped);
+                        self.drop_counters.count(found.interface, found.dropped);
                     }
                     return Ok(Some(found));
                 }
@@ -167,7 +167,7 @@ impl Reader {
     ) -> Result<&'a [u8], FileError> {
         if block.length > MAX_BLOCK_LEN {
             let (length, limit) = (u64::from(block.length), u64::from(MAX_BLOCK_LEN));
-            return block.fail(Problem::LyingLength { of: "length of a block", length, limit });
+            return block.fail(Problem::InvalidLength { of: "length of a block", length, limit });
         }
         let length = block.length as usize;
         source.require(length, "block")?;
@@ -221,7 +221,7 @@ impl Reader {
         }
         // Section 4.2: interfaces are numbered within a section.
         self.interfaces.clear();
-        self.drops.start_section();
+        self.drop_counters.start_section();
         let mut comment = None;
         if self.readable {
             Options::new(self.order, options)
@@ -271,7 +271,7 @@ impl Reader {
             }
         }
         self.interfaces.push(interface);
-        self.drops.add_interface();
+        self.drop_counters.add_interface();
         source.take(block.length as usize);
         Ok(())
     }
@@ -287,7 +287,11 @@ impl Reader {
     /// An Enhanced Packet Block (section 4.3), or an obsolete Packet Block (appendix A), which
     /// differs by the 16 bits of its interface alone.
     #[inline]
-    fn packet<R: Read>(&self, source: &mut Source<R>, block: Block) -> Result<Found, FileError> {
+    fn packet<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        block: Block,
+    ) -> Result<LocatedRecord, FileError> {
         block.require(PACKET_FIXED_LEN)?;
         let bytes = self.whole(source, block)?;
         let (header, _) = fixed_part::<PACKET_FIXED_LEN>(bytes);
@@ -318,7 +322,7 @@ impl Reader {
             (block_type::PACKET, dropped) => u64::from(dropped),
             _ => self.drop_count(source.bytes(options.clone())),
         };
-        Ok(Found {
+        Ok(LocatedRecord {
             offset: block.offset,
             header_len: PACKET_FIXED_LEN as u32,
             timestamp,
@@ -350,7 +354,7 @@ impl Reader {
             _ => None,
         });
         let dropped = dropped.fold(0, u64::saturating_add);
-        self.drops.state(interface, dropped);
+        self.drop_counters.state(interface, dropped);
         source.take(block.length as usize);
         Ok(())
     }
@@ -360,7 +364,7 @@ impl Reader {
         &self,
         source: &mut Source<R>,
         block: Block,
-    ) -> Result<Found, FileError> {
+    ) -> Result<LocatedRecord, FileError> {
         block.require(SIMPLE_PACKET_FIXED_LEN)?;
         let bytes = self.whole(source, block)?;
         let (header, _) = fixed_part::<SIMPLE_PACKET_FIXED_LEN>(bytes);
@@ -378,7 +382,7 @@ impl Reader {
         oddities.note(Oddity::ShortSimplePacket, due > room);
         let taken = source.take(block.length as usize);
         let start = taken.start + SIMPLE_PACKET_FIXED_LEN;
-        Ok(Found {
+        Ok(LocatedRecord {
             offset: block.offset,
             header_len: SIMPLE_PACKET_FIXED_LEN as u32,
             timestamp: None,
@@ -438,7 +442,7 @@ fn check_captured_len(block: Block, captured_len: u32, room: u32) -> Result<(), 
     let limit = room.min(MAX_CAPTURED_LEN);
     if captured_len > limit {
         let (length, limit) = (u64::from(captured_len), u64::from(limit));
-        return block.fail(Problem::LyingLength { of: "captured length", length, limit });
+        return block.fail(Problem::InvalidLength { of: "captured length", length, limit });
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ fn packets_of_all_three_kinds() {
             .enhanced(0, 1_700_000_000_123_456_789, b"enhanced", no_options)
             .block(3, |body| body.u32(6).raw(b"simple"))
             .block(2, |body| {
-                // Appendix A: 16 bits of interface, 16 bits of drops.
+                // Appendix A: 16 bits of interface, 16 bits of drop_counters.
                 let body = body.u16(0).u16(0xffff).u32(0).u32(42).u32(3).u32(1000).raw(b"old");
                 body.padded().option(2, &Bytes::new(order).u32(1).bytes)
             })
@@ -221,14 +221,14 @@ fn lying_lengths() {
     // A block of 2 GB that would be looked into.
     let block = Bytes::new(Little).u32(6).u32(2 << 30).raw(&[0; 64]);
     let problem = lie(block);
-    assert!(matches!(problem, Problem::LyingLength { length, limit, .. }
+    assert!(matches!(problem, Problem::InvalidLength { length, limit, .. }
             if length == 2 << 30 && limit == u64::from(MAX_BLOCK_LEN)));
     // A packet that is longer than its block.
     for captured in [8, 9, u32::MAX - 2, u32::MAX] {
         let block = Bytes::new(Little)
             .block(6, |body| body.u32(0).u32(0).u32(0).u32(captured).u32(captured).raw(b"1234"));
         let problem = lie(block);
-        assert!(matches!(problem, Problem::LyingLength { limit: 4, .. }), "{problem}");
+        assert!(matches!(problem, Problem::InvalidLength { limit: 4, .. }), "{problem}");
     }
     // Blocks that are too short for their type, or for any.
     for (kind, length, minimum) in [(6, 28, 32), (2, 28, 32), (3, 12, 16), (1, 16, 20), (5, 8, 12)]
@@ -434,7 +434,7 @@ fn lost_packets_are_counted() {
             .interface(no_options)
             .enhanced(0, 0, b"x", |body| body.option(4, &number(3)))
             .enhanced(1, 0, b"y", |body| body.option(4, &number(4)).option(1, b"after four"))
-            // Appendix A: 16 bits of interface, 16 bits of drops.
+            // Appendix A: 16 bits of interface, 16 bits of drop_counters.
             .block(2, |body| body.u16(1).u16(5).u32(0).u32(42).u32(1).u32(1).raw(b"z").padded())
             // Since the start of the capture: the latest counts, and includes those before packets.
             .block(5, statistics(0, 6, 1))

@@ -64,12 +64,12 @@ impl Ladders<'_> {
         let frame_width = frames.max().unwrap_or(0).max("frame".len());
         let margin = 2 + frame_width + 2 + clock.width() + 2;
         let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
-        let room = columns.saturating_sub(margin + 2).max(LEAST_LANE);
+        let available = columns.saturating_sub(margin + 2).max(MIN_LANE);
         let heads = width(&endpoint(&conversation.a)) + width(&endpoint(&conversation.b)) + 8;
         // Long arrows are drawn where that saves lines; else the rest of a label goes below it.
-        let whole = longest + OVERHEAD + 2;
-        let wanted = if whole <= room { whole.max(NICE_LANE) } else { NICE_LANE };
-        let lane = wanted.max(heads).min(room);
+        let whole = longest + ARROW_OVERHEAD + 2;
+        let wanted = if whole <= available { whole.max(PREFERRED_LANE) } else { PREFERRED_LANE };
+        let lane = wanted.max(heads).min(available);
         let drawing = Drawing { clock, frame_width, margin, lane };
 
         if steps.is_empty() {
@@ -83,12 +83,12 @@ impl Ladders<'_> {
     }
 }
 
-/// Columns between the lifelines: at least, and at least where there is room.
-const LEAST_LANE: usize = 32;
-const NICE_LANE: usize = 72;
+/// Columns between the lifelines: at least, and at least where there is available.
+const MIN_LANE: usize = 32;
+const PREFERRED_LANE: usize = 72;
 
 /// Columns of an arrow that are not its label.
-const OVERHEAD: usize = 8;
+const ARROW_OVERHEAD: usize = 8;
 
 struct Drawing {
     clock: Clock,
@@ -153,7 +153,8 @@ impl Drawing {
                 lines.push(self.missing(*from_a, text, *tone));
             }
             Step::End { text, tone } => {
-                for (at, text) in wrap(text, self.lane.saturating_sub(OVERHEAD)).iter().enumerate()
+                for (at, text) in
+                    wrap(text, self.lane.saturating_sub(ARROW_OVERHEAD)).iter().enumerate()
                 {
                     let sign = if at == 0 { "✗ " } else { "  " };
                     lines.push(self.beside(*tone, &format!("{sign}{text}")));
@@ -176,18 +177,18 @@ impl Drawing {
         }
     }
 
-    /// As much of a label as an arrow has room for, and the rest in lines. Broken between parts, where that is
+    /// As much of a label as an arrow has available for, and the rest in lines. Broken between parts, where that is
     /// possible.
     fn split_label(&self, parts: &[String]) -> (String, Vec<String>) {
-        let room = self.lane.saturating_sub(OVERHEAD);
+        let available = self.lane.saturating_sub(ARROW_OVERHEAD);
         let mut lines: Vec<String> = Vec::new();
         for part in parts {
             match lines.last_mut() {
-                Some(line) if width(line) + 2 + width(part) <= room => {
+                Some(line) if width(line) + 2 + width(part) <= available => {
                     line.push_str("  ");
                     line.push_str(part);
                 }
-                _ => lines.extend(wrap(part, room)),
+                _ => lines.extend(wrap(part, available)),
             }
         }
         let mut lines = lines.into_iter();
@@ -224,10 +225,10 @@ impl Drawing {
 
     /// `├╌╌╌ text ╌╌✗      │`: sent, and never seen.
     fn missing(&self, from_a: bool, text: &str, tone: Tone) -> Line {
-        let room = self.lane.saturating_sub(OVERHEAD);
+        let available = self.lane.saturating_sub(ARROW_OVERHEAD);
         // The first clause says what, the rest explains.
-        let clause = text.split(": ").next().filter(|_| width(text) > room);
-        let text = cut(clause.unwrap_or(text), room);
+        let clause = text.split(": ").next().filter(|_| width(text) > available);
+        let text = cut(clause.unwrap_or(text), available);
         let tail = if width(&text) + 6 + 12 <= self.lane { "╌╌╌╌╌╌" } else { "" };
         let mut line = self.margin();
         if from_a {
@@ -247,8 +248,8 @@ impl Drawing {
     }
 
     fn note(&self, tone: Tone, note: &str, lines: &mut Vec<Line>) {
-        let room = self.lane.saturating_sub(OVERHEAD);
-        for (at, text) in wrap(note, room).into_iter().enumerate() {
+        let available = self.lane.saturating_sub(ARROW_OVERHEAD);
+        for (at, text) in wrap(note, available).into_iter().enumerate() {
             let sign = if at == 0 { "↳ " } else { "  " };
             lines.push(self.beside(tone, &format!("{sign}{text}")));
         }

@@ -49,7 +49,7 @@ pub(super) struct Arrow {
 }
 
 /// A frame, and a packet of it if it holds several.
-type Place = (u64, u32);
+type PacketKey = (u64, u32);
 
 /// The line an arrow is drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,16 +63,16 @@ pub(super) enum Stroke {
 }
 
 /// Shortest run that is folded: below it, the fold would save nothing.
-const FOLDED_FROM: usize = 3;
+const MIN_FOLD: usize = 3;
 
 /// Steps before and after one that is out of the ordinary, that are shown with it.
-const CONTEXT: usize = 2;
+const CONTEXT_STEPS: usize = 2;
 
 /// A pause is shown when it is at least this long, so many times the usual distance of two packets, and such a part of
 /// the whole.
-const PAUSE_NS: i64 = 20_000;
-const PAUSE_TIMES: i64 = 20;
-const PAUSE_PART: i64 = 20;
+const MIN_PAUSE_NS: i64 = 20_000;
+const PAUSE_MEDIAN_FACTOR: i64 = 20;
+const PAUSE_TOTAL_FRACTION: i64 = 20;
 
 /// The steps of a conversation: all of its packets, or at most `rows` with middle packets folded, and where that is not
 /// enough, with everything folded that nothing is wrong with.
@@ -84,7 +84,7 @@ pub(super) fn steps(
     let none = Rows::default();
     let found = ladders.rows(conversation.id).unwrap_or(&none);
     let mut arrows = arrows(found, ladders, conversation);
-    say_once(&mut arrows);
+    drop_repeated_notes(&mut arrows);
     let missing = missing(found);
     let mut steps = every_step(arrows, &missing, rows.is_some());
     if let Some(rows) = rows {
@@ -108,7 +108,7 @@ pub(super) fn steps(
 }
 
 fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<Step> {
-    let pause = least_pause(&arrows);
+    let pause = min_pause(&arrows);
     let mut steps = Vec::new();
     let mut before: Option<i64> = None;
     let mut arrows = arrows.into_iter().peekable();
@@ -117,7 +117,7 @@ fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<S
         if distance >= pause {
             steps.push(Step::Pause { nanoseconds: distance.unsigned_abs() });
         }
-        for (text, tone) in missing.get(&arrow.place()).into_iter().flatten() {
+        for (text, tone) in missing.get(&arrow.key()).into_iter().flatten() {
             let (from_a, text, tone) = (arrow.from_a, (*text).to_owned(), *tone);
             steps.push(Step::Missing { from_a, text, tone });
         }
@@ -125,7 +125,7 @@ fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<S
         while let Some(next) = arrows.next_if(|next| match run.last() {
             None => true,
             Some(last) => {
-                folding && !missing.contains_key(&next.place()) && continues(last, next, pause)
+                folding && !missing.contains_key(&next.key()) && continues(last, next, pause)
             }
         }) {
             run.push(next);
@@ -143,32 +143,32 @@ fn focus(steps: Vec<Step>) -> Vec<Step> {
     let mut kept = vec![false; count];
     for (at, step) in steps.iter().enumerate() {
         if step.is_notable() {
-            kept[at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(count)].fill(true);
+            kept[at.saturating_sub(CONTEXT_STEPS)..(at + CONTEXT_STEPS + 1).min(count)].fill(true);
         }
     }
     if !kept.contains(&true) {
         return steps;
     }
-    kept[..CONTEXT.min(count)].fill(true);
-    kept[count.saturating_sub(CONTEXT)..].fill(true);
+    kept[..CONTEXT_STEPS.min(count)].fill(true);
+    kept[count.saturating_sub(CONTEXT_STEPS)..].fill(true);
 
     let mut focused = Vec::new();
     let mut quiet: Vec<Step> = Vec::new();
     for (step, kept) in steps.into_iter().zip(kept) {
         if kept {
-            hush(&mut quiet, &mut focused);
+            fold_quiet(&mut quiet, &mut focused);
             focused.push(step);
         } else {
             quiet.push(step);
         }
     }
-    hush(&mut quiet, &mut focused);
+    fold_quiet(&mut quiet, &mut focused);
     focused
 }
 
 /// Puts a quiet stretch behind the steps, folded if that saves anything.
-fn hush(quiet: &mut Vec<Step>, steps: &mut Vec<Step>) {
-    if quiet.len() < FOLDED_FROM {
+fn fold_quiet(quiet: &mut Vec<Step>, steps: &mut Vec<Step>) {
+    if quiet.len() < MIN_FOLD {
         return steps.append(quiet);
     }
     steps.push(Step::Quiet { packets: quiet.iter().map(Step::packets).sum() });
@@ -199,7 +199,7 @@ impl Step {
 
 /// Takes a note away that says of a packet what was just said of the one before it: a sequence that is sent again has
 /// one reason.
-fn say_once(arrows: &mut [Arrow]) {
+fn drop_repeated_notes(arrows: &mut [Arrow]) {
     let mut before: Option<(bool, Vec<(Tone, String)>)> = None;
     for arrow in arrows {
         let own = arrow.psn().map(|psn| format!("PSN {psn} "));
@@ -231,7 +231,7 @@ fn is_middle(arrow: &Arrow) -> bool {
 }
 
 fn fold(run: Vec<Arrow>, steps: &mut Vec<Step>) {
-    if run.len() < FOLDED_FROM {
+    if run.len() < MIN_FOLD {
         return steps.extend(run.into_iter().map(Step::Packet));
     }
     let count = run.len() as u64;
@@ -243,14 +243,14 @@ fn fold(run: Vec<Arrow>, steps: &mut Vec<Step>) {
 
 impl Arrow {
     /// Lets it come from where it did, if that is known better.
-    fn turn(&mut self, from_a: Option<bool>) {
+    fn set_direction(&mut self, from_a: Option<bool>) {
         self.from_a = from_a.unwrap_or(self.from_a);
         if let Tone::Forth | Tone::Back = self.tone {
             self.tone = if self.from_a { Tone::Forth } else { Tone::Back };
         }
     }
 
-    fn place(&self) -> Place {
+    fn key(&self) -> PacketKey {
         (self.frame, self.segment)
     }
 
@@ -270,21 +270,21 @@ impl Arrow {
 
 /// The packets of a conversation, and the messages that set it up or ended it, in order.
 fn arrows(rows: &Rows<'_>, ladders: &Ladders<'_>, conversation: &Conversation) -> Vec<Arrow> {
-    let mut anomalies: BTreeMap<Place, Vec<&Anomaly>> = BTreeMap::new();
+    let mut anomalies: BTreeMap<PacketKey, Vec<&Anomaly>> = BTreeMap::new();
     for &anomaly in rows.anomalies.iter().filter(|anomaly| !is_end(anomaly.kind)) {
         anomalies.entry((anomaly.frame, anomaly.segment)).or_default().push(anomaly);
     }
-    let mut arrows: BTreeMap<Place, Arrow> = BTreeMap::new();
+    let mut arrows: BTreeMap<PacketKey, Arrow> = BTreeMap::new();
     for event in &rows.cm {
         arrows.insert((event.frame, event.segment), control(event, conversation));
     }
     for row in &rows.packets {
-        let place = (row.frame, row.segment);
-        let found = anomalies.get(&place).map(Vec::as_slice).unwrap_or_default();
-        arrows.entry(place).or_insert_with(|| packet(row, found, conversation));
+        let key = (row.frame, row.segment);
+        let found = anomalies.get(&key).map(Vec::as_slice).unwrap_or_default();
+        arrows.entry(key).or_insert_with(|| packet(row, found, conversation));
     }
     for arrow in arrows.values_mut() {
-        arrow.turn(ladders.sides.is_from_a(arrow.frame, conversation));
+        arrow.set_direction(ladders.sides.is_from_a(arrow.frame, conversation));
     }
     arrows.into_values().collect()
 }
@@ -297,7 +297,7 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
     if anomalies.iter().all(|anomaly| is_missing(anomaly.kind)) {
         tone = plain;
     }
-    let again = |anomaly: &&Anomaly| {
+    let repeated = |anomaly: &&Anomaly| {
         use AnomalyKind::{
             Duplicate, RepeatedAcknowledge, RepeatedResponse, Retransmission, Timeout,
         };
@@ -332,7 +332,7 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
         time_ns: row.time_ns,
         from_a: row.from_a,
         label: label(&row.summary, row.from_a, conversation),
-        stroke: if anomalies.iter().any(again) { Stroke::Dashed } else { Stroke::Solid },
+        stroke: if anomalies.iter().any(repeated) { Stroke::Dashed } else { Stroke::Solid },
         tone,
         notes,
     }
@@ -388,7 +388,7 @@ fn is_end(kind: AnomalyKind) -> bool {
 }
 
 /// What is missing, by the packet that shows it.
-type Missing<'a> = BTreeMap<Place, Vec<(&'a str, Tone)>>;
+type Missing<'a> = BTreeMap<PacketKey, Vec<(&'a str, Tone)>>;
 
 fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
     let mut missing = Missing::new();
@@ -402,7 +402,7 @@ fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
 }
 
 /// The shortest time between two packets that is shown as a pause.
-fn least_pause(arrows: &[Arrow]) -> i64 {
+fn min_pause(arrows: &[Arrow]) -> i64 {
     let mut distances: Vec<_> = arrows
         .windows(2)
         .filter_map(|pair| match pair {
@@ -416,5 +416,5 @@ fn least_pause(arrows: &[Arrow]) -> i64 {
         (Some(first), Some(last)) => last.time_ns.saturating_sub(first.time_ns),
         _ => 0,
     };
-    median.saturating_mul(PAUSE_TIMES).max(all / PAUSE_PART).max(PAUSE_NS)
+    median.saturating_mul(PAUSE_MEDIAN_FACTOR).max(all / PAUSE_TOTAL_FRACTION).max(MIN_PAUSE_NS)
 }

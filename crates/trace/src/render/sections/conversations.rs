@@ -32,7 +32,7 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
         }
     }
     // What belongs to both sides would widen one column: it is put between the rows.
-    let table = table.without_what_does_not_fit(columns, &["payload", "rate"]);
+    let table = table.without_columns_that_do_not_fit(columns, &["payload", "rate"]);
     let mut table_rows = table.lines(columns).into_iter();
     let mut lines: Vec<Line> = table_rows.next().into_iter().collect();
     let indent = 2 + table_indent(file, limit);

@@ -20,9 +20,9 @@ struct Item<'a> {
 
 /// Findings of all conversations and what belongs to none, errors first.
 pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
-    let mut items = damaged(file);
+    let mut items = file_findings(file);
     items.extend(findings(file));
-    items.extend(homeless(file));
+    items.extend(without_conversation(file));
     // Stable: of one severity, the conversations stay in order.
     items.sort_by_key(|item| std::cmp::Reverse(item.severity));
 
@@ -47,7 +47,7 @@ pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<
 }
 
 /// What the ICRCs say, of all packets together: damage is done on the way, whatever the conversation.
-fn damaged(file: &FileReport) -> Vec<Item<'static>> {
+fn file_findings(file: &FileReport) -> Vec<Item<'static>> {
     let item = |severity, text| Item {
         severity,
         text: Cow::Owned(text),
@@ -105,7 +105,7 @@ fn findings(file: &FileReport) -> Vec<Item<'_>> {
 }
 
 /// Anomalies of no conversation: the first of each kind, and how many there are.
-fn homeless(file: &FileReport) -> Vec<Item<'_>> {
+fn without_conversation(file: &FileReport) -> Vec<Item<'_>> {
     let mut kinds: BTreeMap<AnomalyKind, Item<'_>> = BTreeMap::new();
     let alone =
         |anomaly: &&Anomaly| anomaly.conversation.is_none() && anomaly.kind != AnomalyKind::BadIcrc;

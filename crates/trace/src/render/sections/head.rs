@@ -88,7 +88,7 @@ fn roce(file: &FileReport) -> String {
 }
 
 /// Rows of one sort of problem: a capture with a short snap length has the same one with every packet.
-const ALIKE: usize = 3;
+const MAX_SIMILAR: usize = 3;
 
 /// What could not be read or is damaged, and where.
 pub(super) fn problems(file: &FileReport, columns: usize, all: bool) -> Vec<Line> {
@@ -102,9 +102,9 @@ pub(super) fn problems(file: &FileReport, columns: usize, all: bool) -> Vec<Line
     for problem in &file.problems {
         let sort =
             problem.text.chars().filter(|character| !character.is_ascii_hexdigit()).collect();
-        let alike = seen.entry(sort).or_default();
-        *alike += 1;
-        if *alike > ALIKE && !all {
+        let similar = seen.entry(sort).or_default();
+        *similar += 1;
+        if *similar > MAX_SIMILAR && !all {
             continue;
         }
         shown += 1;

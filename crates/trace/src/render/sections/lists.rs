@@ -1,7 +1,7 @@
 //! The long lists: every message, every packet.
 
 use super::more;
-use crate::analysis::report::{FileReport, Message, MessageStatus};
+use crate::analysis::report::{CapturedMessage, FileReport, MessageStatus};
 use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::units::{self, Clock};
@@ -40,9 +40,10 @@ pub(super) fn messages(file: &FileReport, columns: usize) -> Vec<Line> {
             outcome(message),
         ]);
     }
-    let table = table.without_what_does_not_fit(columns, &["packets", "frames"]);
-    let mut lines =
-        table.without_what_does_not_fit(columns, &["PSN", "frames", "packets"]).lines(columns);
+    let table = table.without_columns_that_do_not_fit(columns, &["packets", "frames"]);
+    let mut lines = table
+        .without_columns_that_do_not_fit(columns, &["PSN", "frames", "packets"])
+        .lines(columns);
     let hidden = file.messages_total.saturating_sub(file.messages.len() as u64);
     lines.extend(more(hidden, ("message", "messages"), "--max-messages"));
     lines
@@ -57,7 +58,7 @@ fn psns((first, last): (u32, u32)) -> String {
 }
 
 /// How it ended and what else it carried.
-fn outcome(message: &Message) -> Line {
+fn outcome(message: &CapturedMessage) -> Line {
     let (text, tone) = match message.status {
         MessageStatus::Acknowledged => ("ok", Tone::Good),
         MessageStatus::Refused => ("refused", Tone::Bad),

@@ -41,14 +41,14 @@ pub struct LadderView {
 }
 
 /// Rows of a list that is shown without being asked for.
-const SHOWN: usize = 20;
+const DEFAULT_ROWS: usize = 20;
 
 /// Conversations whose ladder is drawn when none was named.
-const LADDERS: usize = 8;
+const DEFAULT_LADDERS: usize = 8;
 
 /// The whole report of a file.
 pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
-    let limit = |wanted: bool| if wanted || view.all { usize::MAX } else { SHOWN };
+    let limit = |wanted: bool| if wanted || view.all { usize::MAX } else { DEFAULT_ROWS };
     let columns = view.columns;
     let mut lines = head::head(file, columns);
     let mut section = |title: &str, note: &str, body: Vec<Line>| {
@@ -88,7 +88,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
     if let Some(wanted) = view.ladder {
         let id = wanted.conversation;
         let chosen = |it: &&Conversation| id.is_none_or(|id| id == it.id);
-        let limit = if view.all { usize::MAX } else { LADDERS };
+        let limit = if view.all { usize::MAX } else { DEFAULT_LADDERS };
         let ladders = Ladders::new(file);
         for conversation in file.conversations.iter().filter(chosen).take(limit) {
             let title = format!("Ladder of conversation {}", conversation.id);

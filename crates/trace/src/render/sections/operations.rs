@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::analysis::report::{FileReport, Latency, Message, MessageStatus, OperationStats};
+use crate::analysis::report::{
+    CapturedMessage, FileReport, Latency, MessageStatus, OperationStats,
+};
 use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::units;
 
 /// Conversations whose operations are told apart; of more, only the sum is.
-const APART: usize = 8;
+const MAX_SPLIT_CONVERSATIONS: usize = 8;
 
 const COLUMNS: [(&str, Align); 10] = [
     ("operation", Align::Left),
@@ -24,10 +26,10 @@ const COLUMNS: [(&str, Align); 10] = [
 ];
 
 /// Columns of a file in which no latency was measured.
-const UNMEASURED: usize = 5;
+const COLUMNS_WITHOUT_LATENCY: usize = 5;
 
 /// Stands before a percentile that is not exact.
-const BOUND: &str = "≤";
+const INEXACT: &str = "≤";
 
 /// One row an operation, and one for each conversation that has it when there are a few.
 pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
@@ -46,7 +48,8 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
     }
     let sizes = Sizes::of(file);
     let measured = !file.latency.is_empty();
-    let mut table = Table::new(if measured { &COLUMNS } else { &COLUMNS[..UNMEASURED] });
+    let mut table =
+        Table::new(if measured { &COLUMNS } else { &COLUMNS[..COLUMNS_WITHOUT_LATENCY] });
     for (operation, sum) in &sums {
         let latency = file.latency.get(operation).copied();
         let name = Line::of(Tone::Strong, *operation);
@@ -58,20 +61,21 @@ pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
                 Some((conversation.id, conversation.operations.get(operation)?))
             })
             .collect();
-        if having.len() > 1 && having.len() <= APART {
+        if having.len() > 1 && having.len() <= MAX_SPLIT_CONVERSATIONS {
             for (id, stats) in having {
                 let name = Line::of(Tone::Faint, format!("  in #{id}"));
                 table.row(row(name, stats, stats.latency, sizes.get(operation, Some(id))));
             }
         }
     }
-    let table =
-        table.without_what_does_not_fit(columns, &["median", "p90", "largest", "min", "total"]);
+    let table = table
+        .without_columns_that_do_not_fit(columns, &["median", "p90", "largest", "min", "total"]);
     let mut lines = table.lines(columns);
     let of_each = file.conversations.iter().flat_map(|it| it.operations.values());
     let of_each = of_each.filter_map(|stats| stats.latency.as_ref());
     if !file.latency.values().chain(of_each).all(|latency| latency.exact) {
-        let text = format!("  {BOUND} percentiles of many messages, at most 1/64 (1.6%) too high");
+        let text =
+            format!("  {INEXACT} percentiles of many messages, at most 1/64 (1.6%) too high");
         lines.push(Line::of(Tone::Faint, text));
     }
     let incomplete: u64 = sums.values().map(|sum| sum.incomplete).sum();
@@ -105,7 +109,7 @@ fn row(
     if let Some(latency) = latency {
         let Latency { min_ns, p50_ns, p90_ns, p99_ns, max_ns, .. } = latency;
         let tones = [Tone::Plain, Tone::Strong, Tone::Plain, Tone::Plain, Tone::Plain];
-        let bound = if latency.exact { "" } else { BOUND };
+        let bound = if latency.exact { "" } else { INEXACT };
         let [min, max] = [min_ns, max_ns].map(units::duration);
         let [p50, p90, p99] =
             [p50_ns, p90_ns, p99_ns].map(|value| format!("{bound}{}", units::duration(value)));
@@ -115,7 +119,7 @@ fn row(
     cells
 }
 
-/// Message sizes by operation, over all conversations and of each.
+/// CapturedMessage sizes by operation, over all conversations and of each.
 struct Sizes {
     sorted: BTreeMap<(&'static str, Option<u32>), Vec<u64>>,
     complete: bool,
@@ -124,7 +128,7 @@ struct Sizes {
 impl Sizes {
     fn of(file: &FileReport) -> Self {
         let mut sorted: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-        let whole = |message: &&Message| message.status != MessageStatus::Incomplete;
+        let whole = |message: &&CapturedMessage| message.status != MessageStatus::Incomplete;
         for message in file.messages.iter().filter(whole) {
             sorted.entry((message.operation, None)).or_default().push(message.size);
             let own = (message.operation, Some(message.conversation));

@@ -46,7 +46,7 @@ fn branch(
         Line::of(Tone::Faint, units::percent(node.packets, file.packets)),
         cell(units::bytes(node.bytes)),
         Line::of(Tone::Faint, units::percent(node.bytes, file.bytes)),
-        Line::of(Tone::Forth, bar::lying(node.bytes as f64, file.bytes as f64, bar)),
+        Line::of(Tone::Forth, bar::horizontal(node.bytes as f64, file.bytes as f64, bar)),
     ]);
     for (at, child) in node.children.iter().enumerate() {
         let last = at + 1 == node.children.len();
@@ -69,7 +69,7 @@ pub(super) fn opcodes(file: &FileReport, columns: usize) -> Vec<Line> {
             cell(name),
             cell(units::count(count)),
             Line::of(Tone::Faint, units::percent(count, total)),
-            Line::of(Tone::Forth, bar::lying(count as f64, most as f64, longest_bar(columns))),
+            Line::of(Tone::Forth, bar::horizontal(count as f64, most as f64, longest_bar(columns))),
         ]);
     }
     table.without_if_too_wide(columns, 3).lines(columns)

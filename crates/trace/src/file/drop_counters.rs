@@ -2,7 +2,7 @@
 
 /// The counters of one section's interfaces, and the sum of those of earlier sections.
 #[derive(Debug, Default)]
-pub(super) struct Drops {
+pub(super) struct DropCounters {
     earlier: u64,
     /// By interface.
     interfaces: Vec<Counters>,
@@ -17,7 +17,7 @@ struct Counters {
     counted: u64,
 }
 
-impl Drops {
+impl DropCounters {
     /// An interface was described.
     pub(super) fn add_interface(&mut self) {
         self.interfaces.push(Counters::default());
