@@ -1,4 +1,4 @@
-//! The whole analysis of any file, with limits so small that they are reached.
+//! Analysis of arbitrary files, with limits small enough to be reached.
 //!
 //! Seeds: files
 #![no_main]
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     let report = analyze("fuzz", data, &options, &mut |_| ());
     assert!(report.messages.len() <= 10 && report.anomalies.len() <= 10);
     assert!(report.packet_list.len() <= 20 && report.conversations.len() <= 4);
-    // Time is bounded per packet: the constant is what looking for the other direction of an answer may save up.
+    // Work is bounded per packet; the constant is the accumulated credit for matching responses with streams.
     assert!(report.steps <= 48 * report.packets + (1 << 18), "{} steps", report.steps);
     assert_eq!(report.roce_packets, report.icrc.ok + report.icrc.bad + report.icrc.unverifiable);
 });

@@ -1,4 +1,4 @@
-//! Capture files: any bytes are read to an end or to an error with a place, in bounded memory.
+//! Capture files: reading arbitrary bytes ends normally or with an error and its offset, in bounded memory.
 //!
 //! Seeds: files
 #![no_main]

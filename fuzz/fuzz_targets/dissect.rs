@@ -1,4 +1,4 @@
-//! The annotated tree of any frame: every field lies within the frame.
+//! Dissection of arbitrary frames: every field is within the frame.
 //!
 //! Seeds: frames
 #![no_main]

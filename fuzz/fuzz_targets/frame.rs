@@ -1,4 +1,4 @@
-//! Frames over every carrier: whatever was read in full and had its right ICRC is written back byte for byte.
+//! Frames of every encapsulation: a completely parsed frame with a correct ICRC is emitted byte for byte.
 //!
 //! Seeds: frames
 #![no_main]
@@ -8,7 +8,7 @@ use ferroce_wire::frame::{Frame, IcrcVerdict};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte also chooses how much of the packet the capture kept.
+    // The first byte also selects the captured length.
     let Some(&kept) = bytes.first() else { return };
     let captured = &bytes[..bytes.len() - bytes.len().min(usize::from(kept / 4))];
     for frame in [

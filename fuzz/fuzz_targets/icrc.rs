@@ -1,5 +1,5 @@
-//! ICRC checks, and the check for IPv4 packets whose identification is not visible: a right ICRC is always accepted,
-//! with the identification that it was made with.
+//! ICRC checks, including those of IPv4 packets with a hidden identification: a correct ICRC is always accepted, and
+//! yields the identification it was computed with.
 //!
 //! Seeds: packets
 #![no_main]

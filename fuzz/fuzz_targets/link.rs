@@ -1,4 +1,4 @@
-//! Link headers of every kind.
+//! Link headers of every type.
 //!
 //! Seeds: frames
 #![no_main]
@@ -7,7 +7,7 @@ use ferroce_trace::link::{LinkType, header, network};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    // All that are known, and one of the others.
+    // All supported types, and an unsupported one.
     let other = LinkType(data.first().map_or(0, |&kind| u16::from(kind)));
     for link in [
         LinkType::NULL,

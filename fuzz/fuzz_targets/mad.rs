@@ -1,4 +1,4 @@
-//! Management datagrams and the connection manager's messages: what is read is written back byte for byte.
+//! Management datagrams and CM messages: parsed messages are emitted byte for byte.
 //!
 //! Seeds: mads
 #![no_main]

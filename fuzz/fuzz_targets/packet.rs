@@ -1,4 +1,4 @@
-//! Transport packets: what is read is written back byte for byte, and a cut packet is told from a short one.
+//! Transport packets: parsed packets are emitted byte for byte, and truncated packets are distinguished from short ones.
 //!
 //! Seeds: packets
 #![no_main]

@@ -1,4 +1,4 @@
-//! The set-up exchange's messages: what is read is written back byte for byte.
+//! Messages of the set-up exchange: parsed messages are emitted byte for byte.
 //!
 //! Seeds: none
 #![no_main]

@@ -149,7 +149,7 @@ fn expect_prefix(sample: &Sample, whole: &[u8], kept: usize) {
     let short = sample.parse(&whole[..kept], kept);
     match short.problem.map(|malformed| malformed.problem) {
         Some(Problem::Short { needed, available, .. }) => assert!(kept < end && available < needed),
-        Some(Problem::Length { says, least, most, .. }) => {
+        Some(Problem::Length { value: says, min: least, max: most, .. }) => {
             assert!(kept < end && !(least..=most).contains(&says), "{says} in {least}..={most}");
         }
         Some(other) => panic!("{kept} of {}: {other}", whole.len()),

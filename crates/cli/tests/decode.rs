@@ -253,7 +253,7 @@ fn a_malformed_frame_is_shown_and_the_fault_named() {
     let output = ferroce(&["decode", &hex(&bytes[..60])]);
     assert_eq!(status(&output), 2);
     assert!(out(&output).contains("BTH  bytes 42–53"));
-    assert!(err(&output).contains("at byte 54: RETH takes 16 bytes, the capture kept 6"));
+    assert!(err(&output).contains("at byte 54: RETH has 16 bytes, but only 6 were captured"));
 }
 
 #[test]

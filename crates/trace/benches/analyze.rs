@@ -1,6 +1,5 @@
-//! How fast a capture is analysed, every ICRC checked: 1 GB of RDMA WRITEs in 4 KiB packets with their
-//! acknowledgements, and as many bytes of 64-byte messages. The files are made once, in the build's own folder, and
-//! read from the page cache.
+//! Analysis throughput with every ICRC checked: 1 GB of RDMA WRITEs in 4 KiB packets with their acknowledgements, and the
+//! same amount of 64-byte messages. The files are created once in the target directory and read from the page cache.
 //!
 //! `cargo bench -p ferroce-trace --bench analyze`
 
@@ -41,7 +40,7 @@ fn analyze_file(bencher: Bencher<'_, '_>, payload: usize) {
     });
 }
 
-/// Reading the records and nothing else: what is left for the analysis.
+/// Reads the records only, as the baseline.
 #[divan::bench(args = [4096, 64], sample_count = 5, sample_size = 1)]
 fn read_records(bencher: Bencher<'_, '_>, payload: usize) {
     let path = capture(payload);
@@ -56,7 +55,7 @@ fn read_records(bencher: Bencher<'_, '_>, payload: usize) {
     });
 }
 
-/// The capture with this much payload in each packet, made if it is not there, and in the page cache.
+/// Returns the capture with this payload per packet, creating it if missing, in the page cache.
 fn capture(payload: usize) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{payload}-v1.pcap"));
     if !path.exists() {
@@ -71,7 +70,7 @@ fn capture(payload: usize) -> PathBuf {
     path
 }
 
-/// Messages of 16 packets (of one, when they are small), each followed by its acknowledgement.
+/// Writes messages of 16 packets (of one, if small), each followed by its acknowledgement.
 fn write(path: &Path, payload: usize) {
     let output = BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
     let mut writer = PcapWriter::new(output, LinkType::ETHERNET).unwrap();

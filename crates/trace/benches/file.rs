@@ -1,7 +1,7 @@
-//! Capture files: how fast records are read and written, by the size of the packets.
+//! Throughput of reading and writing capture files, by packet size.
 //!
-//! The input is a slice, so a read is a copy in memory: what the page cache costs in `read(2)` comes
-//! on top. `copy` is that alone, the bound for the others.
+//! The input is a slice, so a read is a memory copy, without the cost of `read(2)`. `copy` measures
+//! that alone, as the bound for the others.
 
 use std::io::{Read, Write};
 
@@ -74,7 +74,7 @@ fn copy(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// To nowhere: what forming the blocks and buffering them costs.
+/// Writes to a sink: the cost of encoding and buffering blocks.
 #[divan::bench(args = PACKET_LENGTHS)]
 fn write_pcapng(bencher: Bencher<'_, '_>, length: usize) {
     bencher.counter(BytesCount::new(FILE_LENGTH)).bench_local(|| pcapng(length, std::io::sink()));

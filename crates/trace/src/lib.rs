@@ -1,4 +1,6 @@
-//! Captures: files in and out, dissection, conversations, diagnosis.
+//! Packet captures: reading and writing files, dissection, analysis and text rendering.
+//!
+//! Builds on `wire` for packet formats; knows neither sockets nor the verbs layer.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -1,4 +1,4 @@
-//! What the ICRC costs: `cargo bench -p ferroce-wire --bench icrc`.
+//! Cost of the ICRC: `cargo bench -p ferroce-wire --bench icrc`.
 //!
 //! Sizes are of whole packets, IP header to ICRC.
 #![allow(missing_docs)]
@@ -14,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-/// A packet of this size with its right ICRC: the bytes do not matter, but for the first.
+/// A packet of this size with a correct ICRC; only the first byte matters.
 fn packet(encapsulation: Encapsulation, size: usize) -> Vec<u8> {
     let mut packet: Vec<u8> = (0..size).map(|n| (n * 7 + n / 256) as u8).collect();
     packet[0] = if encapsulation == Encapsulation::Ipv4 { 0x45 } else { 0x60 };
@@ -41,7 +41,7 @@ fn verify_ipv6(bencher: Bencher, size: usize) {
     whole(bencher, Encapsulation::Ipv6, size);
 }
 
-/// As a sender does: headers, then the payload from where it lies, in two SGEs.
+/// Gathers like a sender: headers, then the payload in two pieces.
 #[divan::bench(args = SIZES, sample_size = 1000)]
 fn gather_ipv4(bencher: Bencher, size: usize) {
     let (ip, udp, bth) = ([0x45; 20], [0; 8], [4; 12]);
@@ -62,7 +62,7 @@ const FLOW: UdpIpv4 = UdpIpv4 {
     destination_port: 4791,
 };
 
-/// A datagram that was sent with identification 77, checked by one who expects this one.
+/// Checks a datagram with identification 77, expecting `expected`.
 fn with_identification_hidden(bencher: Bencher, size: usize, expected: u16) {
     let sent = Identification::of_segment(77);
     let mut datagram = vec![0x5a; size - 28];
@@ -88,7 +88,7 @@ fn hidden_solved(bencher: Bencher, size: usize) {
     with_identification_hidden(bencher, size, 0);
 }
 
-/// The solving by itself, the CRC being known.
+/// Solving alone, without the CRC.
 #[divan::bench(sample_size = 1000)]
 fn solve_difference_alone(bencher: Bencher) {
     let expected = Identification::of_segment(0);

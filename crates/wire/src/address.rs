@@ -1,11 +1,11 @@
-//! Addresses: of Ethernet, of IP, and the GID that RoCE makes of the latter.
+//! Ethernet and IP addresses, and GIDs.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, Show};
 
-/// An address of `N` bytes as a header field.
+/// Defines an address of `N` bytes as a header field.
 macro_rules! addresses {
     ($( $(#[$meta:meta])+ pub struct $name:ident([u8; $len:literal]); )+) => {$(
         $(#[$meta])+
@@ -49,8 +49,7 @@ addresses! {
     pub struct Mac([u8; 6]);
     /// An IPv4 address.
     pub struct Ip4([u8; 4]);
-    /// A global identifier: the GRH's address, and over RoCEv2 an IPv6 address or an IPv4 one mapped into it
-    /// (IBA A17.4.2).
+    /// Global identifier (GID): the address in a GRH; over RoCEv2 an IPv6 address or an IPv4-mapped one (IBA A17.4.2).
     pub struct Gid([u8; 16]);
 }
 
@@ -79,7 +78,7 @@ impl Ip4 {
 }
 
 impl Gid {
-    /// The GID of an IP address: IPv4 is mapped, `::ffff:a.b.c.d` (IBA A17.4.2).
+    /// The GID of an IP address; IPv4 is mapped to `::ffff:a.b.c.d` (IBA A17.4.2).
     pub fn from_ip(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self(address.to_ipv6_mapped().octets()),
@@ -87,7 +86,7 @@ impl Gid {
         }
     }
 
-    /// The IP address this GID stands for.
+    /// The IP address of this GID.
     pub fn to_ip(self) -> IpAddr {
         Ipv6Addr::from(self.0).to_canonical()
     }

@@ -11,25 +11,25 @@ header! {
         destination: Mac = 48,
         /// Source address.
         source: Mac = 48,
-        /// What follows.
+        /// EtherType of the payload.
         ethertype: EtherType = 16,
     }
 
-    /// VLAN tag behind an EtherType 0x8100 or 0x88a8 (IEEE 802.1Q 9.6).
+    /// VLAN tag after EtherType 0x8100 or 0x88a8 (IEEE 802.1Q 9.6).
     pub struct Vlan("VLAN", 4) {
-        /// Priority: what priority flow control pauses.
+        /// Priority, as used by priority flow control.
         priority: u8 = 3,
-        /// May be dropped before others.
+        /// Drop eligible indicator.
         drop_eligible: bool = 1,
         /// VLAN identifier.
         identifier: u16 = 12,
-        /// What follows the tag.
+        /// EtherType of the payload.
         ethertype: EtherType = 16,
     }
 }
 
 numbers! {
-    /// What an Ethernet frame carries.
+    /// Type of an Ethernet frame's payload.
     pub struct EtherType(u16), 6, |kind| match *kind {
         EtherType::IPV4 => "IPv4",
         EtherType::IPV6 => "IPv6",

@@ -1,13 +1,12 @@
 //! Headers as tables of bit fields.
 //!
-//! A header is written down once, field by field in the order and with the widths of the specification's figure
-//! (`header!`). From that one table come the struct, its parser, its emitter, the compile-time proof that the
-//! fields tile the header without gap or overlap, and the description that the dissector prints. Nothing about a
-//! header can therefore be true in one of these places and false in another.
+//! The `header!` macro defines a header once, field by field, in the order and with the widths of the specification's
+//! figure. It generates the struct, the parser, the emitter, a compile-time check that the fields cover the header
+//! without gap or overlap, and the description used by the dissector, which therefore cannot diverge.
 
 use core::fmt;
 
-/// Where a field lies in its header, and what it is for.
+/// Position and description of a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSpec {
     /// The field's name in the struct.
@@ -16,36 +15,36 @@ pub struct FieldSpec {
     pub bit: usize,
     /// Width in bits.
     pub width: usize,
-    /// What the specification says about it, one line.
+    /// One-line description.
     pub doc: &'static str,
 }
 
 impl FieldSpec {
-    /// Bits the specification reserves: shown only when someone set them.
+    /// Whether the specification reserves the field: shown only if nonzero.
     pub fn is_reserved(&self) -> bool {
         self.name.starts_with("reserved")
     }
 
-    /// The bytes the field touches, relative to its header.
+    /// The bytes the field occupies, relative to its header.
     pub fn bytes(&self) -> core::ops::Range<usize> {
         self.bit / 8..(self.bit + self.width).div_ceil(8)
     }
 }
 
-/// A value that can stand in a header field.
+/// A value that can be stored in a header field.
 pub trait Field: Sized {
-    /// Reads the value from `width` bits at `bit`. The `header!` table proves at compile time that they exist.
+    /// Reads the value from `width` bits at `bit`, which `header!` guarantees at compile time to be in range.
     fn load(bytes: &[u8], bit: usize, width: usize) -> Self;
-    /// Writes the value there; bits beyond the width are dropped.
+    /// Writes the value to `width` bits at `bit`; higher bits are dropped.
     fn store(&self, bytes: &mut [u8], bit: usize, width: usize);
 }
 
-/// How a field's value presents itself to a reader.
+/// Human-readable form of a field's value.
 pub trait Show {
-    /// The value, in the notation people expect of such a field.
+    /// Writes the value in the usual notation.
     fn value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// What the value means, where the number alone does not say it. Writes nothing otherwise.
+    /// Writes the meaning of the value; nothing if it has none.
     fn meaning(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(())
     }
@@ -69,7 +68,7 @@ impl fmt::Display for Meaning<'_> {
     }
 }
 
-/// A fixed-size header made by `header!`.
+/// A fixed-size header defined by `header!`.
 pub trait Header: Sized {
     /// The specification's short name, for example `BTH`.
     const NAME: &'static str;
@@ -110,7 +109,7 @@ const fn mask(width: usize) -> u64 {
     u64::MAX >> (64 - width)
 }
 
-/// Where each field starts: the running sum of the widths before it.
+/// Offsets of the fields: prefix sums of the widths.
 pub(crate) const fn offsets<const N: usize>(widths: [usize; N]) -> [usize; N] {
     let mut at = [0; N];
     let mut i = 1;
@@ -143,7 +142,7 @@ macro_rules! unsigned_fields {
     )*};
 }
 
-/// A newtype over an unsigned integer stands in a field as the integer does.
+/// Implements [`Field`] for a newtype over an unsigned integer.
 macro_rules! newtype_field {
     ($name:ty, $repr:ty) => {
         impl crate::field::Field for $name {
@@ -186,7 +185,7 @@ impl Show for bool {
     }
 }
 
-/// Bytes that mean nothing to this layer: private data, signatures, payload of a management datagram.
+/// Opaque bytes: private data, signatures, payload of a management datagram.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Octets<const N: usize>(pub [u8; N]);
 
@@ -205,7 +204,7 @@ impl<const N: usize> core::ops::Deref for Octets<N> {
 }
 
 impl<const N: usize> Octets<N> {
-    /// `bytes` followed by zeroes, or `None` when they do not fit.
+    /// Pads `bytes` with zeroes; `None` if they do not fit.
     pub fn padded(bytes: &[u8]) -> Option<Self> {
         let mut octets = Self::default();
         octets.0.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -245,7 +244,7 @@ impl<const N: usize> Show for Octets<N> {
     }
 }
 
-/// Defines fixed-size headers from the specification's figures. See the module's text.
+/// Defines fixed-size headers from the specification's figures, see the [module](self).
 ///
 /// ```ignore
 /// header! {
@@ -278,14 +277,14 @@ macro_rules! header {
             const OFFSETS: [usize; WIDTHS.len()] = crate::field::offsets(WIDTHS);
             assert!(
                 OFFSETS[WIDTHS.len() - 1] + WIDTHS[WIDTHS.len() - 1] == $len * 8,
-                concat!("the fields of ", stringify!($name), " do not tile its length")
+                concat!("the fields of ", stringify!($name), " do not add up to its length")
             );
 
             impl $name {
                 /// Size in bytes.
                 pub const LEN: usize = $len;
 
-                /// Reads the header. Every bit pattern is a header: reserved bits are kept, not judged.
+                /// Parses the header. Every bit pattern is valid, and reserved bits are preserved.
                 #[inline]
                 pub fn parse(bytes: &[u8; $len]) -> Self {
                     Self {
@@ -294,8 +293,8 @@ macro_rules! header {
                     }
                 }
 
-                /// Reads the header from the front of `bytes` and returns it with what follows,
-                /// or `None` when fewer bytes are there.
+                /// Parses the header at the front of `bytes` and returns it with the rest, or `None` if there are
+                /// fewer bytes.
                 #[inline]
                 pub fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
                     let (header, rest) = bytes.split_first_chunk::<$len>()?;

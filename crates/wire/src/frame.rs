@@ -1,7 +1,6 @@
-//! A frame: what carries a transport packet, layer by layer, over RoCEv2, RoCEv1 or native InfiniBand.
+//! Frames: the layers that carry a transport packet over RoCEv2, RoCEv1 or native InfiniBand.
 //!
-//! Parsing goes as far as the bytes make sense and keeps every layer that was readable together with the problem
-//! that stopped it, so that a capture of anything can be shown.
+//! Parsing stops at the first problem and keeps every layer read so far, so that any captured frame can be shown.
 
 use core::net::IpAddr;
 
@@ -14,32 +13,32 @@ use crate::ip::{IpProtocol, Ipv4, Ipv6, ROCE_PORT, Udp};
 use crate::malformed::{Malformed, Problem};
 use crate::packet::{ICRC_LEN, Packet, short};
 
-/// One frame, as far as it was readable. To send one, fill in the layers of an empty [`Frame::default`].
+/// One frame, as far as it was readable. To build one, fill in the layers of [`Frame::default`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
-    /// The bytes it was read from.
+    /// The bytes it was parsed from.
     pub bytes: &'a [u8],
     /// Ethernet header; captures of loopback, tunnels and InfiniBand have none.
     pub ethernet: Option<Ethernet>,
     /// VLAN tags, outermost first.
     pub vlans: [Option<Vlan>; 2],
-    /// What the network layer is said to be, whether it was readable or not.
+    /// EtherType of the network layer, whether that was readable or not.
     pub ethertype: Option<EtherType>,
     /// Network layer.
     pub network: Option<Network<'a>>,
     /// UDP header.
     pub udp: Option<Udp>,
-    /// The transport packet, when this is RoCE or InfiniBand.
+    /// The transport packet, if this is RoCE or InfiniBand.
     pub packet: Option<Packet<'a>>,
-    /// Bytes behind the packet: Ethernet padding, frame check sequence, variant CRC.
+    /// Bytes after the packet: Ethernet padding, frame check sequence, variant CRC.
     pub trailer: &'a [u8],
-    /// Where the layers start.
+    /// Offsets of the layers.
     pub at: Offsets,
-    /// What stopped the parser.
+    /// The problem that stopped the parser.
     pub problem: Option<Malformed>,
 }
 
-/// Where the layers of a frame start, in bytes.
+/// Byte offsets of the layers of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
     /// Network layer: IP, GRH, or LRH.
@@ -50,7 +49,7 @@ pub struct Offsets {
     pub transport: usize,
 }
 
-/// The layer that routes the packet.
+/// The network layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network<'a> {
     /// IPv4 with its options.
@@ -63,24 +62,24 @@ pub enum Network<'a> {
     Lrh(Lrh, Option<Grh>),
 }
 
-/// What checking a frame's ICRC gave.
+/// Result of an ICRC check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcrcVerdict {
-    /// It is right.
+    /// The ICRC is correct.
     Ok,
-    /// The packet is damaged, or its sender computes another ICRC.
+    /// The packet is corrupted, or its sender computes the ICRC differently.
     Bad {
-        /// What the packet's bytes give.
+        /// The ICRC computed from the packet's bytes.
         computed: [u8; ICRC_LEN],
-        /// What the packet carries.
+        /// The ICRC in the packet.
         found: [u8; ICRC_LEN],
     },
-    /// Not all of the packet is here.
+    /// The packet is truncated.
     Unverifiable,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads an Ethernet frame that had `original_len` bytes on the wire.
+    /// Parses an Ethernet frame that had `original_len` bytes on the wire.
     pub fn ethernet(bytes: &'a [u8], original_len: usize) -> Self {
         Self::read(bytes, |frame| {
             let Some((ethernet, _)) = Ethernet::split(bytes) else {
@@ -91,8 +90,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Reads a packet that starts with its network layer, or with a VLAN tag before it, `start` bytes into `bytes`:
-    /// raw IP, loopback and cooked captures.
+    /// Parses a packet that starts with its network layer or a VLAN tag, `start` bytes into `bytes`: raw IP, loopback and
+    /// cooked captures.
     pub fn network(
         ethertype: EtherType,
         bytes: &'a [u8],
@@ -103,13 +102,13 @@ impl<'a> Frame<'a> {
         Self::read(bytes, |frame| frame.network_layer(ethertype, start, original_len))
     }
 
-    /// Reads a native InfiniBand packet that starts with its LRH, `start` bytes into `bytes`.
+    /// Parses a native InfiniBand packet that starts with its LRH, `start` bytes into `bytes`.
     pub fn infiniband(bytes: &'a [u8], start: usize, original_len: usize) -> Self {
         let start = start.min(bytes.len());
         Self::read(bytes, |frame| frame.lrh(start, original_len.saturating_sub(start)))
     }
 
-    /// An empty frame, filled in layer by layer until one cannot be read.
+    /// Fills an empty frame layer by layer until one cannot be read.
     fn read(bytes: &'a [u8], fill: impl FnOnce(&mut Self) -> Result<(), Malformed>) -> Self {
         let mut frame = Self { bytes, ..Self::default() };
         frame.problem = fill(&mut frame).err();
@@ -169,7 +168,7 @@ impl<'a> Frame<'a> {
             return Ok(());
         }
         let read = self.udp(at + header_len, at + total);
-        // Only a first fragment has a UDP header, so only there is it known to be RoCE's.
+        // Only a first fragment has a UDP header that identifies it as RoCE.
         if ip.more_fragments && self.is_roce() {
             self.packet = None;
             return Err(Malformed { offset: at, problem: Problem::Fragment { offset: 0 } });
@@ -184,24 +183,24 @@ impl<'a> Frame<'a> {
         };
         check_version(Ipv6::NAME, ip.version, 6, at)?;
         self.network = Some(Network::Ipv6(ip));
-        let says = usize::from(ip.payload_length);
-        check_length("IPv6 payload length", says, 0, on_wire.saturating_sub(Ipv6::LEN), at)?;
+        let value = usize::from(ip.payload_length);
+        check_length("IPv6 payload length", value, 0, on_wire.saturating_sub(Ipv6::LEN), at)?;
         if ip.next_header != IpProtocol::UDP {
             return Ok(());
         }
-        self.udp(at + Ipv6::LEN, at + Ipv6::LEN + says)
+        self.udp(at + Ipv6::LEN, at + Ipv6::LEN + value)
     }
 
     fn roce_v1(&mut self, at: usize, on_wire: usize) -> Result<(), Malformed> {
         let grh = self.grh(at, on_wire)?;
         self.network = Some(Network::Grh(grh));
         check_version(Grh::NAME, grh.version, 6, at)?;
-        let says = usize::from(grh.payload_length);
-        check_length("GRH payload length", says, 0, on_wire.saturating_sub(Grh::LEN), at)?;
+        let value = usize::from(grh.payload_length);
+        check_length("GRH payload length", value, 0, on_wire.saturating_sub(Grh::LEN), at)?;
         if grh.next_header != IpProtocol::BTH {
             return Ok(());
         }
-        self.transport(at + Grh::LEN, at + Grh::LEN + says)
+        self.transport(at + Grh::LEN, at + Grh::LEN + value)
     }
 
     fn lrh(&mut self, at: usize, on_wire: usize) -> Result<(), Malformed> {
@@ -212,17 +211,23 @@ impl<'a> Frame<'a> {
         };
         self.network = Some(Network::Lrh(lrh, None));
         // IBA 7.7.6: words from the LRH up to the variant CRC.
-        let says = usize::from(lrh.packet_length) * 4;
-        check_length("LRH packet length", says, Lrh::LEN, on_wire, at)?;
-        let (mut behind, end) = (at + Lrh::LEN, at + says);
+        let value = usize::from(lrh.packet_length) * 4;
+        check_length("LRH packet length", value, Lrh::LEN, on_wire, at)?;
+        let (mut behind, end) = (at + Lrh::LEN, at + value);
         match lrh.next_header {
             LinkNextHeader::BTH => {}
             LinkNextHeader::GRH => {
                 let left = end - behind;
                 let grh = self.grh(behind, left)?;
                 self.network = Some(Network::Lrh(lrh, Some(grh)));
-                let says = usize::from(grh.payload_length);
-                check_length("GRH payload length", says, 0, left.saturating_sub(Grh::LEN), behind)?;
+                let value = usize::from(grh.payload_length);
+                check_length(
+                    "GRH payload length",
+                    value,
+                    0,
+                    left.saturating_sub(Grh::LEN),
+                    behind,
+                )?;
                 if grh.next_header != IpProtocol::BTH {
                     return Ok(());
                 }
@@ -252,9 +257,9 @@ impl<'a> Frame<'a> {
         if !self.is_roce() {
             return Ok(());
         }
-        let says = usize::from(udp.length);
-        check_length("UDP length", says, Udp::LEN, end - at, at)?;
-        self.transport(at + Udp::LEN, at + says)
+        let value = usize::from(udp.length);
+        check_length("UDP length", value, Udp::LEN, end - at, at)?;
+        self.transport(at + Udp::LEN, at + value)
     }
 
     fn transport(&mut self, at: usize, end: usize) -> Result<(), Malformed> {
@@ -281,8 +286,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Source and destination address. Native InfiniBand without a GRH has only local identifiers: they stand in
-    /// the last two bytes of a link-local GID.
+    /// Source and destination address. Native InfiniBand without a GRH has only LIDs, which are returned in the last two
+    /// bytes of a link-local GID.
     pub fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
         let local = |lid: u16| {
             let mut gid = [0; 16];
@@ -300,7 +305,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Checks the ICRC over all bytes it covers, the IPv4 identification included.
+    /// Checks the ICRC over all bytes it covers, including the IPv4 identification.
     pub fn check_icrc(&self) -> IcrcVerdict {
         let checked = self.packet.filter(Packet::is_whole).and_then(|packet| {
             let covered = self.bytes.get(self.at.network..self.at.transport + packet.wire_len())?;
@@ -313,9 +318,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Writes the frame to the front of `out` with a freshly computed ICRC: the inverse of parsing for every frame
-    /// whose ICRC is right. Returns the number of bytes, or `None` when `out` is too short or the frame is not a
-    /// whole one.
+    /// Writes the frame to the front of `out` with a newly computed ICRC: the inverse of parsing for frames with a correct
+    /// ICRC. Returns the number of bytes, or `None` if `out` is too short or the frame is incomplete.
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
         let packet = self.packet.as_ref().filter(|_| self.problem.is_none())?;
         let network = self.network?;
@@ -367,18 +371,18 @@ fn check_version(
     Err(Malformed { offset, problem: Problem::Version { header, found } })
 }
 
-/// What a length field says must lie between what its header takes and what is there.
+/// Checks that a length field is within its limits.
 fn check_length(
     field: &'static str,
-    says: usize,
-    least: usize,
-    most: usize,
+    value: usize,
+    min: usize,
+    max: usize,
     offset: usize,
 ) -> Result<(), Malformed> {
-    if (least..=most).contains(&says) {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Malformed { offset, problem: Problem::Length { field, says, least, most } })
+    Err(Malformed { offset, problem: Problem::Length { field, value, min, max } })
 }
 
 struct Writer<'a> {
@@ -395,7 +399,7 @@ impl Writer<'_> {
 }
 
 impl Network<'_> {
-    /// How the ICRC covers this layer.
+    /// The encapsulation, which determines the ICRC coverage.
     pub fn encapsulation(&self) -> Encapsulation {
         match self {
             Self::Ipv4(..) => Encapsulation::Ipv4,

@@ -1,4 +1,4 @@
-//! Native InfiniBand's routing headers. RoCEv1 keeps the GRH, RoCEv2 replaces both by IP and UDP.
+//! Routing headers of native InfiniBand. RoCEv1 keeps the GRH, RoCEv2 replaces both by IP and UDP.
 
 use crate::address::Gid;
 use crate::field::header;
@@ -8,7 +8,7 @@ use crate::number::{Lid, numbers};
 header! {
     /// Local route header (IBA 7.7).
     pub struct Lrh("LRH", 8) {
-        /// Virtual lane: may change on the way, so the ICRC takes it as ones.
+        /// Virtual lane: may change in transit, replaced by ones in the ICRC.
         virtual_lane: u8 = 4,
         /// Link version.
         version: u8 = 4,
@@ -16,7 +16,7 @@ header! {
         service_level: u8 = 4,
         /// Reserved.
         reserved1: u8 = 2,
-        /// What follows.
+        /// Type of the next header.
         next_header: LinkNextHeader = 2,
         /// Destination in the subnet.
         destination: Lid = 16,
@@ -28,7 +28,7 @@ header! {
         source: Lid = 16,
     }
 
-    /// Global route header (IBA 8.3): an IPv6 header in all but name.
+    /// Global route header (IBA 8.3), laid out like an IPv6 header.
     pub struct Grh("GRH", 40) {
         /// Always 6.
         version: u8 = 4,
@@ -36,9 +36,9 @@ header! {
         traffic_class: u8 = 8,
         /// Flow label.
         flow_label: u32 = 20,
-        /// Bytes from behind this header up to and with the ICRC.
+        /// Bytes after this header up to and including the ICRC.
         payload_length: u16 = 16,
-        /// What follows: 0x1b for a BTH.
+        /// Type of the next header: 0x1b for a BTH.
         next_header: IpProtocol = 8,
         /// Hop limit.
         hop_limit: u8 = 8,
@@ -50,7 +50,7 @@ header! {
 }
 
 numbers! {
-    /// What follows an LRH (IBA 7.7.5).
+    /// Type of the header after an LRH (IBA 7.7.5).
     pub struct LinkNextHeader(u8), 3, |next| match next.0 {
         0 => "raw, EtherType",
         1 => "raw, IPv6",

@@ -1,4 +1,4 @@
-//! IPv4, IPv6 and UDP: what carries RoCEv2 (IBA A17).
+//! IPv4, IPv6 and UDP headers, the encapsulation of RoCEv2 (IBA A17).
 
 use core::fmt;
 
@@ -20,9 +20,9 @@ header! {
         dscp: u8 = 6,
         /// Explicit congestion notification.
         ecn: Ecn = 2,
-        /// Header and payload together, bytes.
+        /// Length of header and payload in bytes.
         total_length: u16 = 16,
-        /// Identification: covered by the ICRC, though RoCE is never fragmented.
+        /// Identification; covered by the ICRC.
         identification: Identification = 16,
         /// Reserved flag.
         reserved: bool = 1,
@@ -30,11 +30,11 @@ header! {
         dont_fragment: bool = 1,
         /// More fragments follow.
         more_fragments: bool = 1,
-        /// Where this fragment belongs, in units of 8 bytes.
+        /// Fragment offset in units of 8 bytes.
         fragment_offset: u16 = 13,
         /// Time to live.
         time_to_live: u8 = 8,
-        /// What follows.
+        /// Type of the next header.
         protocol: IpProtocol = 8,
         /// Header checksum.
         checksum: Checksum = 16,
@@ -54,9 +54,9 @@ header! {
         ecn: Ecn = 2,
         /// Flow label.
         flow_label: u32 = 20,
-        /// Bytes behind this header.
+        /// Length after this header in bytes.
         payload_length: u16 = 16,
-        /// What follows.
+        /// Type of the next header.
         next_header: IpProtocol = 8,
         /// Hop limit.
         hop_limit: u8 = 8,
@@ -68,13 +68,13 @@ header! {
 
     /// UDP header (RFC 768).
     pub struct Udp("UDP", 8) {
-        /// Source port: RoCEv2 uses it to spread connections over equal paths (IBA A17.3.1.1).
+        /// Source port: entropy for ECMP in RoCEv2 (IBA A17.3.1.1).
         source_port: u16 = 16,
         /// Destination port: 4791 for RoCEv2.
         destination_port: u16 = 16,
-        /// Header and payload together, bytes.
+        /// Length of header and payload in bytes.
         length: u16 = 16,
-        /// Checksum; zero means none, which RoCEv2 allows.
+        /// Checksum; zero means none, as RoCEv2 allows.
         checksum: Checksum = 16,
     }
 }
@@ -89,9 +89,9 @@ numbers! {
     };
     /// IPv4 identification.
     pub struct Identification(u16), 6;
-    /// A checksum of IP or UDP.
+    /// IP or UDP checksum.
     pub struct Checksum(u16), 6;
-    /// What an IP header is followed by.
+    /// Type of the header after an IP header.
     pub struct IpProtocol(u8), 4, |protocol| match protocol.0 {
         0 => "IPv6 hop-by-hop options",
         1 => "ICMP",
@@ -105,11 +105,11 @@ numbers! {
 }
 
 impl Ecn {
-    /// Routers drop instead of marking.
+    /// Not ECN-capable: routers drop instead of marking.
     pub const NOT_CAPABLE: Self = Self(0);
-    /// ECT(0): the sender slows down when packets are marked.
+    /// ECT(0): ECN-capable transport.
     pub const CAPABLE_0: Self = Self(2);
-    /// A router met congestion.
+    /// CE: congestion experienced.
     pub const CONGESTION_EXPERIENCED: Self = Self(3);
 }
 
@@ -127,10 +127,10 @@ impl IpProtocol {
 pub struct InternetChecksum(u64);
 
 impl InternetChecksum {
-    /// Adds bytes; an odd count is as if a zero byte followed, so only the last part may be odd.
+    /// Adds bytes. An odd number is padded with a zero byte, so only the last part may be odd.
     pub fn over(mut self, bytes: &[u8]) -> Self {
-        // Four bytes at a time, in the byte order of the machine: the sum of swapped words is the swapped sum, and words
-        // of 32 bits fold to those of 16 (RFC 1071 2).
+        // Four bytes at a time in native byte order: the sum of swapped words is the swapped sum, and 32-bit sums fold to
+        // 16 bits (RFC 1071 2).
         let mut words = bytes.chunks_exact(4);
         let mut sum = 0;
         for word in &mut words {
@@ -147,13 +147,13 @@ impl InternetChecksum {
         self
     }
 
-    /// The checksum as it goes into the header.
+    /// Returns the checksum.
     pub fn finish(self) -> Checksum {
         Checksum(!fold(self.0))
     }
 }
 
-/// Adds carries until 16 bits are left.
+/// Folds the carries into 16 bits.
 fn fold(mut sum: u64) -> u16 {
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -168,12 +168,12 @@ impl fmt::Debug for InternetChecksum {
 }
 
 impl Ipv4 {
-    /// Bytes of header and options together.
+    /// Length of the header with options in bytes.
     pub fn header_len(&self) -> usize {
         usize::from(self.header_words) * 4
     }
 
-    /// The header with its checksum filled in, options not included.
+    /// Returns the header with its checksum set, computed without options.
     #[must_use]
     pub fn with_checksum(mut self) -> Self {
         self.checksum = Checksum(0);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_right_for_every_length_and_in_parts() {
+    fn checksums_match_rfc_1071_for_every_length_and_split() {
         let bytes: [u8; 600] = core::array::from_fn(|at| (at * 197 + at / 7) as u8 | 0x81);
         for len in 0..bytes.len() {
             let whole = InternetChecksum::default().over(&bytes[..len]).finish();

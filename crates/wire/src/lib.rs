@@ -1,7 +1,7 @@
-//! RoCE on the wire: bytes to meaning and back.
+//! RoCE wire formats: parsing and emitting of packets.
 //!
-//! This crate knows packet formats and nothing else: no socket, no clock, no memory but the bytes it is lent, no
-//! state between two packets. It does not allocate, does not panic on any input and has no unsafe code.
+//! This crate knows packet formats only: no sockets, no clock, no memory except borrowed bytes, no state between
+//! packets. It does not allocate, does not panic on any input and has no unsafe code.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Management datagrams: the envelope of connection management (IBA 13.4).
+//! Management datagrams (MADs), the envelope of CM messages (IBA 13.4).
 //!
-//! A MAD is always 256 bytes, 24 of header and 232 that belong to its class. Here only the envelope is judged; what
-//! the communication-management class puts inside is [`crate::cm`]'s matter.
+//! A MAD always has 256 bytes: 24 of header and 232 of class-specific data. This module validates only the envelope;
+//! [`crate::cm`] parses the data of the communication-management class.
 
 use core::fmt;
 
@@ -11,10 +11,10 @@ use crate::number::{Hex16, Hex32, codes, numbers};
 /// Bytes of a MAD (IBA 13.4.2).
 pub const MAD_LEN: usize = 256;
 
-/// Bytes behind the common header.
+/// Bytes after the common header.
 pub const DATA_LEN: usize = MAD_LEN - MadHeader::LEN;
 
-/// The only base version there is (IBA 13.4.3).
+/// The only base version (IBA 13.4.3).
 pub const BASE_VERSION: u8 = 1;
 
 header! {
@@ -22,19 +22,19 @@ header! {
     pub struct MadHeader("MAD", 24) {
         /// Version of this header, 1.
         base_version: u8 = 8,
-        /// Which service the datagram is for.
+        /// Management class.
         class: ManagementClass = 8,
-        /// Version of the class's own format; 2 for communication management.
+        /// Version of the class format; 2 for communication management.
         class_version: u8 = 8,
-        /// What is asked, and in the top bit whether this is the answer.
+        /// Method; the top bit marks a response.
         method: Method = 8,
         /// Outcome of a request.
         status: MadStatus = 16,
-        /// For the class to use.
+        /// Class-specific.
         class_specific: Hex16 = 16,
-        /// Pairs an answer with its request; a retransmission keeps it.
+        /// Matches a response to its request; retransmissions keep it.
         transaction: TransactionId = 64,
-        /// What the data describes. Communication management names its messages by it.
+        /// Type of the data; identifies the messages of communication management.
         attribute: AttributeId = 16,
         /// Reserved.
         reserved: Hex16 = 16,
@@ -44,7 +44,7 @@ header! {
 }
 
 codes! {
-    /// The service a MAD is for (IBA 13.4.4).
+    /// Management class of a MAD (IBA 13.4.4).
     pub struct ManagementClass(u8), 4 {
         SUBNET_LID_ROUTED = 0x01 => "subnet management, LID routed",
         SUBNET_ADMINISTRATION = 0x03 => "subnet administration",
@@ -58,7 +58,7 @@ codes! {
         _ => "vendor, application or reserved",
     }
 
-    /// What a MAD asks or answers (IBA 13.4.5).
+    /// Method of a MAD (IBA 13.4.5).
     pub struct Method(u8), 4 {
         GET = 0x01 => "get",
         SET = 0x02 => "set",
@@ -68,10 +68,10 @@ codes! {
         TRAP_REPRESS = 0x07 => "trap repress",
         GET_RESPONSE = 0x81 => "get response",
         REPORT_RESPONSE = 0x86 => "report response",
-        _ => "of the class",
+        _ => "class-specific",
     }
 
-    /// An attribute's number. All but these belong to the class (IBA 13.4.8).
+    /// Attribute ID. All but these are class-specific (IBA 13.4.8).
     pub struct AttributeId(u16), 6 {
         CLASS_PORT_INFO = 0x0001 => "class port information",
         NOTICE = 0x0002 => "notice",
@@ -81,9 +81,9 @@ codes! {
 }
 
 numbers! {
-    /// Pairs answers with requests.
+    /// Matches responses to requests.
     pub struct TransactionId(u64), 18;
-    /// The outcome of a request (IBA 13.4.7). The upper byte belongs to the class.
+    /// The outcome of a request (IBA 13.4.7). The upper byte is class-specific.
     pub struct MadStatus(u16), 6, |status| match status.0 {
         0 => "success",
         status if status & 1 != 0 => "busy",
@@ -92,7 +92,7 @@ numbers! {
             0 => "class-specific",
             1 => "version not supported",
             2 => "method not supported",
-            3 => "method and attribute do not go together",
+            3 => "unsupported combination of method and attribute",
             7 => "invalid value in attribute or modifier",
             _ => "reserved",
         },
@@ -111,21 +111,21 @@ impl Method {
 pub struct Mad<'a> {
     /// The common header.
     pub header: MadHeader,
-    /// What the class makes of it.
+    /// Class-specific data.
     pub data: &'a [u8; DATA_LEN],
 }
 
-/// Why bytes are not a MAD.
+/// Error of parsing a MAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadError {
-    /// Not 256 bytes.
+    /// The length is not 256 bytes.
     Length(usize),
-    /// Not base version 1.
+    /// The base version is not 1.
     BaseVersion(u8),
 }
 
 impl<'a> Mad<'a> {
-    /// Reads a MAD: the whole payload of a datagram to queue pair 0 or 1.
+    /// Parses a MAD: the whole payload of a datagram to QP 0 or QP 1.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MadError> {
         let whole: &[u8; MAD_LEN] = bytes.try_into().map_err(|_| MadError::Length(bytes.len()))?;
         let (header, data) = MadHeader::split(whole).ok_or(MadError::Length(bytes.len()))?;

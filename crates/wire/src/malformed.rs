@@ -1,68 +1,68 @@
-//! What can be wrong with bytes that claim to be a packet.
+//! Parse errors of packets.
 
 use core::fmt;
 
-/// A problem and where it is.
+/// A parse error and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Offset of the header at fault, from the first byte that was given to the parser.
+    /// Offset of the header at fault in the bytes passed to the parser.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// The ways in which a packet can be malformed, each with the figures that show it.
+/// The ways in which a packet can be malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The packet ends before a header does.
+    /// The packet ends within a header.
     Short {
         /// The header's name.
         header: &'static str,
-        /// Bytes it takes.
+        /// Length of the header.
         needed: usize,
-        /// Bytes there are.
+        /// Bytes available.
         available: usize,
     },
-    /// The capture kept fewer bytes than the packet had, and the cut went through a header.
+    /// The capture truncated the packet within a header.
     Snapped {
         /// The header's name.
         header: &'static str,
-        /// Bytes it takes.
+        /// Length of the header.
         needed: usize,
-        /// Bytes that were kept.
+        /// Bytes captured.
         available: usize,
     },
-    /// A version field has a value that this header does not come in.
+    /// A version field has an unknown value.
     Version {
         /// The header's name.
         header: &'static str,
         /// The value found.
         found: u8,
     },
-    /// A length field says more than there is, or less than the header itself.
+    /// A length field exceeds the packet, or is less than the header.
     Length {
         /// The field's name.
         field: &'static str,
-        /// What it says.
-        says: usize,
-        /// The least it could say.
-        least: usize,
-        /// The most it could say.
-        most: usize,
+        /// Its value.
+        value: usize,
+        /// The minimum.
+        min: usize,
+        /// The maximum.
+        max: usize,
     },
-    /// The BTH announces more pad bytes than the packet has payload.
+    /// The BTH pad count exceeds the payload.
     Pad {
-        /// Pad bytes announced.
+        /// The pad count.
         pad: usize,
         /// Bytes between the headers and the ICRC.
         available: usize,
     },
-    /// An IP fragment: RoCE packets are sent whole, so nothing behind it can be trusted.
+    /// An IP fragment: RoCE packets are never fragmented, so the rest cannot be parsed.
     Fragment {
         /// Its offset in bytes.
         offset: usize,
     },
-    /// More VLAN tags than are followed.
+    /// Too many VLAN tags.
     VlanDepth,
 }
 
@@ -76,27 +76,24 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { header, needed, available } => {
-                write!(f, "{header} takes {needed} bytes, the packet has {available} left")
+                write!(
+                    f,
+                    "{header} has {needed} bytes, but only {available} bytes of the packet are left"
+                )
             }
             Self::Snapped { header, needed, available } => write!(
                 f,
-                "{header} takes {needed} bytes, the capture kept {available}: record with a larger snap length"
+                "{header} has {needed} bytes, but only {available} were captured: record with a larger snap length"
             ),
             Self::Version { header, found } => write!(f, "{header} of unknown version {found}"),
-            Self::Length { field, says, least, most } if says < least => {
-                write!(
-                    f,
-                    "{field} says {says}, but at least {least} are needed (at most {most} are there)"
-                )
+            Self::Length { field, value, min, max } if value < min => {
+                write!(f, "{field} is {value}, but must be at min {min} (and at max {max})")
             }
-            Self::Length { field, says, most, .. } => {
-                write!(f, "{field} says {says}, but only {most} bytes are there")
+            Self::Length { field, value, max, .. } => {
+                write!(f, "{field} is {value}, but only {max} bytes are available")
             }
             Self::Pad { pad, available } => {
-                write!(
-                    f,
-                    "BTH announces {pad} pad bytes, but {available} bytes stand before the ICRC"
-                )
+                write!(f, "BTH pad count is {pad}, but only {available} bytes precede the ICRC")
             }
             Self::Fragment { offset } => {
                 write!(f, "IP fragment at offset {offset}: RoCE packets are never fragmented")

@@ -1,8 +1,8 @@
-//! The numbers of the protocol as types, so that a key is never taken for an address nor a sequence number compared
-//! as if it did not wrap.
+//! Newtypes for the protocol's numbers, so that keys are not mixed up with addresses and PSNs are not compared without
+//! wrap-around.
 
-/// A newtype over an unsigned integer that shows itself in hexadecimal with a fixed number of digits. What a value
-/// means is given as a text for each value, or behind `=>` as a closure that writes it.
+/// Defines newtypes over unsigned integers, displayed in hexadecimal with a fixed number of digits. The meaning of a value
+/// is given as a function that returns text or, after `=>`, as one that writes it.
 macro_rules! numbers {
     ($(
         $(#[$meta:meta])+
@@ -46,7 +46,7 @@ macro_rules! numbers {
 
 pub(crate) use numbers;
 
-/// A [`numbers!`] type whose values have names: one table gives the constants, their list and their meanings.
+/// Defines a [`numbers!`] type with named values: constants, their list and their meanings.
 macro_rules! codes {
     ($(
         $(#[$meta:meta])+
@@ -64,7 +64,7 @@ macro_rules! codes {
         )+}
 
         $(impl $name {
-            /// Every value that has a name, in the specification's order.
+            /// All named values, in the specification's order.
             pub const ALL: &[Self] = &[$(Self($value)),+];
             $( #[doc = concat!("Means: ", $meaning, ".")] pub const $code: Self = Self($value); )+
         })+
@@ -83,16 +83,16 @@ numbers! {
         0xff_ffff => "multicast",
         _ => "",
     };
-    /// Shared receive queue (SRQ) number, 24 bits. An SRQ has no reserved numbers, and 0 is how QPs without one say so.
+    /// Shared receive queue (SRQ) number, 24 bits. No numbers are reserved; 0 means that a QP has no SRQ.
     pub struct SrqNumber(u32), 8, |srq| match srq.0 {
         0 => "none",
         _ => "",
     };
-    /// Message sequence number, 24 bits (IBA 9.7.7.1): how many messages the responder has completed.
+    /// Message sequence number, 24 bits (IBA 9.7.7.1): number of messages completed by the responder.
     pub struct Msn(u32), 8;
-    /// The remote key of a memory region or window: with the address, the capability to reach it.
+    /// Remote key (R_Key) of a memory region or window.
     pub struct RKey(u32), 10;
-    /// The local key of a memory region.
+    /// Local key (L_Key) of a memory region.
     pub struct LKey(u32), 10;
     /// Queue key of a datagram (IBA 10.2.5).
     pub struct QKey(u32), 10, |key| match key.0 {
@@ -101,20 +101,20 @@ numbers! {
         key if key & 0x8000_0000 != 0 => "controlled: set by privileged software",
         _ => "",
     };
-    /// Partition key (IBA 10.9.1): the top bit says full membership.
+    /// Partition key (IBA 10.9.1): the top bit indicates full membership.
     pub struct PKey(u16), 6, |key| match key.0 {
         0xffff => "default partition, full member",
         0x7fff => "default partition, limited member",
         key if key & 0x8000 != 0 => "full member",
         _ => "limited member",
     };
-    /// A virtual address in the memory of the peer that registered it. Only ever a number here.
+    /// A virtual address in the memory of the peer that registered it; never dereferenced here.
     pub struct VirtualAddress(u64), 18;
-    /// A 64-bit number without arithmetic: swap and compare operands, original values of atomics.
+    /// A 64-bit value without arithmetic: operands and results of atomics.
     pub struct Word(u64), 18;
     /// A device's or node's globally unique identifier.
     pub struct Guid(u64), 18;
-    /// A local identifier of native InfiniBand's subnet. Zero over Ethernet.
+    /// Local identifier in a native InfiniBand subnet; zero over Ethernet.
     pub struct Lid(u16), 6;
     /// A field of flags or codes best read in hexadecimal.
     pub struct Hex8(u8), 4;
@@ -122,15 +122,15 @@ numbers! {
     pub struct Hex16(u16), 6;
     /// A field of flags or codes best read in hexadecimal.
     pub struct Hex32(u32), 10;
-    /// Immediate data: four bytes handed to the receiver's completion.
+    /// Immediate data: four bytes delivered with the receiver's completion.
     pub struct Immediate(u32), 10;
 }
 
-/// All 24-bit numbers stay below this.
+/// Upper bound (exclusive) of 24-bit numbers.
 pub const LIMIT_24: u32 = 1 << 24;
 
 impl Psn {
-    /// The sequence number with only its 24 bits.
+    /// Truncates `value` to 24 bits.
     pub const fn new(value: u32) -> Self {
         Self(value & (LIMIT_24 - 1))
     }
@@ -147,13 +147,12 @@ impl Psn {
         Self::new(self.0.wrapping_sub(count))
     }
 
-    /// How far `self` is ahead of `earlier`: negative when behind. Half the circle either way (IBA 9.7.2), which is
-    /// why sequence numbers have a distance but no order.
+    /// Signed distance from `earlier` to `self`, modulo 2^24 (IBA 9.7.2). PSNs have a distance but no total order.
     pub const fn distance(self, earlier: Self) -> i32 {
         (self.0.wrapping_sub(earlier.0) << 8) as i32 >> 8
     }
 
-    /// Whether `self` comes before `other` on the shorter way round.
+    /// Whether `self` precedes `other`, by the sign of [`Psn::distance`].
     pub const fn is_before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
@@ -166,7 +165,7 @@ impl Qpn {
     pub const MULTICAST: Self = Self(0xff_ffff);
 }
 
-/// The protocol core names SRQs and QPs by one type: both are 24-bit numbers of the same device.
+/// The protocol core uses one type for SRQ and QP numbers: both are 24-bit numbers of the same device.
 impl From<SrqNumber> for Qpn {
     fn from(srq: SrqNumber) -> Self {
         Self(srq.0)

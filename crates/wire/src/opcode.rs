@@ -1,7 +1,7 @@
-//! The BTH's opcode: what a packet does, which headers follow, where it stands in its message (IBA 9.2.1, table 38).
+//! BTH opcodes: operation, extension headers and position in the message (IBA 9.2.1, table 38).
 //!
-//! Total over all 256 values: [`Opcode::info`] answers for those the specification defines, `None` for the reserved
-//! and manufacturer-specific ones, and nothing else in Ferroce decides what an opcode means.
+//! The table is total over all 256 values: [`Opcode::info`] describes those defined by the specification and returns
+//! `None` for reserved and manufacturer-specific ones. No other code in Ferroce interprets opcodes.
 
 use core::fmt;
 
@@ -28,41 +28,41 @@ pub enum Transport {
     ExtendedReliableConnection,
 }
 
-/// What a packet is part of.
+/// The operation a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A message into a buffer that the receiver chose.
+    /// SEND: a message to a buffer posted by the receiver.
     Send,
-    /// A message into memory that the sender names.
+    /// RDMA WRITE: a message to remote memory addressed by the sender.
     Write,
-    /// A request for the peer's memory.
+    /// RDMA READ request.
     ReadRequest,
-    /// The memory a request asked for.
+    /// RDMA READ response.
     ReadResponse,
-    /// Acknowledge, or refuse.
+    /// ACK or NAK.
     Acknowledge,
-    /// The original value an atomic operation met.
+    /// The original value returned by an atomic operation.
     AtomicAcknowledge,
     /// Atomic compare and swap of 8 bytes.
     CompareSwap,
     /// Atomic fetch and add of 8 bytes.
     FetchAdd,
-    /// Reliable datagram's resynchronisation.
+    /// Resynchronisation of reliable datagrams.
     Resync,
     /// Makes earlier writes visible or persistent (IBA A19).
     Flush,
-    /// An 8-byte write that no reader sees half done (IBA A19).
+    /// An atomic write of 8 bytes (IBA A19).
     AtomicWrite,
-    /// Congestion notification: the path of this connection marked packets.
+    /// Congestion notification packet (CNP).
     CongestionNotification,
 }
 
-/// Where a packet stands in its message.
+/// Position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
     /// Opens a message of several packets.
     First,
-    /// Neither opens nor ends it.
+    /// Neither first nor last.
     Middle,
     /// Ends a message of several packets.
     Last,
@@ -82,14 +82,14 @@ impl Position {
     }
 }
 
-/// The extension headers behind a BTH, as a set. On the wire they follow in the order of the constants here.
+/// The set of extension headers after a BTH. On the wire they follow in the order of the constants.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Extensions(u16);
 
-/// One extension header: its place in [`Extensions`], its size, its name.
+/// One extension header: its flag in [`Extensions`], size and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// The set with this header alone.
+    /// The set with only this header.
     pub bit: Extensions,
     /// Size in bytes.
     pub len: usize,
@@ -104,7 +104,7 @@ impl Extensions {
     pub const RDETH: Self = Self(1);
     /// Datagram.
     pub const DETH: Self = Self(1 << 1);
-    /// XRC's target shared receive queue.
+    /// XRC target SRQ.
     pub const XRCETH: Self = Self(1 << 2);
     /// Flush.
     pub const FETH: Self = Self(1 << 3);
@@ -135,18 +135,18 @@ impl Extensions {
         Extension { bit: Self::IETH, len: 4, name: "IETH" },
     ];
 
-    /// Both sets together.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether every header of `other` is here.
+    /// Whether the set contains every header of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Bytes they take together.
+    /// Total length in bytes.
     pub const fn len(self) -> usize {
         let (mut i, mut len) = (0, 0);
         while i < Self::ALL.len() {
@@ -158,12 +158,12 @@ impl Extensions {
         len
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each header in wire order.
+    /// The headers in wire order.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         Self::ALL.into_iter().filter(move |extension| self.contains(extension.bit))
     }
@@ -175,39 +175,39 @@ impl fmt::Debug for Extensions {
     }
 }
 
-/// All the specification says about one opcode.
+/// Description of one opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
     /// Its name as in the specification, for example `RC_RDMA_WRITE_ONLY`.
     pub name: &'static str,
     /// The service.
     pub transport: Transport,
-    /// What it is part of.
+    /// The operation.
     pub operation: Operation,
-    /// Where it stands in its message.
+    /// Position in its message.
     pub position: Position,
     /// The extension headers that follow the BTH.
     pub extensions: Extensions,
-    /// Bytes of the extension headers, kept because every packet asks.
+    /// Length of the extension headers, precomputed for the packet path.
     pub extensions_len: usize,
     /// Whether payload may follow the headers.
     pub payload: bool,
-    /// Whether it travels from requester to responder.
+    /// Whether it is sent by the requester.
     pub request: bool,
     /// Whether it carries immediate data.
     pub immediate: bool,
-    /// Whether its arrival consumes a receive request and completes it at the receiver.
+    /// Whether it consumes and completes a receive request at the receiver.
     pub completes: bool,
 }
 
 impl Opcode {
-    /// What the specification says about this opcode, `None` where it says nothing.
+    /// The description of this opcode; `None` if the specification does not define it.
     #[inline]
     pub fn info(self) -> Option<&'static OpcodeInfo> {
         TABLE[usize::from(self.0)].as_ref()
     }
 
-    /// The specification's name, or what kind of unknown it is.
+    /// The specification's name, or the kind of undefined value.
     pub fn name(self) -> &'static str {
         match self.info() {
             Some(info) => info.name,
@@ -222,8 +222,8 @@ impl Opcode {
     }
 }
 
-/// The opcode's meaning by its two parts (IBA table 38 and, for extension headers, tables 39 to 42; A14 for XRC,
-/// A19 for FLUSH and ATOMIC WRITE). Only called for values in the list below.
+/// Derives the description from the two parts of an opcode (IBA table 38 and, for extension headers, tables 39 to 42; A14 for XRC,
+/// A19 for FLUSH and ATOMIC WRITE). Called only for the values listed below.
 const fn describe(name: &'static str, code: u8) -> OpcodeInfo {
     use Extensions as E;
     use Operation as O;

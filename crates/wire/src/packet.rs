@@ -1,6 +1,6 @@
-//! A transport packet: the BTH, the extension headers its opcode names, payload, pad and ICRC.
+//! Transport packets: BTH, the extension headers of the opcode, payload, pad and ICRC.
 //!
-//! The same bytes travel over RoCEv2, RoCEv1 and native InfiniBand; what carries them is [`crate::frame`]'s matter.
+//! The format is the same over RoCEv2, RoCEv1 and native InfiniBand; [`crate::frame`] handles the encapsulation.
 
 use crate::field::Header;
 use crate::malformed::{Malformed, Problem};
@@ -20,15 +20,15 @@ pub const MAX_PAYLOAD: usize = 4096;
 pub struct Packet<'a> {
     /// The base transport header.
     pub bth: Bth,
-    /// The headers that the opcode names, in full unless the capture was cut.
+    /// The extension headers of the opcode; incomplete if the capture is truncated.
     pub extensions: ExtensionHeaders,
-    /// The payload, as far as it was captured, without pad.
+    /// The captured payload, without pad.
     pub payload: &'a [u8],
-    /// Bytes of payload on the wire: more than `payload` holds when the capture was cut.
+    /// Payload length on the wire: more than that of `payload` if the capture is truncated.
     pub payload_len: usize,
-    /// Pad bytes; the specification asks for zeroes but the ICRC covers whatever they are.
+    /// Pad bytes. The specification requires zeroes; the ICRC covers their actual value.
     pub pad: &'a [u8],
-    /// The ICRC as received, `None` when the capture was cut before it.
+    /// The ICRC in the packet, `None` if the capture is truncated before it.
     pub icrc: Option<[u8; ICRC_LEN]>,
 }
 
@@ -65,11 +65,11 @@ macro_rules! each_extension {
 }
 
 impl ExtensionHeaders {
-    /// Bytes that the largest combination takes (RD compare-and-swap: RDETH, DETH, AtomicETH).
+    /// Length of the largest combination (RD compare-and-swap: RDETH, DETH, AtomicETH).
     pub const MAX_LEN: usize = 40;
 
-    /// Reads the headers of `set` from the front of `bytes`; stops at the first that is not there in full and says
-    /// which.
+    /// Parses the headers of `set` at the front of `bytes`. Returns them with the rest, and the first truncated header if
+    /// there is one.
     fn parse(set: Extensions, mut bytes: &[u8]) -> (Self, &[u8], Option<Extension>) {
         let mut headers = Self::default();
         macro_rules! read {
@@ -88,8 +88,8 @@ impl ExtensionHeaders {
         (headers, bytes, None)
     }
 
-    /// Writes the headers of `set` to the front of `out` and returns how many bytes they took: `None` when one of
-    /// them is missing here or `out` is too short.
+    /// Writes the headers of `set` to the front of `out` and returns their length; `None` if one of them is missing or
+    /// `out` is too short.
     pub fn emit(&self, set: Extensions, out: &mut [u8]) -> Option<usize> {
         let mut at = 0;
         macro_rules! write {
@@ -105,7 +105,7 @@ impl ExtensionHeaders {
         Some(at)
     }
 
-    /// Which headers are here.
+    /// The set of headers present.
     pub fn set(&self) -> Extensions {
         let mut set = Extensions::NONE;
         macro_rules! add {
@@ -121,7 +121,7 @@ impl ExtensionHeaders {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a whole packet: from the BTH's first byte to the ICRC's last.
+    /// Parses a complete packet, from the first byte of the BTH to the last byte of the ICRC.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match Self::parse_captured(bytes, bytes.len()) {
             (Some(packet), None) => Ok(packet),
@@ -131,8 +131,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Reads as much of a packet of `wire_len` bytes as `bytes` holds. There is a packet whenever its BTH was
-    /// readable, and a problem whenever something behind it was not.
+    /// Parses as much of a packet of `wire_len` bytes as `bytes` contains. Returns a packet if its BTH was readable, and a
+    /// problem if anything was not.
     pub fn parse_captured(bytes: &'a [u8], wire_len: usize) -> (Option<Self>, Option<Malformed>) {
         let bytes = &bytes[..bytes.len().min(wire_len)];
         let Some((bth, rest)) = Bth::split(bytes) else {
@@ -148,7 +148,7 @@ impl<'a> Packet<'a> {
             pad: &[],
             icrc: None,
         };
-        // Another transport version may lay out everything behind the BTH in another way (IBA 9.2.5).
+        // Another transport version may have a different layout after the BTH (IBA 9.2.5).
         if bth.version != 0 {
             let problem = Problem::Version { header: Bth::NAME, found: bth.version };
             return (Some(packet), Some(Malformed { offset: 0, problem }));
@@ -190,14 +190,13 @@ impl<'a> Packet<'a> {
             + ICRC_LEN
     }
 
-    /// Whether all bytes that were on the wire are here.
+    /// Whether the packet was captured completely.
     pub fn is_whole(&self) -> bool {
         self.icrc.is_some()
     }
 
-    /// Writes headers, payload and pad to the front of `out`, all but the ICRC, and returns how many bytes they
-    /// took: `None` when `out` is too short, the headers are not those that the opcode names, or payload and pad are
-    /// not as long as announced.
+    /// Writes headers, payload and pad (without the ICRC) to the front of `out` and returns their length; `None` if `out`
+    /// is too short, the headers do not match the opcode, or payload and pad do not match their lengths.
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
         if self.payload.len() != self.payload_len || self.pad.len() != usize::from(self.bth.pad) {
             return None;
@@ -216,8 +215,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A header is not there in full: because the packet ends (`on_wire` is too short as well), or because the capture
-/// does.
+/// The error for a truncated header: by the packet if `on_wire` is too short as well, otherwise by the capture.
 pub(crate) fn short(
     header: &'static str,
     needed: usize,

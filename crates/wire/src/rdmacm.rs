@@ -1,7 +1,7 @@
 //! RDMA-CM: IP addresses and ports over the connection manager (IBA annex A11).
 //!
-//! A port becomes a service ID, and the addresses travel in a header at the front of the private data of REQ and
-//! SIDR_REQ, before the consumer's own bytes.
+//! A port maps to a service ID, and the addresses are in a header at the front of the private data of REQ and SIDR_REQ,
+//! before the consumer's data.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,57 +10,57 @@ use crate::cm::ServiceId;
 use crate::field::{Field, Octets, Show, header};
 
 header! {
-    /// The IP header of RDMA-CM (IBA A11.2): who connects from where to where.
+    /// RDMA-CM IP header (IBA A11.2): addresses and source port of a connection.
     pub struct IpHeader("RDMA-CM IP", 36) {
         /// Version, 0.
         major_version: u8 = 4,
         /// Version, 0.
         minor_version: u8 = 4,
-        /// 4 or 6: what the addresses are.
+        /// IP version of the addresses, 4 or 6.
         ip_version: u8 = 4,
         /// Reserved.
         reserved: u8 = 4,
-        /// The active side's port. The passive side's is in the service ID.
+        /// Port of the active side; that of the passive side is in the service ID.
         source_port: u16 = 16,
-        /// The active side's address; IPv4 in the last four bytes.
+        /// Address of the active side; IPv4 in the last four bytes.
         source: PaddedAddress = 128,
-        /// The passive side's address; IPv4 in the last four bytes.
+        /// Address of the passive side; IPv4 in the last four bytes.
         destination: PaddedAddress = 128,
     }
 }
 
-/// An address of [`IpHeader`]: IPv6, or twelve zero bytes and IPv4. Not the mapping that GIDs use.
+/// An address of [`IpHeader`]: IPv6, or twelve zero bytes and IPv4, unlike the mapping of GIDs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct PaddedAddress(pub [u8; 16]);
 
 /// The port spaces of RDMA-CM; their number is the upper half of the service ID's low 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortSpace {
-    /// Datagrams to IP over InfiniBand's queue pairs.
+    /// Datagrams to IPoIB queue pairs.
     Ipoib = 0x0002,
-    /// Reliable connections, named as TCP names its own.
+    /// Reliable connections.
     Tcp = 0x0106,
-    /// Datagrams, named as UDP names its own.
+    /// Datagrams.
     Udp = 0x0111,
-    /// Any kind, by native addresses. Its private data may come without the IP header.
+    /// Any transport, by native addresses. Its private data may lack the IP header.
     Ib = 0x013f,
 }
 
-/// Why private data does not begin with RDMA-CM's IP header.
+/// Why private data does not start with an RDMA-CM IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoIpHeader {
-    /// The service is not one of RDMA-CM's.
+    /// The service ID is not in a port space of RDMA-CM.
     Service(ServiceId),
     /// The private data is shorter than the header.
     Length(usize),
-    /// A major version that this is not the layout of.
+    /// Unknown major version.
     Version(u8),
     /// Neither IPv4 nor IPv6.
     IpVersion(u8),
 }
 
 impl PortSpace {
-    /// All of them.
+    /// All port spaces.
     pub const ALL: [Self; 4] = [Self::Ipoib, Self::Tcp, Self::Udp, Self::Ib];
 
     /// The port space of a number.
@@ -68,7 +68,7 @@ impl PortSpace {
         Self::ALL.into_iter().find(|space| space.code() == code)
     }
 
-    /// Its number. For TCP and UDP the low byte is IP's protocol number (IBA A11.2).
+    /// Its number. For TCP and UDP the low byte is the IP protocol number (IBA A11.2).
     pub const fn code(self) -> u16 {
         self as u16
     }
@@ -79,13 +79,13 @@ pub const fn service_id(space: PortSpace, port: u16) -> ServiceId {
     ServiceId((space.code() as u64) << 16 | port as u64)
 }
 
-/// The port of a service ID, `None` when it is not one of RDMA-CM's.
+/// The port of a service ID, `None` if it is not in a port space of RDMA-CM.
 pub fn split_service_id(id: ServiceId) -> Option<(PortSpace, u16)> {
     let space = u16::try_from(id.0 >> 16).ok().and_then(PortSpace::from_code)?;
     Some((space, id.0 as u16))
 }
 
-/// Splits the private data of a REQ or SIDR_REQ into RDMA-CM's header and the consumer's bytes.
+/// Splits the private data of a REQ or SIDR_REQ into the RDMA-CM header and the consumer's data.
 pub fn split_private_data(
     service: ServiceId,
     private_data: &[u8],
@@ -94,14 +94,14 @@ pub fn split_private_data(
     let (header, consumer) =
         IpHeader::split(private_data).ok_or(NoIpHeader::Length(private_data.len()))?;
     match header {
-        // Minor versions keep the layout (IBA A11.2), so only the major one is judged.
+        // Minor versions keep the layout (IBA A11.2), so only the major one is checked.
         IpHeader { major_version: 1.., .. } => Err(NoIpHeader::Version(header.major_version)),
         IpHeader { ip_version: 4 | 6, .. } => Ok((header, consumer)),
         _ => Err(NoIpHeader::IpVersion(header.ip_version)),
     }
 }
 
-/// Private data of `N` bytes: the header, then the consumer's bytes and zeroes. `None` when they do not fit.
+/// Private data of `N` bytes: the header, the consumer's data and zeroes. `None` if they do not fit.
 pub fn private_data<const N: usize>(header: &IpHeader, consumer: &[u8]) -> Option<Octets<N>> {
     let mut octets = Octets::padded(&header.to_bytes())?;
     let room = octets.0.get_mut(IpHeader::LEN..)?.get_mut(..consumer.len())?;
@@ -132,12 +132,12 @@ impl IpHeader {
         }
     }
 
-    /// The active side's address, `None` when the IP version is unknown.
+    /// Address of the active side; `None` if the IP version is unknown.
     pub fn source_ip(&self) -> Option<IpAddr> {
         self.source.to_ip(self.ip_version)
     }
 
-    /// The passive side's address, `None` when the IP version is unknown.
+    /// Address of the passive side; `None` if the IP version is unknown.
     pub fn destination_ip(&self) -> Option<IpAddr> {
         self.destination.to_ip(self.ip_version)
     }
@@ -177,7 +177,7 @@ impl Field for PaddedAddress {
 }
 
 impl fmt::Display for PaddedAddress {
-    /// Shows IPv4 as such. The field alone does not say which it is: `::` and `::1` are taken as IPv6's.
+    /// Displays IPv4 as such. The field alone is ambiguous: `::` and `::1` are taken as IPv6.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] if a != 0 => {
@@ -214,14 +214,16 @@ impl fmt::Display for PortSpace {
 impl fmt::Display for NoIpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Service(id) => write!(f, "service ID {id} is not one of RDMA-CM's"),
+            Self::Service(id) => write!(f, "service ID {id} is not in a port space of RDMA-CM"),
             Self::Length(found) => write!(
                 f,
-                "RDMA-CM's IP header takes {} bytes, the private data has {found}",
+                "the RDMA-CM IP header has {} bytes, but the private data only {found}",
                 IpHeader::LEN
             ),
-            Self::Version(found) => write!(f, "RDMA-CM's IP header of unknown version {found}"),
-            Self::IpVersion(found) => write!(f, "RDMA-CM's IP header for IP version {found}"),
+            Self::Version(found) => write!(f, "RDMA-CM IP header with unknown version {found}"),
+            Self::IpVersion(found) => {
+                write!(f, "RDMA-CM IP header with unknown IP version {found}")
+            }
         }
     }
 }

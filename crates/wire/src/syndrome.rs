@@ -1,44 +1,43 @@
-//! The AETH's syndrome: acknowledge with credits, "receiver not ready" with a timer, or a refusal with its reason
-//! (IBA 9.7.5.1, tables 43 to 46 and 58).
+//! AETH syndromes: ACK with credits, RNR NAK with a timer, or NAK with a code (IBA 9.7.5.1, tables 43 to 46 and 58).
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::field::{Show, newtype_field};
 
-/// The syndrome byte as it stands on the wire.
+/// The syndrome byte on the wire.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Syndrome(pub u8);
 
-/// What a syndrome says.
+/// A decoded syndrome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyndromeKind {
-    /// All packets up to the AETH's PSN arrived.
+    /// All packets up to the PSN arrived.
     Ack(Credits),
-    /// No receive request was posted: try again after this time.
+    /// No receive request was posted: retransmit after this time.
     RnrNak(RnrTimer),
     /// The request is refused.
     Nak(NakCode),
-    /// A value the specification reserves.
+    /// A reserved value.
     Reserved,
 }
 
-/// End-to-end credits: how many more messages that consume a receive request the responder can take.
+/// End-to-end credits: number of further messages that consume a receive request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Credits(u8);
 
-/// Why a request is refused (IBA table 46).
+/// Reason of a NAK (IBA table 46).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// A packet is missing before this one: go back.
+    /// A previous packet is missing: go back.
     PsnSequenceError,
-    /// The request is not one the queue pair accepts.
+    /// The queue pair does not accept the request.
     InvalidRequest,
-    /// The key, the bounds or the access rights do not allow it.
+    /// R_Key, bounds or access flags do not allow the request.
     RemoteAccessError,
     /// The responder failed locally.
     RemoteOperationalError,
-    /// Reliable datagram only.
+    /// Defined for reliable datagrams only.
     InvalidRdRequest,
 }
 
@@ -46,7 +45,7 @@ pub enum NakCode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
-/// Credits by their code (IBA table 58); code 31 means that the responder does not count.
+/// Credits by their code (IBA table 58); code 31 means that the responder does not use credits.
 const CREDITS: [u16; 31] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
@@ -59,10 +58,10 @@ const RNR_TIMES: [u16; 32] = [
 ];
 
 impl Syndrome {
-    /// An acknowledge from a responder that does not count credits. What rdma_rxe and most devices send.
+    /// An ACK without credits, as sent by rdma_rxe and most devices.
     pub const ACK: Self = Self(31);
 
-    /// What the byte says. Bit 7 is reserved, bits 6 and 5 say which kind (IBA table 43).
+    /// Decodes the byte. Bit 7 is reserved, bits 6 and 5 are the kind (IBA table 43).
     pub const fn kind(self) -> SyndromeKind {
         let value = self.0 & 0x1f;
         match self.0 >> 5 {
@@ -76,14 +75,14 @@ impl Syndrome {
         }
     }
 
-    /// Whether everything up to the PSN is acknowledged.
+    /// Whether it is an ACK.
     pub const fn is_ack(self) -> bool {
         matches!(self.kind(), SyndromeKind::Ack(_))
     }
 }
 
 impl From<SyndromeKind> for Syndrome {
-    /// The byte for a kind; `Reserved` stands for many bytes and becomes the first of them.
+    /// Encodes a kind; `Reserved` becomes the first reserved value.
     fn from(kind: SyndromeKind) -> Self {
         match kind {
             SyndromeKind::Ack(credits) => Self(credits.0),
@@ -95,7 +94,7 @@ impl From<SyndromeKind> for Syndrome {
 }
 
 impl Credits {
-    /// The responder does not count.
+    /// The responder does not use credits.
     pub const UNLIMITED: Self = Self(31);
 
     /// The credits for a 5-bit code.
@@ -103,8 +102,8 @@ impl Credits {
         if code < 32 { Some(Self(code)) } else { None }
     }
 
-    /// The most credits that do not promise more than `count`: the table is coarse, and a responder must never
-    /// claim receives that it does not have.
+    /// The largest encodable number of credits not above `count`: a responder must not advertise receives that it does not
+    /// have.
     pub fn at_most(count: u32) -> Self {
         let above = CREDITS.iter().position(|&credits| u32::from(credits) > count);
         Self(above.unwrap_or(CREDITS.len()) as u8 - 1)
@@ -115,14 +114,14 @@ impl Credits {
         self.0
     }
 
-    /// The number of messages, `None` when the responder does not count.
+    /// The number of messages, `None` if the responder does not use credits.
     pub fn count(self) -> Option<u16> {
         CREDITS.get(usize::from(self.0)).copied()
     }
 }
 
 impl NakCode {
-    /// All of them, in the order of their codes.
+    /// All codes in order.
     pub const ALL: [Self; 5] = [
         Self::PsnSequenceError,
         Self::InvalidRequest,
@@ -131,7 +130,7 @@ impl NakCode {
         Self::InvalidRdRequest,
     ];
 
-    /// The code for a 5-bit value, `None` where it is reserved.
+    /// The code for a 5-bit value, `None` if reserved.
     pub const fn from_code(code: u8) -> Option<Self> {
         if (code as usize) < Self::ALL.len() { Some(Self::ALL[code as usize]) } else { None }
     }
@@ -141,7 +140,7 @@ impl NakCode {
         self as u8
     }
 
-    /// In words.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PsnSequenceError => "PSN sequence error",
@@ -159,7 +158,7 @@ impl RnrTimer {
         if code < 32 { Some(Self(code)) } else { None }
     }
 
-    /// The shortest time of the table that is at least `time`; the longest when none is.
+    /// The shortest encodable time that is at least `time`, or the longest if there is none.
     pub fn at_least(time: Duration) -> Self {
         let codes = (1..32u8).chain([0]);
         Self(codes.into_iter().find(|&code| Self(code).duration() >= time).unwrap_or(0))

@@ -1,5 +1,5 @@
-//! What the tables of this crate say, against the same tables written down a second time from the specification,
-//! and the laws that parsing and emitting keep.
+//! Compares the tables of this crate with a second copy written from the specification, and checks that parsing and
+//! emitting are inverse.
 
 mod fields;
 mod frames;
@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases in every run.
+/// Deterministic cases.
 fn config() -> Config {
     Config { rng_seed: RngSeed::Fixed(4791), failure_persistence: None, ..Config::default() }
 }

@@ -10,13 +10,13 @@ use crate::syndrome::Syndrome;
 header! {
     /// Base transport header (IBA 9.2).
     pub struct Bth("BTH", 12) {
-        /// What the packet does and which headers follow.
+        /// Opcode: operation and extension headers.
         opcode: Opcode = 8,
-        /// The receiver should raise an event when this message completes.
+        /// Solicited event: the receiver raises an event when the message completes.
         solicited: bool = 1,
         /// Path migration state.
         migrated: bool = 1,
-        /// Pad bytes behind the payload, to a multiple of 4.
+        /// Pad bytes after the payload, to a multiple of 4.
         pad: u8 = 2,
         /// Transport header version, 0.
         version: u8 = 4,
@@ -26,11 +26,11 @@ header! {
         fecn: bool = 1,
         /// Backward congestion notification: set in a CNP (IBA A17.9.3).
         becn: bool = 1,
-        /// Reserved; with the two bits before it taken as ones by the ICRC.
+        /// Reserved; replaced by ones in the ICRC, with the two bits before it.
         reserved1: u8 = 6,
         /// Destination queue pair.
         destination: Qpn = 24,
-        /// An acknowledge is wanted.
+        /// Acknowledge request.
         ack_request: bool = 1,
         /// Reserved.
         reserved2: u8 = 7,
@@ -48,11 +48,11 @@ header! {
 
     /// Datagram extended transport header (IBA 9.3.2).
     pub struct Deth("DETH", 8) {
-        /// Queue key: must be the receiving queue pair's.
+        /// Queue key: must match that of the receiving queue pair.
         queue_key: QKey = 32,
         /// Reserved.
         reserved: Hex8 = 8,
-        /// The sender's queue pair: where an answer goes.
+        /// Source queue pair: the destination of replies.
         source: Qpn = 24,
     }
 
@@ -60,7 +60,7 @@ header! {
     pub struct Xrceth("XRCETH", 4) {
         /// Reserved.
         reserved: Hex8 = 8,
-        /// The shared receive queue that the message is for.
+        /// Destination SRQ.
         receive_queue: SrqNumber = 24,
     }
 
@@ -68,69 +68,69 @@ header! {
     pub struct Feth("FETH", 4) {
         /// Reserved.
         reserved: u32 = 26,
-        /// How much is flushed.
+        /// Range of the flush.
         selectivity: FlushSelectivity = 2,
-        /// To which point it must have come: a set of flags.
+        /// Placement type: a set of flags.
         placement: FlushPlacement = 4,
     }
 
     /// RDMA extended transport header (IBA 9.3.3).
     pub struct Reth("RETH", 16) {
-        /// Where in the responder's memory.
+        /// Address in the responder's memory.
         address: VirtualAddress = 64,
-        /// The key that allows it.
+        /// R_Key of the memory.
         key: RKey = 32,
-        /// Bytes of the whole message.
+        /// Length of the message in bytes.
         length: u32 = 32,
     }
 
     /// Atomic extended transport header (IBA 9.3.4).
     pub struct AtomicEth("AtomicETH", 28) {
-        /// Where in the responder's memory, a multiple of 8.
+        /// Address in the responder's memory, a multiple of 8.
         address: VirtualAddress = 64,
-        /// The key that allows it.
+        /// R_Key of the memory.
         key: RKey = 32,
-        /// The value to swap in, or to add.
+        /// The value to swap in or to add.
         swap_or_add: Word = 64,
-        /// The value to compare with; fetch-and-add ignores it.
+        /// The value to compare with; ignored by fetch-and-add.
         compare: Word = 64,
     }
 
     /// Acknowledge extended transport header (IBA 9.3.5).
     pub struct Aeth("AETH", 4) {
-        /// Acknowledge, not ready, or refused.
+        /// ACK, RNR NAK or NAK.
         syndrome: Syndrome = 8,
-        /// How many messages the responder has completed.
+        /// Number of messages completed by the responder.
         msn: Msn = 24,
     }
 
     /// Atomic acknowledge extended transport header (IBA 9.3.5.3).
     pub struct AtomicAckEth("AtomicAckETH", 8) {
-        /// The value that was there before.
+        /// The value before the operation.
         original: Word = 64,
     }
 
     /// Immediate data (IBA 9.3.6).
     pub struct ImmDt("ImmDt", 4) {
-        /// Handed to the receiver with its completion.
+        /// Delivered with the receiver's completion.
         value: Immediate = 32,
     }
 
     /// Invalidate extended transport header (IBA 9.3.7).
     pub struct Ieth("IETH", 4) {
-        /// The key that the receiver shall make invalid.
+        /// R_Key that the receiver invalidates.
         key: RKey = 32,
     }
 }
 
 numbers! {
-    /// How much a FLUSH covers.
+    /// Range of a FLUSH.
     pub struct FlushSelectivity(u8), 3, |level| match level.0 {
         0 => "the given range",
         1 => "the whole memory region",
         _ => "reserved",
     };
-    /// What a FLUSH waits for.
+    /// Placement type of a FLUSH.
     pub struct FlushPlacement(u8), 3, |placement| match placement.0 {
         1 => "globally visible",
         2 => "persistent",

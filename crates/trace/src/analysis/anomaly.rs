@@ -1,23 +1,23 @@
-//! Everything that is not plain delivery, by name.
+//! Kinds of anomalies: everything that is not plain delivery.
 
 use serde::Serialize;
 
-/// How bad something is.
+/// Severity of an anomaly or finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informational.
     Info,
-    /// The protocol had to repair something.
+    /// The protocol had to recover.
     Warning,
-    /// Something failed for good.
+    /// An operation failed permanently.
     Error,
 }
 
-/// The kinds of anomaly, with the name that JSON gives them and their usual severity.
+/// Defines the kinds of anomaly with their JSON name and default severity.
 macro_rules! kinds {
     ($( $(#[doc = $doc:literal])+ $kind:ident = $name:literal, $severity:ident; )+) => {
-        /// What kind of anomaly.
+        /// Kind of anomaly.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum AnomalyKind { $( $(#[doc = $doc])+ $kind, )+ }
@@ -31,12 +31,12 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $name,)+ }
             }
 
-            /// How bad it usually is.
+            /// Default severity.
             pub const fn severity(self) -> Severity {
                 match self { $(Self::$kind => Severity::$severity,)+ }
             }
 
-            /// What the kind means, one line.
+            /// One-line description of the kind.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$kind => concat!($($doc),+).trim_ascii(),)+ }
             }
@@ -45,60 +45,60 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Request packets that never came past the capture point: lost before it, or not captured.
+    /// Request packets that did not reach the capture point: lost before it, or not captured.
     MissingRequest = "missing_request", Warning;
-    /// Packets that the capture itself lost, as the file says.
+    /// Packets lost by the capture itself, according to its drop counters.
     CaptureGap = "capture_gap", Warning;
-    /// Response packets that never came past the capture point.
+    /// Response packets that did not reach the capture point.
     MissingResponse = "missing_response", Warning;
-    /// A packet that came later than packets sent after it.
+    /// A packet that arrived after packets sent later.
     Reordered = "reordered", Warning;
-    /// A packet that came twice although its sender sent it once.
+    /// A packet seen twice although it was sent once.
     Duplicate = "duplicate", Warning;
-    /// A request sent again by its requester.
+    /// A request retransmitted by the requester.
     Retransmission = "retransmission", Warning;
-    /// A request was sent again because no answer came in time.
+    /// A request retransmitted because no response arrived before the timeout.
     Timeout = "timeout", Warning;
-    /// A response sent again, because its request came again.
+    /// A response repeated because its request was repeated.
     RepeatedResponse = "repeated_response", Info;
-    /// An acknowledgement of what was acknowledged before.
+    /// A repeated acknowledgement.
     RepeatedAcknowledge = "repeated_acknowledge", Info;
-    /// An acknowledgement of a packet that the capture has not.
+    /// An acknowledgement of a packet that is not in the capture.
     UnseenAcknowledged = "unseen_acknowledged", Info;
-    /// NAK: the responder misses a packet and asks to go back.
+    /// NAK, PSN sequence error: the responder misses a packet and requests go-back-N.
     NakSequence = "nak_sequence", Warning;
     /// RNR NAK: the responder had no receive request posted.
     RnrNak = "rnr_nak", Warning;
-    /// NAK: the request is not one that the queue pair accepts.
+    /// NAK, invalid request: the queue pair does not accept the request.
     NakInvalidRequest = "nak_invalid_request", Error;
-    /// NAK: key, bounds or access rights do not allow the request.
+    /// NAK, remote access error: R_Key, bounds or access flags do not allow the request.
     NakRemoteAccess = "nak_remote_access", Error;
-    /// NAK: the responder failed locally.
+    /// NAK, remote operational error: the responder failed locally.
     NakRemoteOperational = "nak_remote_operational", Error;
-    /// NAK: reliable datagram only.
+    /// NAK, invalid RD request: defined for reliable datagrams only.
     NakInvalidRd = "nak_invalid_rd", Error;
     /// An AETH syndrome that the specification reserves.
     ReservedSyndrome = "reserved_syndrome", Warning;
-    /// The requester got no answer to any attempt, and the capture shows no further one.
+    /// The requester got no response to any attempt, and the capture shows no further attempt.
     RetryExceeded = "retry_exceeded", Error;
-    /// The responder was never ready, and the capture shows no further attempt.
+    /// The responder answered every attempt with an RNR NAK, and the capture shows no further attempt.
     RnrRetryExceeded = "rnr_retry_exceeded", Error;
-    /// Packets of an unreliable message are missing: its receiver drops it.
+    /// Packets of an unreliable message are missing: the receiver drops the message.
     MessageLost = "message_lost", Warning;
-    /// PSNs start anew: the queue pair was connected again.
+    /// PSNs restart: the queue pair was reconnected.
     Restart = "restart", Info;
-    /// Congestion notification: the path marked packets, the requester shall slow down.
+    /// Congestion notification packet: the path marked packets, the requester should slow down.
     Cnp = "cnp", Info;
-    /// A router marked the packet: congestion experienced.
+    /// A packet marked congestion experienced (CE) by a switch or router.
     EcnMarked = "ecn_marked", Info;
-    /// The ICRC does not fit the packet's bytes: it is damaged, and every receiver drops it.
+    /// The ICRC does not match the packet: it is corrupted, and receivers drop it.
     BadIcrc = "bad_icrc", Error;
     /// An opcode that the specification does not define.
     UnknownOpcode = "unknown_opcode", Warning;
-    /// More payload than any path MTU allows: several packets that an offload has not yet split.
+    /// More payload than any path MTU allows: several packets not yet split by segmentation offload.
     Oversized = "oversized", Info;
-    /// The connection manager refused a connection.
+    /// The peer's connection manager rejected a connection.
     CmReject = "cm_reject", Error;
-    /// The connection manager sent a message again.
+    /// A retransmitted connection manager message.
     CmRepeated = "cm_repeated", Warning;
 }

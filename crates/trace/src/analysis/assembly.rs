@@ -1,4 +1,4 @@
-//! Packets put together to messages.
+//! Reassembly of messages from their packets.
 
 use ferroce_wire::opcode::{OpcodeInfo, Operation};
 
@@ -7,30 +7,30 @@ use super::report::{CapturedMessage, MessageStatus};
 use super::sink::Reporter;
 use super::window::TrackedRequest;
 
-/// The message under way of one sender, fed with packets in order.
+/// The unfinished message of one sender, fed with packets in order.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     message: Option<CapturedMessage>,
-    /// The sequence that would continue it.
+    /// The sequence number of the next packet.
     next: u64,
     broken: bool,
-    /// The sequence behind its last packet, where its first one tells: a WRITE announces its length.
+    /// The sequence number after its last packet, if known: the first packet of a WRITE carries the length.
     end: Option<u64>,
 }
 
-/// How a sender's message ends when its last packet is there.
+/// How the status of a complete message is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Each packet says by itself whether it was acknowledged.
+    /// By the acknowledgements of its packets.
     Acknowledged,
-    /// Nothing is acknowledged on this service.
+    /// The service has no acknowledgements.
     Unreliable,
 }
 
 impl Assembly {
-    /// Takes the next packet. Packets of a sequence that never came leave a gap, which makes the message
-    /// incomplete. Where a message may have ended and another begun in the gap, two incomplete messages are reported:
-    /// their sizes are those of what was captured, never of two messages taken for one.
+    /// Adds the next packet. A gap in the sequence makes the message incomplete. If a message may have ended and another
+    /// begun within the gap, two incomplete messages are reported with the sizes that were captured, rather than one
+    /// message made of both.
     pub(super) fn add(
         &mut self,
         request: &TrackedRequest,
@@ -87,7 +87,7 @@ impl Assembly {
         message.status = match ending {
             _ if message.status == MessageStatus::Refused => MessageStatus::Refused,
             _ if self.broken || request.response_gap => MessageStatus::Incomplete,
-            // A part of what it asked for: the rest is not in the capture.
+            // Partial response: the remainder is not in the capture.
             Ending::Acknowledged if request.responses > 0 && request.finished.is_none() => {
                 MessageStatus::Incomplete
             }
@@ -103,20 +103,20 @@ impl Assembly {
         }
     }
 
-    /// Whether a packet that opens no message belongs to the one under way.
+    /// Whether a packet that does not open a message belongs to the unfinished one.
     fn continued_by(&self, request: &TrackedRequest, info: &OpcodeInfo) -> bool {
         let Some(message) = &self.message else { return true };
         let same = message.operation == operation_name(info.operation);
         let in_reach = match self.end {
             _ if request.sequence == self.next => true,
             Some(end) => request.sequence < end,
-            // A last packet and a first one are two: they do not fit in a gap of one.
+            // A gap of one cannot hold both a last and a first packet.
             None => request.sequence == self.next + 1,
         };
         same && in_reach
     }
 
-    /// Ends a message whose last packet never came.
+    /// Reports the unfinished message as incomplete.
     pub(super) fn flush(&mut self, reporter: &mut Reporter<'_>) {
         let Some(mut message) = self.message.take() else { return };
         if message.status != MessageStatus::Refused {
@@ -126,8 +126,8 @@ impl Assembly {
     }
 }
 
-/// The sequence behind the last packet of the message that this one opens, if it tells. All packets but the last have the
-/// payload of the first (IBA 9.7.4.1.6).
+/// The sequence number after the last packet of the message that `request` opens, if it carries the length. All packets
+/// but the last have the same payload length (IBA 9.7.4.1.6).
 fn end_of_message(request: &TrackedRequest) -> Option<u64> {
     let write_length = request.write_length.filter(|_| request.payload > 0)?;
     Some(request.sequence + u64::from(write_length.div_ceil(request.payload)))

@@ -1,4 +1,4 @@
-//! The connection manager's handshakes over time.
+//! Tracking of connection manager (CM) handshakes.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -13,14 +13,14 @@ use super::flow::{Handshake, QueuePair};
 use super::report::{CmEvent, Details};
 use super::sink::Stamp;
 
-/// Handshakes remembered, to find the other half of each.
+/// Limit of each table: the tables are cleared when it is reached.
 const MAX_ENTRIES: usize = 65_536;
 
-/// What a REQ said, kept until its REP comes and for the messages that end the connection.
+/// Contents of a REQ, kept for its REP and for the messages that end the connection.
 #[derive(Clone, Copy, Debug)]
 struct ConnectionRequest {
     active: QueuePair,
-    /// Where the REQ asked to connect to.
+    /// Destination address of the REQ.
     passive: IpAddr,
     mtu: Option<u32>,
     handshake: Option<Handshake>,
@@ -28,30 +28,30 @@ struct ConnectionRequest {
 
 #[derive(Debug, Default)]
 pub(super) struct CmTracker {
-    /// By the active side's address and communication id.
+    /// By address and communication ID of the active side.
     requests: HashMap<(IpAddr, CommId), ConnectionRequest>,
-    /// From the passive side's address and id to the active side's.
+    /// Address and communication ID of the active side, by those of the passive side.
     replies: HashMap<(IpAddr, CommId), (IpAddr, CommId)>,
     seen_messages: HashSet<(IpAddr, u64, u16, u32)>,
 }
 
-/// What a message of the connection manager turned out to be.
+/// A CM message and its place in a handshake.
 #[derive(Debug)]
 pub(super) struct TrackedCmMessage {
     pub(super) event: CmEvent,
-    /// A handshake that this message completes.
+    /// The handshake completed by this message.
     pub(super) connected: Option<Handshake>,
-    /// The connection that this message is about, by its active side's name for it.
-    pub(super) about: Option<(IpAddr, CommId)>,
-    /// Why a connection was refused.
+    /// The connection it belongs to, by address and communication ID of the active side.
+    pub(super) connection: Option<(IpAddr, CommId)>,
+    /// Reason for which the connection was rejected.
     pub(super) rejected: Option<String>,
-    /// Whether the active side sent this message, where its ids tell.
+    /// Whether the active side sent this message, if known from its IDs.
     pub(super) from_active: Option<bool>,
 }
 
 impl CmTracker {
-    /// Reads the payload of a datagram to queue pair 1; `None` when it is not the connection manager's. An event that
-    /// is not `listed` is only tracked: its texts stay empty.
+    /// Processes the payload of a datagram to QP 1; returns `None` if it is not a CM message. Unless `listed`, the
+    /// message is only tracked and the texts of the event stay empty.
     pub(super) fn datagram(
         &mut self,
         payload: &[u8],
@@ -73,7 +73,7 @@ impl CmTracker {
         }
         let repeated = !self.seen_messages.insert((source, transaction, message.attribute().0, id));
         let connected = self.track(&message, source, destination);
-        let about = self.about(&message, source, destination);
+        let connection = self.connection_of(&message, source, destination);
 
         let (header, consumer) = match message.service_id() {
             Some(service) if !matches!(message, Message::SidrRep(_)) => {
@@ -100,7 +100,7 @@ impl CmTracker {
         }
         let rejected = match &message {
             Message::Rej(rej) => Some(format!(
-                "connection refused: {} (reason {})",
+                "connection rejected: {} (reason {})",
                 Meaning(&rej.reason),
                 rej.reason.0
             )),
@@ -123,24 +123,24 @@ impl CmTracker {
             private_data: if listed { hex(consumer) } else { String::new() },
         };
         let from_active = self.is_from_active(&message, source);
-        Some(TrackedCmMessage { event, connected, about, rejected, from_active })
+        Some(TrackedCmMessage { event, connected, connection, rejected, from_active })
     }
 
-    /// Whether the side that asked for the connection sent this message. On a loopback both sides have one address, so
-    /// only the message can tell.
+    /// Whether the active side sent this message. On a loopback both sides have the same address, so only the message
+    /// can decide.
     fn is_from_active(&self, message: &Message, source: IpAddr) -> Option<bool> {
         match message {
             Message::Req(_) | Message::Rtu(_) | Message::SidrReq(_) => Some(true),
             Message::Rep(_) | Message::SidrRep(_) => Some(false),
             _ => {
                 let side = (source, message.local_comm_id()?);
-                // A passive side that refuses has no id yet: nobody was told one.
+                // A passive side that rejects has no communication ID of its own yet.
                 Some(self.requests.contains_key(&side) && !self.replies.contains_key(&side))
             }
         }
     }
 
-    /// Follows a handshake, and returns it when this message completes it.
+    /// Tracks a handshake and returns it if this message completes it.
     fn track(
         &mut self,
         message: &Message,
@@ -185,7 +185,7 @@ impl CmTracker {
         }
     }
 
-    fn about(
+    fn connection_of(
         &self,
         message: &Message,
         source: IpAddr,
@@ -201,13 +201,13 @@ impl CmTracker {
         })
     }
 
-    /// The two sides of a connection that [`TrackedCmMessage::about`] named, once it was accepted.
-    pub(super) fn handshake(&self, about: (IpAddr, CommId)) -> Option<Handshake> {
-        self.requests.get(&about)?.handshake
+    /// The two sides of the connection identified by [`TrackedCmMessage::connection`], once accepted.
+    pub(super) fn handshake(&self, connection: (IpAddr, CommId)) -> Option<Handshake> {
+        self.requests.get(&connection)?.handshake
     }
 }
 
-/// A field's value, with its meaning where it has one.
+/// A field's value, followed by its meaning if it has one.
 pub(super) fn value_with_meaning(value: &dyn Show) -> String {
     let mut text = Value(value).to_string();
     let meaning = Meaning(value).to_string();
@@ -217,7 +217,7 @@ pub(super) fn value_with_meaning(value: &dyn Show) -> String {
     text
 }
 
-/// What a message says, in one line.
+/// One-line summary of a message.
 fn summary(message: &Message) -> String {
     match message {
         Message::Req(req) => format!(
@@ -241,7 +241,7 @@ fn summary(message: &Message) -> String {
         ),
         Message::Rtu(_) => "ready to use".to_owned(),
         Message::Rej(rej) => {
-            format!("refused: {} (reason {})", Meaning(&rej.reason), rej.reason.0)
+            format!("rejected: {} (reason {})", Meaning(&rej.reason), rej.reason.0)
         }
         Message::Mra(mra) => format!("received, wait {}", value_with_meaning(&mra.service_timeout)),
         Message::Dreq(dreq) => format!("disconnect QP {}", dreq.remote_qpn),
@@ -274,11 +274,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_messages_leaves_every_table_bounded() {
+    fn tables_stay_bounded_under_a_flood_of_messages() {
         let [active, passive] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let mut tracker = CmTracker::default();
         for id in 0..2 * MAX_ENTRIES as u32 + 10 {
-            // Every third is a REP, all to one REQ, and each with an ID of its own.
+            // Every third message is a REP to the same REQ with a new ID.
             let message = match id % 3 {
                 0 => Message::Rep(Rep {
                     local_comm_id: CommId(id),

@@ -1,4 +1,4 @@
-//! The pass over a file: each record through all trackers, then the report.
+//! The pass over a file: feeds each record to all trackers and builds the report.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ use crate::dissect;
 use crate::file::Record;
 use crate::segments::{self, PacketRun};
 
-/// The farthest a packet's time may be from that of the first: about a century. Differences of two such times fit.
+/// Limit of a packet's time relative to the first packet, about a century: the difference of two such times fits in i64.
 const MAX_TIME_NS: i64 = i64::MAX / 3;
 
 #[derive(Debug)]
@@ -40,12 +40,12 @@ pub(super) struct Engine<'o> {
     grapher: Grapher,
     flows: Flows,
     cm: CmTracker,
-    /// The connection that each listed CM message is about.
-    cm_about: Vec<Option<(IpAddr, CommId)>>,
+    /// The connection that each listed CM message belongs to.
+    cm_connections: Vec<Option<(IpAddr, CommId)>>,
     sink: Sink,
     rows: Vec<(Option<Side>, PacketRow)>,
     last_time: i64,
-    /// A packet of a record that holds several.
+    /// Scratch space for one packet of a record that holds several.
     buffer: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl<'o> Engine<'o> {
             grapher: Grapher::new(options.graph_interval_ns),
             flows: Flows::new(options.max_conversations),
             cm: CmTracker::default(),
-            cm_about: Vec::new(),
+            cm_connections: Vec::new(),
             sink: Sink::new(options),
             rows: Vec::new(),
             last_time: 0,
@@ -111,10 +111,10 @@ impl<'o> Engine<'o> {
         let cut = run.count() - run.captured();
         if cut > 0 {
             let text = format!(
-                "snapped: of {} packets in this frame, the capture kept {} and nothing of {cut}; \
+                "snapped: the capture kept {} of {} packets in this frame; \
                  record with a larger snap length",
-                run.count(),
                 run.captured(),
+                run.count(),
             );
             self.problem(Some(record.number), record.offset, text);
             self.report.dropped += u64::from(cut);
@@ -133,7 +133,7 @@ impl<'o> Engine<'o> {
         self.report.bytes += u64::from(packet.original_len);
     }
 
-    /// One packet: a record, or one of those that a record holds.
+    /// Counts one packet: a record, or one of the packets in a record.
     fn frame(
         &mut self,
         record: &Record<'_>,
@@ -156,7 +156,7 @@ impl<'o> Engine<'o> {
     }
 
     fn stamp(&mut self, record: &Record<'_>) -> Stamp {
-        // Simple packet blocks have no time: they are taken to follow at once.
+        // Simple Packet Blocks have no timestamp: use that of the previous packet.
         let time = match record.timestamp {
             Some(timestamp) => {
                 let now = timestamp.as_nanoseconds();
@@ -177,7 +177,7 @@ impl<'o> Engine<'o> {
         }
     }
 
-    /// The file itself is damaged.
+    /// Records damage of the file itself.
     pub(super) fn damaged(&mut self, offset: u64, text: String) {
         self.problem(None, offset, text);
     }
@@ -235,8 +235,8 @@ impl<'o> Engine<'o> {
                 .and_then(|(source, destination)| self.flows.side_of(source, destination, packet));
             if packet.payload_len > MAX_PAYLOAD {
                 let text = format!(
-                    "{} bytes of payload: several packets of a segmentation offload, or damage; no ICRC tells \
-                     where one ends",
+                    "{} bytes of payload: several packets of a segmentation offload, or corruption; no ICRC shows \
+                     where a packet ends",
                     packet.payload_len
                 );
                 self.sink.anomaly(AnomalyKind::Oversized, stamp, side, psn, text);
@@ -245,8 +245,8 @@ impl<'o> Engine<'o> {
                 self.problem(Some(stamp.frame), record.data_offset + transport_at, text.clone());
                 self.sink.anomaly(AnomalyKind::BadIcrc, stamp, side, psn, text);
             }
-            // A receiver drops it unread, and what it says cannot be trusted: it is shown where it seems to belong,
-            // but nothing is concluded from it.
+            // Receivers drop the packet, and its fields cannot be trusted: list it in the conversation it seems to
+            // belong to, but do not track it.
             return side;
         }
         let Some(info) = opcode.info() else {
@@ -260,8 +260,8 @@ impl<'o> Engine<'o> {
         }
         if !packet.is_whole() && segments::holds_several(frame) {
             let text = format!(
-                "snapped: {} of {} bytes captured of several packets that segmentation offload makes one frame; \
-                 they cannot be told apart, record with a larger snap length",
+                "snapped: {} of {} bytes captured of a frame that holds several packets (segmentation offload), \
+                 which cannot be separated; record with a larger snap length",
                 record.data.len(),
                 record.original_len
             );
@@ -297,13 +297,13 @@ impl<'o> Engine<'o> {
             &mut self.sink,
         );
         if congested(frame) {
-            let text = "congestion experienced on the way".to_owned();
+            let text = "congestion experienced on the path".to_owned();
             self.sink.anomaly(AnomalyKind::EcnMarked, stamp, side, psn, text);
         }
         side
     }
 
-    /// Datagrams that set up connections. Returns whether the side that asks for the connection sent it, if it is one.
+    /// Processes datagrams that set up connections. Returns whether the active side sent it, if it is one.
     fn management(
         &mut self,
         packet: &Packet<'_>,
@@ -320,7 +320,7 @@ impl<'o> Engine<'o> {
                 }
             }
             if message.event.repeated {
-                let text = format!("{} sent again", message.event.message);
+                let text = format!("{} retransmitted", message.event.message);
                 self.sink.anomaly(AnomalyKind::CmRepeated, stamp, None, None, text);
             }
             if let Some(why) = message.rejected {
@@ -328,7 +328,7 @@ impl<'o> Engine<'o> {
             }
             if listed {
                 self.report.cm.push(message.event);
-                self.cm_about.push(message.about);
+                self.cm_connections.push(message.connection);
             } else {
                 self.report.cm_omitted += 1;
             }
@@ -359,7 +359,7 @@ impl<'o> Engine<'o> {
         }
     }
 
-    /// The file is read, or as much of it as can be. The capture says that it lost `dropped` packets.
+    /// Builds the report after the last readable record. `dropped` is the number of packets lost by the capture.
     pub(super) fn finish(mut self, format: &str, file_bytes: u64, dropped: u64) -> FileReport {
         self.report.format = format.to_owned();
         self.report.file_bytes = file_bytes;
@@ -380,8 +380,8 @@ impl<'o> Engine<'o> {
         }
         report.hierarchy = self.hierarchy.finish();
         report.graph = self.grapher.finish();
-        for (event, about) in report.cm.iter_mut().zip(&self.cm_about) {
-            let handshake = about.and_then(|about| self.cm.handshake(about));
+        for (event, connection) in report.cm.iter_mut().zip(&self.cm_connections) {
+            let handshake = connection.and_then(|connection| self.cm.handshake(connection));
             let found = handshake.and_then(|both| sides.get(&(both.active, both.passive)));
             event.conversation = found.map(|&index| id(index));
         }
@@ -440,7 +440,7 @@ impl<'o> Engine<'o> {
                 frame: None,
                 offset: None,
                 text: format!(
-                    "more than {} conversations: {} packets of further ones were only counted",
+                    "more than {} conversations: {} packets of the others were counted but not analysed",
                     self.options.max_conversations, self.flows.untracked
                 ),
             });
@@ -448,7 +448,7 @@ impl<'o> Engine<'o> {
         report
     }
 
-    /// The number that each conversation gets in the report: in the order in which they were first heard.
+    /// Returns the id of each conversation in the report, in order of their first packet.
     fn conversation_ids(&self) -> Vec<u32> {
         let mut next = 0;
         (self.flows.flows.iter())
@@ -468,7 +468,7 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
         operations.stats.latency = operations.latency.summary();
         (name, operations.stats)
     });
-    // A conversation that a handshake or a datagram joined may still be one-way: nothing came back.
+    // A conversation joined by datagrams may still be one-way.
     let joined_by = match flow.joined_by {
         JoinedBy::Datagram if flow.directions[1].traffic.packets > 0 => JoinedBy::Datagram,
         JoinedBy::Datagram if flow.a == flow.b => JoinedBy::SameEndpoint,
@@ -494,7 +494,7 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
     }
 }
 
-/// Whether the server sent this message of the set-up exchange.
+/// Whether this message of the set-up exchange is a response, sent by the server.
 fn is_setup_response(message: &setup::Message) -> bool {
     use setup::Message;
     matches!(

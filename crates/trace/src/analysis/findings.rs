@@ -1,17 +1,17 @@
-//! The diagnosis: what the anomalies of a conversation add up to, in sentences.
+//! The diagnosis: summarizes the anomalies of a conversation in sentences.
 
 use super::anomaly::{AnomalyKind as Kind, Severity};
 use super::report::Finding;
 use super::sink::ConversationTally;
 use super::text::count_of;
 
-/// The findings about one conversation, worst first. `dropped` says that the capture itself lost packets: then what is
-/// missing need not be the network's fault.
+/// Returns the findings about one conversation, most severe first. If `dropped`, the capture itself lost packets, and
+/// missing packets need not be the network's fault.
 pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut report = |severity, text| findings.push(Finding { severity, text });
 
-    // What ended the connection speaks for itself.
+    // For errors that ended the connection, the first anomaly's text is the finding.
     for kind in [
         Kind::NakRemoteAccess,
         Kind::NakInvalidRequest,
@@ -28,14 +28,14 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
     let not_ready = tally.count(Kind::RnrNak);
     if not_ready > 0 && tally.count(Kind::RnrRetryExceeded) == 0 {
         let text = format!(
-            "receiver not ready: {}; the receiver posts its receive requests too late or too few, and the sender had to wait and send again",
+            "receiver not ready: {}; the receiver posts receive requests too late or too few, and the sender had to wait and retransmit",
             count_of(not_ready, "RNR NAK")
         );
         report(Severity::Warning, text);
     }
 
-    let again = tally.count(Kind::Retransmission);
-    if again > 0 {
+    let retransmitted = tally.count(Kind::Retransmission);
+    if retransmitted > 0 {
         let causes = [
             (tally.count(Kind::NakSequence) - tally.naks_after_rnr, "NAK, PSN sequence error"),
             (not_ready, "RNR NAK"),
@@ -45,16 +45,19 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
         let causes: Vec<_> = (causes.iter().filter(|(count, _)| *count > 0))
             .map(|(count, name)| format!("{count} × {name}"))
             .collect();
-        let text =
-            format!("{} sent again, because of {}", count_of(again, "packet"), causes.join(", "));
+        let text = format!(
+            "{} retransmitted because of {}",
+            count_of(retransmitted, "packet"),
+            causes.join(", ")
+        );
         report(Severity::Warning, text);
     }
 
-    let damaged = tally.count(Kind::BadIcrc);
-    if damaged > 0 {
+    let corrupted = tally.count(Kind::BadIcrc);
+    if corrupted > 0 {
         let text = format!(
-            "the path damages: {} with a wrong ICRC, which every receiver drops",
-            count_of(damaged, "packet")
+            "the path corrupts packets: {} with a wrong ICRC, which receivers drop",
+            count_of(corrupted, "packet")
         );
         report(Severity::Error, text);
     }
@@ -66,18 +69,18 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
         );
         report(Severity::Warning, text);
     }
-    let place = if dropped { "before or by the capture" } else { "before the capture point" };
-    let overtaken = tally.count(Kind::Reordered);
-    if overtaken > 0 {
+    let location = if dropped { "before or by the capture" } else { "before the capture point" };
+    let reordered = tally.count(Kind::Reordered);
+    if reordered > 0 {
         let text = format!(
-            "the path reorders: {} came after later ones; a reliable connection takes that for loss and goes back",
-            count_of(overtaken, "packet")
+            "the path reorders: {} arrived after packets sent later; a reliable connection treats that as loss and goes back",
+            count_of(reordered, "packet")
         );
         report(Severity::Warning, text);
     }
     if tally.lost_requests > 0 {
         let text = format!(
-            "requests are lost {place}: the first sending of {} is not in the capture, or damaged",
+            "requests are lost {location}: the first transmission of {} is missing from the capture or corrupted",
             count_of(tally.lost_requests, "packet")
         );
         report(Severity::Warning, text);
@@ -85,16 +88,16 @@ pub(super) fn findings(tally: &ConversationTally, dropped: bool) -> Vec<Finding>
     let missing = tally.count(Kind::MissingResponse);
     if missing > 0 {
         let text = format!(
-            "responses are lost {place}: {} in READ or atomic responses",
+            "responses are lost {location}: {} in READ or atomic responses",
             count_of(missing, "gap")
         );
         report(Severity::Warning, text);
     }
-    let doubled = tally.count(Kind::Duplicate);
-    if doubled > 0 {
+    let duplicated = tally.count(Kind::Duplicate);
+    if duplicated > 0 {
         report(
             Severity::Warning,
-            format!("the path doubles: {} came twice", count_of(doubled, "packet")),
+            format!("the path duplicates: {} seen twice", count_of(duplicated, "packet")),
         );
     }
     let lost = tally.count(Kind::MessageLost);

@@ -1,8 +1,8 @@
-//! Who talks to whom: streams of packets, and how two of them make a conversation.
+//! Conversations: packet streams, and the matching of two streams of opposite direction.
 //!
-//! A packet of a connection names only the queue pair it goes to, so a stream is (source, destination, destination
-//! queue pair), and which two streams belong together has to be found out: from the connection manager's handshake,
-//! from an acknowledgement that fits requests of the other direction, or at last because no others are there.
+//! A packet of a connection carries only the destination QPN, so a stream is (source, destination, destination QPN).
+//! Two streams are matched by the CM handshake, by an acknowledgement that matches outstanding requests of the other
+//! direction, or, at the end of the file, because they are the only ones between two addresses.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -18,18 +18,18 @@ use super::sink::{Reporter, Side, Sink, Stamp};
 use super::unreliable::UnreliableSender;
 use super::window::ObservedPacket;
 
-/// Streams looked at for the other direction of an answer, newest first.
+/// Candidate streams compared with a response, newest first.
 const MAX_CANDIDATES: usize = 1024;
 
-/// Looks at other streams that each packet pays for, and that may be saved up: where no answer ever fits, is_response are
-/// compared with fewer streams, not all with [`MAX_CANDIDATES`].
+/// Credit for comparing streams, earned per packet and accumulated up to a limit. It bounds the work on captures in which
+/// no response ever matches: these are compared with fewer than [`MAX_CANDIDATES`] streams.
 const LOOKUPS_PER_PACKET: usize = 32;
 const MAX_LOOKUP_CREDIT: usize = 1 << 18;
 
-/// A queue pair of a host.
+/// Address and QPN of a queue pair.
 pub(super) type QueuePair = (IpAddr, u32);
 
-/// One side: its address, and its queue pair once a packet to it was observed.
+/// One side: its address, and its QPN once a packet to it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) address: IpAddr,
@@ -44,7 +44,7 @@ pub(super) struct Direction {
     unreliable: UnreliableSender,
 }
 
-/// A conversation as it grows.
+/// A conversation under construction.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) transport: Transport,
@@ -56,7 +56,7 @@ pub(super) struct Flow {
     pub(super) directions: [Direction; 2],
     pub(super) first: Stamp,
     pub(super) last: Stamp,
-    /// The conversation this one was found to be the other direction of.
+    /// The conversation whose opposite direction this one turned out to be.
     pub(super) merged_into: Option<usize>,
 }
 
@@ -66,14 +66,14 @@ struct StreamKey {
     source: IpAddr,
     destination: IpAddr,
     qpn: u32,
-    /// Datagrams name their sender's queue pair as well.
+    /// QPN of the sender, which datagrams carry as well.
     source_qpn: Option<u32>,
 }
 
 impl StreamKey {
     fn of(source: IpAddr, destination: IpAddr, packet: &Packet<'_>, transport: Transport) -> Self {
         Self {
-            // A congestion notification is for a connection of any kind; nearly always a reliable one.
+            // A CNP may belong to any transport; assume a reliable connection.
             transport: match transport {
                 Transport::CongestionNotification => Transport::ReliableConnection,
                 transport => transport,
@@ -91,7 +91,7 @@ impl StreamKey {
     }
 }
 
-/// What a connection manager's handshake says about one side.
+/// Both sides of a connection, from a completed CM handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
     pub(super) active: QueuePair,
@@ -103,11 +103,11 @@ pub(super) struct Handshake {
 pub(super) struct Flows {
     pub(super) flows: Vec<Flow>,
     streams: HashMap<StreamKey, Side>,
-    /// Streams that have no other direction yet, by source and destination.
+    /// Streams without a matched opposite direction, by source and destination.
     one_way: HashMap<(IpAddr, IpAddr), BTreeSet<usize>>,
-    /// Looks at other streams left.
+    /// Remaining comparisons with other streams.
     lookup_credit: usize,
-    /// By the side a packet goes to: the side it must come from.
+    /// Connected peer and path MTU by queue pair.
     handshakes: HashMap<QueuePair, (QueuePair, Option<u32>)>,
     max_conversations: usize,
     /// Packets of conversations beyond the limit.
@@ -127,7 +127,7 @@ impl Flows {
         }
     }
 
-    /// Takes the next packet and returns the side it belongs to.
+    /// Processes the next packet and returns the side it belongs to.
     pub(super) fn packet(
         &mut self,
         source: IpAddr,
@@ -143,7 +143,7 @@ impl Flows {
             return None;
         };
         if let (true, Some(from_active)) = (key.is_to_itself(), observed.from_active) {
-            // Management datagrams between processes of one host are all from QP 1 to QP 1: the side that asks is A.
+            // Management datagrams between processes of one host all go from QP 1 to QP 1: A is the active side.
             side.from_a = from_active;
         }
         let side = self.join_by_response(key, side, observed, sink);
@@ -173,18 +173,18 @@ impl Flows {
             }
             Transport::CongestionNotification => {
                 let text = format!(
-                    "congestion on the path of queue pair {}: its sender shall slow down",
+                    "congestion on the path of queue pair {}: the sender should slow down",
                     observed.packet.bth.destination
                 );
                 reporter.sink.anomaly(AnomalyKind::Cnp, observed.stamp, Some(side), None, text);
             }
-            // Counted, not tracked: no device has it, and its responder is found by an end-to-end context.
+            // Counted, not tracked: no device implements it, and its streams are identified by end-to-end contexts.
             Transport::ReliableDatagram => {}
         }
         Some(side)
     }
 
-    /// The side that a packet seems to belong to, if it is one that is known. For packets that are damaged.
+    /// The known side that a corrupted packet seems to belong to.
     pub(super) fn side_of(
         &self,
         source: IpAddr,
@@ -196,7 +196,7 @@ impl Flows {
         self.streams.get(&key).copied()
     }
 
-    /// The side of a stream, known or new.
+    /// Returns the side of a stream, creating a conversation if needed.
     fn side(&mut self, key: StreamKey, stamp: Stamp) -> Option<Side> {
         if let Some(&side) = self.streams.get(&key) {
             return Some(side);
@@ -225,7 +225,7 @@ impl Flows {
         Some(side)
     }
 
-    /// The other direction of a stream that is there already, or a new conversation whose both sides are known.
+    /// Returns the opposite direction of a known stream, or a new conversation with both sides known.
     fn attach_or_open(
         &mut self,
         key: StreamKey,
@@ -270,7 +270,7 @@ impl Flows {
         Some(Side { conversation, from_a: true })
     }
 
-    /// Joins the stream of an answer to the one stream of the other direction that waits for it.
+    /// Merges the stream of a response with the opposite stream, if exactly one has a matching outstanding request.
     fn join_by_response(
         &mut self,
         key: StreamKey,
@@ -304,12 +304,12 @@ impl Flows {
                 self.merge(side.conversation, other, JoinedBy::Acknowledgement, sink);
                 self.streams.get(&key).copied().unwrap_or(side)
             }
-            // None, or more than one: a later answer may tell.
+            // No match or several: a later response may decide.
             _ => side,
         }
     }
 
-    /// Makes one conversation of two streams of opposite direction: the one heard first keeps its number.
+    /// Merges two streams of opposite direction into one conversation, which keeps the number of the earlier one.
     fn merge(&mut self, one: usize, other: usize, joined_by: JoinedBy, sink: &mut Sink) {
         let (keep, drop) = (one.min(other), one.max(other));
         for index in [one, other] {
@@ -337,7 +337,7 @@ impl Flows {
         sink.tally(keep).absorb(tally);
     }
 
-    /// The connection manager connected two queue pairs: packets between them from now on are one conversation.
+    /// Records a completed CM handshake: packets between the two queue pairs from now on are a new conversation.
     pub(super) fn connected(&mut self, handshake: &Handshake) {
         let Handshake { active, passive, mtu } = *handshake;
         if self.handshakes.len() + 2 > 2 * self.max_conversations {
@@ -345,7 +345,7 @@ impl Flows {
         }
         self.handshakes.insert(active, (passive, mtu));
         self.handshakes.insert(passive, (active, mtu));
-        // Queue pair numbers are used again: what came before the handshake was another connection.
+        // QPNs are reused: streams from before the handshake belong to an earlier connection.
         for transport in [
             Transport::ReliableConnection,
             Transport::UnreliableConnection,
@@ -363,7 +363,7 @@ impl Flows {
         }
     }
 
-    /// Conversations by their two sides, both ways round.
+    /// Conversations by their two sides, in both orders.
     pub(super) fn by_sides(&self) -> HashMap<(QueuePair, QueuePair), usize> {
         let mut sides = HashMap::new();
         for (index, flow) in self.flows.iter().enumerate() {
@@ -376,7 +376,7 @@ impl Flows {
         sides
     }
 
-    /// The file ends: what is under way ends unfinished, and streams that can only belong together are joined.
+    /// Ends unfinished messages at the end of the file, and merges one-way streams that have only one possible match.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             for (direction, from_a) in flow.directions.iter_mut().zip([true, false]) {
@@ -400,7 +400,7 @@ impl Flows {
         }
     }
 
-    /// The conversation that took a number over, and whether its direction turned.
+    /// Maps a side of a merged conversation to the side of the conversation it was merged into.
     pub(super) fn resolve(&self, side: Side) -> Side {
         match self.flows[side.conversation].merged_into {
             Some(conversation) => Side { conversation, from_a: !side.from_a },
@@ -410,7 +410,7 @@ impl Flows {
 }
 
 impl Flow {
-    /// The stream that a conversation of one direction stands for.
+    /// The stream of a one-way conversation.
     fn stream(&self) -> StreamKey {
         StreamKey {
             transport: self.transport,
@@ -425,7 +425,7 @@ impl Flow {
         self.directions[0].requester.expects(psn)
     }
 
-    /// A packet that another one of its message follows is as long as the path MTU (IBA 9.7.4.1.6).
+    /// Learns the path MTU from a first or middle packet, whose payload has that length (IBA 9.7.4.1.6).
     fn learn_mtu(&mut self, observed: &ObservedPacket<'_>) {
         let full = matches!(observed.info.position, Position::First | Position::Middle);
         let len = observed.packet.payload_len;
@@ -447,7 +447,7 @@ impl Flow {
         if observed.info.request {
             self.directions[own].requester.request(observed, &mut self.mtu, reporter);
         } else {
-            // What a response says is about its requester.
+            // A response concerns the opposite side's requester.
             reporter.side.from_a = !reporter.side.from_a;
             self.directions[1 - own].requester.response(observed, reporter);
         }

@@ -1,14 +1,14 @@
-//! Traffic over time in a bounded number of steps, though the file's length is not known before its end.
+//! Traffic over time in a bounded number of intervals, without knowing the file's duration in advance.
 
 use super::report::{Graph, GraphBin};
 
-/// Most steps kept: when more are needed, pairs are merged and the step doubles.
+/// Limit of intervals kept: beyond it, pairs are merged and the interval doubles.
 const MAX_BINS: usize = 2048;
 
-/// Steps that a graph of its own choosing should end with, at least half of them.
+/// Upper limit of intervals in the finished graph if the interval is chosen automatically; at least half of it is used.
 const TARGET_BINS: usize = 128;
 
-/// The finest step.
+/// The shortest automatic interval.
 const MIN_INTERVAL_NS: u64 = 1_000;
 
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(super) struct Grapher {
 }
 
 impl Grapher {
-    /// `interval_ns`: the step wanted, or `None` for one that fits.
+    /// `interval_ns` is the requested interval, or `None` to choose one from the duration.
     pub(super) fn new(interval_ns: Option<u64>) -> Self {
         let interval = interval_ns.unwrap_or(MIN_INTERVAL_NS).max(1);
         Self { interval, fixed_interval: interval_ns.is_some(), bins: Vec::new() }
     }
 
-    /// Counts a packet at `time` after the file's start. Packets dated before it count as its first.
+    /// Counts a packet at `time` after the file's start. Packets with an earlier timestamp count in the first interval.
     pub(super) fn add(&mut self, time: i64, roce: bool, bytes: u64) {
         let time = u64::try_from(time).unwrap_or(0);
         while time / self.interval >= MAX_BINS as u64 {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_everything_in_bounded_steps() {
+    fn counts_every_packet_in_a_bounded_number_of_intervals() {
         let mut grapher = Grapher::new(None);
         for second in 0..10_000 {
             grapher.add(second * 1_000_000_000, second % 2 == 0, 100);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_was_asked_for_is_kept_while_it_fits() {
+    fn keeps_a_requested_interval_while_it_fits() {
         let mut grapher = Grapher::new(Some(1_000));
         grapher.add(999, true, 1);
         grapher.add(1_000, true, 1);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_farthest_time_ends() {
+    fn the_largest_timestamp_stays_within_the_limit() {
         let mut grapher = Grapher::new(Some(1));
         grapher.add(i64::MAX, true, 1);
         assert!(grapher.finish().bins.len() <= MAX_BINS);

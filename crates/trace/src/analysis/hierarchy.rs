@@ -1,7 +1,6 @@
-//! Packets by protocol, layer in layer.
+//! The protocol hierarchy: packets counted by protocol, layer by layer.
 
 use ferroce_wire::ethernet::EtherType;
-
 use ferroce_wire::frame::{Frame, Network};
 use ferroce_wire::ip::IpProtocol;
 use ferroce_wire::number::Qpn;
@@ -10,7 +9,7 @@ use ferroce_wire::opcode::{Operation, Transport};
 use super::report::HierarchyNode;
 use crate::link::LinkType;
 
-/// The tree, built packet by packet. Names come from a fixed set, so its size is bounded.
+/// The hierarchy under construction. Names come from a fixed set, so its size is bounded.
 #[derive(Debug, Default)]
 pub(super) struct Hierarchy {
     roots: Vec<HierarchyNode>,
@@ -31,7 +30,7 @@ impl Hierarchy {
         }
     }
 
-    /// The tree with the busiest first on every level.
+    /// Returns the tree, sorted by packet count on every level.
     pub(super) fn finish(mut self) -> Vec<HierarchyNode> {
         sort(&mut self.roots);
         self.roots
@@ -43,7 +42,7 @@ fn sort(nodes: &mut [HierarchyNode]) {
     nodes.iter_mut().for_each(|node| sort(&mut node.children));
 }
 
-/// The layers of a frame from the outside in.
+/// The layers of a frame, outermost first.
 fn layers(frame: &Frame<'_>) -> [Option<&'static str>; 6] {
     let vlan = frame.vlans[0].map(|_| "VLAN");
     let (network, above) = match frame.network {
@@ -80,7 +79,7 @@ fn layers(frame: &Frame<'_>) -> [Option<&'static str>; 6] {
     [vlan, Some(network), transport, roce, service, operation]
 }
 
-/// The name under which messages of an operation are counted.
+/// The name of an operation in reports.
 pub(super) fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Send => "SEND",

@@ -1,11 +1,10 @@
-//! IPv4 identifications as a witness: where a sender counts them up, they tell the order in which packets were sent,
-//! and so a copy from a packet sent again, and a packet that was is_reordered from one that was lost.
+//! IPv4 identifications as evidence of transmit order: if a sender increments them per packet, they distinguish a
+//! duplicate from a retransmission, and a reordered packet from a lost one.
 
-/// Senders that batch packets through one socket number them within the batch, from 0: such small numbers tell
-/// nothing.
+/// Smallest identification that is used: senders with segmentation offload number packets within a batch, from 0.
 const MIN_COUNTED_ID: u16 = 128;
 
-/// How far apart neighbours may be, counted: the sender's other connections count too.
+/// Largest increment between consecutive packets of a counting sender, whose other connections share the counter.
 const MAX_STEP: u16 = 4096;
 
 /// The identifications of one sender.
@@ -17,12 +16,12 @@ pub(super) struct Identifications {
 }
 
 impl Identifications {
-    /// A packet that is new in the order of PSNs.
+    /// Records a packet with a new PSN.
     pub(super) fn new_packet(&mut self, identification: Option<u16>) {
         if let (Some(newest), Some(now)) = (self.newest, identification) {
             let step = now.wrapping_sub(newest) as i16;
             if step == 0 || step.unsigned_abs() > MAX_STEP {
-                // The same for all packets, or at random: not counted up.
+                // Constant or random: not a counter.
                 self.violations += 1;
             } else if step > 0 {
                 self.increments += 1;
@@ -31,7 +30,7 @@ impl Identifications {
         self.any_packet(identification);
     }
 
-    /// Any packet of the sender.
+    /// Records any packet of the sender.
     pub(super) fn any_packet(&mut self, identification: Option<u16>) {
         match (self.newest, identification) {
             (Some(newest), Some(now)) if is_behind(now, newest) => {}
@@ -39,25 +38,25 @@ impl Identifications {
         }
     }
 
-    /// Whether this sender counts up, as far as is known; in doubt at the start, yes.
+    /// Whether `identification` can be used: large enough, and the sender has mostly incremented so far.
     fn is_informative(&self, identification: u16) -> bool {
         identification >= MIN_COUNTED_ID && self.violations * 8 <= self.increments
     }
 
-    /// Whether two sightings of a PSN are one packet: `None` where identifications do not tell.
+    /// Whether two packets of one PSN are the same transmission; `None` if identifications cannot decide.
     pub(super) fn same_packet(&self, first: Option<u16>, second: Option<u16>) -> Option<bool> {
         let (first, second) = (first?, second?);
         self.is_informative(second).then_some(first == second)
     }
 
-    /// Whether packets sent later came earlier: `None` where identifications do not tell.
+    /// Whether packets sent later were seen earlier; `None` if identifications cannot decide.
     pub(super) fn is_reordered(&self, identification: Option<u16>) -> Option<bool> {
         let (now, newest) = (identification?, self.newest?);
         (self.is_informative(now) && self.increments > 0).then_some(is_behind(now, newest))
     }
 }
 
-/// Half the circle either way.
+/// Compares modulo 2^16.
 fn is_behind(one: u16, other: u16) -> bool {
     (one.wrapping_sub(other) as i16) < 0
 }
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counting_sender_tells() {
+    fn an_incrementing_sender_is_informative() {
         let ids = after([0xfffe, 0xffff, 0x0100, 0x0101]);
         assert_eq!(ids.same_packet(Some(0x100), Some(0x100)), Some(true));
         assert_eq!(ids.same_packet(Some(0x100), Some(0x101)), Some(false));
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_constants_and_none_tell_nothing() {
+    fn batched_constant_and_absent_identifications_decide_nothing() {
         let batches = after((0..20).chain(0..30).chain(0..2));
         assert_eq!(batches.same_packet(Some(1), Some(1)), None);
         assert_eq!(batches.is_reordered(Some(0)), None);
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_very_first_packet_doubled_is_told() {
+    fn detects_a_duplicate_of_the_very_first_packet() {
         assert_eq!(after([0x4444]).same_packet(Some(0x4444), Some(0x4444)), Some(true));
     }
 }

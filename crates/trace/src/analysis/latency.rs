@@ -1,19 +1,19 @@
-//! Percentiles over any number of values in bounded memory: exact while the values are few.
+//! Latency percentiles in bounded memory: exact up to a number of samples, approximate beyond it.
 
 use std::collections::BTreeMap;
 
 use super::report::Latency;
 
-/// Values of one histogram that are kept one by one: percentiles of no more than these are exact.
+/// Limit of samples that one histogram keeps individually: up to it, percentiles are exact.
 const MAX_EXACT: usize = 4096;
 
-/// Values that all histograms of a file keep together, 8 bytes each.
+/// Limit of samples that all histograms of a file keep individually, 8 bytes each.
 const MAX_EXACT_TOTAL: usize = 1 << 20;
 
-/// Buckets between two powers of two. A percentile taken from buckets is at most 1/64 too high.
+/// Buckets between two powers of two: a percentile computed from buckets is at most 1/64 too high.
 const BUCKETS_PER_OCTAVE: u32 = 64;
 
-/// How many values the histograms of a file may still keep one by one.
+/// Number of samples that the histograms of a file may still keep individually.
 #[derive(Debug)]
 pub(super) struct SampleBudget(usize);
 
@@ -23,11 +23,11 @@ impl Default for SampleBudget {
     }
 }
 
-/// Keeps the values themselves up to [`MAX_EXACT`] of them. With more, or when the file's budget is spent, it counts them in
-/// buckets that grow with the value. Extremes and the mean are exact either way.
+/// Keeps up to [`MAX_EXACT`] samples. Beyond that, or when the file's budget is exhausted, it counts samples in
+/// logarithmic buckets. Minimum, maximum and mean are always exact.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
-    /// All values, or none once they are in `buckets`.
+    /// All samples; empty once they were moved to `buckets`.
     values: Vec<u64>,
     buckets: BTreeMap<u16, u64>,
     count: u64,
@@ -77,7 +77,7 @@ impl Histogram {
         }
     }
 
-    /// `None` when nothing was recorded.
+    /// Returns `None` if nothing was recorded.
     pub(super) fn summary(&self) -> Option<Latency> {
         if self.count == 0 {
             return None;
@@ -100,14 +100,14 @@ impl Histogram {
         self.buckets.is_empty()
     }
 
-    /// Moves the values to buckets.
+    /// Moves the samples to buckets.
     fn spill(&mut self) {
         for value in std::mem::take(&mut self.values) {
             *self.buckets.entry(bucket(value)).or_default() += 1;
         }
     }
 
-    /// The nearest-rank percentile: the value itself, or the upper_bound end of its bucket within the extremes.
+    /// The nearest-rank percentile: the sample itself, or the upper bound of its bucket clamped to minimum and maximum.
     fn percentile(&self, sorted: &[u64], percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100).max(1);
         if self.is_exact() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_lies_in_its_bucket() {
+    fn every_value_is_within_its_bucket() {
         let values = (0..4096).chain((0..64).map(|bit| 1 << bit)).chain([u64::MAX]);
         for value in values {
             assert!(upper_bound(bucket(value)) >= value, "{value}");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_few_values_are_exact() {
+    fn percentiles_of_few_samples_are_exact() {
         assert_eq!(Histogram::default().summary(), None);
         let three = histogram([1_677_000, 466_000, 535_000]);
         assert_eq!(percentiles(&three), [535_000, 1_677_000, 1_677_000]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_many_values_keep_to_their_bound() {
+    fn percentiles_of_many_samples_are_within_one_64th() {
         let latency = histogram((1..=100_000).map(|value| value * 77)).summary().unwrap();
         assert!(!latency.exact);
         assert_eq!((latency.min_ns, latency.max_ns, latency.mean_ns), (77, 7_700_000, 3_850_038));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_budget_costs_precision_and_is_given_back() {
+    fn an_exhausted_budget_costs_precision_and_is_returned() {
         let (mut first, mut second, mut budget) =
             (Histogram::default(), Histogram::default(), SampleBudget(3));
         first.record(1_000, &mut budget);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_recording_all() {
+    fn merging_equals_recording_all_samples() {
         for (left, right) in
             [(3, 2), (MAX_EXACT, 1), (1, MAX_EXACT), (MAX_EXACT + 1, 1), (1, MAX_EXACT + 1)]
         {

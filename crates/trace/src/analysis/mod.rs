@@ -1,8 +1,8 @@
-//! From packets to conversations, messages and a diagnosis.
+//! Analysis of a capture: conversations, messages, anomalies and a diagnosis.
 //!
-//! One pass over a file, in bounded memory: what grows with the file (lists of messages, anomalies, packets) has a
-//! limit beyond which it is only counted, what tracks the protocol (conversations, requests not yet acknowledged)
-//! has a budget beyond which the oldest is given up.
+//! One pass over the file in bounded memory. Lists (messages, anomalies, packets) have a limit beyond which entries are
+//! only counted; protocol state (conversations, unacknowledged requests) has a budget beyond which the oldest entry is
+//! evicted.
 
 pub mod anomaly;
 mod assembly;
@@ -30,29 +30,29 @@ pub use report::{FileReport, Report, SCHEMA};
 
 use crate::file::{CaptureReader, Format};
 
-/// Bytes of the file between two calls of `progress`.
+/// Bytes of the file between two calls to `progress`.
 const PROGRESS_STEP: u64 = 4 << 20;
 
-/// What to keep, and how much.
+/// Limits of an analysis, and what it keeps.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Keep a row for each packet ([`FileReport::packet_list`]), which the ladder is drawn from.
+    /// Keep a row for each packet ([`FileReport::packet_list`]), from which the ladder is drawn.
     pub packet_list: bool,
     /// Keep packet rows, messages and anomalies of this conversation only.
     pub conversation: Option<u32>,
-    /// Step of the traffic graph in nanoseconds; by default it fits the file's length.
+    /// Interval of the traffic graph in nanoseconds; by default chosen from the file's duration.
     pub graph_interval_ns: Option<u64>,
-    /// Longest list of packets.
+    /// Limit of the packet list.
     pub max_packet_rows: usize,
-    /// Longest list of messages.
+    /// Limit of the message list.
     pub max_messages: usize,
-    /// Longest list of anomalies.
+    /// Limit of the anomaly list.
     pub max_anomalies: usize,
-    /// Longest list of connection manager messages, and of set-up messages: some kilobytes each.
+    /// Limit of the list of CM messages and of the list of set-up messages, which take a few kilobytes each.
     pub max_cm: usize,
-    /// Longest list of problems.
+    /// Limit of the problem list.
     pub max_problems: usize,
-    /// Most conversations tracked at once; packets of further ones are counted only.
+    /// Limit of tracked conversations; packets of further ones are only counted.
     pub max_conversations: usize,
 }
 
@@ -72,8 +72,8 @@ impl Default for Options {
     }
 }
 
-/// Analyses one capture file. Never fails: what is wrong with the file stands in the report's `problems`, beside
-/// everything that was readable. `progress` hears the number of bytes read so far, now and then.
+/// Analyses one capture file. Never fails: damage is reported in the report's `problems`, next to everything that was
+/// readable. Calls `progress` with the number of bytes read so far, every 4 MiB and at the end.
 pub fn analyze(
     path: &str,
     input: impl Read,

@@ -1,7 +1,7 @@
-//! What an analysis found, as plain data: the text output draws it, `--json` prints it as it stands here.
+//! The result of an analysis as plain data. The text output is drawn from it; `--json` serializes it.
 //!
-//! The JSON form is documented in `docs/analyze-json.md` and stable: fields are added, never renamed or removed,
-//! within one [`SCHEMA`]. Times are nanoseconds: absolute ones since 1970, `time_ns` since the file's first packet.
+//! The JSON form is documented in `docs/analyze-json.md`. Within one [`SCHEMA`], fields are added but never renamed or
+//! removed. Times are nanoseconds: absolute ones since 1970, `time_ns` since the file's first packet.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ pub struct Report {
     pub files: Vec<FileReport>,
 }
 
-/// What one capture file holds.
+/// Contents of one capture file.
 #[derive(Debug, Default, Serialize)]
 pub struct FileReport {
-    /// The file as it was named.
+    /// The path as given.
     pub path: String,
     /// `pcap` or `pcapng`; empty when the file is neither.
     pub format: String,
@@ -34,7 +34,7 @@ pub struct FileReport {
     pub frames: u64,
     /// Packets of any kind.
     pub packets: u64,
-    /// Packets that the capture lost, as the file itself says.
+    /// Packets that the capture lost, according to the file's drop counters.
     pub dropped: u64,
     /// Frames that were captured before segmentation offload split them, or after receive offload joined them.
     pub offload: Offload,
@@ -46,42 +46,42 @@ pub struct FileReport {
     pub start_ns: Option<i64>,
     /// From the first packet to the last.
     pub duration_ns: u64,
-    /// Verdicts on the ICRC of every RoCE packet.
+    /// ICRC check results of all RoCE packets.
     pub icrc: IcrcCounts,
     /// Packets by opcode, named as in the specification.
     pub opcodes: BTreeMap<String, u64>,
-    /// Packets by protocol, layer in layer.
+    /// Packets by protocol, as a tree of layers.
     pub hierarchy: Vec<HierarchyNode>,
-    /// Who talked to whom.
+    /// Pairs of queue pairs that exchanged packets.
     pub conversations: Vec<Conversation>,
-    /// All conversations, those that were not asked for included.
+    /// Number of all conversations, including those filtered out.
     pub conversations_total: u64,
-    /// Messages in the order in which they were finished.
+    /// Messages in order of completion.
     pub messages: Vec<CapturedMessage>,
-    /// All messages, those beyond the list's limit included.
+    /// Number of all messages, including those beyond the list's limit.
     pub messages_total: u64,
-    /// Everything out of the ordinary, in order of the packets.
+    /// Anomalies in packet order.
     pub anomalies: Vec<Anomaly>,
-    /// All anomalies by kind, those beyond the list's limit included.
+    /// Number of anomalies by kind, including those beyond the list's limit.
     pub anomaly_counts: BTreeMap<&'static str, u64>,
     /// Latency by operation over all conversations.
     pub latency: BTreeMap<&'static str, Latency>,
-    /// The connection manager's messages.
+    /// Connection manager messages.
     pub cm: Vec<CmEvent>,
-    /// Connection manager messages beyond the list's limit.
+    /// Number of connection manager messages beyond the list's limit.
     pub cm_omitted: u64,
     /// Messages of Ferroce's set-up exchange.
     pub setup: Vec<SetupEvent>,
     /// Traffic over time.
     pub graph: Graph,
-    /// Each packet with its ICRC verdict, when asked for.
+    /// Each packet with its ICRC verdict, if [`super::Options::packet_list`] is set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packet_list: Vec<PacketRow>,
-    /// Packets that could not be read in full, and where the file itself is damaged.
+    /// Packets that could not be parsed in full, and damage of the file itself.
     pub problems: Vec<ProblemReport>,
-    /// All problems, those beyond the list's limit included.
+    /// Number of all problems, including those beyond the list's limit.
     pub problems_total: u64,
-    /// Entries that the trackers looked at: time without a clock. No capture makes it grow faster than its packets.
+    /// Entries visited by the trackers: a deterministic measure of the work done, at most linear in the packet count.
     #[serde(skip)]
     pub steps: u64,
 }
@@ -95,14 +95,14 @@ pub struct Offload {
     pub packets: u64,
 }
 
-/// Verdicts on ICRCs.
+/// Counts of ICRC check results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct IcrcCounts {
-    /// Right.
+    /// Correct.
     pub ok: u64,
     /// Wrong.
     pub bad: u64,
-    /// Not to be checked: cut by the capture, or not readable.
+    /// Not verifiable: truncated by the capture, or malformed.
     pub unverifiable: u64,
 }
 
@@ -111,11 +111,11 @@ pub struct IcrcCounts {
 pub struct HierarchyNode {
     /// Its name.
     pub name: &'static str,
-    /// Packets that had it.
+    /// Packets that contain it.
     pub packets: u64,
     /// Bytes of these packets on the wire.
     pub bytes: u64,
-    /// What it carried.
+    /// Protocols it carried.
     pub children: Vec<HierarchyNode>,
 }
 
@@ -124,25 +124,25 @@ pub struct HierarchyNode {
 pub struct Endpoint {
     /// IP address or GID.
     pub address: String,
-    /// Queue pair number, `None` while no packet to it was seen.
+    /// Queue pair number; `None` until a packet to it is seen.
     pub qpn: Option<u32>,
 }
 
-/// How the two directions of a conversation were found to belong together.
+/// How the two directions of a conversation were matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JoinedBy {
     /// The connection manager's handshake named both queue pairs.
     Cm,
-    /// An acknowledgement fits requests of the other direction.
+    /// An acknowledgement matches outstanding requests of the other direction.
     Acknowledgement,
     /// The only queue pairs between these addresses.
     Address,
-    /// Datagrams name both queue pairs.
+    /// Datagrams carry both queue pair numbers.
     Datagram,
     /// Only one direction was seen.
     OneWay,
-    /// Both ends are one queue pair, whose packets do not tell their direction.
+    /// Both ends are the same queue pair, so the direction of a packet is unknown.
     SameEndpoint,
 }
 
@@ -157,20 +157,20 @@ pub struct Traffic {
     pub payload: u64,
 }
 
-/// Two queue pairs that talk to each other.
+/// Two queue pairs that exchange packets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conversation {
     /// Counted from 1.
     pub id: u32,
     /// `RC`, `UC`, `RD`, `UD` or `XRC`.
     pub transport: &'static str,
-    /// The side that was heard first.
+    /// The side whose packet was seen first.
     pub a: Endpoint,
     /// The other side.
     pub b: Endpoint,
-    /// Why these two belong together.
+    /// How the two directions were matched.
     pub joined_by: JoinedBy,
-    /// Path MTU, when the connection manager or full packets told it.
+    /// Path MTU, if known from the CM handshake or from full packets.
     pub path_mtu: Option<u32>,
     /// From `a` to `b`.
     pub a_to_b: Traffic,
@@ -188,7 +188,7 @@ pub struct Conversation {
     pub operations: BTreeMap<&'static str, OperationStats>,
     /// Anomalies by kind.
     pub anomalies: BTreeMap<&'static str, u64>,
-    /// What happened, in words, worst first.
+    /// The diagnosis in sentences, most severe first.
     pub findings: Vec<Finding>,
 }
 
@@ -197,11 +197,11 @@ pub struct Conversation {
 pub struct OperationStats {
     /// Messages.
     pub messages: u64,
-    /// Those of them of which packets are not in the capture.
+    /// Messages with packets missing from the capture.
     pub incomplete: u64,
     /// Bytes of payload.
     pub bytes: u64,
-    /// Packets, retransmissions not counted.
+    /// Packets, excluding retransmissions.
     pub packets: u64,
     /// From the request's first packet to its acknowledgement.
     pub latency: Option<Latency>,
@@ -219,15 +219,15 @@ pub struct Latency {
     pub p99_ns: u64,
     pub max_ns: u64,
     pub mean_ns: u64,
-    /// Whether the percentiles are exact, as they are of a few thousand messages. Otherwise each is at most 1/64 too
-    /// high.
+    /// Whether the percentiles are exact, which they are up to a few thousand messages. Otherwise each is at most 1/64
+    /// too high.
     pub exact: bool,
 }
 
 /// A sentence of diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// What happened and what it means.
     pub text: String,
@@ -237,32 +237,32 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageStatus {
-    /// The responder acknowledged it, or sent what was asked for.
+    /// The responder acknowledged it or sent the response.
     Acknowledged,
-    /// The responder refused it: its anomaly says why.
+    /// The responder refused it with a NAK; the anomaly gives the reason.
     Refused,
     /// No acknowledgement was seen.
     Unacknowledged,
-    /// Sent on a service that acknowledges nothing.
+    /// Sent on an unacknowledged service.
     Sent,
     /// Some of its packets are not in the capture.
     Incomplete,
 }
 
-/// A message put together from its packets.
+/// A message reassembled from its captured packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CapturedMessage {
     /// Its conversation.
     pub conversation: u32,
-    /// Whether `a` asked for it; else `b` did.
+    /// Whether `a` is the requester; otherwise `b` is.
     pub from_a: bool,
     /// `SEND`, `RDMA_WRITE`, `RDMA_READ`, `COMPARE_SWAP`, `FETCH_ADD`, `FLUSH`, `ATOMIC_WRITE`.
     pub operation: &'static str,
     /// Bytes of payload moved.
     pub size: u64,
-    /// Packets that carried it, responses of a READ included, retransmissions not.
+    /// Packets that carried it, including READ responses, excluding retransmissions.
     pub packets: u64,
-    /// Packets that were sent again.
+    /// Retransmitted packets.
     pub retransmitted: u64,
     /// Its first packet.
     pub first_frame: u64,
@@ -279,7 +279,7 @@ pub struct CapturedMessage {
     /// Immediate data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub immediate: Option<u32>,
-    /// The key that the receiver was told to invalidate.
+    /// R_Key that the receiver is told to invalidate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalidate: Option<u32>,
     /// Remote address.
@@ -290,34 +290,34 @@ pub struct CapturedMessage {
     pub remote_key: Option<u32>,
 }
 
-/// Something out of the ordinary.
+/// One anomaly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Anomaly {
-    /// What it is.
+    /// Kind of anomaly.
     pub kind: AnomalyKind,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// The packet that shows it.
+    /// The packet at which it was detected.
     pub frame: u64,
-    /// Which packet of that frame, counted from 1, if the frame holds several; else 0.
+    /// Packet within that frame, counted from 1, if the frame holds several; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub segment: u32,
     /// When.
     pub time_ns: i64,
     /// Its conversation.
     pub conversation: Option<u32>,
-    /// The PSN it is about.
+    /// The PSN concerned.
     pub psn: Option<u32>,
-    /// What happened, in words.
+    /// Description.
     pub text: String,
 }
 
-/// Fields of a message and their values as text, in the order in which the message has them. A map in JSON.
+/// Fields of a message with their values as text, in message order. Serialized as a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details(Vec<(&'static str, String)>);
 
 impl Details {
-    /// Adds a field behind the others.
+    /// Appends a field.
     pub fn push(&mut self, name: &'static str, value: String) {
         self.0.push((name, value));
     }
@@ -327,7 +327,7 @@ impl Details {
         self.iter().find_map(|(field, value)| (field == name).then_some(value))
     }
 
-    /// All fields, first to last.
+    /// All fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().map(|(name, value)| (*name, value.as_str()))
     }
@@ -344,7 +344,7 @@ impl Serialize for Details {
 pub struct CmEvent {
     /// The packet.
     pub frame: u64,
-    /// Which packet of that frame, counted from 1, if the frame holds several; else 0.
+    /// Packet within that frame, counted from 1, if the frame holds several; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub segment: u32,
     /// When.
@@ -365,11 +365,11 @@ pub struct CmEvent {
     pub repeated: bool,
     /// The conversation it set up or ended.
     pub conversation: Option<u32>,
-    /// Everything else it says, by name.
+    /// All other fields by name.
     pub details: Details,
-    /// What it says, in one line.
+    /// One-line summary.
     pub summary: String,
-    /// The consumer's private data in hexadecimal, RDMA-CM's own header and trailing zeroes cut off.
+    /// The consumer's private data in hexadecimal, without the RDMA-CM header and trailing zeroes.
     pub private_data: String,
 }
 
@@ -386,20 +386,20 @@ pub struct SetupEvent {
     pub destination: String,
     /// Its name, for example `DEVICE_DISCOVERY_REQ`.
     pub message: &'static str,
-    /// What it says, by field.
+    /// Its fields by name.
     pub details: Details,
 }
 
-/// Traffic over time in equal steps.
+/// Traffic over time in equal intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Graph {
-    /// Length of a step.
+    /// Length of an interval.
     pub interval_ns: u64,
-    /// The steps, from the file's first packet on.
+    /// The intervals, starting at the file's first packet.
     pub bins: Vec<GraphBin>,
 }
 
-/// One step of the graph.
+/// One interval of the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GraphBin {
     /// RoCE packets.
@@ -417,7 +417,7 @@ pub struct GraphBin {
 pub struct PacketRow {
     /// Its number in the file.
     pub frame: u64,
-    /// Which packet of that frame, counted from 1, if the frame holds several; else 0.
+    /// Packet within that frame, counted from 1, if the frame holds several; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub segment: u32,
     /// When.
@@ -428,21 +428,21 @@ pub struct PacketRow {
     pub from_a: bool,
     /// `ok`, `bad`, `unverifiable`.
     pub icrc: &'static str,
-    /// What it is, in one line.
+    /// One-line summary.
     pub summary: String,
-    /// What is out of the ordinary about it.
+    /// Descriptions of its anomalies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A packet, or a place in the file, that could not be read.
+/// A packet or a position in the file that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemReport {
-    /// The packet's number, when it is one packet's problem.
+    /// The packet's number, if the problem concerns one packet.
     pub frame: Option<u64>,
-    /// Where in the file, in bytes, when it is one place.
+    /// Byte offset in the file, if there is one.
     pub offset: Option<u64>,
-    /// What is wrong and what to do.
+    /// What is wrong and how to fix it.
     pub text: String,
 }
 

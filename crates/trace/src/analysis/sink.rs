@@ -1,4 +1,4 @@
-//! Where the trackers put what they find: lists with limits, and counts without.
+//! Collects the results of the trackers: bounded lists and unbounded counts.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use super::latency::{Histogram, SampleBudget};
 use super::report::{Anomaly, CapturedMessage, MessageStatus, OperationStats};
 use super::window::WindowBudget;
 
-/// A packet on its way through the analysis.
+/// Position and time of a packet in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     /// Number in the file.
     pub(super) frame: u64,
-    /// Which packet of that frame, if it holds several: counted from 1.
+    /// Packet within that frame, counted from 1, if it holds several; otherwise 0.
     pub(super) segment: u32,
     /// Nanoseconds since the file's first packet.
     pub(super) time: i64,
 }
 
-/// One direction of one conversation, by the table's own numbering.
+/// One direction of one conversation, by its index in the flow table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) conversation: usize,
-    /// Whether the packet came from the side that was heard first.
+    /// Whether the sender is the side whose packet was seen first.
     pub(super) from_a: bool,
 }
 
-/// Tells the sink about one packet of one side.
+/// Reports results about one packet of one side to the sink.
 #[derive(Debug)]
 pub(super) struct Reporter<'a> {
     pub(super) sink: &'a mut Sink,
@@ -47,14 +47,14 @@ impl Reporter<'_> {
     }
 }
 
-/// What was found about one conversation.
+/// Results of one conversation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConversationTally {
     pub(super) anomalies: BTreeMap<AnomalyKind, AnomalyCount>,
     pub(super) operations: BTreeMap<&'static str, OperationTally>,
-    /// Requests whose first sending is not in the capture.
+    /// Requests whose first transmission is not in the capture.
     pub(super) lost_requests: u64,
-    /// Sequence NAKs that only repeat that the responder was not ready.
+    /// Sequence error NAKs that merely follow an RNR NAK for the same PSN.
     pub(super) naks_after_rnr: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct ConversationTally {
 #[derive(Clone, Debug)]
 pub(super) struct AnomalyCount {
     pub(super) count: u64,
-    /// The text of the first: it stands for the rest in the diagnosis.
+    /// The text of the first, which the diagnosis shows.
     pub(super) first: String,
     pub(super) first_frame: u64,
 }
@@ -78,7 +78,7 @@ impl ConversationTally {
         self.anomalies.get(&kind).map_or(0, |count| count.count)
     }
 
-    /// Takes over what was found under another number.
+    /// Adds the results of a conversation that was merged into this one.
     pub(super) fn absorb(&mut self, other: Self) {
         for (kind, theirs) in other.anomalies {
             match self.anomalies.get_mut(&kind) {
@@ -106,7 +106,7 @@ impl ConversationTally {
     }
 }
 
-/// Collects.
+/// Collects the results of all trackers.
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) anomalies: Vec<(Option<Side>, Anomaly)>,
@@ -115,14 +115,14 @@ pub(super) struct Sink {
     pub(super) messages_total: u64,
     /// By conversation.
     pub(super) tallies: Vec<ConversationTally>,
-    /// What was found about the packet at hand, for the packet list.
+    /// Anomaly texts of the current packet, for the packet list.
     pub(super) notes: Vec<String>,
-    /// What the windows of all requesters may hold.
+    /// Budget of requests held by the windows of all requesters.
     pub(super) window_budget: WindowBudget,
     sample_budget: SampleBudget,
-    /// Places where the capture is known to have lost packets, so far.
+    /// Number of known capture gaps so far.
     pub(super) gaps: u64,
-    /// Entries looked at, see [`super::FileReport::steps`].
+    /// Entries visited, see [`super::FileReport::steps`].
     pub(super) steps: u64,
     max_messages: usize,
     max_anomalies: usize,
@@ -203,7 +203,7 @@ impl Sink {
     }
 }
 
-/// The tally of a conversation, made if missing.
+/// Returns the tally of a conversation, creating it if missing.
 fn tally_entry(
     tallies: &mut Vec<ConversationTally>,
     conversation: usize,

@@ -1,4 +1,4 @@
-//! Small wordings.
+//! Text helpers of the analysis.
 
 use ferroce_wire::number::Psn;
 
@@ -7,13 +7,13 @@ pub(super) fn count_of(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The PSNs from `first` up to but without `end`.
+/// The PSNs from `first` up to, excluding, `end`.
 pub(super) fn psns(first: Psn, end: Psn) -> String {
     let last = end.sub(1);
     if first == last { format!("PSN {first}") } else { format!("PSN {first} to {last}") }
 }
 
-/// A time in the unit that suits it.
+/// A duration in a fitting unit.
 pub(super) fn duration(nanoseconds: i64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds.unsigned_abs() {

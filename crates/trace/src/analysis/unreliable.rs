@@ -1,4 +1,4 @@
-//! One sender of an unreliable connection: messages in order, or not at all (IBA 9.8.2).
+//! One sender of an unreliable service: messages arrive in order or not at all (IBA 9.8.2).
 
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
@@ -9,7 +9,7 @@ use super::window::{ExtendedPsn, ObservedPacket, TrackedRequest};
 #[derive(Debug, Default)]
 pub(super) struct UnreliableSender {
     next: Option<ExtendedPsn>,
-    /// Known gaps of the capture when the last packet came.
+    /// Number of known capture gaps at the last packet.
     gaps: u64,
     assembly: Assembly,
 }
@@ -21,7 +21,7 @@ impl UnreliableSender {
         let ahead = psn.distance(expected.psn);
         if ahead < 0 {
             let text =
-                format!("PSN {psn} came after {}: doubled or overtaken", expected.psn.sub(1));
+                format!("PSN {psn} arrived after {}: duplicated or reordered", expected.psn.sub(1));
             return reporter.anomaly(AnomalyKind::Reordered, psn, text);
         }
         if ahead > 0 {
@@ -46,7 +46,7 @@ impl UnreliableSender {
         self.next = Some(ExtendedPsn { psn: psn.add(1), sequence: expected.sequence + 1 });
     }
 
-    /// A datagram: a message by itself, whose PSN need not follow that of the last one to this receiver.
+    /// Adds a datagram: a message by itself, whose PSN need not follow that of the previous one to this receiver.
     pub(super) fn datagram(&mut self, observed: &ObservedPacket<'_>, reporter: &mut Reporter<'_>) {
         let request = TrackedRequest::new(
             observed,

@@ -1,6 +1,6 @@
-//! The requests of one requester that are not yet finished, by PSN.
+//! Outstanding requests of one requester, by PSN.
 //!
-//! PSNs wrap at 2^24, so they are counted on in 64 bits here: a *sequence* orders where a PSN cannot.
+//! PSNs wrap at 2^24; here they are extended to 64-bit *sequence numbers*, which have a total order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use ferroce_wire::packet::Packet;
 
 use super::sink::Stamp;
 
-/// Most requests kept for one requester.
+/// Limit of requests kept for one requester.
 const MAX_PER_REQUESTER: usize = 65_536;
 
-/// Most requests kept for all requesters together, but for the few that each may always keep. A quarter of a kilobyte
-/// each.
+/// Limit of requests kept for all requesters together, a quarter of a kilobyte each. [`MIN_PER_REQUESTER`] are always
+/// allowed.
 const MAX_TOTAL: usize = 1 << 19;
 
-/// Requests that each requester may keep.
+/// Requests that each requester may keep even when the total is exhausted.
 const MIN_PER_REQUESTER: usize = 4;
 
-/// How many requests all windows hold together, so that no capture can make them hold too many.
+/// Number of requests held by all windows, which bounds the memory of any capture.
 #[derive(Debug, Default)]
 pub(super) struct WindowBudget(usize);
 
 impl WindowBudget {
-    /// Whether a window that holds `own` requests must give one up before it takes another.
+    /// Whether a window that holds `own` requests must evict one before it adds another.
     pub(super) fn is_exhausted(&self, own: usize) -> bool {
         own >= MAX_PER_REQUESTER || (own >= MIN_PER_REQUESTER && self.0 >= MAX_TOTAL)
     }
@@ -39,10 +39,10 @@ impl WindowBudget {
     }
 }
 
-/// Where sequences start: room for packets from before the first one observed.
+/// Sequence number of the first packet seen, with headroom for earlier packets.
 const FIRST_SEQUENCE: u64 = 1 << 32;
 
-/// A packet with what the trackers need of it.
+/// A packet with the context that the trackers need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ObservedPacket<'a> {
     pub(super) stamp: Stamp,
@@ -50,13 +50,13 @@ pub(super) struct ObservedPacket<'a> {
     pub(super) info: &'static OpcodeInfo,
     /// IPv4 identification.
     pub(super) identification: Option<u16>,
-    /// Whether the side that read_length for a connection sent this management datagram, where that is known.
+    /// Whether the active side of a connection sent this management datagram, if known.
     pub(super) from_active: Option<bool>,
-    /// Known gaps of the capture before it.
+    /// Number of known capture gaps before it.
     pub(super) gaps: u64,
 }
 
-/// A PSN and the sequence it stands for.
+/// A PSN and its 64-bit sequence number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtendedPsn {
     pub(super) psn: Psn,
@@ -68,55 +68,55 @@ impl ExtendedPsn {
         Self { psn, sequence: FIRST_SEQUENCE }
     }
 
-    /// The sequence of a PSN near this one.
+    /// The sequence number of a PSN near this one.
     pub(super) fn sequence_of(self, psn: Psn) -> u64 {
         self.sequence.wrapping_add_signed(i64::from(psn.distance(self.psn)))
     }
 }
 
-/// One request packet, as first observed.
+/// State of one request packet.
 #[derive(Clone, Debug)]
 pub(super) struct TrackedRequest {
     pub(super) sequence: u64,
-    /// PSNs it takes: a READ takes one for each response packet.
+    /// PSNs it consumes: a READ consumes one per response packet.
     pub(super) psn_count: u32,
-    /// Whether `psn_count` is sure: that of a READ follows from the path MTU.
+    /// Whether `psn_count` is final: that of a READ depends on the path MTU.
     pub(super) psn_count_known: bool,
     pub(super) psn: Psn,
     pub(super) opcode: Opcode,
     pub(super) payload: u32,
-    /// Bytes that a READ asks for.
+    /// Bytes requested by a READ.
     pub(super) read_length: u32,
-    /// Bytes of the message that a WRITE's first packet announces.
+    /// Message length in the RETH of a WRITE's first packet.
     pub(super) write_length: Option<u32>,
     pub(super) address: Option<u64>,
     pub(super) key: Option<u32>,
     pub(super) immediate: Option<u32>,
     pub(super) invalidate: Option<u32>,
-    /// First time it was observed.
+    /// First transmission in the capture.
     pub(super) first: Stamp,
-    /// Last time it was observed.
+    /// Last transmission in the capture.
     pub(super) last: Stamp,
-    /// How often it was sent, as far as is known.
+    /// Known number of transmissions.
     pub(super) sends: u32,
-    /// Whether its first sending did not come past the capture.
+    /// Whether its first transmission is not in the capture.
     pub(super) first_lost: bool,
-    /// IPv4 identification of the last time.
+    /// IPv4 identification of the last transmission.
     pub(super) identification: Option<u16>,
-    /// The packet that finished it.
+    /// The packet that completed it.
     pub(super) finished: Option<Stamp>,
     /// The packet that refused it.
     pub(super) refused: Option<Stamp>,
-    /// Responses so far, and their bytes.
+    /// Response packets so far, and their payload bytes.
     pub(super) responses: u32,
     pub(super) response_bytes: u64,
-    /// Which of its responses comes next.
+    /// Index of the next response packet.
     pub(super) next_response: u32,
-    /// A response is missing, and the requester is expected to ask again.
+    /// A response is missing, and the requester is expected to repeat the request.
     pub(super) response_missing: bool,
     /// The capture lost responses.
     pub(super) response_gap: bool,
-    /// Known gaps of the capture when it was sent.
+    /// Number of known capture gaps when it was sent.
     pub(super) gaps: u64,
 }
 
@@ -127,9 +127,9 @@ impl TrackedRequest {
         let read_length = extensions.reth.filter(|_| reading).map_or(0, |reth| reth.length);
         let write_length = extensions.reth.filter(|_| !reading).map(|reth| reth.length);
         let (psn_count, psn_count_known) = match mtu {
-            // IBA 9.7.2.2: a READ takes as many PSNs as its response has packets.
+            // IBA 9.7.2.2: a READ consumes one PSN per response packet.
             Some(mtu) => (read_length.div_ceil(mtu).max(1), true),
-            // 256 bytes is the smallest path MTU there is.
+            // 256 bytes is the smallest path MTU.
             None => (1, read_length <= 256),
         };
         Self {
@@ -173,7 +173,7 @@ impl TrackedRequest {
         self.opcode.info()
     }
 
-    /// Whether only a response of its own finishes it: an acknowledgement of a later request does not (IBA 9.7.5.1.1).
+    /// Whether only its own response completes it: an acknowledgement of a later request does not (IBA 9.7.5.1.1).
     pub(super) fn needs_response(&self) -> bool {
         self.info().is_some_and(|info| {
             matches!(
@@ -188,20 +188,20 @@ impl TrackedRequest {
     }
 }
 
-/// Slots in order of their sequence; not every sequence has one.
+/// Requests in order of their sequence. Sequence numbers may be missing.
 ///
-/// A capture decides in which order requests come and go, so every operation takes logarithmic time, and
-/// [`Window::acknowledge`] visits a request once when it is new and once for each time that the packet came again.
+/// The capture controls the order of insertions and removals, so every operation takes logarithmic time, and
+/// [`Window::acknowledge`] visits a request once when it is new and once per retransmission.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     requests: BTreeMap<u64, Box<TrackedRequest>>,
-    /// An acknowledgement has visited every request before it, but for those in `revisit`.
+    /// Every request before it was visited by an acknowledgement, except those in `revisit`.
     acknowledged: u64,
-    /// Slots before `acknowledged` that the next acknowledgement visits again.
+    /// Requests before `acknowledged` that the next acknowledgement revisits.
     revisit: BTreeSet<u64>,
-    /// Slots that an acknowledgement passed though only a response of their own finishes them.
+    /// Requests that an acknowledgement passed although only their own response completes them.
     passed: BTreeSet<u64>,
-    /// The oldest request sent again since the last acknowledgement.
+    /// The oldest request retransmitted since the last acknowledgement.
     oldest_retransmitted: Option<u64>,
 }
 
@@ -229,7 +229,7 @@ impl Window {
         Some(*request)
     }
 
-    /// Puts a request in its place, and returns one that was there before.
+    /// Inserts a request and returns the one it replaces.
     pub(super) fn insert(&mut self, request: TrackedRequest) -> Option<Box<TrackedRequest>> {
         if request.sequence < self.acknowledged {
             self.mark_retransmitted(request.sequence);
@@ -238,15 +238,15 @@ impl Window {
         self.requests.insert(request.sequence, Box::new(request))
     }
 
-    /// The request whose span holds `sequence`.
+    /// The request whose PSN range contains `sequence`.
     pub(super) fn find(&mut self, sequence: u64) -> Option<&mut TrackedRequest> {
         let (_, request) = self.requests.range_mut(..=sequence).next_back()?;
         (sequence < request.end()).then_some(&mut **request)
     }
 
-    /// Lets `visit` look at the requests that end before `sequence` and that no acknowledgement has visited since they
-    /// were sent, oldest first. Returns the oldest of them, and of those after a request that was sent again, that
-    /// still waits for a response.
+    /// Calls `visit` for the requests that end before `sequence` and that no acknowledgement has visited since their last
+    /// transmission, oldest first. Of these, and of those after a retransmitted request, returns the oldest that still
+    /// waits for a response.
     pub(super) fn acknowledge(
         &mut self,
         sequence: u64,
@@ -286,7 +286,7 @@ impl Window {
             .map(|request| request.sequence)
     }
 
-    /// A request that has a request was sent again: the next acknowledgement visits it once more.
+    /// Records a retransmission: the next acknowledgement revisits the request.
     pub(super) fn mark_retransmitted(&mut self, sequence: u64) {
         self.oldest_retransmitted =
             Some(self.oldest_retransmitted.map_or(sequence, |oldest| oldest.min(sequence)));
@@ -299,7 +299,7 @@ impl Window {
         }
     }
 
-    /// A response of its own finished the request that starts at `sequence`.
+    /// Records that its own response completed the request that starts at `sequence`.
     pub(super) fn complete(&mut self, sequence: u64) {
         self.passed.remove(&sequence);
         self.revisit.remove(&sequence);

@@ -1,13 +1,13 @@
-//! Grows a tree, layer by layer, in the order of the frame's bytes.
+//! Builds a tree layer by layer, in byte order of the frame.
 
 use ferroce_wire::field::{FieldSpec, Header, Meaning, Show, Value};
 
 use super::tree::{Field, Layer, Problem, Verdict};
 use crate::link::LinkHeader;
 
-/// The layers found so far, and how far into the frame they reach.
+/// The layers built so far, and their end in the frame.
 pub(super) struct Builder<'a> {
-    /// The whole frame, link header included: offsets in the tree count from its first byte.
+    /// The whole frame including the link header: offsets in the tree count from its first byte.
     pub(super) bytes: &'a [u8],
     pub(super) layers: Vec<Layer<'a>>,
     pub(super) problems: Vec<Problem>,
@@ -20,13 +20,13 @@ impl<'a> Builder<'a> {
         Self { bytes, layers: Vec::new(), problems: Vec::new(), at: 0 }
     }
 
-    /// Adds a header that was parsed from the bytes at hand.
+    /// Adds a header parsed from the bytes at the current offset.
     pub(super) fn header<H: Header>(&mut self, header: &H, summary: String) -> &mut Layer<'a> {
         self.visited(H::NAME, H::LEN, summary, |visitor| header.visit(visitor))
     }
 
-    /// Adds the first `len` bytes of anything that describes its fields. Fields behind them are left out: they
-    /// make a layer of their own.
+    /// Adds the first `len` bytes of a structure that describes its fields. Later fields are left out: they become a
+    /// separate layer.
     pub(super) fn visited(
         &mut self,
         name: &'static str,
@@ -44,7 +44,7 @@ impl<'a> Builder<'a> {
         self.push(Layer { name, offset, length: len, summary, fields, data: None })
     }
 
-    /// Adds the header that the capture put before the frame.
+    /// Adds the header added by the capture.
     pub(super) fn link_header(&mut self, header: LinkHeader, len: usize) {
         let bytes = self.bytes;
         let fields: Vec<_> = header
@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
         self.push(Layer { name, offset, length: len, summary, fields, data: None });
     }
 
-    /// Adds `len` bytes without inner structure; fewer when the frame has fewer.
+    /// Adds `len` bytes without structure, or fewer if the frame ends before.
     pub(super) fn data(&mut self, name: &'static str, len: usize, mut summary: String) {
         let data = self.rest();
         let data = &data[..len.min(data.len())];
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a layer that is one value of whole bytes.
+    /// Adds a layer that consists of one value.
     pub(super) fn value(&mut self, name: &'static str, len: usize, item: ValueLayer) {
         let rest = self.rest();
         let bytes = &rest[..len.min(rest.len())];
@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
         self.push(Layer { name, offset, length, summary, fields, data: None });
     }
 
-    /// What no layer covers yet.
+    /// The bytes after the last layer.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What [`Builder::value`] says about its bytes.
+/// Description of a layer added by [`Builder::value`].
 #[derive(Default)]
 pub(super) struct ValueLayer {
     pub(super) name: &'static str,
@@ -135,12 +135,12 @@ pub(super) struct ValueLayer {
     pub(super) meaning: String,
     pub(super) doc: &'static str,
     pub(super) verdict: Option<Verdict>,
-    /// The layer's one line.
+    /// One-line summary of the layer.
     pub(super) summary: String,
 }
 
 impl Layer<'_> {
-    /// Says more about a value than the field's own type knows.
+    /// Sets the meaning of a field that depends on more than the field itself.
     pub(super) fn explain(&mut self, name: &str, meaning: impl Into<String>) -> &mut Self {
         if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
             field.meaning = meaning.into();
@@ -148,14 +148,14 @@ impl Layer<'_> {
         self
     }
 
-    /// Takes the fields whose names start so out of sight: they belong to something that is not there.
+    /// Hides the fields with this name prefix, which belong to an absent part.
     pub(super) fn hide(&mut self, prefix: &str) {
         for field in self.fields.iter_mut().filter(|field| field.name.starts_with(prefix)) {
             field.hidden = true;
         }
     }
 
-    /// Says whether a checksum is right.
+    /// Sets the verdict of a checksum field.
     pub(super) fn set_verdict(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What carries a transport packet: Ethernet, VLAN tags, IP, UDP, and InfiniBand's routing headers.
+//! Layers below the transport: Ethernet, VLAN tags, IP, UDP, and InfiniBand routing headers.
 
 use ferroce_wire::ethernet::{EtherType, Vlan};
 use ferroce_wire::field::{Header, Meaning, Show, Value};
@@ -89,7 +89,7 @@ fn udp_summary(udp: &Udp) -> String {
     format!("{} → {}{kind}", udp.source_port, udp.destination_port)
 }
 
-/// A code by its name, or by its number where it has none.
+/// A code's name, or its number if it has none.
 pub(super) fn name_or_number(code: &dyn Show) -> String {
     match Meaning(code).to_string() {
         name if name.is_empty() => Value(code).to_string(),
@@ -108,12 +108,12 @@ fn dscp(code: u8) -> String {
     }
 }
 
-/// A count of bytes in words.
+/// A byte count with its noun.
 pub(super) fn bytes(count: usize) -> String {
     if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
-/// The network layer's name, for frames that are not RoCE.
+/// The name of the network layer, for frames that are not RoCE.
 pub(super) fn network_name(frame: &Frame<'_>) -> Option<&'static str> {
     match frame.network? {
         Network::Ipv4(..) => Some(Ipv4::NAME),
@@ -123,7 +123,7 @@ pub(super) fn network_name(frame: &Frame<'_>) -> Option<&'static str> {
     }
 }
 
-/// What an EtherType announces.
+/// The name of an EtherType, or its number.
 pub(super) fn ethertype_name(ethertype: EtherType) -> String {
     match name_or_number(&ethertype) {
         number if number.starts_with("0x") => format!("EtherType {number}"),

@@ -1,4 +1,4 @@
-//! The set-up exchange: its messages in the datagrams to their own queue pair.
+//! Messages of the set-up exchange, carried in datagrams to a dedicated queue pair.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use ferroce_wire::setup::{Magic, Message, ParseError, Prefix, QUEUE_KEY, QUEUE_P
 use super::build::Builder;
 use super::carrier::{bytes, name_or_number};
 
-/// The message in a packet. None if the packet is not for the exchange: a foreign datagram may well go to the same
-/// queue pair, so that the key and the magic number must be right as well.
+/// Parses the message in a packet. `None` if the packet does not belong to the exchange: other datagrams may go to the
+/// same queue pair, so the Q_Key and the magic number must match as well.
 fn message(packet: &Packet<'_>) -> Option<Result<Message, ParseError>> {
     let deth = packet.extensions.deth?;
     if packet.bth.destination != QUEUE_PAIR || deth.queue_key != QUEUE_KEY {
@@ -24,7 +24,7 @@ pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
     Some(message(packet)?.map_or("set-up message", |message| message.name()))
 }
 
-/// The message that a packet carries, in one line.
+/// One-line summary of the message that a packet carries.
 pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
     Some(match message(packet)? {
         Ok(message) => format!("{}  {}", message.name(), details(&message)),
@@ -32,7 +32,7 @@ pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
     })
 }
 
-/// Adds the payload of a packet as a message. False if it is none, and nothing was added.
+/// Adds the payload of a packet as a message. Returns false if it is none.
 pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
     let Some(message) = message(packet) else { return false };
     let len = packet.payload.len();
@@ -42,7 +42,7 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
                 .visited(message.name(), len, details(&message), |visitor| message.visit(visitor));
         }
         Err(problem) => {
-            // A cut capture is reported for the packet as a whole.
+            // Truncation by the capture is reported for the packet as a whole.
             if len == packet.payload_len {
                 builder.problem(builder.at, problem);
             }

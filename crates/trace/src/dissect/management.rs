@@ -1,4 +1,4 @@
-//! Management datagrams: the connection manager's messages, with RDMA-CM's header in their private data.
+//! Management datagrams: CM messages, with the RDMA-CM header in their private data.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use ferroce_wire::rdmacm::{IpHeader, split_private_data};
 use super::build::Builder;
 use super::carrier::{bytes, name_or_number};
 
-/// Whether the payload is a management datagram: what queue pairs 0 and 1 receive (IBA 13.5.1).
+/// Whether the payload is a management datagram, as received by QP 0 and QP 1 (IBA 13.5.1).
 fn is_management(packet: &Packet<'_>) -> bool {
     packet.extensions.deth.is_some() && packet.bth.destination.0 <= Qpn::GENERAL_SERVICES.0
 }
@@ -24,7 +24,7 @@ fn message(packet: &Packet<'_>) -> Option<Message> {
     Message::from_mad(&Mad::parse(packet.payload).ok()?).ok()
 }
 
-/// The name of the message that a packet carries, if it carries one of the connection manager's.
+/// The name of the CM message that a packet carries, or `MAD` for other management datagrams.
 pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
     match message(packet) {
         Some(message) => Some(message.name()),
@@ -33,7 +33,7 @@ pub(super) fn title(packet: &Packet<'_>) -> Option<&'static str> {
     }
 }
 
-/// The message that a packet carries, in one line.
+/// One-line summary of the message that a packet carries.
 pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
     if let Some(message) = message(packet) {
         let mut line = message.name().to_owned();
@@ -70,7 +70,7 @@ fn message_details(line: &mut String, message: &Message) -> std::fmt::Result {
         }
         Message::Mra(mra) => {
             let (what, time) = (Meaning(&mra.message), Meaning(&mra.service_timeout));
-            write!(line, "  of {what}, answer within {time}")
+            write!(line, "  of {what}, response within {time}")
         }
         Message::Dreq(dreq) => write!(line, "  QP {}", dreq.remote_qpn),
         Message::Apr(apr) => write!(line, "  {}", name_or_number(&apr.status)),
@@ -91,7 +91,7 @@ fn mad_summary(header: &MadHeader) -> String {
     format!("{}, {} {attribute}", name_or_number(&header.class), name_or_number(&header.method))
 }
 
-/// An attribute's name depends on the class, which its own type does not know.
+/// The name of an attribute, which depends on the management class.
 fn attribute_name(header: &MadHeader) -> String {
     if header.class == ManagementClass::COMMUNICATION {
         let name = match header.attribute {
@@ -113,7 +113,7 @@ fn attribute_name(header: &MadHeader) -> String {
     name_or_number(&header.attribute)
 }
 
-/// Adds the payload of a packet as a management datagram. False if it is none, and nothing was added.
+/// Adds the payload of a packet as a management datagram. Returns false if it is none.
 pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
     if !is_management(packet) {
         return false;
@@ -125,13 +125,13 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
     match Mad::parse(packet.payload) {
         Ok(mad) => match Message::from_mad(&mad) {
             Ok(message) => message_layers(builder, &message),
-            // Other classes are none of our business; a message that should be readable is.
+            // Only the CM class is parsed here; other classes are not an error.
             Err(problem) if header.class == ManagementClass::COMMUNICATION => {
                 builder.problem(start, problem);
             }
             Err(_) => {}
         },
-        // A cut capture is reported for the packet as a whole.
+        // Truncation by the capture is reported for the packet as a whole.
         Err(problem) if packet.payload.len() == packet.payload_len => {
             builder.problem(start, problem);
         }

@@ -1,9 +1,8 @@
-//! Dissection: one frame as an annotated tree, and in one line.
+//! Dissection: one frame as an annotated tree, and as a one-line summary.
 //!
-//! The names, places and meanings of fields come from the `wire` crate's own tables, by which it parses: nothing
-//! here repeats a layout. What this module adds is what takes more than one field to know: whether checksums are
-//! right, what a payload is, where a frame stops making sense. It shows whatever was readable, and then says what
-//! was not, and where.
+//! Names, positions and meanings of fields come from the tables by which the `wire` crate parses; no layout is repeated
+//! here. This module adds what depends on several fields: checksum verdicts, payload types, and where a frame becomes
+//! malformed. It shows everything that was readable, and reports what was not, with its offset.
 //!
 //! ```
 //! use ferroce_trace::dissect::dissect;
@@ -36,9 +35,8 @@ use crate::link::{self, Carried, LinkError, LinkType};
 use build::Builder;
 use carrier::bytes as count;
 
-/// Reads the frame of a record: strips the header that the capture added, and parses what it carries. The number
-/// is where the frame starts in the record. None for a packet of InfiniBand's link layer, which has nothing to
-/// parse.
+/// Reads the frame of a record: strips the header added by the capture and parses the rest. Returns the frame with its
+/// offset in the record; `None` for an InfiniBand link packet, which has nothing to parse.
 pub fn read(
     link: LinkType,
     bytes: &[u8],
@@ -58,7 +56,7 @@ pub fn read(
     Ok(Some((start, frame)))
 }
 
-/// Takes a record of a capture apart: `bytes` of a packet that had `original_len` on the wire.
+/// Dissects a record of a capture: `bytes` of a packet that had `original_len` on the wire.
 pub fn dissect(link: LinkType, bytes: &[u8], original_len: usize) -> Tree<'_> {
     let mut builder = Builder::new(bytes);
     let mut tree = Tree {
@@ -71,7 +69,7 @@ pub fn dissect(link: LinkType, bytes: &[u8], original_len: usize) -> Tree<'_> {
         problems: Vec::new(),
     };
     let read = read(link, bytes, original_len);
-    // The header itself may be sound although nothing can be made of what it announces.
+    // The link header may be readable even if its content is not supported.
     if let Ok(Some(header)) = link::header(link, bytes) {
         let end = header.fields.iter().map(|field| field.range.end).max().unwrap_or(0);
         builder.link_header(header, end);
@@ -102,7 +100,7 @@ fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, orig
     transport::layers(builder, frame);
     if let Some(malformed) = &frame.problem {
         builder.problem(start + malformed.offset, malformed.problem);
-        // What could not be read, apart from what merely follows it.
+        // The unreadable part, without the trailer.
         let end = start + frame.bytes.len() - frame.trailer.len();
         let left = end.saturating_sub(builder.at);
         builder.data("Unread", left, count(left));
@@ -112,7 +110,7 @@ fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, orig
             start + frame.at.transport,
             format!(
                 "the capture kept {kept} of {original_len} bytes, {} of {} bytes of payload, \
-                 so that the ICRC cannot be checked: record with a larger snap length",
+                 so the ICRC cannot be checked: record with a larger snap length",
                 packet.payload.len(),
                 packet.payload_len
             ),
@@ -122,15 +120,15 @@ fn frame_layers(builder: &mut Builder<'_>, start: usize, frame: &Frame<'_>, orig
     builder.data("Trailer", len, what);
 }
 
-/// What stands behind the packet, by its length and link.
+/// Describes the bytes after the packet, by their length and the link.
 fn trailer(frame: &Frame<'_>) -> (String, usize) {
     let len = frame.trailer.len();
     let zero = frame.trailer.iter().all(|&byte| byte == 0);
     let what = match (len, frame.ethernet.is_some()) {
-        (_, true) if zero => "padding up to Ethernet's shortest frame",
-        (4, true) => "Ethernet's frame check sequence",
-        (2, false) => "InfiniBand's variant CRC",
-        _ => "behind the packet",
+        (_, true) if zero => "padding to the minimum Ethernet frame length",
+        (4, true) => "Ethernet frame check sequence",
+        (2, false) => "InfiniBand variant CRC",
+        _ => "after the packet",
     };
     (format!("{}: {what}", count(len)), len)
 }

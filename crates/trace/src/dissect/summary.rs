@@ -1,4 +1,4 @@
-//! A packet in one line, as the list of a packet analyser has it.
+//! One-line summaries of packets.
 
 use std::fmt::Write;
 
@@ -11,14 +11,14 @@ use ferroce_wire::syndrome::SyndromeKind;
 use super::carrier::{bytes, ethertype_name, name_or_number, network_name};
 use super::{exchange, management};
 
-/// The frame in one line: what it does, to which queue pair, and the figures that matter for it.
+/// One-line summary of a frame: operation, destination QP, and the relevant header values.
 ///
 /// ```text
 /// RC RDMA WRITE Only  QP 0x000012  PSN 0x001000  64 bytes → 0x00007f1200340000 rkey 0x00001a2b
 /// RC NAK  QP 0x000011  PSN 0x001000  remote access error  MSN 1
 /// ```
 ///
-/// Addresses are not in it: see [`Frame::addresses`].
+/// It does not include addresses: see [`Frame::addresses`].
 pub fn summary(frame: &Frame<'_>) -> String {
     let mut line = match &frame.packet {
         Some(packet) => packet_summary(packet),
@@ -33,7 +33,7 @@ pub fn summary(frame: &Frame<'_>) -> String {
     line
 }
 
-/// What a packet does, in a few words: `RC RDMA WRITE First`, `RC ACK`, `RC RNR NAK`, `CM REQ`.
+/// Short title of a packet: `RC RDMA WRITE First`, `RC ACK`, `RC RNR NAK`, `CM REQ`.
 pub fn title(packet: &Packet<'_>) -> String {
     if let Some(name) = management::title(packet).or_else(|| exchange::title(packet)) {
         return name.to_owned();
@@ -41,7 +41,7 @@ pub fn title(packet: &Packet<'_>) -> String {
     operation_title(packet)
 }
 
-/// What the opcode alone says.
+/// The title derived from the opcode.
 fn operation_title(packet: &Packet<'_>) -> String {
     let Some(info) = packet.bth.opcode.info() else {
         return format!("{} opcode {:#04x}", packet.bth.opcode.name(), packet.bth.opcode.0);
@@ -88,7 +88,7 @@ fn operation(info: &OpcodeInfo, packet: &Packet<'_>) -> &'static str {
     }
 }
 
-/// Operation, queue pair and sequence number: what the BTH alone says.
+/// Operation, destination QP and PSN, from the BTH.
 pub(super) fn address_line(packet: &Packet<'_>) -> String {
     let bth = &packet.bth;
     format!("{}  QP {}  PSN {}", operation_title(packet), bth.destination, bth.psn)
@@ -166,7 +166,7 @@ fn details(line: &mut String, packet: &Packet<'_>) -> std::fmt::Result {
     Ok(())
 }
 
-/// Whether the payload is of interest: a congestion notification has 16 bytes, but all reserved.
+/// Whether the payload length is shown: the 16 bytes of a CNP are all reserved.
 fn moves_data(info: &OpcodeInfo) -> bool {
     info.payload && info.operation != Operation::CongestionNotification
 }
@@ -204,7 +204,7 @@ fn congested(frame: &Frame<'_>) -> bool {
     ecn == Ecn::CONGESTION_EXPERIENCED
 }
 
-/// A number of bytes in the largest unit that divides it, where that reads better than the number.
+/// A byte count in the largest binary unit that divides it; empty if there is none.
 pub(super) fn size(bytes: u32) -> String {
     match bytes {
         0 => String::new(),

@@ -1,5 +1,5 @@
-//! Trees of captured frames against files in `golden/`, of frames-up frames against what was put in, and of damaged
-//! frames against the promise that every byte is shown and nothing panics.
+//! Compares trees of captured frames with files in `golden/`, and checks that trees of built and damaged frames cover
+//! every byte without a panic.
 
 mod frames;
 
@@ -25,7 +25,7 @@ fn captured(file: &str, number: u64) -> Vec<u8> {
     }
 }
 
-/// A tree as lines that a person can compare.
+/// A tree as text.
 fn rendered(tree: &Tree<'_>) -> String {
     let mut text = format!("{}\n", tree.summary);
     for layer in &tree.layers {
@@ -47,7 +47,7 @@ fn rendered(tree: &Tree<'_>) -> String {
     text
 }
 
-/// The layers follow each other without gap or overlap, and each field lies in its layer.
+/// Checks that the layers cover the frame without gap or overlap, and that each field is within its layer.
 fn check_cover(tree: &Tree<'_>, len: usize) {
     let mut at = 0;
     for layer in &tree.layers {
@@ -72,37 +72,37 @@ fn check_golden(file: &str, number: u64, expected: &str) {
 }
 
 #[test]
-fn a_write() {
+fn dissects_a_write() {
     check_golden("write_64_mtu1024.pcap", 1, include_str!("golden/write.txt"));
 }
 
 #[test]
-fn a_refusal() {
+fn dissects_a_nak() {
     check_golden("bad_rkey_write.pcap", 4, include_str!("golden/nak.txt"));
 }
 
 #[test]
-fn an_atomic() {
+fn dissects_an_atomic() {
     check_golden("atomic.pcap", 3, include_str!("golden/compare_swap.txt"));
 }
 
 #[test]
-fn a_padded_payload_over_ipv6() {
+fn dissects_a_padded_payload_over_ipv6() {
     check_golden("sizes_v6.pcap", 9, include_str!("golden/pad.txt"));
 }
 
 #[test]
-fn a_connection_request() {
+fn dissects_a_connection_request() {
     check_golden("rping.pcap", 1, include_str!("golden/cm_req.txt"));
 }
 
 #[test]
-fn a_rejection() {
+fn dissects_a_rejection() {
     check_golden("cm_reject.pcap", 2, include_str!("golden/cm_rej.txt"));
 }
 
 #[test]
-fn all_captured_frames_are_sound() {
+fn all_captured_frames_are_valid() {
     let mut frames = 0;
     for entry in std::fs::read_dir(captures()).unwrap() {
         let path = entry.unwrap().path();
@@ -112,10 +112,10 @@ fn all_captured_frames_are_sound() {
         let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
         while let Some(record) = reader.next_record().unwrap() {
             let tree = dissect(record.link, record.data, record.original_len as usize);
-            let place = format!("{}, frame {}", path.display(), record.number);
-            assert_eq!(tree.problems, [], "{place}");
+            let position = format!("{}, frame {}", path.display(), record.number);
+            assert_eq!(tree.problems, [], "{position}");
             let icrc = tree.layer("ICRC").and_then(|layer| layer.field("icrc")).unwrap();
-            assert_eq!(icrc.verdict, Some(Verdict::Correct), "{place}");
+            assert_eq!(icrc.verdict, Some(Verdict::Correct), "{position}");
             check_cover(&tree, record.data.len());
             frames += 1;
         }
@@ -123,7 +123,7 @@ fn all_captured_frames_are_sound() {
     assert!(frames > 1000);
 }
 
-/// Frames with all kinds of headers between them.
+/// Frames that together have all kinds of headers.
 fn assorted() -> Vec<Vec<u8>> {
     [
         ("write_64_mtu1024.pcap", 1),
@@ -147,10 +147,10 @@ fn assorted() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_frame_cut_anywhere_is_shown_as_far_as_it_goes() {
+fn a_truncated_frame_is_shown_up_to_its_end() {
     for frame in assorted() {
         for kept in 0..frame.len() {
-            // By the capture, and then by whoever sent it.
+            // Truncated by the capture, and by the sender.
             for len in [frame.len(), kept] {
                 let tree = dissect(LinkType::ETHERNET, &frame[..kept], len);
                 assert!(!tree.problems.is_empty(), "{kept} of {len}: {}", rendered(&tree));
@@ -180,7 +180,7 @@ fn no_link_type_panics_on_any_bytes() {
     for link in links {
         for frame in &frames {
             check_cover(&dissect(link, frame, frame.len()), frame.len());
-            // Every link type meets every start of a frame, so that none reads past a short one.
+            // Every suffix of a frame, so that no link type reads past a short one.
             for start in 0..frame.len().min(80) {
                 check_cover(&dissect(link, &frame[start..], frame.len()), frame.len() - start);
             }

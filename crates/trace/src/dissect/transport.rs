@@ -28,7 +28,7 @@ pub(super) fn layers(builder: &mut Builder<'_>, frame: &Frame<'_>) {
         );
     }
     extensions(builder, &packet.extensions);
-    // Behind a problem nothing is where it should be: `mod.rs` shows the rest as it is.
+    // After a problem, offsets are unreliable: `mod.rs` adds the rest as raw data.
     if frame.problem.is_none() {
         body(builder, frame, packet);
     }
@@ -45,7 +45,7 @@ fn extensions(builder: &mut Builder<'_>, headers: &ExtensionHeaders) {
         builder.header(xrceth, format!("for shared receive queue {}", xrceth.receive_queue));
     }
     if let Some(feth) = &headers.feth {
-        builder.header(feth, "how far, and to which point, memory is flushed".to_owned());
+        builder.header(feth, "placement type and selectivity of the flush".to_owned());
     }
     if let Some(reth) = &headers.reth {
         builder.header(reth, reth_summary(reth)).explain("length", summary::size(reth.length));
@@ -83,8 +83,8 @@ fn body(builder: &mut Builder<'_>, frame: &Frame<'_>, packet: &Packet<'_>) {
         let value = format!("0x{}", to_hex(&icrc));
         if verdict == Verdict::Wrong {
             let message = format!(
-                "the ICRC is {value}, {}: the packet was damaged, \
-                 or its sender covers other bytes",
+                "the ICRC is {value}, {}: the packet was corrupted, \
+                 or its sender computes the ICRC over other bytes",
                 meaning.trim_start_matches("wrong, ")
             );
             builder.problem(builder.at, message);
@@ -94,7 +94,7 @@ fn body(builder: &mut Builder<'_>, frame: &Frame<'_>, packet: &Packet<'_>) {
             summary: meaning.clone(),
             value,
             meaning,
-            doc: "Invariant CRC over all that no router may change.",
+            doc: "Invariant CRC over all fields that routers must not change.",
             verdict: Some(verdict),
         };
         builder.value("ICRC", ICRC_LEN, item);
@@ -106,7 +106,7 @@ fn payload(builder: &mut Builder<'_>, packet: &Packet<'_>) {
     let mut line =
         if kept == len { bytes(len) } else { format!("{kept} of {} captured", bytes(len)) };
     if packet.bth.opcode.info().is_some_and(|info| !info.payload) {
-        line.push_str(", though this opcode carries none");
+        line.push_str(", but this opcode carries no payload");
     }
     builder.data("Payload", kept, line);
 }
@@ -116,7 +116,7 @@ fn pad(builder: &mut Builder<'_>, packet: &Packet<'_>) {
     let item = ValueLayer {
         name: "pad",
         value: bytes(packet.pad.len()),
-        meaning: if zero { "zero" } else { "not zero, though it should be" }.to_owned(),
+        meaning: if zero { "zero" } else { "not zero, but must be zero" }.to_owned(),
         doc: "Fills the payload up to a multiple of 4.",
         verdict: None,
         summary: bytes(packet.pad.len()),

@@ -1,38 +1,38 @@
-//! The annotated tree: layers, their fields, and what is wrong with them.
+//! The annotated tree: layers, fields and problems.
 
 use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-/// One frame, taken apart.
+/// A dissected frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tree<'a> {
-    /// The frame in one line.
+    /// One-line summary of the frame.
     pub summary: String,
-    /// Who sent it, where a network layer was readable.
+    /// Source address, if a network layer was readable.
     pub source: Option<IpAddr>,
-    /// Whom it is for.
+    /// Destination address, if a network layer was readable.
     pub destination: Option<IpAddr>,
-    /// Bytes there are.
+    /// Bytes captured.
     pub captured_len: usize,
-    /// Bytes there were on the wire.
+    /// Bytes on the wire.
     pub original_len: usize,
-    /// What the frame is made of, in the order of its bytes. Together the layers cover all of them.
+    /// The layers in byte order. Together they cover the whole frame.
     pub layers: Vec<Layer<'a>>,
-    /// What is wrong with it; empty for a sound frame.
+    /// Problems of the frame; empty for a valid one.
     pub problems: Vec<Problem>,
 }
 
-/// A header, a payload, or bytes that nothing is known about.
+/// A header, a payload, or unparsed bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer<'a> {
     /// The specification's short name, for example `BTH`.
     pub name: &'static str,
-    /// Its first byte, counted from the frame's.
+    /// Offset in the frame.
     pub offset: usize,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: usize,
-    /// The layer in one line.
+    /// One-line summary of the layer.
     pub summary: String,
     /// Its fields in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -47,49 +47,49 @@ pub struct Layer<'a> {
 pub struct Field<'a> {
     /// Its name.
     pub name: &'static str,
-    /// The first byte that it touches, counted from the frame's first.
+    /// Offset in the frame of the first byte it occupies.
     pub offset: usize,
-    /// Its first bit in that byte; 0 is the most significant one.
+    /// Its first bit in that byte; 0 is the most significant.
     pub bit: usize,
     /// Width in bits.
     pub width: usize,
-    /// The bytes that it touches.
+    /// The bytes it occupies.
     #[serde(serialize_with = "hex")]
     pub bytes: &'a [u8],
-    /// Its value, in the notation people expect.
+    /// Its value in the usual notation.
     pub value: String,
-    /// What this value means, where the value alone does not say it.
+    /// Meaning of the value, if it has one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub meaning: String,
-    /// What the field is for.
+    /// Purpose of the field.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub doc: &'static str,
-    /// For checksums: whether it is right.
+    /// Check result, for checksums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Whether it says nothing and need not be shown: reserved and zero, or part of something that is not there.
+    /// Whether it can be omitted from output: reserved and zero, or part of an absent structure.
     #[serde(skip)]
     pub hidden: bool,
 }
 
-/// What checking a field gave.
+/// Result of checking a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is right.
+    /// The value is correct.
     Correct,
-    /// It is not what it should be.
+    /// The value is wrong.
     Wrong,
-    /// It cannot be checked.
+    /// The value cannot be checked.
     Unverifiable,
 }
 
-/// Something wrong with a frame, and where.
+/// A problem of a frame, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The byte of the frame where what is at fault starts.
+    /// Offset in the frame of the bytes at fault.
     pub offset: usize,
-    /// What is wrong, and where something can be done about it, what.
+    /// What is wrong and, if possible, how to fix it.
     pub message: String,
 }
 
@@ -108,12 +108,12 @@ impl Layer<'_> {
 }
 
 impl Field<'_> {
-    /// Whether it starts or ends inside of a byte.
+    /// Whether it starts or ends within a byte.
     pub fn is_bits(&self) -> bool {
         self.bit != 0 || self.width % 8 != 0
     }
 
-    /// Each bit of the bytes that the field touches: `None` for those of its neighbours.
+    /// The bits of the bytes that the field occupies; `None` for bits of neighbouring fields.
     pub fn bits(&self) -> impl Iterator<Item = Option<bool>> + '_ {
         let (bytes, own) = (self.bytes, self.bit..self.bit + self.width);
         (0..bytes.len() * 8)
@@ -121,7 +121,7 @@ impl Field<'_> {
     }
 }
 
-/// Bytes as text: two digits each, nothing between them.
+/// Bytes in hexadecimal without separators.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Numbers in either byte order, out of arrays whose length is known.
+//! Integers in either byte order, read from arrays.
 
 /// The byte order a file, or a section of it, was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! How many packets a capture says it lost.
+//! Counters of packets lost by the capture.
 
-/// The counters of one section's interfaces, and the sum of those of earlier sections.
+/// Counters of the current section's interfaces, and the sum of earlier sections.
 #[derive(Debug, Default)]
 pub(super) struct DropCounters {
     earlier: u64,
@@ -8,44 +8,44 @@ pub(super) struct DropCounters {
     interfaces: Vec<Counters>,
 }
 
-/// What is said of one interface.
+/// Drop counters of one interface.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
-    /// By its latest statistics block, since the capture started.
-    stated: u64,
-    /// On its packets, each since the packet before.
-    counted: u64,
+    /// From its latest statistics block: total since the start of the capture.
+    from_statistics: u64,
+    /// Sum of the counts on its packets, each since the previous packet.
+    from_packets: u64,
 }
 
 impl DropCounters {
-    /// An interface was described.
+    /// Adds an interface.
     pub(super) fn add_interface(&mut self) {
         self.interfaces.push(Counters::default());
     }
 
-    /// A section starts: interfaces are counted anew.
+    /// Starts a section, whose interfaces are from_packets from zero.
     pub(super) fn start_section(&mut self) {
         self.earlier = self.total();
         self.interfaces.clear();
     }
 
-    /// A packet says that so many were lost before it.
+    /// Adds the packets lost before a packet.
     pub(super) fn count(&mut self, interface: u32, dropped: u64) {
         if let Some(counters) = self.interfaces.get_mut(interface as usize) {
-            counters.counted = counters.counted.saturating_add(dropped);
+            counters.from_packets = counters.from_packets.saturating_add(dropped);
         }
     }
 
-    /// A statistics block says that so many were lost until now.
+    /// Records the total of a statistics block.
     pub(super) fn state(&mut self, interface: u32, dropped: u64) {
         if let Some(counters) = self.interfaces.get_mut(interface as usize) {
-            counters.stated = counters.stated.max(dropped);
+            counters.from_statistics = counters.from_statistics.max(dropped);
         }
     }
 
-    /// All together. A statistics block counts those before packets as well, so of both the larger is the number.
+    /// The total. Statistics blocks include the packets from_packets on records, so the larger number of each interface counts.
     pub(super) fn total(&self) -> u64 {
-        let of = |counters: &Counters| counters.stated.max(counters.counted);
+        let of = |counters: &Counters| counters.from_statistics.max(counters.from_packets);
         self.interfaces.iter().map(of).fold(self.earlier, u64::saturating_add)
     }
 }

@@ -1,18 +1,18 @@
-//! What can be wrong with a capture file, each with its name and place.
+//! Errors of reading and writing capture files.
 
 use std::fmt;
 use std::io;
 
-/// A capture file cannot be read on. The records before it have all been delivered.
+/// A capture file cannot be read further. All records before the error have been delivered.
 #[derive(Debug)]
 pub struct FileError {
-    /// The byte of the file where the record or block at fault starts.
+    /// Offset in the file of the record or block at fault.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a capture file.
+/// A problem of a capture file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
@@ -22,18 +22,18 @@ pub enum Problem {
     NotACapture {
         /// The first four bytes.
         found: [u8; 4],
-        /// What the file seems to be instead, and what to do about it.
+        /// What the file seems to be, and how to make it readable.
         hint: Option<&'static str>,
     },
-    /// A relative of pcap that records more per packet, and that is not read here.
+    /// An unsupported pcap variant with other record headers.
     UnsupportedVariant {
         /// Its magic number.
         magic: u32,
-        /// What it is known as.
+        /// Its name.
         name: &'static str,
     },
-    /// A version of the format that is not known. For pcapng, only the section that has it is
-    /// skipped, and this is reported once everything else has been read.
+    /// An unknown version of the format. In pcapng, only the section is skipped, and the error is
+    /// reported after the rest of the file.
     UnsupportedVersion {
         /// The format.
         format: super::Format,
@@ -42,37 +42,36 @@ pub enum Problem {
         /// Its minor version.
         minor: u16,
     },
-    /// Bits of the pcap header that must be zero are not, so the link type beside them is not to
-    /// be trusted.
+    /// Reserved bits of the pcap header are set, so the link type in the same field cannot be trusted.
     ReservedBits {
-        /// The field they are in.
+        /// The field with the reserved bits.
         field: u32,
     },
-    /// The file ends inside of something.
+    /// The file ends within a structure.
     Truncated {
-        /// What it ends in.
+        /// The structure.
         inside: &'static str,
-        /// How many bytes that has.
+        /// Its length in bytes.
         needed: u64,
-        /// How many of them the file still has.
+        /// Bytes left in the file.
         available: u64,
     },
-    /// A length is larger than what it is the length of can be.
+    /// A length exceeds its limit.
     InvalidLength {
-        /// The length of what.
+        /// The structure with this length.
         of: &'static str,
-        /// What the file says.
+        /// The length in the file.
         length: u64,
-        /// What it can be at most.
+        /// The limit.
         limit: u64,
     },
-    /// A pcapng block is too short for its own fixed fields.
+    /// A pcapng block is too short for its fixed fields.
     BlockTooShort {
-        /// The block's type number.
+        /// The block type.
         block_type: u32,
         /// Its length.
         length: u32,
-        /// The least length of a block of this type.
+        /// The minimum length of a block of this type.
         minimum: u32,
     },
     /// The length of a pcapng block is not a multiple of 4.
@@ -80,31 +79,31 @@ pub enum Problem {
         /// Its length.
         length: u32,
     },
-    /// The length at the end of a pcapng block is not the one at its start.
+    /// The lengths at start and end of a pcapng block differ.
     TrailerMismatch {
         /// The length at the start.
         header: u32,
         /// The length at the end.
         trailer: u32,
     },
-    /// A pcapng section does not say what its byte order is.
+    /// A pcapng section has no valid byte-order magic.
     BadByteOrderMagic {
-        /// What it has instead, as the file has the bytes.
+        /// The bytes found instead.
         found: [u8; 4],
     },
-    /// A packet refers to an interface that the section has not described.
+    /// A packet refers to an interface not described in its section.
     UnknownInterface {
-        /// The interface it refers to.
+        /// The interface index.
         interface: u32,
-        /// How many were described before it.
+        /// Number of interfaces described so far.
         described: usize,
     },
-    /// A section describes more interfaces than are kept.
+    /// A section describes too many interfaces.
     TooManyInterfaces {
-        /// The most a section may have.
+        /// The limit per section.
         limit: usize,
     },
-    /// The input itself failed.
+    /// Reading the input failed.
     Io(io::Error),
 }
 
@@ -117,7 +116,7 @@ impl FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.problem {
-            // The place is no news for what is wrong with the file as a whole.
+            // These concern the file as a whole.
             Problem::Empty | Problem::NotACapture { .. } | Problem::UnsupportedVariant { .. } => {
                 self.problem.fmt(f)
             }
@@ -159,7 +158,7 @@ impl fmt::Display for Problem {
             ),
             Problem::InvalidLength { of, length, limit } => write!(
                 f,
-                "the {of} is given as {length} bytes and can be at most {limit}: \
+                "the {of} is {length} bytes, but the limit is {limit}: \
                  the file is damaged here"
             ),
             Problem::BlockTooShort { block_type, length, minimum } => write!(
@@ -174,7 +173,7 @@ impl fmt::Display for Problem {
             ),
             Problem::TrailerMismatch { header, trailer } => write!(
                 f,
-                "a block says {header} bytes at its start and {trailer} at its end: \
+                "a block has length {header} at its start and {trailer} at its end: \
                  the file is damaged here"
             ),
             Problem::BadByteOrderMagic { found: [a, b, c, d] } => write!(
@@ -184,8 +183,8 @@ impl fmt::Display for Problem {
             ),
             Problem::UnknownInterface { interface, described } => write!(
                 f,
-                "a packet was captured on interface {interface}, \
-                 and the section has described {described} so far"
+                "a packet refers to interface {interface}, \
+                 but the section has described only {described}"
             ),
             Problem::TooManyInterfaces { limit } => {
                 write!(f, "the section describes more than {limit} interfaces")
@@ -206,21 +205,21 @@ impl std::error::Error for FileError {
 
 /// A packet or an interface cannot be written.
 ///
-/// All but [`WriteError::Io`] are found before the first byte is written, so the file is as sound
-/// as before and more can be written to it.
+/// All errors but [`WriteError::Io`] are detected before anything is written, so the file stays
+/// valid and writing can continue.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The output itself failed; the file may end inside of a record.
+    /// Writing the output failed; the file may end within a record.
     Io(io::Error),
-    /// The packet is longer than Wireshark and libpcap read.
+    /// The packet is longer than Wireshark and libpcap accept.
     PacketTooLong {
-        /// How long it is.
+        /// Its length.
         length: usize,
     },
     /// A name or comment does not fit in the 16 bits of an option's length.
     TextTooLong {
-        /// How many bytes it has.
+        /// Its length in bytes.
         length: usize,
     },
     /// The format cannot hold this time: before 1970, or after 2106 in a pcap file.

@@ -1,4 +1,4 @@
-//! The reader of capture files: finds out which format it is, and delivers records.
+//! The capture file reader: detects the format and delivers records.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,8 +31,8 @@ impl fmt::Display for Format {
 
 /// Reads the records of a capture file, pcap or pcapng, from any input.
 ///
-/// It buffers by itself: hand it the plain file, not a `BufReader`. See the
-/// [module](super) for what it promises.
+/// It has its own buffer: pass a plain file, not a `BufReader`. See the [module](super) for its
+/// guarantees.
 pub struct CaptureReader<R> {
     source: Source<R>,
     format: FormatReader,
@@ -45,10 +45,10 @@ enum FormatReader {
     Pcapng(pcapng::Reader),
 }
 
-/// A record as the readers of the formats find it: places in the buffer, not yet borrowed.
+/// A record located by a format reader, as ranges of the buffer.
 pub(super) struct LocatedRecord {
     pub(super) offset: u64,
-    /// How far behind `offset` the packet starts.
+    /// Distance from `offset` to the packet.
     pub(super) header_len: u32,
     pub(super) timestamp: Option<Timestamp>,
     pub(super) interface: u32,
@@ -56,13 +56,13 @@ pub(super) struct LocatedRecord {
     pub(super) data: Range<usize>,
     /// The options of the block, in pcapng.
     pub(super) options: Range<usize>,
-    /// Packets lost before it.
+    /// Packets lost before this one.
     pub(super) dropped: u64,
     pub(super) oddities: Oddities,
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads the header of a capture file, and by it finds out the format.
+    /// Reads the header of a capture file and detects the format.
     pub fn new(input: R) -> Result<CaptureReader<R>, FileError> {
         let mut source = Source::new(input);
         let magic = match source.fill(4)? {
@@ -80,10 +80,9 @@ impl<R: Read> CaptureReader<R> {
         Ok(CaptureReader { source, format, records: 0, finished: false })
     }
 
-    /// The next record, or none at the end of the file.
+    /// Returns the next record, or `None` at the end of the file.
     ///
-    /// After an error the reading is over and further calls return none. What came before it was
-    /// read soundly.
+    /// After an error, further calls return `None`. Records before the error are valid.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, FileError> {
         if self.finished {
             return Ok(None);
@@ -103,13 +102,13 @@ impl<R: Read> CaptureReader<R> {
         Ok(Some(self.lend(found)))
     }
 
-    /// Borrows what was found.
+    /// Borrows a located record from the buffer.
     #[inline]
     fn lend(&self, found: LocatedRecord) -> Record<'_> {
         let (interface, section, annotations) = match &self.format {
             FormatReader::Pcap(reader) => (reader.interface(), 0, Annotations::default()),
             FormatReader::Pcapng(reader) => (
-                // LocatedRecord by this index a moment ago.
+                // The reader has just checked this index.
                 &reader.interfaces()[found.interface as usize],
                 reader.section(),
                 reader.annotations(self.source.bytes(found.options)),
@@ -144,17 +143,17 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// How many bytes of the file have been read and passed on: where the next record starts.
+    /// Offset in the file of the next record.
     pub fn offset(&self) -> u64 {
         self.source.offset()
     }
 
-    /// How many records have been delivered.
+    /// Number of records delivered.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The interfaces that the current section has described so far; one in a pcap file.
+    /// Interfaces described so far in the current section; one in a pcap file.
     pub fn interfaces(&self) -> &[Interface] {
         match &self.format {
             FormatReader::Pcap(reader) => std::slice::from_ref(reader.interface()),
@@ -162,8 +161,8 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// How many packets the capture says it lost, as far as the file was read: by the counters in its statistics blocks and
-    /// on its packets. A pcap file cannot tell.
+    /// Number of packets lost by the capture so far, from the counters in statistics blocks and on packets. Always 0 for
+    /// pcap, which has no counters.
     #[doc(alias = "isb_ifdrop")]
     #[doc(alias = "isb_osdrop")]
     #[doc(alias = "epb_dropcount")]
@@ -188,7 +187,7 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// Where it is, not the buffer.
+/// Shows the position, not the buffer.
 impl<R> fmt::Debug for CaptureReader<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CaptureReader")
@@ -198,7 +197,7 @@ impl<R> fmt::Debug for CaptureReader<R> {
     }
 }
 
-/// What the options of a packet block say.
+/// Contents of the options of a packet block.
 #[derive(Default)]
 pub(super) struct Annotations<'a> {
     pub(super) comment: Option<Cow<'a, str>>,

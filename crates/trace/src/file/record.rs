@@ -1,4 +1,4 @@
-//! What a reader delivers: records, the interfaces they came in on, and what was odd about them.
+//! Records, interfaces and irregularities delivered by a reader.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,51 +7,50 @@ use super::timestamp::{Resolution, Timestamp};
 use crate::link::LinkType;
 use crate::segments::Segment;
 
-/// One captured packet, lent from the reader's buffer until the next call.
+/// One captured packet, borrowed from the reader's buffer until the next call.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
     /// Its number in the file, from 1, as Wireshark counts.
     pub number: u64,
-    /// Where its header starts in the file.
+    /// Offset of its header in the file.
     pub offset: u64,
-    /// Where [`Record::data`] starts in the file. The headers of a packet that was split out of a larger record are not in
-    /// the file as they are here; for such a packet, byte n of the BTH and of what follows it is at `data_offset` plus its
-    /// offset in `data`.
+    /// Offset of [`Record::data`] in the file. The headers of a packet split from a larger record are rebuilt and not in the
+    /// file; for such a packet, bytes from the BTH on are at `data_offset` plus their offset in `data`.
     pub data_offset: u64,
-    /// When it was captured. Simple Packet Blocks have no time, and some times are out of range.
+    /// Capture time. `None` for Simple Packet Blocks and for times out of range.
     pub timestamp: Option<Timestamp>,
     /// The section of the file it is in, from 0. A pcap file is one section.
     pub section: u32,
-    /// The interface it was captured on, an index into the section's interfaces.
+    /// Index of its interface in the section.
     pub interface: u32,
     /// The name of that interface, if the file has it.
     pub interface_name: Option<&'a str>,
-    /// What the bytes start with.
+    /// Link type of the bytes.
     pub link: LinkType,
-    /// How long the packet was on the wire. More than `data.len()` if the capture cut it.
+    /// Length of the packet on the wire. More than `data.len()` if the capture truncated it.
     pub original_len: u32,
-    /// The bytes captured.
+    /// The captured bytes.
     pub data: &'a [u8],
     /// The comments on this packet, joined by newlines if there are several.
     pub comment: Option<Cow<'a, str>>,
     /// Whether it was received or sent, if the file says so.
     pub direction: Option<Direction>,
-    /// Packets that the capture lost between the previous packet of this interface and this one, if it says so.
+    /// Packets lost by the capture between the previous packet of this interface and this one, if recorded.
     pub dropped: u64,
-    /// Which packet of its record this is, if it was split out of a larger one ([`crate::segments`]).
+    /// Position in its record, if it was split from a larger one ([`crate::segments`]).
     pub segment: Option<Segment>,
-    /// What is strange about this record, yet did not stop the reading.
+    /// Irregularities of this record that did not stop the reader.
     pub oddities: Oddities,
 }
 
 impl Record<'_> {
-    /// Whether the capture holds less than the whole packet.
+    /// Whether the capture truncated the packet.
     pub fn is_cut(&self) -> bool {
         (self.data.len() as u64) < u64::from(self.original_len)
     }
 }
 
-/// Which way a packet went, seen from the interface.
+/// Direction of a packet, seen from the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Received.
@@ -69,13 +68,13 @@ impl fmt::Display for Direction {
     }
 }
 
-/// An interface packets were captured on: an Interface Description Block of a pcapng file, or what
-/// the header of a pcap file says of its only one.
+/// A capture interface: an Interface Description Block of a pcapng file, or the header of a pcap
+/// file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What the packets start with.
+    /// Link type of its packets.
     pub link: LinkType,
-    /// The most bytes captured of a packet; 0 is no limit.
+    /// Limit of bytes captured per packet; 0 means no limit.
     pub snap_len: u32,
     /// Its name, such as `eth0`, cut to [`super::MAX_TEXT_LEN`] bytes.
     pub name: Option<String>,
@@ -87,7 +86,7 @@ pub struct Interface {
     pub offset_seconds: i64,
 }
 
-/// Something strange about a record that is safe to read past.
+/// A harmless irregularity of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Oddity {
@@ -135,30 +134,31 @@ impl fmt::Display for Oddity {
 pub struct Oddities(u8);
 
 impl Oddities {
-    /// None: what a sound record has.
+    /// The empty set.
     pub const NONE: Oddities = Oddities(0);
 
-    /// Whether the record is sound.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether `oddity` was seen.
+    /// Whether `oddity` is in the set.
     pub const fn contains(self, oddity: Oddity) -> bool {
         self.0 & oddity as u8 != 0
     }
 
-    /// All that were seen.
+    /// The irregularities in the set.
     pub fn iter(self) -> impl Iterator<Item = Oddity> {
         Oddity::ALL.into_iter().filter(move |oddity| self.contains(*oddity))
     }
 
-    /// Notes `oddity` if `seen`.
+    /// Adds `oddity` if `present`.
     #[inline]
-    pub(super) fn note(&mut self, oddity: Oddity, seen: bool) {
-        self.0 |= if seen { oddity as u8 } else { 0 };
+    pub(super) fn note(&mut self, oddity: Oddity, present: bool) {
+        self.0 |= if present { oddity as u8 } else { 0 };
     }
-    /// Notes what is odd about the lengths of a packet.
+
+    /// Checks the lengths of a packet.
     #[inline]
     pub(super) fn note_lengths(&mut self, captured: u32, original: u32, snap_len: u32) {
         self.note(Oddity::LongerThanOriginal, captured > original);

@@ -1,22 +1,22 @@
-//! The one buffer of a reader: bytes in order, with their place in the file.
+//! The buffered input of a reader, which tracks its offset in the file.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
 use super::error::{FileError, Problem};
 
-/// The buffer at the start. Small enough to stay in the second-level cache, where the bytes are
-/// still warm when they are looked at; large enough that a system call per refill costs nothing.
+/// Initial buffer size: small enough to stay in the L2 cache, large enough to make the cost of a
+/// system call per refill negligible.
 const INITIAL_LEN: usize = 256 << 10;
 
-/// A buffered input that knows its offset and grows only as bytes arrive.
+/// A buffered input that tracks its offset and grows only as bytes arrive.
 pub(super) struct Source<R> {
     input: R,
     buffer: Vec<u8>,
     /// The bytes read and not yet taken are `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Where `start` is in the file.
+    /// Offset of `start` in the file.
     offset: u64,
 }
 
@@ -25,7 +25,7 @@ impl<R: Read> Source<R> {
         Source { input, buffer: vec![0; INITIAL_LEN], start: 0, end: 0, offset: 0 }
     }
 
-    /// Where in the file the next byte to take is.
+    /// Offset in the file of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -36,7 +36,7 @@ impl<R: Read> Source<R> {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads until `needed` bytes are available or the input ends, and returns how many are.
+    /// Reads until `needed` bytes are available or the input ends; returns the number available.
     #[inline]
     pub(super) fn fill(&mut self, needed: usize) -> Result<usize, FileError> {
         if self.end - self.start < needed {
@@ -45,7 +45,7 @@ impl<R: Read> Source<R> {
         Ok(self.end - self.start)
     }
 
-    /// As [`Source::fill`], and an error that the file ends `inside` of something if it is less.
+    /// Like [`Source::fill`], but fails if fewer bytes are available. `inside` names the truncated structure.
     #[inline]
     pub(super) fn require(&mut self, needed: usize, inside: &'static str) -> Result<(), FileError> {
         let available = self.fill(needed)?;
@@ -59,13 +59,13 @@ impl<R: Read> Source<R> {
 
     #[cold]
     fn refill(&mut self, needed: usize) -> Result<(), FileError> {
-        // What is left over is less than a record, so moving it to the front is cheap.
+        // The remainder is less than a record, so moving it to the front is cheap.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         while self.end < needed {
             if self.end == self.buffer.len() {
-                // Doubled only when full of real bytes: what a length field says allocates nothing.
+                // Grow only when full, so that a length field alone allocates nothing.
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
             match self.input.read(&mut self.buffer[self.end..]) {
@@ -81,7 +81,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Takes `count` available bytes. They stay where they are until the next fill or skip.
+    /// Consumes `count` available bytes, which stay in the buffer until the next fill or skip.
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> Range<usize> {
         let count = count.min(self.end - self.start);
@@ -91,13 +91,13 @@ impl<R: Read> Source<R> {
         taken
     }
 
-    /// Bytes that were taken last.
+    /// The bytes of a consumed range.
     #[inline]
     pub(super) fn bytes(&self, taken: Range<usize>) -> &[u8] {
         &self.buffer[taken]
     }
 
-    /// Takes `count` bytes, however many, without keeping them. Returns how many there were.
+    /// Consumes `count` bytes without buffering them; returns the number consumed.
     pub(super) fn skip(&mut self, count: u64) -> Result<u64, FileError> {
         let mut skipped = 0;
         while skipped < count {

@@ -1,4 +1,4 @@
-//! Files made by hand for the tests, in either byte order, sound or not.
+//! Hand-made capture files for the tests, in either byte order, valid or damaged.
 
 use super::bytes::ByteOrder::{self, Big, Little};
 use super::{CaptureReader, Direction, FileError, Oddities, Timestamp};
@@ -107,7 +107,7 @@ pub(super) fn no_options(bytes: Bytes) -> Bytes {
     bytes
 }
 
-/// A record that outlives its reader.
+/// An owned copy of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnedRecord {
     pub(super) number: u64,
@@ -132,7 +132,7 @@ impl OwnedRecord {
     }
 }
 
-/// All records of a file, and what ended them.
+/// Reads all records of a file, and how reading ended.
 pub(super) fn read_all(file: impl std::io::Read) -> (Vec<OwnedRecord>, Result<(), FileError>) {
     let mut records = Vec::new();
     let mut reader = match CaptureReader::new(file) {
@@ -161,26 +161,26 @@ pub(super) fn read_all(file: impl std::io::Read) -> (Vec<OwnedRecord>, Result<()
             Err(error) => break Err(error),
         }
     };
-    // After the end and after an error alike, the end stays the end.
+    // After the end or an error, the reader stays at the end.
     assert!(matches!(reader.next_record(), Ok(None)));
     assert_eq!(reader.records(), records.len() as u64);
     (records, end)
 }
 
-/// The records of a sound file.
-pub(super) fn read_sound(file: &[u8]) -> Vec<OwnedRecord> {
+/// Reads the records of a valid file.
+pub(super) fn read_valid(file: &[u8]) -> Vec<OwnedRecord> {
     let (records, end) = read_all(file);
     end.expect("a sound file");
     records
 }
 
-/// The records before the damage, and the error.
+/// Reads the records before the damage, and the error.
 pub(super) fn read_damaged(file: &[u8]) -> (Vec<OwnedRecord>, FileError) {
     let (records, end) = read_all(file);
     (records, end.expect_err("a damaged file"))
 }
 
-/// An input that gives at most `step` bytes at a time and is interrupted before each.
+/// An input that returns at most `step` bytes per read and is interrupted before each.
 pub(super) struct Trickle<'a> {
     pub(super) rest: &'a [u8],
     pub(super) step: usize,

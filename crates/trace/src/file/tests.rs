@@ -1,11 +1,11 @@
-//! What holds for both formats: round trips, slow and failing inputs, and the kernel's captures.
+//! Tests of both formats: round trips, slow and failing inputs, and the rdma_rxe captures.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::test_files::{OwnedRecord, Trickle, read_all, read_sound};
+use super::test_files::{OwnedRecord, Trickle, read_all, read_valid};
 use super::{
     Batch, CaptureReader, Direction, MAX_WRITTEN_LEN, Packet, PcapWriter, PcapngWriter, Problem,
     Resolution, Timestamp, WriteError,
@@ -24,7 +24,7 @@ fn captures() -> Vec<PathBuf> {
     paths
 }
 
-/// The table of the captures' README: file and number of packets.
+/// File names and packet counts from the README of the captures.
 fn packets_by_readme() -> Vec<(String, usize)> {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/rxe/README.md");
     let text = std::fs::read_to_string(readme).expect("the captures have a README");
@@ -37,11 +37,11 @@ fn packets_by_readme() -> Vec<(String, usize)> {
 }
 
 #[test]
-fn every_capture_of_the_kernel_is_read() {
+fn reads_every_rxe_capture() {
     let expected = packets_by_readme();
     for path in captures() {
         let bytes = std::fs::read(&path).unwrap();
-        let records = read_sound(&bytes);
+        let records = read_valid(&bytes);
         let name = path.file_stem().unwrap().to_string_lossy();
         let (_, packets) = expected.iter().find(|(file, _)| *file == name).expect("in the README");
         assert_eq!(records.len(), *packets, "{name}");
@@ -58,7 +58,7 @@ fn every_capture_of_the_kernel_is_read() {
 }
 
 #[test]
-fn a_capture_copied_to_either_format_stays_the_same() {
+fn a_capture_copied_to_either_format_is_unchanged() {
     for path in captures() {
         let bytes = std::fs::read(&path).unwrap();
         let mut pcap = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
@@ -70,7 +70,7 @@ fn a_capture_copied_to_either_format_stays_the_same() {
             pcapng.write(&Packet::from_record(&record)).unwrap();
         }
         let place_free = |file: &[u8]| -> Vec<OwnedRecord> {
-            let kept = read_sound(file).into_iter();
+            let kept = read_valid(file).into_iter();
             kept.map(|record| OwnedRecord { offset: 0, data_offset: 0, ..record }).collect()
         };
         let original = place_free(&bytes);
@@ -104,7 +104,7 @@ impl Written {
     }
 }
 
-/// An output that takes a few bytes at a time.
+/// An output that accepts a few bytes per write.
 struct Few {
     bytes: Vec<u8>,
     step: usize,
@@ -143,7 +143,7 @@ const LINKS: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType(40_000
 
 proptest! {
     #[test]
-    fn pcapng_gives_back_what_was_written(
+    fn pcapng_round_trip(
         packets in prop::collection::vec(written(i64::MAX), 0..20),
         names in prop::array::uniform3(prop::option::of("[a-z0-9]{1,15}")),
         step in 1..2000usize,
@@ -174,9 +174,9 @@ proptest! {
         }
     }
 
-    /// To the byte, wherever the output stops for a moment.
+    /// Byte by byte, wherever the output makes short writes.
     #[test]
-    fn a_batch_is_written_as_packets_one_by_one_are(
+    fn a_batch_equals_single_writes(
         packets in prop::collection::vec(written(i64::MAX), 0..20),
         bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1500), 20),
         step in 1..5000usize,
@@ -195,7 +195,7 @@ proptest! {
             let original_len = data.len() as u32 + packet.cut;
             one_by_one.write(&whole.cut_from(original_len)).unwrap();
             batch.add(&packet.packet(), body).unwrap();
-            // One that does not fit changes nothing.
+            // An oversized packet leaves the batch unchanged.
             let text = "x".repeat(1 << 16);
             prop_assert!(batch.add(&packet.packet(), &long).is_err());
             prop_assert!(batch.add(&packet.packet().with_comment(&text), body).is_err());
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn pcap_gives_back_what_was_written(
+    fn pcap_round_trip(
         packets in prop::collection::vec(written(u32::MAX as i64 * 1_000_000_000), 0..20),
         link in any::<u16>(),
         step in 1..2000usize,
@@ -226,9 +226,9 @@ proptest! {
         }
     }
 
-    /// Whatever is flipped in a file, the reading ends, within the file and without a panic.
+    /// With any bits flipped, reading ends within the file and without a panic.
     #[test]
-    fn no_damage_panics_or_leads_astray(
+    fn damaged_files_never_panic(
         packets in prop::collection::vec(written(i64::MAX), 1..6),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         classic in any::<bool>(),
@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn no_noise_panics(noise in prop::collection::vec(any::<u8>(), 0..200), kind in 0..3usize) {
+    fn random_bytes_never_panic(noise in prop::collection::vec(any::<u8>(), 0..200), kind in 0..3usize) {
         let start: [&[u8]; 3] = [
             b"\xd4\xc3\xb2\xa1\x02\x00\x04\x00\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0",
             b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\0\0\0\0\0\0\0\0\x1c\0\0\0",
@@ -276,20 +276,20 @@ proptest! {
     }
 }
 
-/// An input that fails after its bytes.
+/// An input that fails at its end.
 struct Failing<'a>(&'a [u8]);
 
 impl Read for Failing<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer)? {
-            0 => Err(io::Error::other("the disk is on fire")),
+            0 => Err(io::Error::other("disk failure")),
             count => Ok(count),
         }
     }
 }
 
 #[test]
-fn a_failing_input_is_reported_behind_what_it_gave() {
+fn an_input_error_is_reported_after_the_records_before_it() {
     let mut writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
     writer.write(&Packet::new(Timestamp::default(), b"whole")).unwrap();
     let file = writer.finish().unwrap();
@@ -297,10 +297,10 @@ fn a_failing_input_is_reported_behind_what_it_gave() {
     assert_eq!(records.len(), 1);
     let error = end.unwrap_err();
     assert!(matches!(error.problem, Problem::Io(_)));
-    assert_eq!(error.to_string(), "at byte 45: cannot read: the disk is on fire");
+    assert_eq!(error.to_string(), "at byte 45: cannot read: disk failure");
 }
 
-/// An output with room for so many bytes.
+/// An output with a limited capacity.
 struct FullDisk(usize);
 
 impl Write for FullDisk {
@@ -319,7 +319,7 @@ impl Write for FullDisk {
 fn a_full_disk_is_reported() {
     let packet = Packet::new(Timestamp::default(), &[0; 1000]);
     let full = |result: Result<(), WriteError>| matches!(result, Err(WriteError::Io(error)) if error.kind() == io::ErrorKind::StorageFull);
-    // Small files fail when they are finished, large ones while they are written.
+    // Small files fail in `finish`, large ones in `write`.
     let mut writer = PcapWriter::new(FullDisk(500), LinkType::ETHERNET).unwrap();
     writer.write(&packet).unwrap();
     assert!(full(writer.finish().map(drop)));
@@ -350,7 +350,7 @@ fn timestamps_print_as_dates() {
 }
 
 #[test]
-fn resolutions() {
+fn resolutions_convert_to_nanoseconds() {
     let nanoseconds = |option: u8, units: u64| {
         let timestamp = Resolution::from_option(option).to_timestamp(units, 0);
         timestamp.map(Timestamp::as_nanoseconds)

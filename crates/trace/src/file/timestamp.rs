@@ -1,10 +1,10 @@
-//! Time in capture files: one signed count of nanoseconds, whatever unit the file has.
+//! Timestamps of capture files, converted to nanoseconds.
 
 use std::fmt;
 
 /// A point in time: nanoseconds since 1970-01-01 00:00:00 UTC, negative before it.
 ///
-/// The range is the years 1677 to 2262. A file's timestamp outside of it is delivered as none, see
+/// The range is the years 1677 to 2262. A timestamp outside of it is delivered as `None`, see
 /// [`super::Oddity::TimestampOutOfRange`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -22,7 +22,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole seconds since the epoch, rounded down (so that the rest is never negative).
+    /// Whole seconds since the epoch, rounded down.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(NANOSECONDS_PER_SECOND)
     }
@@ -32,7 +32,7 @@ impl Timestamp {
         self.0.rem_euclid(NANOSECONDS_PER_SECOND) as u32
     }
 
-    /// Nanoseconds from `earlier` to this point; negative if `earlier` is in truth later.
+    /// Nanoseconds from `earlier` to this point; negative if `earlier` is later.
     pub const fn nanoseconds_since(self, earlier: Timestamp) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -55,8 +55,8 @@ impl fmt::Display for Timestamp {
 
 /// Year, month and day of the proleptic Gregorian calendar, `days` after 1970-01-01.
 ///
-/// The year is counted from 1 March, so that the leap day is its last; 719,468 days lie between
-/// 0000-03-01 and the epoch, and 400 years have 146,097.
+/// Years start on 1 March, so that the leap day is the last day. There are 719,468 days between
+/// 0000-03-01 and the epoch, and 146,097 days in 400 years.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -75,9 +75,9 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 pub struct Resolution(u8);
 
 impl Resolution {
-    /// What a pcap file has by default, and a pcapng interface that does not say.
+    /// The default of pcap files and pcapng interfaces.
     pub const MICROSECONDS: Resolution = Resolution(6);
-    /// What this crate writes.
+    /// The resolution that this crate writes.
     pub const NANOSECONDS: Resolution = Resolution(9);
 
     /// From the one byte of pcapng's `if_tsresol` option (draft-ietf-opsawg-pcapng section 4.2):
@@ -93,12 +93,12 @@ impl Resolution {
 
     /// The time `units` after the epoch plus `offset_seconds`. None if it is out of range.
     ///
-    /// Finer units than nanoseconds are cut, not rounded: a packet is never moved past another.
+    /// Units finer than nanoseconds are truncated, which keeps the order of packets.
     #[inline]
     pub(super) fn to_timestamp(self, units: u64, offset_seconds: i64) -> Option<Timestamp> {
         let exponent = u32::from(self.0 & 0x7f);
         let nanoseconds = if self.0 & 0x80 == 0 {
-            // The common cases first: micro- and nanoseconds are one multiplication.
+            // Common case: one multiplication for micro- and nanoseconds.
             match 9u32.checked_sub(exponent) {
                 Some(coarser) => i128::from(units) * i128::from(10u32.pow(coarser)),
                 None => match 10u64.checked_pow(exponent - 9) {

@@ -1,4 +1,4 @@
-//! Linux cooked captures: what the `any` device gives in place of the true link header.
+//! Linux cooked captures: the pseudo-header of the `any` device.
 
 use super::{Carried, LinkError, LinkField, LinkHeader, chunk, ethertype_name};
 
@@ -6,7 +6,7 @@ use super::{Carried, LinkError, LinkField, LinkHeader, chunk, ethertype_name};
 const VERSION_1_LEN: usize = 16;
 /// Version 2: protocol, reserved, interface, hardware, packet type, address length, address.
 const VERSION_2_LEN: usize = 20;
-/// The room for an address in both.
+/// Length of the address field in both.
 const ADDRESS_LEN: usize = 8;
 
 const FRAME_RELAY: u16 = 770;
@@ -33,7 +33,7 @@ fn carried(
     offset: usize,
     data: &[u8],
 ) -> Result<Carried<'_>, LinkError> {
-    // The registry: for these the protocol is no EtherType, or means nothing.
+    // According to the registry, the protocol of these device types is not an EtherType.
     if matches!(hardware, FRAME_RELAY | RADIOTAP | NETLINK) {
         return Err(LinkError::NoEtherType { hardware });
     }
@@ -75,17 +75,17 @@ fn protocol(ethertype: u16, at: usize) -> LinkField {
     LinkField::new("protocol", at..at + 2, value, ethertype_name(ethertype))
 }
 
-/// The sender's link address. The room is 8 bytes, the length says how many of them count, and a
-/// longer address (IPoIB has 20 bytes) is cut.
-fn address(room: &[u8], length: u16, at: usize) -> LinkField {
-    let used = usize::from(length).min(ADDRESS_LEN).min(room.len());
-    let text: Vec<String> = room[..used].iter().map(|byte| format!("{byte:02x}")).collect();
+/// The sender's link address: up to `length` of 8 bytes. Longer addresses (20 bytes in IPoIB) are
+/// truncated.
+fn address(field: &[u8], length: u16, at: usize) -> LinkField {
+    let used = usize::from(length).min(ADDRESS_LEN).min(field.len());
+    let text: Vec<String> = field[..used].iter().map(|byte| format!("{byte:02x}")).collect();
     let meaning = match usize::from(length) {
         0 => "none".to_owned(),
         length if length > ADDRESS_LEN => format!("the first {ADDRESS_LEN} of {length} bytes"),
         _ => String::new(),
     };
-    LinkField::new("address", at..at + room.len(), text.join(":"), meaning)
+    LinkField::new("address", at..at + field.len(), text.join(":"), meaning)
 }
 
 fn packet_type_name(packet_type: u16) -> &'static str {
@@ -99,7 +99,7 @@ fn packet_type_name(packet_type: u16) -> &'static str {
     }
 }
 
-/// Linux's `ARPHRD_*`, those that a capture of RDMA may meet.
+/// Names of Linux `ARPHRD_*` device types common in RDMA captures.
 pub(super) fn hardware_name(hardware: u16) -> &'static str {
     match hardware {
         1 => "Ethernet",

@@ -1,18 +1,18 @@
-//! Endace's extensible record format, in which captures of native InfiniBand come.
+//! Endace's extensible record format (ERF), used for captures of native InfiniBand.
 //!
-//! A record is a header of 16 bytes, extension headers of 8 bytes for as long as the top bit of the
-//! type announces one more, for Ethernet two bytes of padding, and the packet. All numbers are
-//! big-endian but the timestamp.
+//! A record consists of a header of 16 bytes, extension headers of 8 bytes (the top bit of the type
+//! indicates a further one), two bytes of padding for Ethernet, and the packet. All integers are
+//! big-endian except the timestamp.
 
 use super::{Carried, ETHERTYPE_IPV4, ETHERTYPE_IPV6, LinkError, LinkField, LinkHeader, chunk};
 use crate::file::Timestamp;
 
 const HEADER_LEN: usize = 16;
 const EXTENSION_LEN: usize = 8;
-/// The offset and padding bytes that align the IP header behind an Ethernet header.
+/// The offset and padding bytes that align the IP header after an Ethernet header.
 const ETHERNET_PADDING_LEN: usize = 2;
 
-/// In a type, whether an extension header follows.
+/// Bit of the type: an extension header follows.
 const MORE_EXTENSIONS: u8 = 0x80;
 
 mod record_type {
@@ -79,8 +79,8 @@ fn headers(data: &[u8]) -> Result<Headers<'_>, LinkError> {
 pub(super) fn carried(data: &[u8]) -> Result<Carried<'_>, LinkError> {
     let headers = headers(data)?;
     let offset = headers.packet_start;
-    // The record's length covers padding behind the packet, the wire's length bytes that were not
-    // captured, and the capture file may have cut both: the packet ends with the first of them.
+    // The record length includes padding after the packet, the wire length includes bytes not
+    // captured, and the file may truncate both: the packet ends at the smallest of them.
     let end = data.len().min(headers.record_len).min(offset + headers.wire_len);
     let data = &data[offset..end];
     match headers.record_type {
@@ -129,7 +129,7 @@ pub(super) fn header(data: &[u8]) -> Result<LinkHeader, LinkError> {
     Ok(LinkHeader { name: "ERF record", fields })
 }
 
-/// The time, in 32 bits of seconds since the epoch and 32 bits of fraction.
+/// Formats the timestamp: 32 bits of seconds since the epoch and 32 bits of fraction.
 fn timestamp(time: u64) -> String {
     let fraction = ((time & 0xffff_ffff) * 1_000_000_000) >> 32;
     let nanoseconds = (time >> 32) as i64 * 1_000_000_000 + fraction as i64;
@@ -153,7 +153,7 @@ fn flag_names(flags: u8) -> String {
     text
 }
 
-/// Whether the counter of lost packets is the color of a filter instead.
+/// Whether the loss counter field holds a filter color instead.
 fn has_color(record_type: u8) -> bool {
     matches!(record_type, 10 | 11 | 15 | 16 | 17 | 19 | 20)
 }

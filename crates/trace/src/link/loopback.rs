@@ -4,7 +4,7 @@ use super::{Carried, ETHERTYPE_IPV4, ETHERTYPE_IPV6, LinkError, LinkField, LinkH
 
 const HEADER_LEN: usize = 4;
 
-/// The EtherType of an address family. IPv4's is 2 everywhere, IPv6's differs: 10 on Linux, 24 on
+/// The EtherType of an address family: 2 is IPv4 everywhere, but IPv6 differs: 10 on Linux, 24 on
 /// NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS.
 fn ethertype(family: u32) -> Option<u16> {
     match family {
@@ -14,8 +14,8 @@ fn ethertype(family: u32) -> Option<u16> {
     }
 }
 
-/// The family of a NULL header. It is in the byte order of the machine that captured, which the
-/// record does not tell; families are small numbers, so only one of the orders makes sense.
+/// The family of a NULL header, in the unknown byte order of the capturing host. Families are small
+/// numbers, so the smaller interpretation is the right one.
 fn either_order(header: [u8; HEADER_LEN]) -> u32 {
     let (little, big) = (u32::from_le_bytes(header), u32::from_be_bytes(header));
     little.min(big)

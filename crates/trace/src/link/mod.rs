@@ -1,12 +1,11 @@
 //! Link layers: from the bytes of a record to the packet they carry.
 //!
-//! A capture says by its [`LinkType`] what each record starts with. This module knows those headers
-//! that the capture adds (cooked, loopback, ERF) and strips them; it knows nothing of what they
-//! carry beyond the EtherType that it stands for. Ethernet itself, IP and InfiniBand belong to the
-//! `wire` crate.
+//! The [`LinkType`] of a capture determines the header of each record. This module parses and strips
+//! the headers added by captures (cooked, loopback, ERF), down to the EtherType. Ethernet, IP and
+//! InfiniBand belong to the `wire` crate.
 //!
-//! [`network`] is for every packet and allocates nothing. [`header`] is for the one packet that is
-//! shown in full: the same header field by field, with what each means.
+//! [`network`] runs for every packet and does not allocate. [`header`] describes the header field by
+//! field, for packets shown in full.
 
 mod cooked;
 mod erf;
@@ -18,8 +17,7 @@ mod tests;
 use std::fmt;
 use std::ops::Range;
 
-/// What the packets of an interface start with: a number of the registry of link-layer types
-/// (draft-ietf-opsawg-pcaplinktype).
+/// Link-layer type of an interface, as registered in draft-ietf-opsawg-pcaplinktype.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[doc(alias = "LINKTYPE")]
 pub struct LinkType(pub u16);
@@ -50,7 +48,7 @@ impl LinkType {
     /// Linux cooked capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
-    /// The registry's name, if it is one that this module reads.
+    /// The registered name, if supported by this module.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             LinkType::NULL => "NULL",
@@ -88,38 +86,37 @@ pub const ETHERTYPE_IPV4: u16 = 0x0800;
 /// The EtherType of IPv6.
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 
-/// What a record carries once its link header is off. `offset` is where `data` starts in the
-/// record, so that a decode can name the bytes of the record.
+/// Content of a record after its link header. `offset` is the position of `data` in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried<'a> {
-    /// An Ethernet frame, from the destination address on. It may end with a frame check sequence,
-    /// in ERF as a rule.
+    /// An Ethernet frame from the destination address on. It may end with a frame check sequence,
+    /// usually in ERF.
     Ethernet {
-        /// Where it starts in the record.
+        /// Offset in the record.
         offset: usize,
         /// The frame.
         data: &'a [u8],
     },
-    /// What follows an EtherType: an IP packet, a VLAN tag, a RoCE v1 packet.
+    /// The content after an EtherType: an IP packet, a VLAN tag, a RoCE v1 packet.
     Network {
-        /// The EtherType that the link header has, or that it stands for.
+        /// The EtherType in the link header, or the equivalent one.
         ethertype: u16,
-        /// Where it starts in the record.
+        /// Offset in the record.
         offset: usize,
-        /// What follows.
+        /// The content.
         data: &'a [u8],
     },
-    /// An InfiniBand packet from its Local Routing Header on. The length in that header says where
-    /// it ends; a variant CRC, and more, may follow.
+    /// An InfiniBand packet from its Local Routing Header on. It ends according to the length in that
+    /// header; a variant CRC and further bytes may follow.
     Infiniband {
-        /// Where it starts in the record.
+        /// Offset in the record.
         offset: usize,
         /// The packet.
         data: &'a [u8],
     },
-    /// A packet of InfiniBand's link layer alone (flow control): no routing header, no transport.
+    /// An InfiniBand link packet (flow control), without routing header and transport.
     InfinibandLink {
-        /// Where it starts in the record.
+        /// Offset in the record.
         offset: usize,
         /// The packet.
         data: &'a [u8],
@@ -127,7 +124,7 @@ pub enum Carried<'a> {
 }
 
 impl<'a> Carried<'a> {
-    /// Where it starts in the record.
+    /// Offset in the record.
     pub fn offset(&self) -> usize {
         match *self {
             Carried::Ethernet { offset, .. }
@@ -148,10 +145,9 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// Strips the link header off a record.
+/// Strips the link header of a record.
 ///
-/// A record that the capture cut short is no error as long as its link header is whole: the packet
-/// is then as short as it is.
+/// A truncated record is not an error as long as its link header is complete.
 pub fn network(link: LinkType, data: &[u8]) -> Result<Carried<'_>, LinkError> {
     match link {
         LinkType::ETHERNET => Ok(Carried::Ethernet { offset: 0, data }),
@@ -168,8 +164,8 @@ pub fn network(link: LinkType, data: &[u8]) -> Result<Carried<'_>, LinkError> {
     }
 }
 
-/// The link header of a record, field by field. None if the capture adds no header of its own:
-/// Ethernet, raw IP and InfiniBand start with headers that the `wire` crate knows.
+/// Describes the link header of a record field by field. `None` for Ethernet, raw IP and InfiniBand,
+/// whose headers are parsed by the `wire` crate.
 pub fn header(link: LinkType, data: &[u8]) -> Result<Option<LinkHeader>, LinkError> {
     match link {
         LinkType::NULL => loopback::null_header(data).map(Some),
@@ -182,10 +178,10 @@ pub fn header(link: LinkType, data: &[u8]) -> Result<Option<LinkHeader>, LinkErr
     }
 }
 
-/// A link header for people: what it is and all that it says.
+/// Description of a link header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkHeader {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its fields, in order.
     pub fields: Vec<LinkField>,
@@ -194,13 +190,13 @@ pub struct LinkHeader {
 /// A field of a link header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkField {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Its bytes in the record.
+    /// Its byte range in the record.
     pub range: Range<usize>,
     /// Its value.
     pub value: String,
-    /// What the value means; empty if it says it all.
+    /// Meaning of the value; may be empty.
     pub meaning: String,
 }
 
@@ -215,32 +211,33 @@ impl LinkField {
     }
 }
 
-/// A link header cannot be read, or leads nowhere. Offsets count from the start of the record.
+/// A link header that cannot be read or is not supported. Offsets count from the start of the
+/// record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The link type is not one of those read here.
+    /// The link type is not supported.
     Unsupported(LinkType),
-    /// The record ends inside of a header.
+    /// The record ends within a header.
     Truncated {
-        /// What it ends in.
+        /// The header.
         inside: &'static str,
-        /// Where that starts.
+        /// Offset of the header.
         offset: usize,
-        /// How many bytes it needs.
+        /// Length of the header.
         needed: usize,
-        /// How many there are.
+        /// Bytes available.
         available: usize,
     },
-    /// A length is less than the headers it must cover.
+    /// A length is less than the headers it includes.
     InvalidLength {
-        /// The length of what.
+        /// The structure with this length.
         of: &'static str,
-        /// Where it is written.
+        /// Offset of the length field.
         offset: usize,
-        /// What it says.
+        /// The length.
         length: usize,
-        /// The least it can be.
+        /// The minimum.
         minimum: usize,
     },
     /// A raw IP packet is of neither version 4 nor version 6.
@@ -253,12 +250,12 @@ pub enum LinkError {
         /// The family.
         family: u32,
     },
-    /// A cooked header is of a device whose packets have no EtherType.
+    /// A cooked header from a device type whose packets have no EtherType.
     NoEtherType {
-        /// The kind of device, a number of Linux's `ARPHRD_*`.
+        /// The device type (Linux `ARPHRD_*`).
         hardware: u16,
     },
-    /// An ERF record is of a type that carries neither Ethernet, IP nor InfiniBand.
+    /// The ERF type carries neither Ethernet, IP nor InfiniBand.
     UnsupportedErf {
         /// The type.
         erf_type: u8,
@@ -276,8 +273,8 @@ impl fmt::Display for LinkError {
             ),
             LinkError::InvalidLength { of, offset, length, minimum } => write!(
                 f,
-                "the {of} at byte {offset} of the record is given as {length} bytes \
-                 and must be at least {minimum}"
+                "the {of} at byte {offset} of the record is {length} bytes, \
+                 but must be at least {minimum}"
             ),
             LinkError::NotIp { version } => {
                 write!(f, "a raw IP packet has version {version} instead of 4 or 6")
@@ -303,7 +300,7 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// The first `N` bytes from `offset` on.
+/// Returns `N` bytes at `offset`.
 fn chunk<'a, const N: usize>(
     data: &'a [u8],
     offset: usize,
@@ -324,7 +321,7 @@ fn raw_ip(data: &[u8]) -> Result<Carried<'_>, LinkError> {
     Ok(Carried::Network { ethertype, offset: 0, data })
 }
 
-/// The name of an EtherType that is met in captures of RDMA; empty for others.
+/// The name of an EtherType common in RDMA captures; empty for others.
 fn ethertype_name(ethertype: u16) -> &'static str {
     match ethertype {
         ETHERTYPE_IPV4 => "IPv4",

@@ -9,13 +9,13 @@ fn with_packet(header: &[u8]) -> Vec<u8> {
     [header, PACKET].concat()
 }
 
-/// The named field's value and meaning.
+/// Value and meaning of a field.
 fn field<'a>(header: &'a LinkHeader, name: &str) -> (&'a str, &'a str) {
     let field = header.fields.iter().find(|field| field.name == name).expect(name);
     (&field.value, &field.meaning)
 }
 
-/// The header's fields in full cover everything before what it carries, without gaps.
+/// Returns the header, checking that its fields cover it without gaps.
 fn described(link: LinkType, data: &[u8]) -> LinkHeader {
     let header = header(link, data).unwrap().expect("a header");
     let mut end = 0;
@@ -29,7 +29,7 @@ fn described(link: LinkType, data: &[u8]) -> LinkHeader {
     header
 }
 
-/// Every cut of the link header is an error of that header, at its place.
+/// Checks that every truncation of the link header is reported with its offset.
 fn check_cuts(link: LinkType, data: &[u8]) {
     let offset = network(link, data).unwrap().offset();
     for length in 0..offset {
@@ -43,12 +43,12 @@ fn check_cuts(link: LinkType, data: &[u8]) {
             assert!(available < needed);
         }
     }
-    // All of the header and nothing of the packet is a packet of no bytes.
+    // A complete header without data is an empty packet.
     assert_eq!(network(link, &data[..offset]).unwrap().data(), b"");
 }
 
 #[test]
-fn without_a_header_of_the_capture() {
+fn links_without_a_capture_header() {
     let ethernet = Carried::Ethernet { offset: 0, data: PACKET };
     assert_eq!(network(LinkType::ETHERNET, PACKET), Ok(ethernet));
     let infiniband = Carried::Infiniband { offset: 0, data: PACKET };
@@ -63,7 +63,7 @@ fn without_a_header_of_the_capture() {
 }
 
 #[test]
-fn raw_ip_goes_by_its_version() {
+fn raw_ip_is_identified_by_its_version() {
     for link in [LinkType::RAW, LinkType::RAW_BSD, LinkType::RAW_OPENBSD] {
         for (first, ethertype) in [(0x45, ETHERTYPE_IPV4), (0x60, ETHERTYPE_IPV6)] {
             let data: &[u8] = &[first, 1, 2];
@@ -157,7 +157,7 @@ fn cooked_version_2() {
 }
 
 #[test]
-fn cooked_netlink_is_no_network() {
+fn cooked_netlink_is_not_a_network() {
     let mut data = cooked_v1([0, 0]);
     data[2..4].copy_from_slice(&824u16.to_be_bytes());
     let error = network(LinkType::LINUX_SLL, &data).unwrap_err();
@@ -234,13 +234,13 @@ fn erf_lengths_are_honoured() {
         let data = erf(21, &[], record_len, wire_len);
         network(LinkType::ERF, &data).map(|carried| carried.data().len() as u16)
     };
-    // Padding behind the packet, by either length.
+    // Padding after the packet, by either length.
     assert_eq!(packet(16 + length, length - 3), Ok(length - 3));
     assert_eq!(packet(16 + length - 3, length), Ok(length - 3));
-    // A record that the capture file cut, and a packet that the card cut.
+    // A record truncated by the capture file, and a packet truncated by the capture card.
     assert_eq!(packet(16 + length + 100, length + 100), Ok(length));
     assert_eq!(packet(16, length), Ok(0));
-    // A record that is shorter than its own headers.
+    // A record shorter than its headers.
     for (record_type, extra, minimum) in
         [(21, &[][..], 16), (2, &[0; 2], 18), (0x80 | 21, &[1, 0, 0, 0, 0, 0, 0, 0], 24)]
     {
@@ -258,7 +258,7 @@ fn erf_lengths_are_honoured() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_types_are_named() {
     let data = erf(27, &[], 30, 12);
     let error = network(LinkType::ERF, &data).unwrap_err();
     assert_eq!(error, LinkError::UnsupportedErf { erf_type: 27 });

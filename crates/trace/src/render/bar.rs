@@ -1,13 +1,13 @@
-//! Bars out of block characters, horizontal and vertical.
+//! Horizontal and vertical bars made of block characters.
 
-/// A horizontal bar for `part` of `whole`, `columns` long when they are equal. Something is never drawn as nothing.
+/// Draws a horizontal bar for `part` of `whole`, `columns` long if they are equal. A nonzero part is always visible.
 pub fn horizontal(part: f64, whole: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = eighths(part, whole, columns);
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// Standing bars, one a value, in `rows` lines from the top. The highest value reaches the top.
+/// Draws vertical bars, one column per value, as `rows` lines from the top. The highest value reaches the top.
 pub fn vertical(values: &[f64], rows: usize) -> Vec<String> {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = values.iter().copied().fold(0.0, f64::max);
@@ -22,7 +22,7 @@ pub fn vertical(values: &[f64], rows: usize) -> Vec<String> {
     (0..rows).rev().map(row).collect()
 }
 
-/// The eighths of a cell that a bar of `cells` takes for `part` of `whole`.
+/// Length of a bar of up to `cells` cells for `part` of `whole`, in eighths of a cell.
 fn eighths(part: f64, whole: f64, cells: usize) -> usize {
     if part <= 0.0 || whole <= 0.0 || !part.is_finite() || !whole.is_finite() {
         return 0;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_long_as_its_part() {
+    fn bar_length_is_proportional() {
         assert_eq!(horizontal(1.0, 1.0, 4), "████");
         assert_eq!(horizontal(0.5, 1.0, 4), "██");
         assert_eq!(horizontal(0.3, 1.0, 4), "█▎");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stand_on_one_ground() {
+    fn vertical_bars_share_a_baseline() {
         assert_eq!(vertical(&[1.0, 4.0, 0.0, 2.0, 3.0, 0.001], 2), [" █  ▄", "▄█ ██▁"]);
         assert_eq!(vertical(&[0.0, 0.0], 2), ["", ""]);
         assert_eq!(vertical(&[], 1), [""]);

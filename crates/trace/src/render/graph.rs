@@ -1,17 +1,17 @@
-//! Traffic over time, drawn with standing bars.
+//! Traffic over time, drawn with vertical bars.
 
 use super::bar;
 use super::text::{Line, Tone, width};
 use super::units;
 use crate::analysis::report::{Graph, GraphBin};
 
-/// One of the plots below each other.
+/// One of the plots, drawn one below the other.
 struct Plot {
     title: &'static str,
     tone: Tone,
     rows: usize,
     value: fn(&GraphBin) -> u64,
-    /// What a figure by the second reads like, from the value by the second.
+    /// Formats a value per second.
     label: fn(f64) -> String,
 }
 
@@ -46,10 +46,10 @@ const PLOTS: [Plot; 4] = [
     },
 ];
 
-/// Columns for the labels of the axis.
+/// Columns for the axis labels.
 const LABELS: usize = 14;
 
-/// The graph of a file in `columns`. Empty when there are not two steps to compare.
+/// Draws the graph of a file in `columns`. Empty for fewer than two intervals.
 pub fn traffic(graph: &Graph, columns: usize) -> Vec<Line> {
     if graph.bins.len() < 2 || graph.interval_ns == 0 {
         return Vec::new();
@@ -73,8 +73,8 @@ pub fn traffic(graph: &Graph, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// The values by the second, one a column: steps are drawn several columns wide when there is room, and averaged
-/// over time when there is not.
+/// Returns the values per second, one per column: intervals are several columns wide if there is space, and averaged if
+/// not.
 fn fit(counts: &[u64], interval_ns: u64, columns: usize) -> Vec<f64> {
     let rate = |count: f64| units::per_second(count, interval_ns).unwrap_or(0.0);
     if counts.len() <= columns {
@@ -117,7 +117,7 @@ fn draw(plot: &Plot, rates: &[f64]) -> Vec<Line> {
     lines
 }
 
-/// Times under the plots: both ends, and the quarters between them that have room.
+/// The time axis: labels at both ends, and at the quarters between them if they fit.
 fn time_axis(length_ns: u64, columns: usize) -> Line {
     let quarter = |n: u64| units::duration((u128::from(length_ns) * u128::from(n) / 4) as u64);
     let end = quarter(4);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_drawn_as_wide_as_there_is_room() {
+    fn intervals_fill_the_available_columns() {
         let graph = Graph { interval_ns: 1_000_000, bins: vec![bin(1), bin(4), bin(0), bin(2)] };
         assert_eq!(
             drawn(&graph, 42),
@@ -170,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn more_steps_than_columns_are_averaged() {
+    fn averages_intervals_that_share_a_column() {
         let rates = fit(&[10, 20, 30, 40, 50, 60], 1_000_000_000, 4);
-        // Each column is a step and a half.
+        // Each column covers one and a half intervals.
         let expected = [(10.0 + 20.0 / 2.0) / 1.5, (10.0 + 30.0) / 1.5, 65.0 / 1.5, 85.0 / 1.5];
         for (rate, expected) in rates.iter().zip(expected) {
             assert!((rate - expected).abs() < 1e-9, "{rates:?}");
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn other_traffic_is_drawn_apart() {
+    fn draws_other_traffic_separately() {
         let other = GraphBin { other_packets: 1, other_bytes: 90, ..GraphBin::default() };
         let text = drawn(&Graph { interval_ns: 1000, bins: vec![other, bin(1)] }, 60);
         assert!(text.contains("RoCE, bit/s") && text.contains("other traffic, bit/s"), "{text}");
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing() {
+    fn draws_nothing_without_traffic() {
         assert!(traffic(&Graph::default(), 80).is_empty());
         assert!(traffic(&Graph { interval_ns: 5, bins: vec![bin(3)] }, 80).is_empty());
         assert!(traffic(&Graph { interval_ns: 5, bins: vec![bin(0), bin(0)] }, 80).is_empty());

@@ -1,9 +1,8 @@
-//! A report as text: tables, bars, graphs and ladders.
+//! The report as text: tables, bars, graphs and ladder diagrams.
 //!
 //! Pure functions from the data of [`crate::analysis::report`] to [`Line`]s. This module knows neither the terminal
-//! nor its colours: a line is made of spans whose [`Tone`] says what they mean, and whoever prints it decides how
-//! that looks. It draws in one alphabet, that of Unicode's box and block characters; [`ascii`] translates it, one
-//! column for one, for terminals that have not got it.
+//! nor its colours: a line consists of spans with a semantic [`Tone`], which the printer maps to colours. Drawings use
+//! Unicode box and block characters; [`ascii`] replaces them, column by column, for terminals without UTF-8.
 
 pub mod bar;
 pub mod graph;

@@ -1,4 +1,4 @@
-//! Reports made by hand, for the tests of the drawings.
+//! Hand-made reports for the rendering tests.
 
 use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::report::{
@@ -7,7 +7,7 @@ use crate::analysis::report::{
     Traffic,
 };
 
-/// Lines as they are printed. What would be blank at their end is an error.
+/// Joins lines as printed; asserts that there are no trailing blanks.
 pub(super) fn drawn(lines: &[super::Line]) -> String {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     for line in text.lines() {
@@ -16,12 +16,12 @@ pub(super) fn drawn(lines: &[super::Line]) -> String {
     text
 }
 
-/// A WRITE of seven packets of which one is lost, found missing, and sent again.
+/// A WRITE of seven packets, one of which is lost, reported by a NAK and retransmitted.
 pub(super) fn lossy() -> FileReport {
     let anomalies = vec![
         anomaly(AnomalyKind::MissingRequest, 8, 60_000, 6, "1 request packet before PSN 0x000007"),
         anomaly(AnomalyKind::NakSequence, 9, 70_000, 6, "responder expects PSN 0x000006"),
-        anomaly(AnomalyKind::Retransmission, 10, 2_070_000, 6, "PSN 0x000006 sent again"),
+        anomaly(AnomalyKind::Retransmission, 10, 2_070_000, 6, "PSN 0x000006 retransmitted"),
     ];
     let mut rows = vec![row(2, 0, true, "RC RDMA WRITE First", 1, "1024 of 6400 bytes → 0x10")];
     for at in 0..4 {
@@ -147,7 +147,7 @@ fn conversation(anomalies: &[Anomaly]) -> Conversation {
         anomalies: anomalies.iter().map(|anomaly| (anomaly.kind.name(), 1)).collect(),
         findings: vec![Finding {
             severity: crate::analysis::anomaly::Severity::Warning,
-            text: "2 packets sent again, because of 1 × NAK, PSN sequence error".into(),
+            text: "2 packets retransmitted because of 1 × NAK, PSN sequence error".into(),
         }],
     }
 }

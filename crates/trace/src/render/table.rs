@@ -1,49 +1,49 @@
-//! Aligned columns.
+//! Tables with aligned columns.
 
 use super::text::{Line, Tone, width, wrap};
 
-/// Where the text of a column stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Figures.
+    /// For numbers.
     Right,
-    /// Sentences: takes what is left of the line and goes on below. For the last column.
+    /// For sentences: takes the rest of the line and wraps. Last column only.
     Rest,
 }
 
-/// Rows of aligned cells under a line of column names.
+/// Rows of aligned cells below a header line.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<Line>>,
 }
 
-/// Columns left free on the left.
+/// Left indent.
 const INDENT: usize = 2;
 
 /// Columns between two cells.
 const GAP: usize = 2;
 
-/// What a [`Align::Rest`] column needs beside the others. With less it goes below them.
+/// Minimum width of an [`Align::Rest`] column next to the others; if there is less, it moves to the next line.
 const MIN_REST: usize = 36;
 
-/// Where such a column starts below the others.
+/// Indent of such a column on the next line.
 const WRAPPED_INDENT: usize = 6;
 
 impl Table {
-    /// A table with these columns. Names may be empty; when all are, none are drawn.
+    /// Creates a table with these columns. If all names are empty, no header is drawn.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row. Cells it has not got stay empty.
+    /// Adds a row. Missing cells stay empty.
     pub fn row(&mut self, cells: Vec<Line>) {
         self.rows.push(cells);
     }
 
-    /// Leaves columns out until the table fits in `columns`: the first of `optional` first.
+    /// Drops columns until the table fits in `columns`, in the order of `optional`.
     #[must_use]
     pub fn without_columns_that_do_not_fit(mut self, columns: usize, optional: &[&str]) -> Self {
         for name in optional {
@@ -54,7 +54,7 @@ impl Table {
         self
     }
 
-    /// Leaves a column out, by its place, if the table is wider than `columns`.
+    /// Drops the column at index `at` if the table is wider than `columns`.
     #[must_use]
     pub fn without_if_too_wide(mut self, columns: usize, at: usize) -> Self {
         if self.width() > columns && at < self.columns.len() {
@@ -66,13 +66,13 @@ impl Table {
         self
     }
 
-    /// Columns that the widest row takes, sentences unbroken.
+    /// Width of the widest row, without wrapping.
     fn width(&self) -> usize {
         let cells: usize = (0..self.columns.len()).map(|at| self.column_width(at) + GAP).sum();
         (INDENT + cells).saturating_sub(GAP)
     }
 
-    /// The table in lines, those of sentences broken to stay within `columns`.
+    /// Draws the table, wrapping sentences to `columns`.
     pub fn lines(&self, columns: usize) -> Vec<Line> {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.column_width(at)).collect();
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
@@ -102,12 +102,12 @@ impl Table {
                     Align::Left => line.pad_to(start),
                     Align::Right => line.pad_to(start + column - cell.width()),
                     Align::Rest => {
-                        let room = columns.saturating_sub(start);
-                        if cell.width() > room && room < MIN_REST {
+                        let available = columns.saturating_sub(start);
+                        if cell.width() > available && available < MIN_REST {
                             lines.push(std::mem::take(&mut line));
                             start = WRAPPED_INDENT;
                         }
-                        rest = broken(cell, columns.saturating_sub(start).max(MIN_REST));
+                        rest = wrapped(cell, columns.saturating_sub(start).max(MIN_REST));
                         break;
                     }
                 }
@@ -126,13 +126,13 @@ impl Table {
     }
 }
 
-/// A cell in lines of at most `room` columns. One that has to be broken gets the tone that it starts with.
-fn broken(cell: &Line, room: usize) -> Vec<Line> {
-    if cell.width() <= room {
+/// Wraps a cell to `available` columns. A wrapped cell gets the tone of its first span.
+fn wrapped(cell: &Line, available: usize) -> Vec<Line> {
+    if cell.width() <= available {
         return vec![cell.clone()];
     }
     let tone = cell.spans.first().map_or(Tone::Plain, |span| span.tone);
-    wrap(&cell.to_string(), room).into_iter().map(|text| Line::of(tone, text)).collect()
+    wrap(&cell.to_string(), available).into_iter().map(|text| Line::of(tone, text)).collect()
 }
 
 /// A plain cell.
@@ -149,17 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_sentences_broken() {
+    fn aligns_columns_and_wraps_sentences() {
         let mut table =
             Table::new(&[("kind", Align::Left), ("count", Align::Right), ("meaning", Align::Rest)]);
-        table.row(vec![cell("timeout"), cell("3"), cell("no answer came in time, so it was sent")]);
+        table.row(vec![cell("timeout"), cell("3"), cell("no response arrived, so it was resent")]);
         table.row(vec![cell("cnp"), cell("1,000"), cell("slow down")]);
         table.row(vec![cell("alone")]);
         assert_eq!(
             drawn(&table, 54),
             "  kind     count  meaning
-  timeout      3  no answer came in time, so it was
-                  sent
+  timeout      3  no response arrived, so it was
+                  resent
   cnp      1,000  slow down
   alone
 "
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_left_out_where_there_is_no_room() {
+    fn drops_columns_that_do_not_fit() {
         let mut table = Table::new(&[("a", Align::Left), ("b", Align::Left), ("c", Align::Left)]);
         table.row(vec![cell("aaaa"), cell("bbbb"), cell("cccc")]);
         let at = |columns| {
@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_names_has_no_head() {
+    fn a_table_without_names_has_no_header() {
         let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
         table.row(vec![cell("a"), cell("1")]);
         assert_eq!(drawn(&table, 80), "  a  1\n");
     }
 
     #[test]
-    fn sentences_go_below_where_there_is_no_room_beside() {
+    fn moves_sentences_to_the_next_line_if_space_is_short() {
         let mut table = Table::new(&[("", Align::Left), ("", Align::Rest)]);
         table.row(vec![cell("abcdefgh"), cell("a sentence of more than a few words")]);
         let below = "  abcdefgh\n      a sentence of more than a few words\n";

@@ -1,10 +1,10 @@
-//! Lines of text whose parts say what they mean.
+//! Lines of text made of spans with a semantic tone.
 
 use std::fmt;
 
 use crate::analysis::anomaly::Severity;
 
-/// What a piece of text means to the reader.
+/// Meaning of a span, which determines its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tone {
     /// Text.
@@ -12,11 +12,11 @@ pub enum Tone {
     Plain,
     /// The title of a section.
     Title,
-    /// The name of a column, an axis, or what explains a figure beside it.
+    /// Column names, axes and explanatory text.
     Faint,
-    /// What the eye should find first.
+    /// Emphasis.
     Strong,
-    /// Drawn: bars, lifelines, arrows of plain delivery.
+    /// Drawings: bars, lifelines, arrows of plain delivery.
     Drawing,
     /// From `a` to `b`, or the first of two series.
     Forth,
@@ -24,11 +24,11 @@ pub enum Tone {
     Back,
     /// The control plane: connection management and set-up.
     Control,
-    /// As it should be.
+    /// Success.
     Good,
-    /// Worth knowing.
+    /// Informational.
     Notice,
-    /// Had to be repaired.
+    /// Recovered.
     Warning,
     /// Failed.
     Bad,
@@ -44,19 +44,19 @@ impl From<Severity> for Tone {
     }
 }
 
-/// A piece of a line.
+/// A piece of a line in one tone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StyledSpan {
     /// The text.
     pub text: String,
-    /// What it means.
+    /// Its meaning.
     pub tone: Tone,
 }
 
 /// One line, without its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Its pieces from left to right.
+    /// Its spans from left to right.
     pub spans: Vec<StyledSpan>,
 }
 
@@ -71,38 +71,38 @@ impl Line {
         Self::new().with(tone, text)
     }
 
-    /// The line with `text` behind it.
+    /// Returns the line with `text` appended.
     #[must_use]
     pub fn with(mut self, tone: Tone, text: impl Into<String>) -> Self {
         self.push(tone, text);
         self
     }
 
-    /// The line with plain `text` behind it.
+    /// Returns the line with plain `text` appended.
     #[must_use]
     pub fn plain(self, text: impl Into<String>) -> Self {
         self.with(Tone::Plain, text)
     }
 
-    /// Puts `text` behind the line.
+    /// Appends `text`.
     pub fn push(&mut self, tone: Tone, text: impl Into<String>) {
         let text = text.into();
         match self.spans.last_mut() {
-            // Fewer spans, fewer colour changes.
+            // Merge spans of one tone to save colour changes.
             Some(last) if last.tone == tone => last.text.push_str(&text),
             _ if text.is_empty() => {}
             _ => self.spans.push(StyledSpan { text, tone }),
         }
     }
 
-    /// Puts another line behind this one.
+    /// Appends another line.
     pub fn append(&mut self, other: Line) {
         for span in other.spans {
             self.push(span.tone, span.text);
         }
     }
 
-    /// Fills the line with spaces up to `column`.
+    /// Pads the line with spaces up to `column`.
     pub fn pad_to(&mut self, column: usize) {
         let width = self.width();
         if width < column {
@@ -110,25 +110,25 @@ impl Line {
         }
     }
 
-    /// Columns it takes. Every character that is drawn with takes one.
+    /// Width in columns. Every character used for drawing takes one.
     pub fn width(&self) -> usize {
         self.spans.iter().map(|span| width(&span.text)).sum()
     }
 }
 
 impl fmt::Display for Line {
-    /// The text alone.
+    /// Writes the text without tones.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.spans.iter().try_for_each(|span| f.write_str(&span.text))
     }
 }
 
-/// Columns a text takes.
+/// Width of a text in columns.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text cut to `columns`, with an ellipsis where something is missing.
+/// Truncates the text to `columns`, with an ellipsis if anything was cut.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -141,7 +141,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// The text broken between words into pieces of at most `columns`. Only a word that alone is longer is broken.
+/// Wraps the text at spaces into lines of at most `columns`. Only words longer than that are split.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = Vec::new();
@@ -167,7 +167,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The text with every character replaced that a terminal without UTF-8 cannot show, one column for one.
+/// Replaces every non-ASCII character by an ASCII one, column by column.
 pub fn ascii(text: &str) -> String {
     text.chars().map(ascii_character).collect()
 }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_of_one_tone_become_one() {
+    fn merges_spans_of_one_tone() {
         let mut line = Line::of(Tone::Strong, "a").with(Tone::Strong, "b").plain("").plain("c");
         assert_eq!(line.spans.len(), 2);
         line.pad_to(6);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn ascii_keeps_every_column() {
+    fn ascii_keeps_the_width() {
         let drawing = "├──▶│ 3 µs … ✗ ▁▂▃▄▅▆▇█ ▏▎▍▌▋▊▉ → ü";
         let plain = ascii(drawing);
         assert!(plain.is_ascii(), "{plain}");

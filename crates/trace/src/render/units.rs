@@ -1,6 +1,6 @@
-//! Figures with units, as people write them.
+//! Formatting of numbers with units.
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// An integer with thousands separators: `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A frame's number, and that of a packet in it where it holds several: `1,234`, `1,234.5`.
+/// A frame number, with the packet in the frame if it holds several: `1,234`, `1,234.5`.
 pub fn frame(frame: u64, segment: u32) -> String {
     match segment {
         0 => count(frame),
@@ -21,13 +21,13 @@ pub fn frame(frame: u64, segment: u32) -> String {
     }
 }
 
-/// A number and the word for it, in the plural when it is one: `1 packet`, `1,200 packets`.
+/// A number with its noun, in the plural where needed: `1 packet`, `1,200 packets`.
 pub fn counted(value: u64, one: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {one}{plural}", count(value))
 }
 
-/// Bytes: exact up to four digits, then in decimal units as networks count them.
+/// Bytes: exact up to four digits, then in decimal units.
 pub fn bytes(value: u64) -> String {
     match value {
         0..=9_999 => format!("{} B", count(value)),
@@ -35,27 +35,27 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
-/// Bits a second, for so many bytes in so many nanoseconds; nothing is known of no time at all.
+/// Bits per second for `bytes` in `nanoseconds`; `None` if the duration is zero.
 pub fn bit_rate(bytes: u64, nanoseconds: u64) -> Option<String> {
     per_second(bytes as f64 * 8.0, nanoseconds).map(bits_per_second)
 }
 
-/// Bits a second.
+/// Bits per second.
 pub fn bits_per_second(value: f64) -> String {
     scaled(value, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
-/// Packets a second.
+/// Packets per second.
 pub fn packets_per_second(value: f64) -> String {
     scaled(value, &["/s", "k/s", "M/s", "G/s"])
 }
 
-/// So many in so many nanoseconds, by the second.
+/// `value` in `nanoseconds`, scaled to one second; `None` if the duration is zero.
 pub fn per_second(value: f64, nanoseconds: u64) -> Option<f64> {
     (nanoseconds != 0).then(|| value * 1e9 / nanoseconds as f64)
 }
 
-/// A length of time: `800 ns`, `12.3 µs`, `1.28 ms`, `4.00 s`, `5 min 12 s`.
+/// A duration: `800 ns`, `12.3 µs`, `1.28 ms`, `4.00 s`, `5 min 12 s`.
 pub fn duration(nanoseconds: u64) -> String {
     match nanoseconds {
         0..=999 => format!("{nanoseconds} ns"),
@@ -70,7 +70,7 @@ pub fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// A part of a whole in percent, one decimal.
+/// A percentage with one decimal.
 pub fn percent(part: u64, whole: u64) -> String {
     match whole {
         0 => "-".to_owned(),
@@ -78,7 +78,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Three significant digits and the unit that fits.
+/// Three significant digits and a fitting unit.
 fn scaled(value: f64, units: &[&str]) -> String {
     let mut value = value.max(0.0);
     let mut unit = 0;
@@ -96,7 +96,7 @@ fn scaled(value: f64, units: &[&str]) -> String {
     format!("{value:.decimals$} {}", units.get(unit).unwrap_or(&""))
 }
 
-/// How the times of one list are written: all in one unit, with the decimals that the finest of them needs.
+/// Format of the times in one list: a common unit, and as many decimals as the finest of them needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     seconds: bool,
@@ -105,7 +105,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock for these times. Microseconds where they fit on a line, else seconds.
+    /// Chooses the format for these times: microseconds up to 100 s, otherwise seconds.
     pub fn for_times(times: impl Iterator<Item = i64> + Clone) -> Self {
         let seconds = times.clone().any(|time| time.unsigned_abs() >= 100_000_000_000);
         let fine = times.clone().any(|time| time % 1000 != 0);
@@ -121,17 +121,17 @@ impl Clock {
         clock
     }
 
-    /// The unit, to stand over the column.
+    /// The unit, for the column header.
     pub fn unit(&self) -> &'static str {
         if self.seconds { "s" } else { "µs" }
     }
 
-    /// Columns that the longest time takes.
+    /// Width of the longest time in columns.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// A time, aligned to the right.
+    /// Formats a time, aligned right.
     pub fn time(&self, nanoseconds: i64) -> String {
         format!("{:>width$}", self.write(nanoseconds), width = self.width)
     }
@@ -140,7 +140,7 @@ impl Clock {
         let sign = if nanoseconds < 0 { "-" } else { "" };
         let unit = if self.seconds { 1_000_000_000 } else { 1_000 };
         let (whole, part) = (nanoseconds.unsigned_abs() / unit, nanoseconds.unsigned_abs() % unit);
-        // What is cut off is zero: the decimals were chosen so.
+        // The digits cut off are zero, by choice of the decimals.
         let part = format!("{part:0digits$}", digits = if self.seconds { 9 } else { 3 });
         match part.get(..self.decimals) {
             Some(part) if !part.is_empty() => format!("{sign}{}.{part}", count(whole)),
@@ -149,7 +149,7 @@ impl Clock {
     }
 }
 
-/// A point in time in UTC, from nanoseconds since 1970: `2024-05-17 08:15:02.000123456 UTC`.
+/// A UTC date from nanoseconds since 1970: `2024-05-17 08:15:02.000123456 UTC`.
 pub fn date(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -168,7 +168,7 @@ pub fn date(nanoseconds: i64) -> String {
 }
 
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years are counted from March, so
-/// that the leap day is a year's last; 400 years, an era, have 146,097 days.
+/// that the leap day is the last day; 400 years (an era) have 146,097 days.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_have_their_thousands_apart() {
+    fn counts_have_thousands_separators() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             (counted(1, "packet"), counted(0, "packet")),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_exact_while_they_are_short() {
+    fn bytes_are_exact_up_to_four_digits() {
         assert_eq!(bytes(9_999), "9,999 B");
         assert_eq!(bytes(10_000), "10.0 kB");
         assert_eq!(bytes(999_499), "999 kB");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_choose_their_unit() {
+    fn durations_choose_a_fitting_unit() {
         let cases = [0, 999, 1_000, 12_340, 999_600, 1_280_000, 4_000_000_000, 312_000_000_000];
         let texts =
             ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "1.00 ms", "1.28 ms", "4.00 s", "5 min 12 s"];
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_fits_its_list() {
+    fn clock_width_and_decimals_fit_all_times() {
         let clock = Clock::for_times([0, 1_000, 1_234_000].into_iter());
         assert_eq!(
             (clock.unit(), clock.time(1_000), clock.time(1_234_000)),
@@ -233,7 +233,7 @@ mod tests {
         let long = Clock::for_times([200_000_000_000_i64].into_iter());
         assert_eq!((long.unit(), long.time(1_500_000_000)), ("s", "  1.500000".into()));
         assert_eq!(Clock::for_times(std::iter::empty::<i64>()).time(0), " 0");
-        // The farthest times, which a damaged file may hold.
+        // The extreme times, which a damaged file may contain.
         let far = Clock::for_times([i64::MIN, i64::MAX].into_iter());
         assert!(far.time(i64::MIN).starts_with("-9,223,372,036.8547"));
     }

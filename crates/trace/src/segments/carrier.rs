@@ -1,4 +1,4 @@
-//! The IP and UDP headers that the packets of a record share, and what segmentation makes of them for each.
+//! The IP and UDP headers shared by the packets of a record, and their per-packet form after segmentation.
 
 use ferroce_wire::frame::Frame;
 use ferroce_wire::icrc::Icrc;
@@ -7,8 +7,8 @@ use ferroce_wire::ip::{InternetChecksum, IpProtocol, Ipv4, Ipv6, Udp};
 use ferroce_wire::packet::ICRC_LEN;
 use ferroce_wire::transport::Bth;
 
-/// How far an identification that was solved from the ICRC may be from the one expected. With this limit, a damaged
-/// packet is taken for a sound one once in about two million.
+/// Limit of the distance between an identification solved from the ICRC and the expected one. It accepts a corrupted
+/// packet about once in two million.
 const MAX_ID_DISTANCE: u16 = 1024;
 
 /// Headers of a large datagram, and its payload: packets back to back.
@@ -16,7 +16,7 @@ const MAX_ID_DISTANCE: u16 = 1024;
 pub(super) struct Carrier<'a> {
     ip: Ip<'a>,
     udp: &'a [u8; Udp::LEN],
-    /// As far as it was captured.
+    /// Captured part of the payload.
     pub(super) payload: &'a [u8],
     /// Bytes of payload on the wire.
     pub(super) len: usize,
@@ -29,14 +29,14 @@ enum Ip<'a> {
 }
 
 impl<'a> Carrier<'a> {
-    /// That of a frame. None for what no offload segments: RoCEv1, and InfiniBand itself.
+    /// The headers of a frame. `None` for RoCEv1 and InfiniBand, which no offload segments.
     pub(super) fn of(frame: &Frame<'a>) -> Option<Self> {
         let len = usize::from(frame.udp?.length).checked_sub(Udp::LEN)?;
         let bytes = frame.bytes.get(frame.at.network..)?;
         Self::new(bytes, frame.at.udp.checked_sub(frame.at.network)?, len)
     }
 
-    /// From the first byte of the IP header on, which has `ip_len` bytes.
+    /// Splits `bytes`, which start with an IP header of `ip_len` bytes.
     pub(super) fn new(bytes: &'a [u8], ip_len: usize, len: usize) -> Option<Self> {
         let (ip, rest) = bytes.split_at_checked(ip_len)?;
         let ip = match ip.first()? >> 4 {
@@ -48,12 +48,12 @@ impl<'a> Carrier<'a> {
         Some(Self { ip, udp, payload: &payload[..payload.len().min(len)], len })
     }
 
-    /// The packet of `len` bytes at `at`, if all of it was captured.
+    /// The packet of `len` bytes at `at`, if captured in full.
     pub(super) fn packet(&self, at: usize, len: usize) -> Option<&'a [u8]> {
         self.payload.get(at..at.checked_add(len)?)
     }
 
-    /// Whether the ICRC of packet `index` is right, with the headers that segmentation gives it.
+    /// Whether the ICRC of packet `index` is correct with its headers after segmentation.
     pub(super) fn verifies(&self, index: u32, packet: &[u8]) -> bool {
         self.icrc(self.sequential_id(index), packet).is_some_and(|right| right)
             || self.solved_id(index, packet).is_some()
@@ -77,7 +77,7 @@ impl<'a> Carrier<'a> {
         Some(icrc.finish() == *found)
     }
 
-    /// The identification that segmentation gives to packet `index`.
+    /// The identification of packet `index` after segmentation.
     fn sequential_id(&self, index: u32) -> u16 {
         match self.ip {
             Ip::V4(&[_, _, _, _, high, low, ..], _) => {
@@ -87,8 +87,8 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// The identification that makes the ICRC right, if it is one that packets joined by GRO may have: near the others,
-    /// or the index in another batch.
+    /// The identification that makes the ICRC correct, if plausible for packets joined by GRO: near the expected one, or an
+    /// index in another batch.
     fn solved_id(&self, index: u32, packet: &[u8]) -> Option<u16> {
         let Ip::V4(fixed, []) = self.ip else { return None };
         let port = |at: usize| u16::from_be_bytes([self.udp[at], self.udp[at + 1]]);
@@ -109,7 +109,7 @@ impl<'a> Carrier<'a> {
         (index > 0 && likely && found.dont_fragment == expected.dont_fragment).then_some(found.id)
     }
 
-    /// Adds the headers of packet `index` to `out`. The packet has `len` bytes, of which the capture kept `kept`.
+    /// Appends the headers of packet `index` to `out`. The packet has `len` bytes, of which `kept` were captured.
     pub(super) fn header(&self, index: u32, len: usize, kept: &[u8], out: &mut Vec<u8>) {
         let mut udp = self.udp(len);
         let pseudo = match self.ip {
@@ -130,13 +130,13 @@ impl<'a> Carrier<'a> {
                 InternetChecksum::default().over(&fixed[8..])
             }
         };
-        // Zero is none. A capture before segmentation has the sum of the pseudo-header here, for hardware to complete.
+        // Zero means no checksum. Before segmentation, the field holds the pseudo-header sum for the NIC to complete.
         if udp[6..] != [0, 0] && kept.len() == len {
             udp[6..].fill(0);
             let [high, low] = ((Udp::LEN + len) as u16).to_be_bytes();
             let sum = pseudo.over(&[0, IpProtocol::UDP.0, high, low]).over(&udp).over(kept);
             let sum = match sum.finish().0 {
-                // RFC 768: zero would say that there is none.
+                // RFC 768: zero would mean no checksum.
                 0 => u16::MAX,
                 sum => sum,
             };
@@ -145,7 +145,7 @@ impl<'a> Carrier<'a> {
         out.extend_from_slice(&udp);
     }
 
-    /// The UDP header of a packet of `len` bytes, the checksum left alone: the ICRC does not cover it.
+    /// The UDP header of a packet of `len` bytes, with the checksum unchanged: the ICRC does not cover it.
     fn udp(&self, len: usize) -> [u8; Udp::LEN] {
         let mut udp = *self.udp;
         udp[4..6].copy_from_slice(&((Udp::LEN + len) as u16).to_be_bytes());

@@ -1,16 +1,16 @@
 //! Segmentation offload: capture records that hold several packets.
 //!
 //! Linux passes a batch of equal-sized UDP datagrams to the interface as one large datagram (UDP GSO), and joins
-//! datagrams that arrive back to back into one (UDP GRO). Captures on lo, on a veth pair, or on a card that segments
-//! in hardware are taken at a point where the batch is still, or already, one datagram. Such a record has one IP and
-//! one UDP header, whose lengths are those of the whole batch, followed by the packets back to back, each from its BTH
-//! to its ICRC. All of them have the same length but the last, which may be shorter.
+//! datagrams that arrive back to back into one (UDP GRO). Captures on lo, on a veth pair, or on a NIC that segments
+//! in hardware see the batch as one datagram. Such a record has one IP and one UDP header with the lengths of the whole
+//! batch, followed by the packets back to back, each from its BTH to its ICRC. All have the same length except the last,
+//! which may be shorter.
 //!
-//! [`PacketRun::find`] looks for that length and verifies it by an ICRC. The ICRC covers the lengths in the IP and UDP
-//! headers and the IPv4 identification, so the headers are rebuilt as segmentation makes them: lengths of the one
-//! packet, identifications counting up from that of the record. Where GRO has joined packets from several batches the
-//! identification does not simply count up; it is then solved from the ICRC ([`ferroce_wire::icrc::hidden::solve`]) and accepted only if
-//! it is near the others.
+//! [`PacketRun::find`] searches for that length and verifies it by an ICRC. The ICRC covers the lengths in the IP and UDP
+//! headers and the IPv4 identification, so the headers are rebuilt as segmentation creates them: lengths of the
+//! single packet, identifications incremented from that of the record. If GRO joined packets of several batches, the
+//! identifications are not consecutive; they are then solved from the ICRC ([`ferroce_wire::icrc::hidden::solve`]) and
+//! accepted only if near the expected ones.
 //!
 //! ```
 //! # use ferroce_trace::{file::CaptureReader, segments::PacketRun};
@@ -45,35 +45,36 @@ use crate::file::Record;
 use crate::link::LinkType;
 use carrier::Carrier;
 
-/// The payload of a packet that another one of its message follows (IBA 9.7.4.1.6): one of the path MTUs (IBA 9.2).
+/// The path MTUs (IBA 9.2): payload lengths of first and middle packets (IBA 9.7.4.1.6).
 const PATH_MTUS: [usize; 5] = [256, 512, 1024, 2048, 4096];
 
-/// The place of a packet in the record that it was split out of.
+/// Position of a packet in the record it was split from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Counted from 1.
     pub number: u32,
-    /// Packets in the record, those that the capture cut off included.
+    /// Packets in the record, including those cut off by the capture.
     pub count: u32,
 }
 
-/// The packets of one record: a run of equal length, the last of which may be shorter.
+/// The packets of one record: all of equal length except the last, which may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRun {
-    /// Bytes of the record before the IP header.
+    /// Length of the headers before the IP header.
     link_len: usize,
-    /// Bytes of the IP header with its options.
+    /// Length of the IP header with options.
     ip_len: usize,
-    /// Bytes of each packet, from the BTH to the ICRC.
+    /// Length of each packet, from the BTH to the ICRC.
     segment_len: usize,
-    /// Bytes of all packets, as they were on the wire.
+    /// Length of all packets on the wire.
     len: usize,
-    /// Bytes of them that the capture kept.
+    /// Captured length of all packets.
     captured_len: usize,
 }
 
 impl PacketRun {
-    /// Finds the packets of a record that holds several. None if it holds one, or if no ICRC confirms where they end.
+    /// Finds the packets of a record that holds several. Returns `None` if it holds one, or if no ICRC confirms the
+    /// packet length.
     pub fn find(record: &Record<'_>) -> Option<Self> {
         let (start, frame) =
             dissect::read(record.link, record.data, record.original_len as usize).ok()??;
@@ -83,9 +84,9 @@ impl PacketRun {
         Self::find_in(record.link, start, &frame)
     }
 
-    /// The same for a record whose frame starts at `start` and does not have the right ICRC as one packet.
+    /// Like [`PacketRun::find`], for a record whose frame starts at `start` and has a wrong ICRC as a single packet.
     pub(crate) fn find_in(link: LinkType, start: usize, frame: &Frame<'_>) -> Option<Self> {
-        // The header of an ERF record repeats the length; these come from capture cards, which see the wire.
+        // The ERF header repeats the length, and capture cards see the packets after segmentation.
         if link == LinkType::ERF || frame.problem.is_some() {
             return None;
         }
@@ -101,19 +102,19 @@ impl PacketRun {
         })
     }
 
-    /// How many packets the record holds, or would hold if the capture had not cut it.
+    /// Number of packets in the record, including those cut off by the capture.
     pub fn count(&self) -> u32 {
         // At most 65,535 bytes, of at least 16 each.
         self.len.div_ceil(self.segment_len) as u32
     }
 
-    /// How many of them the capture kept at least a byte of.
+    /// Number of packets of which at least one byte was captured.
     pub fn captured(&self) -> u32 {
         self.captured_len.div_ceil(self.segment_len) as u32
     }
 
     /// Rebuilds packet `index` (below [`PacketRun::captured`]) in `buffer`: the record's link header, IP and UDP headers as
-    /// segmentation makes them (lengths, identification, checksums), and the packet.
+    /// segmentation creates them (lengths, identification, checksums), and the packet.
     pub fn packet<'b>(
         &self,
         record: &'b Record<'_>,
@@ -136,7 +137,7 @@ impl PacketRun {
         Record {
             number: record.number,
             offset: record.offset,
-            // So that what is found at an offset into the packet is at that place in the file as well.
+            // Keeps `data_offset` plus an offset in the packet a valid position in the file.
             data_offset: record.data_offset + at as u64,
             timestamp: record.timestamp,
             section: record.section,
@@ -154,9 +155,8 @@ impl PacketRun {
     }
 }
 
-/// Whether a frame cannot be one packet: it has more payload than any path MTU allows, or a packet that another one of
-/// its message follows has a payload that is not a path MTU. Where the capture has cut the first packet of a run, this
-/// is all that tells.
+/// Whether a frame cannot be a single packet: its payload exceeds every path MTU, or it is a first or middle packet whose
+/// payload is not a path MTU. The only indication if the capture cut the first packet of a run.
 pub(crate) fn holds_several(frame: &Frame<'_>) -> bool {
     let Some(packet) = frame.packet.filter(|_| Carrier::of(frame).is_some()) else { return false };
     let inside = packet.bth.opcode.info().is_some_and(|info| {

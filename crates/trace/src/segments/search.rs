@@ -1,4 +1,4 @@
-//! The search for the length of the packets in a record.
+//! Search for the packet length in a record.
 
 use ferroce_wire::opcode::Position;
 use ferroce_wire::packet::{ICRC_LEN, MAX_PAYLOAD};
@@ -7,23 +7,22 @@ use ferroce_wire::transport::Bth;
 use super::PATH_MTUS;
 use super::carrier::Carrier;
 
-/// Bytes that the search may run through the CRC, for each byte of the record: a damaged packet, or a file that was made
-/// to cost time, is searched in vain.
+/// Limit of bytes run through the CRC, per byte of the record: bounds the search on corrupted or malicious files.
 pub(super) const MAX_CRC_BYTES_PER_BYTE: usize = 64;
 
 /// The shortest packet.
 const MIN_PACKET_LEN: usize = Bth::LEN + ICRC_LEN;
 
-/// What a search has cost.
+/// Cost of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     /// Bytes whose CRC was computed.
     pub(super) bytes: usize,
-    /// BTHs looked at.
+    /// BTHs examined.
     pub(super) headers: usize,
 }
 
-/// The length of all packets but the last.
+/// Returns the length of all packets but the last.
 pub(super) fn search(carrier: &Carrier<'_>, work: &mut Work) -> Option<usize> {
     let (first, _) = Bth::split(carrier.payload)?;
     let info = first.opcode.info()?;
@@ -33,7 +32,7 @@ pub(super) fn search(carrier: &Carrier<'_>, work: &mut Work) -> Option<usize> {
             try_lengths(carrier, first, PATH_MTUS.map(|mtu| least + mtu), work)
         }
         _ if !info.payload => try_lengths(carrier, first, [least], work),
-        // All lengths are multiples of 4: that is what the pad is for (IBA 9.2.4).
+        // Padding makes all lengths multiples of 4 (IBA 9.2.4).
         _ => (least..=least + MAX_PAYLOAD)
             .step_by(4)
             .take_while(|&len| len < carrier.len)
@@ -41,7 +40,7 @@ pub(super) fn search(carrier: &Carrier<'_>, work: &mut Work) -> Option<usize> {
     }
 }
 
-/// Tries a few lengths. Here the first packet may be damaged, if the second one is not.
+/// Tries a few lengths. The first packet may be corrupted if the second one verifies.
 fn try_lengths<const N: usize>(
     carrier: &Carrier<'_>,
     first: Bth,
@@ -67,20 +66,20 @@ fn verifies(carrier: &Carrier<'_>, index: u32, len: usize, work: &mut Work) -> b
     carrier.verifies(index, packet)
 }
 
-/// Whether something like a packet starts wherever one has to if packets have this length.
+/// Whether a plausible BTH is at every position required by this packet length.
 fn fits(carrier: &Carrier<'_>, first: Bth, len: usize, work: &mut Work) -> bool {
     if len >= carrier.len || carrier.len - (carrier.len - 1) / len * len < MIN_PACKET_LEN {
         return false;
     }
     (0..carrier.payload.len()).step_by(len).all(|at| {
         work.headers += 1;
-        // What the capture cut off says nothing.
+        // Cut off by the capture.
         let Some((bth, _)) = Bth::split(&carrier.payload[at..]) else { return true };
         let len = len.min(carrier.len - at);
         let Some(info) = bth.opcode.info() else { return false };
         let least = Bth::LEN + info.extensions_len + usize::from(bth.pad) + ICRC_LEN;
         let most = if info.payload { least + MAX_PAYLOAD } else { least };
-        // One socket may send for several queue pairs. RoCE has one partition, as good as always.
+        // A socket may send for several queue pairs, but practically always in one partition.
         bth.version == 0 && bth.partition == first.partition && (least..=most).contains(&len)
     })
 }

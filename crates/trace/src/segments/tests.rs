@@ -1,4 +1,4 @@
-//! Joined packets come apart again, and nothing else does.
+//! Joined packets are split, single packets are not.
 
 use ferroce_wire::address::{Gid, Ip4};
 use ferroce_wire::ethernet::{EtherType, Ethernet};
@@ -20,23 +20,23 @@ use crate::render::sections::View;
 
 const ETHERNET: usize = Ethernet::LEN;
 
-/// How packets are carried.
+/// Carrier of the packets.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Carriage {
     v6: bool,
     /// Identification of the first packet.
     first: u16,
-    /// UDP checksums are computed, not left out.
+    /// Whether UDP checksums are computed.
     checksums: bool,
 }
 
-const V4: Way = Way { v6: false, first: 0, checksums: true };
+const V4: Carriage = Carriage { v6: false, first: 0, checksums: true };
 
 /// One packet of a batch: its opcode, its PSN and its payload.
 type Part = (Opcode, u32, Vec<u8>);
 
-/// The frame that one packet makes.
-fn frame(way: Way, identification: u16, (opcode, psn, payload): &Part) -> Vec<u8> {
+/// The frame of one packet.
+fn frame(carriage: Carriage, identification: u16, (opcode, psn, payload): &Part) -> Vec<u8> {
     let info = opcode.info().unwrap();
     let pad = payload.len().wrapping_neg() % 4;
     let bth = Bth {
@@ -47,7 +47,7 @@ fn frame(way: Way, identification: u16, (opcode, psn, payload): &Part) -> Vec<u8
         psn: Psn::new(*psn),
         ..Bth::default()
     };
-    // Headers of zeroes, but for the length that a WRITE announces.
+    // Headers of zeroes, except for the length in a WRITE's RETH.
     let mut headers = vec![0; Bth::LEN + info.extensions_len + ICRC];
     headers[0] = opcode.0;
     let mut extensions = Packet::parse(&headers).unwrap().extensions;
@@ -63,7 +63,7 @@ fn frame(way: Way, identification: u16, (opcode, psn, payload): &Part) -> Vec<u8
         icrc: None,
     };
     let udp_len = Udp::LEN + packet.wire_len();
-    let (ethertype, network) = if way.v6 {
+    let (ethertype, network) = if carriage.v6 {
         let ip = Ipv6 {
             version: 6,
             payload_length: udp_len as u16,
@@ -104,9 +104,9 @@ fn frame(way: Way, identification: u16, (opcode, psn, payload): &Part) -> Vec<u8
     let mut out = vec![0; payload.len() + 256];
     let len = frame.emit(&mut out).unwrap();
     out.truncate(len);
-    if way.checksums {
-        let at = transport(way) - Udp::LEN;
-        let addresses = if way.v6 { ETHERNET + 8..at } else { ETHERNET + 12..at };
+    if carriage.checksums {
+        let at = transport(carriage) - Udp::LEN;
+        let addresses = if carriage.v6 { ETHERNET + 8..at } else { ETHERNET + 12..at };
         let length = (udp_len as u32).to_be_bytes();
         let sum = InternetChecksum::default().over(&out[addresses]).over(&length).over(&[0, 17]);
         let sum = sum.over(&out[at..]).finish().0;
@@ -117,25 +117,24 @@ fn frame(way: Way, identification: u16, (opcode, psn, payload): &Part) -> Vec<u8
 
 const ICRC: usize = 4;
 
-/// Where the BTH starts.
-fn transport(way: Way) -> usize {
-    ETHERNET + if way.v6 { Ipv6::LEN } else { Ipv4::LEN } + Udp::LEN
+/// Offset of the BTH.
+fn transport(carriage: Carriage) -> usize {
+    ETHERNET + if carriage.v6 { Ipv6::LEN } else { Ipv4::LEN } + Udp::LEN
 }
 
-fn frames(way: Way, parts: &[Part]) -> Vec<Vec<u8>> {
-    let identifications = (0..).map(|index| way.first.wrapping_add(index));
-    parts.iter().zip(identifications).map(|(part, id)| frame(way, id, part)).collect()
+fn frames(carriage: Carriage, parts: &[Part]) -> Vec<Vec<u8>> {
+    let identifications = (0..).map(|index| carriage.first.wrapping_add(index));
+    parts.iter().zip(identifications).map(|(part, id)| frame(carriage, id, part)).collect()
 }
 
-/// What the interface is given before segmentation, or the socket after GRO: the first packet's headers with the lengths
-/// of all.
-fn joined(way: Way, frames: &[Vec<u8>]) -> Vec<u8> {
-    let start = transport(way);
+/// Joins frames as seen before segmentation or after GRO: the first packet's headers with the total length.
+fn joined(carriage: Carriage, frames: &[Vec<u8>]) -> Vec<u8> {
+    let start = transport(carriage);
     let mut out = frames[0][..start].to_vec();
     frames.iter().for_each(|frame| out.extend_from_slice(&frame[start..]));
     let udp_len = out.len() - (start - Udp::LEN);
     out[start - 4..start - 2].copy_from_slice(&(udp_len as u16).to_be_bytes());
-    if way.v6 {
+    if carriage.v6 {
         out[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&(udp_len as u16).to_be_bytes());
     } else {
         let total = (Ipv4::LEN + udp_len) as u16;
@@ -144,7 +143,7 @@ fn joined(way: Way, frames: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A capture of these frames, cut to `snap_len` bytes each.
+/// A capture of these frames, truncated to `snap_len` bytes each.
 fn pcap(frames: &[Vec<u8>], snap_len: usize) -> Vec<u8> {
     let mut writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
     for (frame, time) in frames.iter().zip(1i64..) {
@@ -164,7 +163,7 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// All packets of a capture, those that share a record apart: their bytes, and their lengths on the wire.
+/// All packets of a capture, with joined ones split: their bytes and lengths on the wire.
 fn split(file: &[u8]) -> Vec<(Vec<u8>, u32)> {
     let mut reader = CaptureReader::new(file).unwrap();
     let (mut packets, mut buffer) = (Vec::new(), Vec::new());
@@ -188,7 +187,7 @@ fn whole(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, u32)> {
     frames.iter().map(|frame| (frame.clone(), frame.len() as u32)).collect()
 }
 
-/// A WRITE of `count` packets after its first one, as a sender batches it.
+/// The packets of a WRITE after the first one, as batched by a sender.
 fn middles(count: u32, mtu: usize, last: usize) -> Vec<Part> {
     let middle = |psn: u32| (Opcode::RC_RDMA_WRITE_MIDDLE, psn, vec![psn as u8; mtu]);
     let mut parts: Vec<_> = (0..count - 1).map(middle).collect();
@@ -197,12 +196,12 @@ fn middles(count: u32, mtu: usize, last: usize) -> Vec<Part> {
 }
 
 prop_compose! {
-    fn ways()(v6 in any::<bool>(), first in any::<u16>(), checksums in any::<bool>()) -> Way {
-        Way { v6, first, checksums }
+    fn carriages()(v6 in any::<bool>(), first in any::<u16>(), checksums in any::<bool>()) -> Carriage {
+        Carriage { v6, first, checksums }
     }
 }
 
-/// What a sender may batch: packets of one length, the last one shorter.
+/// Batches of a sender: packets of equal length, the last one possibly shorter.
 fn batches() -> impl Strategy<Value = Vec<Part>> {
     let payload =
         |len: usize| prop_oneof![Just(vec![0; len]), prop::collection::vec(any::<u8>(), len)];
@@ -239,7 +238,7 @@ fn batches() -> impl Strategy<Value = Vec<Part>> {
     prop_oneof![long, short, acknowledgements]
 }
 
-/// The same cases in every run.
+/// Deterministic cases.
 fn config() -> Config {
     Config { rng_seed: RngSeed::Fixed(4791), failure_persistence: None, ..Config::default() }
 }
@@ -248,25 +247,25 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn joined_packets_come_apart_as_they_were(way in ways(), parts in batches()) {
-        let frames = frames(way, &parts);
-        let joined = [joined(way, &frames)];
+    fn joined_packets_are_split_exactly(carriage in carriages(), parts in batches()) {
+        let frames = frames(carriage, &parts);
+        let joined = [joined(carriage, &frames)];
         prop_assert_eq!(split(&pcap(&joined, usize::MAX)), whole(&frames));
         prop_assert_eq!(split(&pcapng(&joined)), whole(&frames));
     }
 
-    /// Whatever a snap length leaves is a part of what was sent.
+    /// A truncated batch yields only parts of what was sent.
     #[test]
-    fn a_cut_batch_gives_what_it_has_and_no_more(
-        way in ways(),
+    fn a_truncated_batch_yields_only_captured_packets(
+        carriage in carriages(),
         parts in batches(),
         snap_len in 60..9000usize,
     ) {
-        let frames = frames(way, &parts);
-        let joined = joined(way, &frames);
+        let frames = frames(carriage, &parts);
+        let joined = joined(carriage, &frames);
         let packets = split(&pcap(std::slice::from_ref(&joined), snap_len));
         if packets.len() == 1 && packets[0].1 == joined.len() as u32 {
-            // Not one packet could be verified, and nothing was made up.
+            // No packet could be verified, so nothing was split.
             let cut = &joined[..joined.len().min(snap_len)];
             prop_assert_eq!(&packets[0].0, cut);
         } else {
@@ -274,8 +273,8 @@ proptest! {
                 prop_assert_eq!(*len as usize, frame.len());
                 let last = at + 1 == packets.len();
                 prop_assert!(last || packet.len() == frame.len());
-                // The checksum of a packet that is cut cannot be computed.
-                let udp = transport(way);
+                // The checksum of a truncated packet cannot be computed.
+                let udp = transport(carriage);
                 prop_assert_eq!(&packet[..udp - 2], &frame[..udp - 2]);
                 prop_assert_eq!(&packet[udp..], &frame[udp..packet.len()]);
             }
@@ -283,11 +282,11 @@ proptest! {
     }
 
     #[test]
-    fn a_search_is_bounded_whatever_the_bytes(
+    fn search_cost_is_bounded_for_any_bytes(
         opcode in any::<u8>(),
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 32..3000),
-            // A BTH wherever one may be looked for.
+            // A BTH at every position that the search tries.
             (20..1000usize).prop_map(|count| [0x04, 0x00, 0xff, 0xff].repeat(count)),
             (20..1000usize).prop_map(|count| vec![0; 4 * count]),
         ],
@@ -303,7 +302,7 @@ proptest! {
             prop_assert!(work.bytes <= MAX_CRC_BYTES_PER_BYTE * record_len, "{:?} for {}", work, record_len);
             prop_assert!(work.headers <= 4 * record_len, "{:?} for {}", work, record_len);
         }
-        // And nothing panics on the way.
+        // Splitting must not panic either.
         let file = pcap(&[frame], usize::MAX);
         let mut reader = CaptureReader::new(&file[..]).unwrap();
         let record = reader.next_record().unwrap().unwrap();
@@ -320,9 +319,9 @@ fn report(file: &[u8]) -> FileReport {
     analyze("test", file, &options, &mut |_| {})
 }
 
-/// A SEND of 70 packets and its acknowledgement: one by one, and as two batches.
+/// A SEND of 70 packets and its acknowledgement: as single packets and as two batches.
 #[test]
-fn an_analysis_of_batches_is_that_of_their_packets() {
+fn analysis_of_batches_equals_that_of_their_packets() {
     let mut parts = vec![(Opcode::RC_SEND_FIRST, 0, vec![1; 1024])];
     parts.extend((1..69).map(|psn| (Opcode::RC_SEND_MIDDLE, psn, vec![psn as u8; 1024])));
     parts.push((Opcode::RC_SEND_LAST, 69, vec![7; 100]));
@@ -355,9 +354,9 @@ fn an_analysis_of_batches_is_that_of_their_packets() {
     assert!(ladder.contains(" 2.30 ") && ladder.contains("RC SEND Last"), "{ladder}");
 }
 
-/// GRO joins what arrives together, from whichever batch of the sender.
+/// GRO may join packets of several batches.
 #[test]
-fn identifications_that_start_anew_are_found() {
+fn restarted_identifications_are_solved() {
     let parts = middles(9, 256, 256);
     let identifications = [3, 4, 5, 0, 1, 2, 3, 0, 700];
     let frames: Vec<_> =
@@ -366,7 +365,7 @@ fn identifications_that_start_anew_are_found() {
 }
 
 #[test]
-fn a_damaged_packet_is_found_among_sound_ones() {
+fn a_corrupted_packet_in_a_batch_is_found() {
     let frames = frames(V4, &middles(6, 1024, 12));
     for damaged in 0..6usize {
         let mut joined = joined(V4, &frames);
@@ -378,15 +377,15 @@ fn a_damaged_packet_is_found_among_sound_ones() {
             report.anomalies.iter().filter(|one| one.kind.name() == "bad_icrc").collect();
         assert_eq!(bad.len(), 1);
         assert_eq!((bad[0].frame, bad[0].segment as usize), (1, damaged + 1));
-        // The place in the file: behind 24 bytes of file and 16 of record header.
+        // The offset in the file: after 24 bytes of file header and 16 of record header.
         let at = 40 + transport(V4) + damaged * len;
         assert_eq!(report.problems[0].offset, Some(at as u64), "{:?}", report.problems);
     }
 }
 
-/// One packet is never taken for several, damaged or not.
+/// A single packet is never split, corrupted or not.
 #[test]
-fn one_packet_stays_one() {
+fn a_single_packet_is_not_split() {
     for len in [0, 64, 1024, 4096] {
         let sound = frame(V4, 0, &(Opcode::RC_SEND_ONLY, 0, vec![0; len]));
         assert_eq!(
@@ -399,20 +398,20 @@ fn one_packet_stays_one() {
     }
 }
 
-/// Of a batch whose first packet was cut nothing is known: no size is made up from the length of the frame.
+/// A batch whose first packet was truncated is not analysed: no size is derived from the frame length.
 #[test]
-fn a_batch_cut_in_its_first_packet_counts_for_nothing() {
+fn a_batch_truncated_in_its_first_packet_is_not_analysed() {
     let frames = frames(V4, &middles(6, 1024, 12));
     let cut = report(&pcap(&[joined(V4, &frames)], 96));
     assert_eq!((cut.packets, cut.icrc.unverifiable), (1, 1));
     assert_eq!(cut.messages, []);
     assert_eq!(cut.problems.len(), 1, "{:?}", cut.problems);
-    assert!(cut.problems[0].text.contains("cannot be told apart"), "{:?}", cut.problems);
+    assert!(cut.problems[0].text.contains("cannot be separated"), "{:?}", cut.problems);
 }
 
-/// Where the capture kept some packets of a batch whole, these count, and what it cut off is said to be lost by it.
+/// Complete packets of a truncated batch are analysed, and the others count as lost by the capture.
 #[test]
-fn a_batch_cut_behind_its_first_packets_counts_those() {
+fn complete_packets_of_a_truncated_batch_are_analysed() {
     let mut parts = middles(6, 1024, 1024);
     parts[0].0 = Opcode::RC_SEND_FIRST;
     parts[1..5].iter_mut().for_each(|part| part.0 = Opcode::RC_SEND_MIDDLE);
@@ -432,7 +431,7 @@ fn a_batch_cut_behind_its_first_packets_counts_those() {
     assert_eq!(report.dropped, 6);
     let kinds: Vec<_> = report.anomalies.iter().map(|one| one.kind.name()).collect();
     assert_eq!(kinds, ["capture_gap"], "{:?}", report.anomalies);
-    // Two messages of which a part is there each, not one of twice the size.
+    // Two incomplete messages, not one of twice the size.
     let sizes: Vec<_> = report.messages.iter().map(|message| message.size).collect();
     assert_eq!(sizes, [3 * 1024, 3 * 1024]);
 }

@@ -1,4 +1,4 @@
-//! LAP and APR: another path for a connection that is up.
+//! LAP and APR: alternate path of an established connection.
 
 use crate::address::Gid;
 use crate::cm::{AckTimeout, ApStatus, CommId, PacketRate, Path, ResponseTimeout};
@@ -6,29 +6,29 @@ use crate::field::{Octets, header};
 use crate::number::{Hex8, Hex16, Hex32, Lid, Qpn};
 
 header! {
-    /// Load alternate path (IBA 12.8.1, table 115). The path has REQ's fields, but not quite in their order.
+    /// Load alternate path (IBA 12.8.1, table 115). The path has the fields of a REQ in a different order.
     pub struct Lap("CM LAP", 232) {
-        /// The sender's name for this connection.
+        /// Communication ID of the sender.
         local_comm_id: CommId = 32,
-        /// The receiver's name for it.
+        /// Communication ID of the receiver.
         remote_comm_id: CommId = 32,
         /// Reserved.
         reserved1: Hex32 = 32,
         /// The receiver's queue pair or end-to-end context.
         remote_qpn: Qpn = 24,
-        /// How long the receiver may take to answer.
+        /// Maximum response time of the receiver.
         remote_response_timeout: ResponseTimeout = 5,
         /// Reserved.
         reserved2: u8 = 3,
         /// Reserved.
         reserved3: Hex32 = 32,
-        /// The sender's port in its subnet.
+        /// Local LID.
         alternate_local_lid: Lid = 16,
-        /// The receiver's port in its subnet.
+        /// Remote LID.
         alternate_remote_lid: Lid = 16,
-        /// The sender's address.
+        /// Local GID.
         alternate_local_gid: Gid = 128,
-        /// The receiver's address.
+        /// Remote GID.
         alternate_remote_gid: Gid = 128,
         /// Flow label.
         alternate_flow_label: u32 = 20,
@@ -40,37 +40,37 @@ header! {
         alternate_hop_limit: u8 = 8,
         /// Reserved.
         reserved5: u8 = 2,
-        /// The fastest that either side may send.
+        /// Maximum packet rate.
         alternate_packet_rate: PacketRate = 6,
         /// Service level.
         alternate_service_level: u8 = 4,
-        /// Both ports are in one subnet.
+        /// Both ports are in the same subnet.
         alternate_subnet_local: bool = 1,
         /// Reserved.
         reserved6: u8 = 3,
-        /// How long the sender waits for an acknowledge.
+        /// Local ACK timeout of the sender.
         alternate_ack_timeout: AckTimeout = 5,
         /// Reserved.
         reserved7: u8 = 3,
-        /// The consumer's bytes.
+        /// Private data of the consumer.
         private_data: Octets<168> = 1344,
     }
 
     /// Alternate path response (IBA 12.8.2, table 116).
     pub struct Apr("CM APR", 232) {
-        /// The sender's name for this connection.
+        /// Communication ID of the sender.
         local_comm_id: CommId = 32,
-        /// The receiver's name for it.
+        /// Communication ID of the receiver.
         remote_comm_id: CommId = 32,
-        /// How many bytes of the additional information count.
+        /// Length of the additional information in bytes.
         information_length: u8 = 8,
-        /// What became of the path.
+        /// Outcome of the LAP.
         status: ApStatus = 8,
         /// Reserved.
         reserved: Hex16 = 16,
-        /// What would have been acceptable, by status.
+        /// Additional information, such as acceptable values, depending on the status.
         information: Octets<72> = 576,
-        /// The consumer's bytes.
+        /// Private data of the consumer.
         private_data: Octets<148> = 1184,
     }
 }
@@ -94,7 +94,7 @@ impl Lap {
         }
     }
 
-    /// This LAP with another path.
+    /// Returns the LAP with another path.
     #[must_use]
     pub fn with_alternate_path(self, path: &Path) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Lap {
 }
 
 impl Apr {
-    /// The additional information that counts. A length beyond the field is cut to it.
+    /// The valid part of the additional information; the length is limited to the field.
     pub fn information(&self) -> &[u8] {
         super::counted(&self.information.0, self.information_length)
     }

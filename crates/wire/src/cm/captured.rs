@@ -1,4 +1,4 @@
-//! Management datagrams that rdma_rxe sent, out of the captures in `tests/data/rxe`. Trailing zeroes are left out.
+//! Management datagrams sent by rdma_rxe, from the captures in `tests/data/rxe`, without trailing zeroes.
 
 use std::vec::Vec;
 
@@ -22,7 +22,7 @@ pub(crate) const REQ_V6: &str = "
     00000000 00000000000000000000000000000000 00000000000000000000000000000000 00000000 00000000
     0060c73c fd770000000000000000000000000012 fd770000000000000000000000000011";
 
-/// `rstream.pcap`, frame 1: flow control, and private data of the consumer's.
+/// `rstream.pcap`, frame 1: flow control, and private data of the consumer.
 pub(crate) const REQ_RSTREAM: &str = "
     0107020300000000 000000023f7e97ef 0010000000000000
     ef977e3f 00000000 0000000001061d2f 505400fffe770012 00000000 00000000
@@ -64,11 +64,11 @@ pub(crate) const SIDR_REP: &str = "
     0107020300000000 000000023f7e97e8 0018000000000000
     e8977e3f 00000000 00001c00 0000000001111c06 01234567";
 
-/// All of them.
+/// All datagrams.
 pub(crate) const ALL: [&str; 10] =
     [REQ, REQ_V6, REQ_RSTREAM, REP, RTU, DREQ, DREP, REJ, SIDR_REQ, SIDR_REP];
 
-/// The datagram of a text above.
+/// Decodes one of the datagrams above.
 pub(crate) fn mad(text: &str) -> [u8; MAD_LEN] {
     let digits: Vec<u8> = text
         .chars()

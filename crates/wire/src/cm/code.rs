@@ -1,11 +1,11 @@
-//! The coded fields of the connection manager's messages.
+//! Coded fields of CM messages.
 
 use core::fmt;
 
 use crate::number::codes;
 
 codes! {
-    /// Why a connection is rejected (IBA 12.6.7.2, table 109).
+    /// Reason of a REJ (IBA 12.6.7.2, table 109).
     pub struct RejectReason(u16), 6 {
         NO_QP = 1 => "no queue pair available",
         NO_EEC = 2 => "no end-to-end context available",
@@ -14,7 +14,7 @@ codes! {
         UNSUPPORTED_REQUEST = 5 => "unsupported request",
         INVALID_COMM_ID = 6 => "invalid communication ID",
         INVALID_COMM_INSTANCE = 7 => "invalid communication instance",
-        INVALID_SERVICE_ID = 8 => "invalid service ID: nobody listens",
+        INVALID_SERVICE_ID = 8 => "invalid service ID: no listener",
         INVALID_TRANSPORT_TYPE = 9 => "invalid transport service type",
         STALE_CONNECTION = 10 => "stale connection",
         RDC_DOES_NOT_EXIST = 11 => "reliable datagram channel does not exist",
@@ -44,7 +44,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// Which message a REJ rejects (IBA 12.6.7).
+    /// Message rejected by a REJ (IBA 12.6.7).
     pub struct RejectedMessage(u8), 3 {
         REQ = 0 => "REQ",
         REP = 1 => "REP",
@@ -52,7 +52,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// Which message an MRA acknowledges (IBA 12.6.6).
+    /// Message acknowledged by an MRA (IBA 12.6.6).
     pub struct ReceivedMessage(u8), 3 {
         REQ = 0 => "REQ",
         REP = 1 => "REP",
@@ -60,7 +60,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// The transport a REQ asks for (IBA 12.6.5).
+    /// Transport requested by a REQ (IBA 12.6.5).
     pub struct TransportService(u8), 3 {
         RC = 0 => "reliable connection",
         UC = 1 => "unreliable connection",
@@ -69,14 +69,14 @@ codes! {
         _ => "reserved",
     }
 
-    /// The transport a REQ asks for when [`TransportService::EXTENDED`] says so (IBA A14).
+    /// Transport requested by a REQ with [`TransportService::EXTENDED`] (IBA A14).
     pub struct ExtendedTransport(u8), 3 {
         NONE = 0 => "none",
         XRC = 1 => "extended reliable connection",
         _ => "reserved",
     }
 
-    /// What became of the alternate path of a REQ (IBA 12.6.8).
+    /// Failover status: outcome of the alternate path of a REQ (IBA 12.6.8).
     pub struct Failover(u8), 3 {
         ACCEPTED = 0 => "alternate path accepted",
         NOT_SUPPORTED = 1 => "failover not supported",
@@ -84,7 +84,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// What became of a LAP (IBA 12.8.2).
+    /// Outcome of a LAP (IBA 12.8.2).
     pub struct ApStatus(u8), 4 {
         LOADED = 0 => "alternate path loaded",
         INVALID_COMM_ID = 1 => "invalid communication ID",
@@ -103,7 +103,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// What became of a SIDR_REQ (IBA 12.11.2).
+    /// Outcome of a SIDR_REQ (IBA 12.11.2).
     pub struct SidrStatus(u8), 4 {
         VALID = 0 => "queue pair and key are valid",
         UNSUPPORTED_SERVICE = 1 => "service ID not supported",
@@ -114,7 +114,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// The largest payload of a path's packets (IBA 9.2, 12.6.5).
+    /// Path MTU: maximum payload of a packet (IBA 9.2, 12.6.5).
     pub struct PathMtu(u8), 3 {
         MTU_256 = 1 => "256 bytes",
         MTU_512 = 2 => "512 bytes",
@@ -124,7 +124,7 @@ codes! {
         _ => "reserved",
     }
 
-    /// A path's static rate (IBA 9.11.1). 0 and 1 are not rates: RoCE's connection managers leave it at 0.
+    /// Static rate of a path (IBA 9.11.1). 0 and 1 are not rates; CMs over RoCE use 0.
     pub struct PacketRate(u8), 4 {
         GBPS_2_5 = 2 => "2.5 Gbit/s",
         GBPS_10 = 3 => "10 Gbit/s",
@@ -152,7 +152,7 @@ codes! {
         _ => "not given",
     }
 
-    /// How often to try again after "receiver not ready" (IBA 9.7.5.2.8).
+    /// RNR retry count (IBA 9.7.5.2.8).
     pub struct RnrRetry(u8), 3 {
         NEVER = 0 => "never",
         FOR_EVER = 7 => "for ever",
@@ -161,7 +161,7 @@ codes! {
 }
 
 impl PathMtu {
-    /// The payload in bytes, `None` for reserved codes.
+    /// The MTU in bytes; `None` for reserved codes.
     pub const fn bytes(self) -> Option<usize> {
         match self.0 {
             1..=5 => Some(128 << self.0),
@@ -169,13 +169,13 @@ impl PathMtu {
         }
     }
 
-    /// The code for a payload of exactly this many bytes.
+    /// The code of an MTU of exactly this many bytes.
     pub fn from_bytes(bytes: usize) -> Option<Self> {
         Self::ALL.iter().copied().find(|mtu| mtu.bytes() == Some(bytes))
     }
 }
 
-/// The transports a connection can have. Datagrams have no connection.
+/// Connected transports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// Reliable connection.
@@ -189,7 +189,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The transport from REQ's two fields, `None` when they are reserved.
+    /// The transport of the two fields of a REQ; `None` if reserved.
     pub const fn from_codes(
         service: TransportService,
         extended: ExtendedTransport,
@@ -203,7 +203,7 @@ impl Transport {
         }
     }
 
-    /// REQ's two fields for it.
+    /// The two fields of a REQ for this transport.
     pub const fn codes(self) -> (TransportService, ExtendedTransport) {
         match self {
             Self::Rc => (TransportService::RC, ExtendedTransport::NONE),

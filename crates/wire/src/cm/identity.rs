@@ -1,13 +1,13 @@
-//! What the connection manager calls things: connections, services, contexts, vendors.
+//! Identifiers of the CM: connections, services, contexts, vendors.
 
 use crate::number::numbers;
 use crate::rdmacm;
 
 numbers! {
-    /// Communication ID: one side's name for a connection. Each message carries the sender's and, once it is known,
-    /// the receiver's (IBA 12.6.5). Service resolution uses it for its request ID.
+    /// Communication ID: identifies a connection at one side. Each message carries that of the sender and, once known, that
+    /// of the receiver (IBA 12.6.5). Also the request ID of service resolution.
     pub struct CommId(u32), 10;
-    /// Service ID (IBA 12.7, annex A3): what a REQ or SIDR_REQ is addressed to.
+    /// Service ID (IBA 12.7, annex A3): destination of a REQ or SIDR_REQ.
     pub struct ServiceId(u64), 18 => |id, f| match rdmacm::split_service_id(*id) {
         Some((space, port)) => write!(f, "RDMA-CM, {space} port {port}"),
         None => f.write_str(match id.0 >> 56 {
@@ -18,9 +18,9 @@ numbers! {
             _ => "",
         }),
     };
-    /// End-to-end context number, 24 bits: reliable datagram's. XRC puts the target's queue pair in its place.
+    /// End-to-end context number of reliable datagrams, 24 bits. XRC uses the field for the target's queue pair.
     pub struct Eecn(u32), 8;
-    /// Vendor of connection enhancements, 24 bits, or 0 for none. Devices put their PCI vendor number here.
+    /// Vendor of connection enhancements, 24 bits, or 0 for none. Devices use their PCI vendor ID.
     pub struct VendorId(u32), 8, |vendor| match vendor.0 {
         0 => "none",
         0x00_15b3 => "Mellanox",
@@ -29,12 +29,12 @@ numbers! {
 }
 
 impl VendorId {
-    /// The vendor from three bytes, the highest first.
+    /// The vendor from three bytes, most significant first.
     pub const fn from_bytes([high, middle, low]: [u8; 3]) -> Self {
         Self(u32::from_be_bytes([0, high, middle, low]))
     }
 
-    /// Its three bytes, the highest first.
+    /// Its three bytes, most significant first.
     pub const fn to_bytes(self) -> [u8; 3] {
         let [_, high, middle, low] = self.0.to_be_bytes();
         [high, middle, low]

@@ -1,8 +1,8 @@
-//! The connection manager's messages (IBA chapter 12): what stands in the 232 data bytes of a MAD of class 7.
+//! Connection manager (CM) messages (IBA chapter 12): the 232 data bytes of a MAD of class 7.
 //!
-//! Each message is one table of fields; [`Message`] is any of them. Reading never judges: every bit pattern of a known
-//! attribute is a message, and emitting it gives the same bytes back, reserved bits included. Whether a message makes
-//! sense in the state of a connection is not this crate's question.
+//! Each message is a table of fields; [`Message`] is any of them. Parsing does not validate: every bit pattern of a known
+//! attribute is a message, and emitting it yields the same bytes, including reserved bits. Whether a message is valid in
+//! the state of a connection is decided elsewhere.
 
 mod alternate;
 mod code;
@@ -45,17 +45,17 @@ use crate::mad::{
 /// The class version of these formats (IBA 12.6, 16.7.1).
 pub const CLASS_VERSION: u8 = 2;
 
-/// Any message: one table gives the variants, the attributes that name them and the way to bytes and back.
+/// Defines [`Message`] with its variants, attributes, parser and emitter.
 macro_rules! messages {
     ($( $variant:ident = $constant:ident, $attribute:literal; )+) => {
-        /// Any message of the connection manager.
+        /// Any CM message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // Each variant is the message of its name.
         pub enum Message {
             $( $variant($variant), )+
         }
 
-        /// The attributes of communication management (IBA 16.7). Other classes give these numbers other meanings.
+        /// Attributes of communication management (IBA 16.7). Other classes use these numbers differently.
         impl AttributeId {
             $(
                 #[doc = concat!("The connection manager's ", stringify!($constant), ".")]
@@ -64,10 +64,10 @@ macro_rules! messages {
         }
 
         impl Message {
-            /// The attributes that name messages, in order.
+            /// The attributes of all messages, in order.
             pub const ATTRIBUTES: &[AttributeId] = &[$( AttributeId::$constant ),+];
 
-            /// Reads the message that `attribute` names.
+            /// Parses the message with this attribute.
             pub fn parse(
                 attribute: AttributeId,
                 data: &[u8; DATA_LEN],
@@ -85,14 +85,14 @@ macro_rules! messages {
                 }
             }
 
-            /// The attribute that names the message in its MAD.
+            /// The attribute of the message in its MAD.
             pub const fn attribute(&self) -> AttributeId {
                 match self {
                     $( Self::$variant(_) => AttributeId::$constant, )+
                 }
             }
 
-            /// The consumer's bytes. Their length is the message's own; unused ones are zero.
+            /// Private data of the consumer. Its length depends on the message; unused bytes are zero.
             pub fn private_data(&self) -> &[u8] {
                 match self {
                     $( Self::$variant(message) => &message.private_data.0, )+
@@ -143,22 +143,21 @@ messages! {
     Apr = APR, 0x001a;
 }
 
-/// Why a MAD is not a message of the connection manager.
+/// Why a MAD is not a CM message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageError {
-    /// It is for another service.
+    /// Another management class.
     Class(ManagementClass),
-    /// Its format is of another version. A REQ of such a version is answered by
-    /// [`RejectReason::UNSUPPORTED_CLASS_VERSION`].
+    /// Unsupported class version. Such a REQ is rejected with [`RejectReason::UNSUPPORTED_CLASS_VERSION`].
     ClassVersion(u8),
-    /// It is not sent as a message, but asks for or answers something.
+    /// The method is not "send".
     Method(Method),
-    /// No message has this attribute.
+    /// Unknown attribute.
     Attribute(AttributeId),
 }
 
 impl Message {
-    /// Reads the message in a MAD.
+    /// Parses the message in a MAD.
     pub fn from_mad(mad: &Mad<'_>) -> Result<Self, MessageError> {
         let header = &mad.header;
         if header.class != ManagementClass::COMMUNICATION {
@@ -173,8 +172,8 @@ impl Message {
         Self::parse(header.attribute, mad.data)
     }
 
-    /// The header of the MAD that carries this message. Messages answer each other by their communication IDs, so
-    /// that every method is "send". REQ, REP, RTU and REJ of one handshake share a transaction, and so do DREQ and
+    /// The header of the MAD that carries this message. Messages are matched by their communication IDs, so the method is
+    /// always "send". REQ, REP, RTU and REJ of one handshake share a transaction, and so do DREQ and
     /// DREP; a retransmission keeps it.
     pub fn mad_header(&self, transaction: TransactionId) -> MadHeader {
         MadHeader {
@@ -188,12 +187,12 @@ impl Message {
         }
     }
 
-    /// The whole MAD that carries this message, with no enhancements offered.
+    /// The complete MAD that carries this message, without vendor enhancements.
     pub fn to_mad(&self, transaction: TransactionId) -> [u8; MAD_LEN] {
         Mad { header: self.mad_header(transaction), data: &self.to_bytes() }.to_bytes()
     }
 
-    /// The sender's name for the connection, or for the question of a SIDR_REQ.
+    /// Communication ID of the sender, or the request ID of a SIDR_REQ.
     pub const fn local_comm_id(&self) -> Option<CommId> {
         match self {
             Self::Req(message) => Some(message.local_comm_id),
@@ -210,7 +209,7 @@ impl Message {
         }
     }
 
-    /// The receiver's name for the connection: what it finds its state by. In a SIDR_REP, the question's name.
+    /// Communication ID of the receiver, or the request ID in a SIDR_REP.
     pub const fn remote_comm_id(&self) -> Option<CommId> {
         match self {
             Self::Req(_) | Self::SidrReq(_) => None,
@@ -226,7 +225,7 @@ impl Message {
         }
     }
 
-    /// The service asked for, in a REQ, SIDR_REQ or SIDR_REP.
+    /// The service ID of a REQ, SIDR_REQ or SIDR_REP.
     pub const fn service_id(&self) -> Option<ServiceId> {
         match self {
             Self::Req(message) => Some(message.service_id),
@@ -237,7 +236,7 @@ impl Message {
     }
 }
 
-/// The part of a field of additional information that its length field counts.
+/// The valid part of the additional information.
 fn counted(information: &[u8], length: u8) -> &[u8] {
     information.get(..usize::from(length)).unwrap_or(information)
 }
@@ -246,14 +245,14 @@ impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Class(class) => {
-                write!(f, "management class {class}, not the connection manager's")
+                write!(f, "management class {class}, not communication management")
             }
             Self::ClassVersion(version) => {
-                write!(f, "connection manager's class version {version}, not {CLASS_VERSION}")
+                write!(f, "CM class version {version}, not {CLASS_VERSION}")
             }
-            Self::Method(method) => write!(f, "connection manager's method {method}, not send"),
+            Self::Method(method) => write!(f, "CM method {method}, not send"),
             Self::Attribute(attribute) => {
-                write!(f, "no message of the connection manager has attribute {attribute}")
+                write!(f, "unknown CM attribute {attribute}")
             }
         }
     }

@@ -1,53 +1,53 @@
-//! REJ and MRA: no, and not yet.
+//! REJ and MRA: rejection and delayed response.
 
 use crate::cm::{CommId, ReceivedMessage, RejectReason, RejectedMessage, ResponseTimeout};
 use crate::field::{Octets, header};
 
 header! {
-    /// Reject (IBA 12.6.7, table 108): ends the attempt to connect, or answers a message out of place.
+    /// Reject (IBA 12.6.7, table 108): ends a connection attempt, or responds to an unexpected message.
     pub struct Rej("CM REJ", 232) {
-        /// The sender's name for the connection; 0 when it never gave it one.
+        /// Communication ID of the sender; 0 if it has none.
         local_comm_id: CommId = 32,
-        /// The receiver's name for it; 0 when the sender could not read it.
+        /// Communication ID of the receiver; 0 if unknown.
         remote_comm_id: CommId = 32,
-        /// What is rejected.
+        /// The rejected message.
         message: RejectedMessage = 2,
         /// Reserved.
         reserved1: u8 = 6,
-        /// How many bytes of the additional information count.
+        /// Length of the additional information in bytes.
         information_length: u8 = 7,
         /// Reserved.
         reserved2: u8 = 1,
-        /// Why.
+        /// The reason.
         reason: RejectReason = 16,
-        /// What would have been acceptable, by reason (IBA 12.6.7.2).
+        /// Additional information, such as acceptable values, depending on the reason (IBA 12.6.7.2).
         information: Octets<72> = 576,
-        /// The consumer's bytes.
+        /// Private data of the consumer.
         private_data: Octets<148> = 1184,
     }
 
-    /// Message receipt acknowledgement (IBA 12.6.6, table 107): the message arrived, and the answer takes longer than
-    /// was announced.
+    /// Message receipt acknowledgement (IBA 12.6.6, table 107): the message arrived, and the response takes longer than
+    /// announced.
     pub struct Mra("CM MRA", 232) {
-        /// The sender's name for this connection.
+        /// Communication ID of the sender.
         local_comm_id: CommId = 32,
-        /// The receiver's name for it.
+        /// Communication ID of the receiver.
         remote_comm_id: CommId = 32,
-        /// What arrived.
+        /// The acknowledged message.
         message: ReceivedMessage = 2,
         /// Reserved.
         reserved1: u8 = 6,
-        /// How long the answer will take at most, from now on.
+        /// Maximum time until the response.
         service_timeout: ResponseTimeout = 5,
         /// Reserved.
         reserved2: u8 = 3,
-        /// The consumer's bytes.
+        /// Private data of the consumer.
         private_data: Octets<222> = 1776,
     }
 }
 
 impl Rej {
-    /// The additional information that counts. A length beyond the field is cut to it.
+    /// The valid part of the additional information; the length is limited to the field.
     pub fn information(&self) -> &[u8] {
         super::counted(&self.information.0, self.information_length)
     }

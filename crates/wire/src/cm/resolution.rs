@@ -1,4 +1,4 @@
-//! SIDR_REQ and SIDR_REP: from a service to the datagram queue pair that offers it.
+//! SIDR_REQ and SIDR_REP: resolution of a service ID to a UD queue pair.
 
 use crate::cm::{CommId, ServiceId, SidrStatus, VendorId};
 use crate::field::{Octets, header};
@@ -7,56 +7,56 @@ use crate::number::{Hex8, Hex16, PKey, QKey, Qpn};
 header! {
     /// Service ID resolution request (IBA 12.11.1, table 119).
     pub struct SidrReq("CM SIDR_REQ", 232) {
-        /// The sender's name for this question.
+        /// Request ID.
         request_id: CommId = 32,
-        /// The partition in which the service is wanted.
+        /// Partition key.
         partition: PKey = 16,
         /// Reserved.
         reserved: Hex16 = 16,
-        /// The service that is asked for.
+        /// The requested service.
         service_id: ServiceId = 64,
-        /// The consumer's bytes; RDMA-CM's IP header comes first in them.
+        /// Private data of the consumer, starting with the RDMA-CM IP header.
         private_data: Octets<216> = 1728,
     }
 
     /// Service ID resolution reply (IBA 12.11.2, table 120).
     pub struct SidrRep("CM SIDR_REP", 232) {
-        /// The request's name, given back.
+        /// Request ID, echoed.
         request_id: CommId = 32,
-        /// What became of the request.
+        /// Outcome of the request.
         status: SidrStatus = 8,
-        /// How many bytes of the additional information count.
+        /// Length of the additional information in bytes.
         information_length: u8 = 8,
         /// Vendor of the enhancements: bits 23 to 8.
         vendor_id_high: Hex16 = 16,
-        /// The queue pair that offers the service.
+        /// Queue pair of the service.
         qpn: Qpn = 24,
         /// Vendor of the enhancements: bits 7 to 0.
         vendor_id_low: Hex8 = 8,
-        /// The service, given back.
+        /// The service, echoed.
         service_id: ServiceId = 64,
-        /// The queue key that its datagrams must carry.
+        /// Q_Key of the service.
         q_key: QKey = 32,
-        /// Where to ask instead, by status.
+        /// Additional information, such as a redirection, depending on the status.
         information: Octets<72> = 576,
-        /// The consumer's bytes.
+        /// Private data of the consumer.
         private_data: Octets<136> = 1088,
     }
 }
 
 impl SidrRep {
-    /// The additional information that counts. A length beyond the field is cut to it.
+    /// The valid part of the additional information; the length is limited to the field.
     pub fn information(&self) -> &[u8] {
         super::counted(&self.information.0, self.information_length)
     }
 
-    /// The vendor of the enhancements, which stands in two places.
+    /// The vendor of the enhancements, stored in two parts.
     pub const fn vendor_id(&self) -> VendorId {
         let [high, middle] = self.vendor_id_high.0.to_be_bytes();
         VendorId::from_bytes([high, middle, self.vendor_id_low.0])
     }
 
-    /// This reply with another vendor.
+    /// Returns the reply with another vendor.
     #[must_use]
     pub const fn with_vendor_id(mut self, vendor: VendorId) -> Self {
         let [high, middle, low] = vendor.to_bytes();

@@ -20,7 +20,7 @@ fn message(text: &str) -> Message {
     Message::from_mad(&mad).unwrap()
 }
 
-/// The fields of a message as the dissector shows them.
+/// Fields, values and meanings of a message.
 fn shown(message: &Message) -> Vec<(&'static str, String, String)> {
     let mut fields = Vec::new();
     message.visit(&mut |spec, value| {
@@ -34,7 +34,7 @@ fn gid(address: &str) -> Gid {
 }
 
 #[test]
-fn captured_mads_are_emitted_as_they_were() {
+fn captured_mads_round_trip() {
     for text in captured::ALL {
         let bytes = mad(text);
         let mad = Mad::parse(&bytes).unwrap();
@@ -124,7 +124,7 @@ fn captured_short_messages_have_the_values_that_tshark_shows() {
 }
 
 #[test]
-fn captured_service_resolution() {
+fn captured_service_resolution_is_parsed() {
     let service = rdmacm::service_id(rdmacm::PortSpace::Udp, 7174);
     let question = message(captured::SIDR_REQ);
     let Message::SidrReq(req) = question else { panic!("a SIDR_REQ") };
@@ -143,7 +143,7 @@ fn captured_service_resolution() {
 }
 
 #[test]
-fn what_the_dissector_shows_of_a_req() {
+fn req_fields_have_values_and_meanings() {
     let fields = shown(&message(captured::REQ));
     let field = |name| {
         let (_, value, meaning) = fields.iter().find(|field| field.0 == name).unwrap();
@@ -160,9 +160,9 @@ fn what_the_dissector_shows_of_a_req() {
     assert_eq!(field("alternate_ack_timeout"), ("0x00", "no timeout"));
 }
 
-/// Offsets and widths of IBA's tables, as bytes and bits: the fields that a wrong width before them would move.
+/// Offsets and widths from the IBA tables, for fields that an earlier wrong width would move.
 #[test]
-fn fields_lie_where_the_specification_has_them() {
+fn fields_are_at_the_specified_offsets() {
     let at = |message: Message, name: &str| {
         let spec = message.fields().iter().find(|spec| spec.name == name).unwrap();
         (spec.bit / 8, spec.bit % 8, spec.width)
@@ -201,12 +201,12 @@ fn fields_lie_where_the_specification_has_them() {
 }
 
 #[test]
-fn the_document_has_every_message() {
+fn the_documentation_lists_every_message() {
     let document = include_str!("../../../../docs/connection-manager.md");
     for &attribute in Message::ATTRIBUTES {
         let message = Message::parse(attribute, &[0; DATA_LEN]).unwrap();
-        let (name, room) = (&message.name()["CM ".len()..], message.private_data().len());
-        let row = format!("| {name} | {attribute} | {room} |");
+        let (name, length) = (&message.name()["CM ".len()..], message.private_data().len());
+        let row = format!("| {name} | {attribute} | {length} |");
         assert!(document.lines().any(|line| line.starts_with(&row)), "no line {row}");
     }
     let reasons = format!("one of {} reasons", RejectReason::ALL.len());
@@ -214,7 +214,7 @@ fn the_document_has_every_message() {
 }
 
 #[test]
-fn paths_of_req_and_lap() {
+fn paths_of_req_and_lap_round_trip() {
     let path = Path {
         local_lid: Lid(0x1234),
         remote_lid: Lid(0x4321),
@@ -241,7 +241,7 @@ fn paths_of_req_and_lap() {
 }
 
 #[test]
-fn reject_reasons_are_all_there() {
+fn all_reject_reasons_are_defined() {
     let codes: Vec<u16> = RejectReason::ALL.iter().map(|reason| reason.0).collect();
     let expected: Vec<u16> = (1..=33).chain([35]).collect();
     assert_eq!(codes, expected);
@@ -260,14 +260,14 @@ fn additional_information_is_bounded() {
         assert_eq!(rej.information().len(), usize::from(length & 0x7f).min(72));
         let apr = Apr { information, information_length: length, ..Apr::default() };
         let rep = SidrRep { information, information_length: length, ..SidrRep::default() };
-        // More than there is cannot be meant: all of it then.
+        // An excessive length yields the whole field.
         assert_eq!(apr.information().len(), usize::from(length).min(72));
         assert_eq!(rep.information().len(), usize::from(length).min(72));
     }
 }
 
 #[test]
-fn times_double() {
+fn timeouts_double_per_code() {
     assert_eq!(ResponseTimeout(0).duration(), Duration::from_nanos(4096));
     assert_eq!(ResponseTimeout(31).duration(), Duration::from_nanos(4096 << 31));
     assert_eq!(AckTimeout::NEVER.duration(), None);
@@ -281,7 +281,7 @@ fn times_double() {
 }
 
 #[test]
-fn path_mtu_codes() {
+fn path_mtu_codes_round_trip() {
     for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
         assert_eq!(PathMtu(code).bytes(), Some(bytes));
         assert_eq!(PathMtu::from_bytes(bytes), Some(PathMtu(code)));
@@ -291,7 +291,7 @@ fn path_mtu_codes() {
 }
 
 #[test]
-fn transports_by_code() {
+fn transport_codes_round_trip() {
     for transport in [Transport::Rc, Transport::Uc, Transport::Rd, Transport::Xrc] {
         let (service, extended) = transport.codes();
         assert_eq!(Transport::from_codes(service, extended), Some(transport));
@@ -300,7 +300,7 @@ fn transports_by_code() {
 }
 
 #[test]
-fn vendors_in_pieces() {
+fn vendor_ids_round_trip() {
     let vendor = VendorId(0x12_3456);
     let rep = Rep::default().with_vendor_id(vendor);
     assert_eq!((rep.vendor_id(), rep.vendor_id_middle), (vendor, Hex8(0x34)));
@@ -309,7 +309,7 @@ fn vendors_in_pieces() {
 }
 
 #[test]
-fn each_wrong_mad_has_its_name() {
+fn invalid_mads_are_rejected_with_the_cause() {
     let bytes = mad(captured::RTU);
     assert_eq!(Mad::parse(&bytes[..255]), Err(MadError::Length(255)));
     assert_eq!(Mad::parse(&[]), Err(MadError::Length(0)));
@@ -333,7 +333,7 @@ fn bytes<const N: usize>() -> impl Strategy<Value = [u8; N]> {
 }
 
 proptest! {
-    /// Random bytes give values with every field random, so that both directions are covered.
+    /// Random bytes randomize every field, so both directions are covered.
     #[test]
     fn emit_is_the_inverse_of_parse(bytes in bytes::<DATA_LEN>()) {
         for &attribute in Message::ATTRIBUTES {
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn any_mad_is_read_or_refused(version in 0u8..3, rest in proptest::collection::vec(any::<u8>(), 253..258)) {
+    fn any_mad_is_parsed_or_rejected(version in 0u8..3, rest in proptest::collection::vec(any::<u8>(), 253..258)) {
         let bytes: Vec<u8> = [version].into_iter().chain(rest).collect();
         match Mad::parse(&bytes) {
             Ok(mad) => prop_assert_eq!(&mad.to_bytes()[..], &bytes[..]),

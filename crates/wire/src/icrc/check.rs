@@ -1,10 +1,10 @@
-//! The ICRC of a whole packet, as captured or received.
+//! ICRC check of a whole packet.
 
 use core::fmt;
 
 use super::{Icrc, LENGTH, ipv4_header_length};
 
-/// What carries a packet, and so what its first byte belongs to.
+/// Encapsulation of a packet, which determines its first header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
     /// RoCEv2: an IPv4 header, with or without options.
@@ -13,16 +13,16 @@ pub enum Encapsulation {
     Ipv6,
     /// RoCEv1: a global route header.
     RoceV1,
-    /// InfiniBand: a local route header, which tells whether a global one follows.
+    /// InfiniBand: a local route header, optionally followed by a global one.
     Native,
 }
 
-/// A packet in which no ICRC can be found.
+/// A packet without a locatable ICRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
-    /// It ends before its BTH and ICRC do.
+    /// It is too short for a BTH and an ICRC.
     TooShort,
-    /// Its IPv4 header length is below 20 bytes, or is not that of the header given.
+    /// Its IPv4 header length is below 20 bytes, or does not match the header.
     Ipv4HeaderLength,
     /// It is a raw InfiniBand packet (LRH next header 0 or 1), which carries no ICRC (IBA 7.8.1).
     Raw,
@@ -40,30 +40,30 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// The ICRC a packet carries and the one it should carry, both as on the wire.
+/// The computed and the received ICRC of a packet, in wire order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Check {
-    /// What the packet's bytes call for.
+    /// The ICRC computed from the packet's bytes.
     pub computed: [u8; LENGTH],
-    /// What stands at the packet's end.
+    /// The ICRC in the packet.
     pub found: [u8; LENGTH],
 }
 
 impl Check {
-    /// Whether the packet is as its sender made it.
+    /// Whether both are equal.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.computed == self.found
     }
 }
 
-/// Computes the ICRC of `packet`, whose last four bytes are the one it carries.
+/// Computes the ICRC of `packet`, whose last four bytes are the received one.
 ///
-/// Anything behind the ICRC must be cut off first: Ethernet padding and FCS, or InfiniBand's VCRC.
+/// `packet` must not include anything after the ICRC: Ethernet padding and FCS, or InfiniBand's VCRC.
 ///
 /// # Errors
-/// [`Malformed`], if there is no place for an ICRC to be.
+/// [`Malformed`] if the packet has no ICRC.
 pub fn check(encapsulation: Encapsulation, packet: &[u8]) -> Result<Check, Malformed> {
     let (packet, found) = packet.split_last_chunk::<LENGTH>().ok_or(Malformed::TooShort)?;
     let (icrc, rest) = match encapsulation {
@@ -107,7 +107,7 @@ fn finish(mut icrc: Icrc, rest: &[u8], found: &[u8; LENGTH]) -> Check {
     Check { computed: icrc.finish(), found: *found }
 }
 
-/// Whether `packet` ends with its right ICRC. A packet without one does not.
+/// Whether `packet` ends with a correct ICRC.
 #[must_use]
 pub fn verify(encapsulation: Encapsulation, packet: &[u8]) -> bool {
     check(encapsulation, packet).is_ok_and(|check| check.is_ok())

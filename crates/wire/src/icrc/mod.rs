@@ -1,8 +1,8 @@
-//! The invariant CRC: 32 bits over everything in a packet that no router or switch may change.
+//! The invariant CRC (ICRC): 32 bits over all fields of a packet that routers and switches must not change.
 //!
 //! It is the CRC-32 of Ethernet (IEEE 802.3: polynomial 0x04c11db7, reflected, initial value and
-//! final complement of ones) over the packet from its first header to its last pad byte, each field
-//! that may change on the way replaced by ones. Four bytes at the end of the packet carry it, least
+//! final complement of ones) over the packet from its first header to its last pad byte, with each
+//! field that may change in transit replaced by ones. It is stored in the last four bytes of the packet, least
 //! significant byte first. InfiniBand Architecture Volume 1, section 7.8.1, and for RoCEv2 its
 //! Annex A17.3.3.
 //!
@@ -14,9 +14,9 @@
 //! | InfiniBand, global | LRH, GRH | all of the LRH, traffic class, flow label, hop limit, BTH resv8a |
 //! | InfiniBand, local | LRH | virtual lane, BTH resv8a |
 //!
-//! [`Icrc`] takes a packet in pieces, for a sender that gathers; [`check`] and [`verify`] take a whole
-//! packet. [`hidden`] checks what a UDP socket delivers over IPv4, where two covered fields are out of
-//! sight.
+//! [`Icrc`] takes a packet in pieces, for gathering senders; [`check`] and [`verify`] take a whole packet.
+//! [`hidden`] checks packets received from a UDP socket over IPv4, where two covered fields are not
+//! visible.
 
 mod check;
 pub mod hidden;
@@ -27,14 +27,14 @@ pub use check::{Check, Encapsulation, Malformed, check, verify};
 
 use crc32fast::Hasher;
 
-/// Bytes of the ICRC, the last of every packet that has one.
+/// Length of the ICRC, the last bytes of a packet.
 pub const LENGTH: usize = 4;
 
-/// The CRC-32 of eight bytes of ones: they stand where InfiniBand has its local route header
-/// (IBA Annex A16 for RoCEv1, A17.3.3 for RoCEv2).
+/// The CRC-32 of eight bytes of ones, which replace InfiniBand's local route header (IBA Annex A16 for
+/// RoCEv1, A17.3.3 for RoCEv2).
 const AFTER_LRH_OF_ONES: u32 = 0x2144_df1c;
 
-/// The ICRC of one packet, under way.
+/// An ICRC computation in progress.
 ///
 /// ```
 /// use ferroce_wire::icrc::Icrc;
@@ -63,7 +63,7 @@ impl Icrc {
 
     /// Starts a RoCEv2 packet over IPv4, `ip` being the header with its options if it has any.
     ///
-    /// Options are covered as they are: the specification lists no field of theirs as replaced.
+    /// Options are covered unmodified: the specification does not list any of their fields as replaced.
     ///
     /// # Errors
     /// [`Malformed::Ipv4HeaderLength`] if `ip` is not as long as its own header length field says,
@@ -75,7 +75,7 @@ impl Icrc {
         if ipv4_header_length(fixed[0]) != ip.len() {
             return Err(Malformed::Ipv4HeaderLength);
         }
-        let mut icrc = Self::behind_lrh_of_ones(&replace(fixed, &IPV4));
+        let mut icrc = Self::after_lrh_of_ones(&replace(fixed, &IPV4));
         icrc.update(options);
         icrc.update(&replace(udp, &UDP));
         icrc.update(&replace(bth, &BTH));
@@ -98,13 +98,13 @@ impl Icrc {
         let mut headers = [0; 52];
         headers[..40].copy_from_slice(grh);
         headers[40..].copy_from_slice(bth);
-        Self::behind_lrh_of_ones(&replace(&headers, &const { join::<52>(&[&IPV6, &BTH]) }))
+        Self::after_lrh_of_ones(&replace(&headers, &const { join::<52>(&[&IPV6, &BTH]) }))
     }
 
     /// Starts a packet on InfiniBand itself.
     pub fn native(lrh: &[u8; 8], grh: Option<&[u8; 40]>, bth: &[u8; 12]) -> Self {
         match grh {
-            // A router writes a new LRH, so of a global packet none of it is covered (IBA 7.8.1).
+            // Routers replace the LRH, so it is not covered in a global packet (IBA 7.8.1).
             Some(grh) => Self::roce_v1(grh, bth),
             None => {
                 let mut crc = Hasher::new();
@@ -115,32 +115,32 @@ impl Icrc {
         }
     }
 
-    /// IPv4 without options, UDP and BTH, as they follow each other in a packet.
+    /// Starts with contiguous headers: IPv4 without options, UDP and BTH.
     #[inline]
     fn ipv4_headers(headers: &[u8; 40]) -> Self {
-        Self::behind_lrh_of_ones(&replace(headers, &const { join::<40>(&[&IPV4, &UDP, &BTH]) }))
+        Self::after_lrh_of_ones(&replace(headers, &const { join::<40>(&[&IPV4, &UDP, &BTH]) }))
     }
 
-    /// IPv6, UDP and BTH, as they follow each other in a packet.
+    /// Starts with contiguous headers: IPv6, UDP and BTH.
     #[inline]
     fn ipv6_headers(headers: &[u8; 60]) -> Self {
-        Self::behind_lrh_of_ones(&replace(headers, &const { join::<60>(&[&IPV6, &UDP, &BTH]) }))
+        Self::after_lrh_of_ones(&replace(headers, &const { join::<60>(&[&IPV6, &UDP, &BTH]) }))
     }
 
     #[inline]
-    fn behind_lrh_of_ones(covered: &[u8]) -> Self {
+    fn after_lrh_of_ones(covered: &[u8]) -> Self {
         let mut crc = Hasher::new_with_initial(AFTER_LRH_OF_ONES);
         crc.update(covered);
         Self { crc }
     }
 
-    /// Covers the next bytes: extension headers, payload and pad, in the order of the packet.
+    /// Adds the next bytes: extension headers, payload and pad, in packet order.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         self.crc.update(bytes);
     }
 
-    /// The four bytes that end the packet.
+    /// Returns the four bytes that end the packet.
     #[inline]
     #[must_use]
     pub fn finish(self) -> [u8; LENGTH] {
@@ -149,12 +149,12 @@ impl Icrc {
     }
 }
 
-/// Bytes of an IPv4 header by its first byte.
+/// Length of an IPv4 header, from its first byte.
 fn ipv4_header_length(first: u8) -> usize {
     usize::from(first & 0x0f) * 4
 }
 
-// The bits of each header that are replaced by ones, because they may change on the way.
+// The bits of each header that are replaced by ones because they may change in transit.
 
 /// IBA A17.3.3: type of service, time to live and header checksum.
 const IPV4: [u8; 20] = ones(&[(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff)]);
@@ -163,13 +163,13 @@ const IPV4: [u8; 20] = ones(&[(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff)]);
 /// and hop limit. The upper half of the first byte is the version, which is covered.
 const IPV6: [u8; 40] = ones(&[(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]);
 
-/// IBA A17.3.3: the checksum, for it covers bytes that change.
+/// IBA A17.3.3: the checksum, which covers mutable bytes.
 const UDP: [u8; 8] = ones(&[(6, 0xff), (7, 0xff)]);
 
-/// IBA 7.8.1: resv8a. RoCEv2 keeps FECN and BECN there, which switches set.
+/// IBA 7.8.1: resv8a, which holds FECN and BECN in RoCEv2.
 const BTH: [u8; 12] = ones(&[(4, 0xff)]);
 
-/// IBA 7.8.1: of a local packet, the virtual lane, which every switch maps anew.
+/// IBA 7.8.1: the virtual lane of a local packet, which switches remap.
 const LRH: [u8; 8] = ones(&[(0, 0xf0)]);
 
 const fn ones<const N: usize>(fields: &[(usize, u8)]) -> [u8; N] {
@@ -196,10 +196,9 @@ const fn join<const N: usize>(headers: &[&[u8]]) -> [u8; N] {
     joined
 }
 
-/// The headers with these bits replaced by ones.
+/// Returns the headers with these bits replaced by ones.
 #[inline]
 fn replace<const N: usize>(headers: &[u8; N], ones: &[u8; N]) -> [u8; N] {
-    // All bytes alike and in order: the compiler makes it whole vectors, which the CRC then reads
-    // back without waiting for single bytes to be stored.
+    // A uniform loop that the compiler vectorizes; the CRC then reads whole vectors without store-forwarding stalls.
     core::array::from_fn(|byte| headers[byte] | ones[byte])
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::Encapsulation::{Ipv4, Ipv6, Native, RoceV1};
 use super::{AFTER_LRH_OF_ONES, Encapsulation, Icrc, Malformed, check, verify};
 
-// Packets of the kernel's rdma_rxe, from the IP header on. The captures hold many more; the tests
-// over all of them are in the package `ferroce-tests`.
+// Packets of rdma_rxe, from the IP header on. Tests over all captures are in the package
+// `ferroce-tests`.
 pub(super) const RC_ACKNOWLEDGE: &str = "45000030a28b4000401183810a4d000b0a4d000c\
     cb9a12b7001c0000 1100ffff0000003700001000 1f000001 e8e43653";
 const RC_WRITE_ONLY_3_PAD: &str = "45000040ba34400040116bc80a4d000c0a4d000b\
@@ -20,7 +20,7 @@ const RC_READ_RESPONSE_V6: &str = "6000000000241140\
     fd770000000000000000000000000011fd770000000000000000000000000012\
     cc0812b700240000 1030ffff0000003800001011 1f000012 0001020304000000 85f9938a";
 
-/// The local packet of the specification's own example (IBA 7.8), its ICRC behind it.
+/// The local packet of the specification's example (IBA 7.8), with its ICRC.
 const SPECIFICATION_LOCAL: &str = "7012375c000e17d2 0a2024870087b1b3000dec2a\
     01710a1c015d400238f27a05 0000000ebb884d85fd5cfba4728bc0690ed40000 9625b75a";
 
@@ -39,7 +39,7 @@ fn with_icrc(encapsulation: Encapsulation, mut packet: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn the_absent_lrh_is_ones() {
+fn the_absent_lrh_is_covered_as_ones() {
     assert_eq!(AFTER_LRH_OF_ONES, crc32fast::hash(&[0xff; 8]));
 }
 
@@ -52,12 +52,12 @@ fn captured_packets_verify() {
 }
 
 #[test]
-fn the_specifications_example_verifies() {
+fn the_example_of_the_specification_verifies() {
     assert!(verify(Native, &bytes(SPECIFICATION_LOCAL)));
 }
 
 #[test]
-fn pieces_make_the_whole() {
+fn incremental_computation_equals_the_whole() {
     let packet = bytes(RC_WRITE_ONLY_3_PAD);
     let (ip, rest) = packet.split_first_chunk().unwrap();
     let (udp, rest) = rest.split_first_chunk().unwrap();
@@ -69,7 +69,7 @@ fn pieces_make_the_whole() {
     assert_eq!(icrc.finish(), packet[packet.len() - 4..]);
 }
 
-/// The bits that may change, for each byte of a packet's first bytes: every other bit is covered.
+/// Bits that may change, by byte of the packet; all other bits are covered.
 fn may_change(encapsulation: Encapsulation, packet: &[u8]) -> Vec<(usize, u8)> {
     const IPV6: [(usize, u8); 5] = [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)];
     let at = |start: usize, fields: &[(usize, u8)]| -> Vec<(usize, u8)> {
@@ -87,7 +87,7 @@ fn may_change(encapsulation: Encapsulation, packet: &[u8]) -> Vec<(usize, u8)> {
         Native => {
             let mut fields = at(8, &IPV6);
             fields.push((52, 0xff));
-            // All of the LRH but the field that says a GRH follows, without which it is not global.
+            // All of the LRH except the next header field, without which the packet is not global.
             fields.extend((0..8).map(|byte| (byte, if byte == 1 { 0xfc } else { 0xff })));
             fields
         }
@@ -109,7 +109,7 @@ fn corrupt_every_bit(encapsulation: Encapsulation, packet: &[u8]) {
 }
 
 #[test]
-fn exactly_the_covered_bits_matter() {
+fn exactly_the_covered_bits_affect_the_icrc() {
     corrupt_every_bit(Ipv4, &bytes(RC_WRITE_ONLY_3_PAD));
     corrupt_every_bit(Ipv6, &bytes(RC_READ_RESPONSE_V6));
     corrupt_every_bit(Native, &bytes(SPECIFICATION_LOCAL));
@@ -127,14 +127,14 @@ fn exactly_the_covered_bits_matter() {
 }
 
 #[test]
-fn a_global_packets_lrh_might_as_well_be_absent() {
+fn the_lrh_of_a_global_packet_does_not_affect_the_icrc() {
     let (lrh, grh, bth) = ([0x12; 8], [0x60; 40], [4; 12]);
     let native = Icrc::native(&lrh, Some(&grh), &bth).finish();
     assert_eq!(native, Icrc::roce_v1(&grh, &bth).finish());
 }
 
 #[test]
-fn what_has_no_icrc_is_named() {
+fn packets_without_an_icrc_are_rejected() {
     let options = [&[0x46; 24][..], &[0; 24]].concat();
     assert!(check(Ipv4, &options).is_ok());
     assert_eq!(check(Ipv4, &[0x44; 60]), Err(Malformed::Ipv4HeaderLength));
@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// What the solver in `hidden` stands on: a difference's CRC does not depend on the packet.
+    /// The premise of the solver in `hidden`: the CRC of a difference does not depend on the packet.
     #[test]
     fn the_icrc_is_linear(
         one in prop::collection::vec(any::<u8>(), 100),

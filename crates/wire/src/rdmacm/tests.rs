@@ -40,7 +40,7 @@ fn captured_headers_have_the_values_that_tshark_shows() {
 }
 
 #[test]
-fn the_consumer_has_the_rest() {
+fn the_rest_belongs_to_the_consumer() {
     let req = message(captured::REQ_RSTREAM);
     let (header, consumer) = split(&req).unwrap();
     assert_eq!(consumer.len(), 56);
@@ -49,7 +49,7 @@ fn the_consumer_has_the_rest() {
 }
 
 #[test]
-fn private_data_of_exact_sizes() {
+fn private_data_is_padded_to_its_size() {
     let header = IpHeader::v4(1, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
     assert!(private_data::<92>(&header, &[1; 56]).is_some());
     assert!(private_data::<92>(&header, &[1; 57]).is_none());
@@ -66,7 +66,7 @@ fn private_data_of_exact_sizes() {
 }
 
 #[test]
-fn service_ids() {
+fn service_ids_encode_port_spaces() {
     assert_eq!(service_id(PortSpace::Tcp, 0x1c06).0, 0x0000_0000_0106_1c06);
     assert_eq!(service_id(PortSpace::Udp, 0x1c06).0, 0x0000_0000_0111_1c06);
     assert_eq!(service_id(PortSpace::Ib, 1).0, 0x0000_0000_013f_0001);
@@ -80,7 +80,7 @@ fn service_ids() {
 }
 
 #[test]
-fn each_missing_header_has_its_name() {
+fn missing_headers_are_reported_with_the_cause() {
     let service = service_id(PortSpace::Tcp, 1);
     let header = IpHeader::v4(1, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
     let foreign = ServiceId(0x1234);
@@ -94,7 +94,7 @@ fn each_missing_header_has_its_name() {
 }
 
 #[test]
-fn addresses_are_shown_as_what_they_are() {
+fn addresses_are_displayed_by_family() {
     let shown = |address: PaddedAddress| Value(&address).to_string();
     assert_eq!(shown(Ipv4Addr::new(10, 77, 0, 12).into()), "10.77.0.12");
     assert_eq!(shown(Ipv6Addr::LOCALHOST.into()), "::1");
@@ -102,7 +102,7 @@ fn addresses_are_shown_as_what_they_are() {
 }
 
 #[test]
-fn the_document_has_the_header() {
+fn the_documentation_lists_the_header() {
     let document = include_str!("../../../../docs/connection-manager.md");
     for spec in <IpHeader as Header>::FIELDS {
         let bit = if spec.bit % 8 == 0 { "" } else { ".4" };
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn service_ids_go_both_ways(port: u16, space in proptest::sample::select(&PortSpace::ALL[..])) {
+    fn service_ids_round_trip(port: u16, space in proptest::sample::select(&PortSpace::ALL[..])) {
         prop_assert_eq!(split_service_id(service_id(space, port)), Some((space, port)));
     }
 }

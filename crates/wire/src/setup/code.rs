@@ -5,7 +5,7 @@ use core::fmt;
 use crate::number::{codes, numbers};
 
 codes! {
-    /// Which of the nine messages it is.
+    /// Type of a message.
     pub struct MessageType(u8), 4 {
         DEVICE_DISCOVERY_REQ = 0x01 => "DEVICE_DISCOVERY_REQ",
         DEVICE_DISCOVERY_RESP = 0x02 => "DEVICE_DISCOVERY_RESP",
@@ -19,7 +19,7 @@ codes! {
         _ => "unknown",
     }
 
-    /// The outcome of a request. Anything but success ends the exchange.
+    /// Outcome of a request. Anything but success ends the exchange.
     pub struct Status(u8), 4 {
         SUCCESS = 0x00 => "success",
         UNSUPPORTED_VERSION = 0x01 => "protocol version not supported",
@@ -50,17 +50,17 @@ codes! {
 }
 
 numbers! {
-    /// Tells the messages of this exchange from other datagrams.
+    /// Distinguishes the messages of this protocol from other datagrams.
     pub struct Magic(u32), 10, |magic| if *magic == Magic::SETUP { "set-up exchange" } else { "foreign" };
-    /// An exchange, as the client that began it names it: the same in all its messages.
+    /// Exchange ID chosen by the client, the same in all messages.
     pub struct ExchangeId(u32), 10;
-    /// A request, as its sender numbers it; the response gives it back.
+    /// Request ID chosen by the sender, echoed in the response.
     pub struct TransactionId(u32), 10;
-    /// The name a peer gives to itself.
+    /// ID of a peer, chosen by itself.
     pub struct PeerId(u32), 10;
-    /// The number a peer gives to a memory region.
+    /// ID of a memory region, chosen by its owner.
     pub struct RegionId(u32), 10;
-    /// The number a peer gives to a protection domain.
+    /// ID of a protection domain (PD), chosen by its owner.
     pub struct DomainId(u32), 10;
 }
 
@@ -70,7 +70,7 @@ impl Magic {
 }
 
 impl QpType {
-    /// The set with only this transport, empty when it is unknown.
+    /// The set with only this transport; empty if unknown.
     pub const fn to_set(self) -> Transports {
         match self {
             Self::RC => Transports::RC,
@@ -82,7 +82,7 @@ impl QpType {
     }
 }
 
-/// A [`numbers!`] type that is a set of flags: one table gives the constants and the names that are shown.
+/// Defines a [`numbers!`] type as a set of flags, with constants and displayed names.
 macro_rules! flags {
     ($(
         $(#[$meta:meta])+
@@ -128,7 +128,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// The transports a device offers.
+    /// Set of transports.
     pub struct Transports(u8), 4 {
         /// Reliable connection.
         RC = 1 << 0,
@@ -140,7 +140,7 @@ flags! {
         XRC = 1 << 3,
     }
 
-    /// What a peer can do beyond SEND.
+    /// Capabilities of a peer beyond SEND.
     pub struct Capabilities(u32), 10 {
         /// RDMA WRITE.
         RDMA_WRITE = 1 << 0,
@@ -158,7 +158,7 @@ flags! {
         ATOMIC_WRITE = 1 << 6,
         /// FLUSH.
         FLUSH = 1 << 7,
-        /// Answers congestion marks with CNPs, and slows down on them.
+        /// Sends CNPs for congestion marks, and reduces its rate on CNPs.
         CONGESTION_CONTROL = 1 << 8,
     }
 
@@ -189,7 +189,7 @@ flags! {
     }
 }
 
-/// Writes the names of the flags that are set, and what remains as a number.
+/// Writes the names of the set flags, and unknown bits as a number.
 fn names(
     f: &mut fmt::Formatter<'_>,
     set: u32,

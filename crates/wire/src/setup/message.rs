@@ -1,4 +1,4 @@
-//! The nine messages, field by field. `docs/set-up-exchange.md` has the same tables, which a test compares with these.
+//! The nine messages, field by field. A test compares the tables with those in `docs/set-up-exchange.md`.
 
 use crate::cm::{AckTimeout, PathMtu, RnrRetry};
 use crate::field::{Octets, header};
@@ -8,7 +8,7 @@ use crate::setup::{
     Status, TransactionId, Transports, VERSION,
 };
 
-/// Defines headers that begin with the prefix.
+/// Defines headers that start with the prefix.
 macro_rules! prefixed {
     ($(
         $(#[doc = $about:literal])+
@@ -17,19 +17,19 @@ macro_rules! prefixed {
         header! {$(
             $(#[doc = $about])+
             pub struct $name($label, $len) {
-                /// Type of the message.
+                /// Message type.
                 message_type: MessageType = 8,
                 /// Version of this protocol, 1.
                 version: u8 = 8,
-                /// Result of the request in a response, of the exchange in CONNECTION_CONFIRM; zero in requests.
+                /// Outcome of the request in a response, of the exchange in CONNECTION_CONFIRM; zero in requests.
                 status: Status = 8,
-                /// Number of earlier transmissions of this request; the response repeats it, so that it can be timed.
+                /// Number of earlier transmissions of this request; echoed in the response for round-trip timing.
                 attempt: u8 = 8,
-                /// Distinguishes the message from a foreign datagram: "FeSU".
+                /// Distinguishes the message from other datagrams: "FeSU".
                 magic: Magic = 32,
-                /// The exchange ID, chosen by the client; the same in all its messages.
+                /// Exchange ID chosen by the client, the same in all messages.
                 exchange: ExchangeId = 32,
-                /// The request ID; its response and its retransmissions have the same.
+                /// Request ID, the same in retransmissions and in the response.
                 transaction: TransactionId = 32,
                 $($fields)*
             }
@@ -38,11 +38,11 @@ macro_rules! prefixed {
 }
 
 prefixed! {
-    /// The prefix of every message.
+    /// Common prefix of all messages.
     pub struct Prefix("Set-up", 16) {}
 }
 
-/// Defines messages: headers that begin with the prefix, each with its type.
+/// Defines messages: headers that start with the prefix, each with its type.
 macro_rules! messages {
     ($(
         $(#[doc = $about:literal])+
@@ -54,10 +54,10 @@ macro_rules! messages {
         )+}
 
         $(impl $name {
-            /// The value of `message_type` of this message.
+            /// Its message type.
             pub const TYPE: MessageType = MessageType::$type;
 
-            /// Returns the message with its prefix filled in and everything else zero: a first attempt, or a success.
+            /// Creates the message with its prefix set and everything else zero: a first attempt, or a success.
             pub fn new(exchange: ExchangeId, transaction: TransactionId) -> Self {
                 Self {
                     message_type: Self::TYPE,
@@ -73,9 +73,9 @@ macro_rules! messages {
 }
 
 messages! {
-    /// Phase 1: asks which servers exist and what they support.
+    /// Phase 1: requests the server's identity and capabilities.
     pub struct DeviceDiscoveryReq("DEVICE_DISCOVERY_REQ", 32) = DEVICE_DISCOVERY_REQ {
-        /// Identifier chosen by the client.
+        /// ID of the client, chosen by itself.
         client_id: PeerId = 32,
         /// Capabilities of the client.
         capabilities: Capabilities = 32,
@@ -85,7 +85,7 @@ messages! {
 
     /// Phase 1: the server's device.
     pub struct DeviceDiscoveryResp("DEVICE_DISCOVERY_RESP", 64) = DEVICE_DISCOVERY_RESP {
-        /// Identifier chosen by the server.
+        /// ID of the server, chosen by itself.
         server_id: PeerId = 32,
         /// Capabilities of the server.
         capabilities: Capabilities = 32,
@@ -95,17 +95,17 @@ messages! {
         max_queue_pairs: u32 = 32,
         /// Maximum number of memory regions of the device.
         max_memory_regions: u32 = 32,
-        /// Maximum message size, bytes.
+        /// Maximum message length in bytes.
         max_message_size: u32 = 32,
-        /// The transports the device offers.
+        /// Transports supported by the device.
         supported_transports: Transports = 8,
-        /// The largest packet payload of the device's port.
+        /// MTU of the device's port.
         path_mtu: PathMtu = 8,
         /// Reserved.
         reserved: Octets<18> = 144,
     }
 
-    /// Phase 2: the client's queue pair; requests a matching one.
+    /// Phase 2: describes the client's queue pair and requests a matching one.
     pub struct QpCreateReq("QP_CREATE_REQ", 64) = QP_CREATE_REQ {
         /// Reserved.
         reserved1: u8 = 8,
@@ -113,33 +113,33 @@ messages! {
         qp_number: Qpn = 24,
         /// Its transport.
         qp_type: QpType = 8,
-        /// The largest packet payload it can use.
+        /// Maximum path MTU it supports.
         path_mtu: PathMtu = 8,
-        /// READs and atomics that it can have in flight as responder.
+        /// Maximum RDMA READs and atomics in flight as responder.
         responder_resources: u8 = 8,
-        /// READs and atomics that it will have in flight as requester.
+        /// Maximum RDMA READs and atomics in flight as requester.
         initiator_depth: u8 = 8,
-        /// Capacity of its send queue, WQEs.
+        /// Maximum outstanding send work requests.
         max_send_wqe: u32 = 32,
-        /// Capacity of its receive queue, WQEs.
+        /// Maximum outstanding receive work requests.
         max_recv_wqe: u32 = 32,
-        /// Maximum number of SGEs of a send request.
+        /// Maximum SGEs of a send work request.
         max_send_sge: u16 = 16,
-        /// Maximum number of SGEs of a receive request.
+        /// Maximum SGEs of a receive work request.
         max_recv_sge: u16 = 16,
-        /// Size of its send queue, bytes.
+        /// Size of its send queue in bytes.
         send_queue_size: u32 = 32,
-        /// Size of its receive queue, bytes.
+        /// Size of its receive queue in bytes.
         recv_queue_size: u32 = 32,
         /// Reserved.
         reserved2: u8 = 8,
-        /// PSN of the first packet it sends.
+        /// PSN of its first packet.
         starting_psn: Psn = 24,
-        /// Queue key that it expects; UD only.
+        /// Q_Key it requires; UD only.
         queue_key: QKey = 32,
         /// Reserved.
         reserved3: u8 = 8,
-        /// The shared receive queue that messages to it are delivered to; XRC only.
+        /// Destination SRQ of messages to it; XRC only.
         shared_receive_queue: SrqNumber = 24,
         /// Reserved.
         reserved4: Octets<8> = 64,
@@ -153,33 +153,33 @@ messages! {
         qp_number: Qpn = 24,
         /// Its transport.
         qp_type: QpType = 8,
-        /// The largest packet payload that both can use: never above the request's.
+        /// Path MTU supported by both sides, at most that of the request.
         path_mtu: PathMtu = 8,
-        /// READs and atomics that it can have in flight as responder.
+        /// Maximum RDMA READs and atomics in flight as responder.
         responder_resources: u8 = 8,
-        /// READs and atomics that it will have in flight as requester.
+        /// Maximum RDMA READs and atomics in flight as requester.
         initiator_depth: u8 = 8,
-        /// Capacity of its send queue, WQEs.
+        /// Maximum outstanding send work requests.
         max_send_wqe: u32 = 32,
-        /// Capacity of its receive queue, WQEs.
+        /// Maximum outstanding receive work requests.
         max_recv_wqe: u32 = 32,
-        /// Maximum number of SGEs of a send request.
+        /// Maximum SGEs of a send work request.
         max_send_sge: u16 = 16,
-        /// Maximum number of SGEs of a receive request.
+        /// Maximum SGEs of a receive work request.
         max_recv_sge: u16 = 16,
-        /// Size of its send queue, bytes.
+        /// Size of its send queue in bytes.
         send_queue_size: u32 = 32,
-        /// Size of its receive queue, bytes.
+        /// Size of its receive queue in bytes.
         recv_queue_size: u32 = 32,
         /// Reserved.
         reserved2: u8 = 8,
-        /// PSN of the first packet it sends.
+        /// PSN of its first packet.
         starting_psn: Psn = 24,
-        /// Queue key that it expects; UD only.
+        /// Q_Key it requires; UD only.
         queue_key: QKey = 32,
         /// Reserved.
         reserved3: u8 = 8,
-        /// The shared receive queue that messages to it are delivered to; XRC only.
+        /// Destination SRQ of messages to it; XRC only.
         shared_receive_queue: SrqNumber = 24,
         /// Reserved.
         reserved4: Octets<8> = 64,
@@ -187,15 +187,15 @@ messages! {
 
     /// Phase 3: a memory region of the client.
     pub struct MrRegisterReq("MR_REGISTER_REQ", 64) = MR_REGISTER_REQ {
-        /// The client's number for the region.
+        /// Region ID chosen by the client.
         region_id: RegionId = 32,
-        /// Access that it allows.
+        /// Access flags of the region.
         access_flags: AccessFlags = 32,
-        /// Its start address in the client's memory.
+        /// Start address in the client's memory.
         virtual_address: VirtualAddress = 64,
-        /// Its length, bytes.
+        /// Length in bytes.
         length: u64 = 64,
-        /// The protection domain it belongs to.
+        /// Protection domain (PD) of the region.
         protection_domain: DomainId = 32,
         /// Reserved.
         reserved: Octets<20> = 160,
@@ -203,19 +203,19 @@ messages! {
 
     /// Phase 3: a memory region of the server, and its rkey.
     pub struct MrRegisterResp("MR_REGISTER_RESP", 64) = MR_REGISTER_RESP {
-        /// The server's number for the region.
+        /// Region ID chosen by the server.
         region_id: RegionId = 32,
-        /// Access that it allows.
+        /// Access flags of the region.
         access_flags: AccessFlags = 32,
-        /// Its start address in the server's memory.
+        /// Start address in the server's memory.
         virtual_address: VirtualAddress = 64,
-        /// Its length, bytes.
+        /// Length in bytes.
         length: u64 = 64,
-        /// The protection domain it belongs to.
+        /// Protection domain (PD) of the region.
         protection_domain: DomainId = 32,
-        /// The rkey by which the client accesses it.
+        /// R_Key for access by the client.
         remote_key: RKey = 32,
-        /// The server's own lkey. For illustration only: the client does not use it, and it may be 0.
+        /// L_Key of the server, informational; may be 0.
         local_key: LKey = 32,
         /// Reserved.
         reserved: Octets<12> = 96,
@@ -235,29 +235,29 @@ messages! {
         client_guid: Guid = 64,
         /// GUID of the server's device.
         server_guid: Guid = 64,
-        /// The rkey of the client's memory region.
+        /// R_Key of the client's memory region.
         client_key: RKey = 32,
-        /// The rkey of the server's memory region.
+        /// R_Key of the server's memory region.
         server_key: RKey = 32,
-        /// Maximum size of a message from the client, bytes.
+        /// Maximum message length of the client in bytes.
         max_message_size: u32 = 32,
         /// Reserved.
         reserved3: u32 = 27,
-        /// Local ACK timeout of the requester.
+        /// Local ACK timeout of a requester.
         timeout: AckTimeout = 5,
         /// Reserved.
         reserved4: u8 = 5,
-        /// Retransmissions of a request that is not acknowledged.
+        /// Retry count for unacknowledged requests.
         retry_count: u8 = 3,
         /// Reserved.
         reserved5: u8 = 5,
-        /// Retransmissions of a request after an RNR NAK.
+        /// Retry count after RNR NAKs.
         rnr_retry_count: RnrRetry = 3,
         /// Reserved.
         reserved6: Octets<6> = 48,
     }
 
-    /// Phase 4: the server accepts, with the agreed parameters.
+    /// Phase 4: the server accepts, with the final parameters.
     pub struct ConnectionAccept("CONNECTION_ACCEPT", 64) = CONNECTION_ACCEPT {
         /// Reserved.
         reserved1: u8 = 8,
@@ -267,29 +267,29 @@ messages! {
         reserved2: u8 = 8,
         /// The server's queue pair.
         server_qp: Qpn = 24,
-        /// The rkey of the server's memory region.
+        /// R_Key of the server's memory region.
         server_key: RKey = 32,
-        /// The rkey of the client's memory region.
+        /// R_Key of the client's memory region.
         client_key: RKey = 32,
-        /// Maximum size of a message in either direction, bytes; never above the request's.
+        /// Maximum message length of both sides in bytes, at most that of the request.
         max_message_size: u32 = 32,
         /// Reserved.
         reserved3: u32 = 27,
-        /// Local ACK timeout of the requester.
+        /// Local ACK timeout of a requester.
         timeout: AckTimeout = 5,
         /// Reserved.
         reserved4: u8 = 5,
-        /// Retransmissions of a request that is not acknowledged.
+        /// Retry count for unacknowledged requests.
         retry_count: u8 = 3,
         /// Reserved.
         reserved5: u8 = 5,
-        /// Retransmissions of a request after an RNR NAK.
+        /// Retry count after RNR NAKs.
         rnr_retry_count: RnrRetry = 3,
         /// Reserved.
         reserved6: Octets<22> = 176,
     }
 
-    /// Phase 4: the client is ready to send, or gives up.
+    /// Phase 4: the client is ready to send, or aborts.
     pub struct ConnectionConfirm("CONNECTION_CONFIRM", 32) = CONNECTION_CONFIRM {
         /// Reserved.
         reserved1: u8 = 8,

@@ -1,8 +1,8 @@
-//! The set-up exchange: nine messages in five phases that bring two peers from knowing nothing of each other to a
-//! connection with a key to the other's memory. `docs/set-up-exchange.md` describes it for people.
+//! The set-up exchange: nine messages in five phases that discover a peer, exchange queue pairs and memory keys, and
+//! connect. `docs/set-up-exchange.md` describes the protocol.
 //!
-//! Each message is the whole payload of one UD SEND only to [`QUEUE_PAIR`] with [`QUEUE_KEY`]. Reading judges what
-//! tells the messages apart (magic, version, type, length) and keeps all other bits as they are.
+//! Each message is the whole payload of one UD SEND only to [`QUEUE_PAIR`] with [`QUEUE_KEY`]. Parsing validates magic,
+//! version, type and length, and preserves all other bits.
 
 mod code;
 mod message;
@@ -28,33 +28,31 @@ use crate::number::{QKey, Qpn};
 /// The protocol's version.
 pub const VERSION: u8 = 1;
 
-/// The well-known queue pair that the messages go to and come from: the one behind the two that the specification
-/// takes for management.
+/// The well-known queue pair of the messages: the first after the two that the specification reserves for management.
 pub const QUEUE_PAIR: Qpn = Qpn(2);
 
-/// The queue key of the messages: "FERR" in ASCII. Its top bit is clear, so that no privilege is needed to use it
-/// (IBA 10.2.5).
+/// The Q_Key of the messages: "FERR" in ASCII. Its top bit is clear, so no privilege is required to use it (IBA 10.2.5).
 pub const QUEUE_KEY: QKey = QKey(u32::from_be_bytes(*b"FERR"));
 
-/// The longest message, bytes.
+/// Length of the longest message in bytes.
 pub const MAX_LEN: usize = 64;
 
-/// The timeout that a client asks for unless told otherwise: 4.3 seconds.
+/// Default timeout requested by a client: 4.3 seconds.
 pub const DEFAULT_TIMEOUT: AckTimeout = AckTimeout(0x14);
 
-/// The retry count that a client asks for unless told otherwise.
+/// Default retry count requested by a client.
 pub const DEFAULT_RETRY_COUNT: u8 = 7;
 
-/// The RNR retry count that a client asks for unless told otherwise.
+/// Default RNR retry count requested by a client.
 pub const DEFAULT_RNR_RETRY: RnrRetry = RnrRetry::FOR_EVER;
 
-/// The longest message that a client asks for unless told otherwise: 16 MiB.
+/// Default maximum message size requested by a client: 16 MiB.
 pub const DEFAULT_MAX_MESSAGE_SIZE: u32 = 0x0100_0000;
 
-/// The part of the exchange that a message belongs to. The fifth, the data itself, has no messages of this kind.
+/// Phase of the exchange that a message belongs to. The fifth, data transfer, has no messages of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Who is there, and what can it do?
+    /// Device discovery.
     Discovery = 1,
     /// Queue pairs.
     QueuePairs = 2,
@@ -67,7 +65,7 @@ pub enum Phase {
 }
 
 impl MessageType {
-    /// The phase the message belongs to, `None` when the type is unknown.
+    /// The phase of the message; `None` if the type is unknown.
     pub const fn phase(self) -> Option<Phase> {
         match self.0 {
             1 | 2 => Some(Phase::Discovery),
@@ -78,7 +76,7 @@ impl MessageType {
         }
     }
 
-    /// The message that answers this one, `None` when none does.
+    /// The type of the response to this message; `None` if it has none.
     pub const fn response(self) -> Option<Self> {
         match self.0 {
             1 | 3 | 5 | 7 => Some(Self(self.0 + 1)),
@@ -99,29 +97,29 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Why a datagram is not a message of the set-up exchange.
+/// Error of parsing a message of the set-up exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Shorter than what every message begins with.
+    /// Shorter than the prefix.
     Short(usize),
-    /// It does not carry the magic number.
+    /// Wrong magic number.
     Magic(Magic),
-    /// It is of another version: the response, if any, says [`Status::UNSUPPORTED_VERSION`].
+    /// Unsupported version: the response, if any, has [`Status::UNSUPPORTED_VERSION`].
     Version(u8),
-    /// It has none of the nine types.
+    /// Unknown message type.
     Type(MessageType),
-    /// Its type has another length.
+    /// Wrong length for the type.
     Length {
         /// The type.
         message_type: MessageType,
-        /// The length of that type.
+        /// The correct length of the type.
         expected: usize,
         /// The length found.
         found: usize,
     },
 }
 
-/// Any message: one list gives the variants and the way to bytes and back.
+/// Defines [`Message`] with its variants, parser and emitter.
 macro_rules! messages {
     ($( $variant:ident, )+) => {
         /// Any message of the set-up exchange.
@@ -132,7 +130,7 @@ macro_rules! messages {
         }
 
         impl Message {
-            /// Reads a message: the whole payload of a datagram.
+            /// Parses a message: the whole payload of a datagram.
             pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
                 let (prefix, _) = Prefix::split(bytes).ok_or(ParseError::Short(bytes.len()))?;
                 if prefix.magic != Magic::SETUP {
@@ -165,7 +163,7 @@ macro_rules! messages {
                 }
             }
 
-            /// What the message begins with.
+            /// The prefix of the message.
             pub const fn prefix(&self) -> Prefix {
                 match self {
                     $( Self::$variant(message) => Prefix {
@@ -227,7 +225,7 @@ impl fmt::Display for ParseError {
         match self {
             Self::Short(found) => write!(
                 f,
-                "a set-up message begins with {} bytes, the datagram has {found}",
+                "set-up message has a prefix of {} bytes, the datagram only {found}",
                 Prefix::LEN
             ),
             Self::Magic(found) => {

@@ -11,7 +11,7 @@ use crate::number::{Guid, LKey, Psn, RKey, SrqNumber, VirtualAddress};
 
 const EXCHANGE: ExchangeId = ExchangeId(0x0102_0304);
 
-/// The nine messages of one exchange, with the values of the walkthrough that the protocol comes from.
+/// The nine messages of one exchange, with the values of the original walkthrough.
 fn exchange() -> [Message; 9] {
     let (client, server) = (Qpn(1), Qpn(2));
     let (client_guid, server_guid) = (Guid(0x1234_5678_9abc_def0), Guid(0x8765_4321_fedc_ba98));
@@ -123,7 +123,7 @@ fn emitted(message: &Message) -> Vec<u8> {
 }
 
 #[test]
-fn sizes_and_types_are_those_of_the_walkthrough() {
+fn sizes_and_types_match_the_walkthrough() {
     let messages = exchange();
     let sizes: Vec<usize> = messages.iter().map(|message| emitted(message).len()).collect();
     assert_eq!(sizes, [32, 64, 64, 64, 64, 64, 64, 64, 32]);
@@ -137,7 +137,7 @@ fn sizes_and_types_are_those_of_the_walkthrough() {
 }
 
 #[test]
-fn the_parameters_stand_as_the_walkthrough_prints_them() {
+fn parameters_are_encoded_as_in_the_walkthrough() {
     let [.., req, _, _] = exchange();
     let bytes = emitted(&req);
     assert_eq!(bytes[48..52], 0x0100_0000u32.to_be_bytes());
@@ -146,7 +146,7 @@ fn the_parameters_stand_as_the_walkthrough_prints_them() {
 }
 
 #[test]
-fn what_the_dissector_shows() {
+fn fields_have_values_and_meanings() {
     let [.., region, _, _, _, _] = exchange();
     let mut shown = Vec::new();
     region.visit(&mut |spec, value| {
@@ -175,7 +175,7 @@ fn srq_numbers_have_none_of_the_reserved_qp_meanings() {
 }
 
 #[test]
-fn phases_and_answers() {
+fn types_have_phases_and_responses() {
     let phases: Vec<_> = MessageType::ALL.iter().map(|kind| kind.phase().unwrap() as u8).collect();
     assert_eq!(phases, [1, 1, 2, 2, 3, 3, 4, 4, 4]);
     assert_eq!(MessageType::QP_CREATE_REQ.response(), Some(MessageType::QP_CREATE_RESP));
@@ -189,7 +189,7 @@ fn phases_and_answers() {
 }
 
 #[test]
-fn each_wrong_datagram_has_its_name() {
+fn invalid_datagrams_are_rejected_with_the_cause() {
     let good = emitted(&exchange()[0]);
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
@@ -212,12 +212,12 @@ fn each_wrong_datagram_has_its_name() {
     assert!(matches!(Message::parse(&padded), Err(ParseError::Length { found: 36, .. })));
 }
 
-/// A 64-bit value at an address that is a multiple of 8, a 32-bit one at a multiple of 4, and so on.
+/// Fields are naturally aligned.
 #[test]
 fn fields_are_aligned() {
     for message in exchange() {
         for spec in message.fields().iter().filter(|spec| !spec.is_reserved()) {
-            // Narrow fields fill the low end of a byte or word, as if they had all of it.
+            // Narrow fields are at the low end of a byte or word, aligned like the whole.
             let end = spec.bit + spec.width;
             let word = spec.width.next_power_of_two().max(8);
             assert_eq!(end % word, 0, "{} of {}", spec.name, message.name());
@@ -227,14 +227,14 @@ fn fields_are_aligned() {
 
 const DOCUMENT: &str = include_str!("../../../../docs/set-up-exchange.md");
 
-/// The lines of the document's section with this heading, up to the next heading.
+/// The lines of a section, up to the next heading.
 fn section(heading: &str) -> Vec<&'static str> {
     let mut lines = DOCUMENT.lines().skip_while(|line| *line != heading);
     assert_eq!(lines.next(), Some(heading), "the document has no such section");
     lines.take_while(|line| !line.starts_with('#')).collect()
 }
 
-/// The rows of a section's table without its heading.
+/// The rows of a section's table without the header.
 fn rows(heading: &str) -> Vec<&'static str> {
     section(heading).into_iter().filter(|line| line.starts_with('|')).skip(2).collect()
 }
@@ -258,7 +258,7 @@ fn assert_rows(heading: &str, expected: Vec<String>) {
 }
 
 #[test]
-fn the_document_has_every_field_where_it_is() {
+fn the_documentation_lists_every_field() {
     let prefix = <Prefix as Header>::FIELDS;
     assert_rows("### The prefix (16 bytes)", documented(prefix));
     for message in exchange() {
@@ -271,7 +271,7 @@ fn the_document_has_every_field_where_it_is() {
 }
 
 #[test]
-fn the_document_has_every_code() {
+fn the_documentation_lists_every_code() {
     fn codes<T: Show>(all: &[T]) -> Vec<String> {
         all.iter().map(|code| format!("| {} | {} |", Value(code), Meaning(code))).collect()
     }
@@ -289,7 +289,7 @@ fn the_document_has_every_code() {
 }
 
 proptest! {
-    /// Random bytes behind a valid beginning give values with every field random: both directions are covered.
+    /// Random bytes after a valid prefix randomize every field, so both directions are covered.
     #[test]
     fn emit_is_the_inverse_of_parse(random in proptest::collection::vec(any::<u8>(), MAX_LEN)) {
         for message in exchange() {
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn any_datagram_is_read_or_refused(
+    fn any_datagram_is_parsed_or_rejected(
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
         kind in 0u8..12,
         version in 0u8..3,

@@ -16,17 +16,17 @@ use crate::transport::{
 };
 use odd::Odd;
 
-// The macro makes public headers with all their functions.
+// The macro defines public headers with all functions.
 #[allow(unreachable_pub, dead_code, clippy::wrong_self_convention)]
 mod odd {
     use crate::field::{Octets, header};
 
     header! {
-        /// Fields that begin and end in the middle of bytes, as wide as they come.
+        /// Fields of various widths that start and end within bytes.
         pub struct Odd("ODD", 17) {
             /// Three bits.
             three: u8 = 3,
-            /// Over a byte's edge.
+            /// Across a byte boundary.
             thirteen: u16 = 13,
             /// A flag.
             flag: bool = 1,
@@ -37,7 +37,7 @@ mod odd {
             sixty: u64 = 60,
             /// Reserved.
             reserved: u8 = 4,
-            /// Bytes without meaning.
+            /// Opaque bytes.
             octets: Octets<3> = 24,
         }
     }
@@ -45,7 +45,7 @@ mod odd {
 
 type Split<H> = fn(&[u8]) -> Option<(H, &[u8])>;
 
-/// What every header keeps, whatever its table says.
+/// Properties of every header.
 struct Laws<H, const N: usize> {
     parse: fn(&[u8; N]) -> H,
     to_bytes: fn(&H) -> [u8; N],
@@ -53,11 +53,11 @@ struct Laws<H, const N: usize> {
 }
 
 impl<H: Header + PartialEq + core::fmt::Debug, const N: usize> Laws<H, N> {
-    fn hold(&self) {
+    fn check_all(&self) {
         assert_eq!(H::LEN, N);
         self.fields_tile();
         self.each_bit_belongs_to_one_field();
-        self.short_input_is_refused();
+        self.short_input_is_rejected();
         self.emit_is_the_inverse_of_parse();
     }
 
@@ -98,7 +98,7 @@ impl<H: Header + PartialEq + core::fmt::Debug, const N: usize> Laws<H, N> {
         }
     }
 
-    fn short_input_is_refused(&self) {
+    fn short_input_is_rejected(&self) {
         let input: Vec<u8> = (0..N as u32 + 3).map(|i| i as u8).collect();
         for len in 0..=input.len() {
             let split = (self.split)(&input[..len]);
@@ -125,12 +125,12 @@ impl<H: Header + PartialEq + core::fmt::Debug, const N: usize> Laws<H, N> {
 
 macro_rules! laws_hold {
     ($($header:ident),+ $(,)?) => {$(
-        Laws { parse: $header::parse, to_bytes: $header::to_bytes, split: $header::split }.hold();
+        Laws { parse: $header::parse, to_bytes: $header::to_bytes, split: $header::split }.check_all();
     )+};
 }
 
 #[test]
-fn every_header_keeps_the_laws() {
+fn every_header_round_trips() {
     laws_hold!(Odd, Ethernet, Vlan, Ipv4, Ipv6, Udp, Lrh, Grh);
     laws_hold!(Bth, Rdeth, Deth, Xrceth, Feth, Reth, AtomicEth, Aeth, AtomicAckEth, ImmDt, Ieth);
     laws_hold!(MadHeader, Req, Mra, Rej, Rep, Rtu, Dreq, Drep, SidrReq, SidrRep, Lap, Apr, Path);
@@ -143,7 +143,7 @@ fn a_description_is_one_line() {
 }
 
 #[test]
-fn values_wider_than_their_field_are_cut() {
+fn values_wider_than_their_field_are_truncated() {
     let wide = Odd { three: 0xff, sixty: u64::MAX, ..Odd::default() };
     let cut = Odd { three: 7, sixty: (1 << 60) - 1, ..Odd::default() };
     assert_eq!(Odd::parse(&wide.to_bytes()), cut);
@@ -159,7 +159,7 @@ fn octets_show_their_zeroes_as_a_count() {
     assert_eq!(Octets::<4>::padded(&[0; 5]), None);
 }
 
-/// Bit by bit, as the specification's figures are read.
+/// Reference implementation, bit by bit.
 fn load_slowly(bytes: &[u8], bit: usize, width: usize) -> u64 {
     (bit..bit + width)
         .fold(0, |value, bit| value << 1 | u64::from(bytes[bit / 8] >> (7 - bit % 8) & 1))
@@ -169,10 +169,10 @@ proptest! {
     #![proptest_config(super::config())]
 
     #[test]
-    fn bits_load_and_store(
+    fn bit_fields_round_trip(
         bytes in any::<[u8; 12]>(), bit in 0..32usize, width in 1..=64usize, value in any::<u64>(),
     ) {
-        // Not more than 8 bytes at once: the widest fields start on a byte's edge.
+        // At most 8 bytes: the widest fields start at a byte boundary.
         prop_assume!((bit + width).div_ceil(8) - bit / 8 <= 8);
         prop_assert_eq!(load_bits(&bytes, bit, width), load_slowly(&bytes, bit, width));
         let mut stored = bytes;

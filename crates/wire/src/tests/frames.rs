@@ -13,7 +13,7 @@ use crate::opcode::Opcode;
 use crate::packet::Packet;
 use crate::syndrome::Syndrome;
 
-/// An acknowledge of the kernel's rdma_rxe, over IPv4.
+/// An ACK of rdma_rxe over IPv4.
 const ACKNOWLEDGE: &str = "525400770012 525400770011 0800\
     45000030a28b4000401183810a4d000b0a4d000c cb9a12b7001c0000\
     1100ffff0000003700001000 1f000001 e8e43653";
@@ -21,11 +21,11 @@ const ACKNOWLEDGE: &str = "525400770012 525400770011 0800\
 const READ_RESPONSE: &str = "525400770012 525400770011 86dd\
     6000000000241140 fd770000000000000000000000000011fd770000000000000000000000000012\
     cc0812b700240000 1030ffff0000003800001011 1f000012 0001020304000000 85f9938a";
-/// The local packet of the specification's own example (IBA 7.8), with its variant CRC.
+/// The local packet of the specification's example (IBA 7.8), with its variant CRC.
 const NATIVE: &str = "7012375c000e17d2 0a2024870087b1b3000dec2a\
     01710a1c015d400238f27a05 0000000ebb884d85fd5cfba4728bc0690ed40000 9625b75a 2c14";
 
-// Where the layers of ACKNOWLEDGE start.
+// Offsets of the layers of ACKNOWLEDGE.
 const IP: usize = 14;
 const UDP: usize = IP + 20;
 const BTH: usize = UDP + 8;
@@ -53,7 +53,7 @@ fn emitted(frame: &Frame<'_>) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn an_acknowledge_over_ipv4() {
+fn parses_an_acknowledge_over_ipv4() {
     let bytes = bytes(ACKNOWLEDGE);
     let frame = ethernet(&bytes);
     assert_eq!(frame.problem, None);
@@ -80,7 +80,7 @@ fn an_acknowledge_over_ipv4() {
 }
 
 #[test]
-fn a_read_response_over_ipv6() {
+fn parses_a_read_response_over_ipv6() {
     let bytes = bytes(READ_RESPONSE);
     let frame = ethernet(&bytes);
     assert_eq!(frame.problem, None);
@@ -92,7 +92,7 @@ fn a_read_response_over_ipv6() {
 }
 
 #[test]
-fn native_infiniband() {
+fn parses_native_infiniband() {
     let bytes = bytes(NATIVE);
     let frame = Frame::infiniband(&bytes, 0, bytes.len());
     assert_eq!(frame.problem, None);
@@ -104,7 +104,7 @@ fn native_infiniband() {
 }
 
 #[test]
-fn a_damaged_packet_shows_both_icrcs() {
+fn a_corrupted_packet_reports_both_icrcs() {
     let bytes = altered(BTH + 11, &[1]);
     let IcrcVerdict::Bad { computed, found } = ethernet(&bytes).check_icrc() else { panic!() };
     assert_eq!(found, [0xe8, 0xe4, 0x36, 0x53]);
@@ -115,7 +115,7 @@ fn a_damaged_packet_shows_both_icrcs() {
 }
 
 #[test]
-fn what_follows_the_packet_is_the_trailer() {
+fn bytes_after_the_packet_are_the_trailer() {
     let mut bytes = bytes(ACKNOWLEDGE);
     bytes.extend([1, 2, 3]);
     let frame = ethernet(&bytes);
@@ -124,7 +124,7 @@ fn what_follows_the_packet_is_the_trailer() {
 }
 
 #[test]
-fn up_to_two_vlan_tags() {
+fn parses_up_to_two_vlan_tags() {
     let plain = bytes(ACKNOWLEDGE);
     for tags in 0..4 {
         let mut bytes = plain[..12].to_vec();
@@ -146,7 +146,7 @@ fn up_to_two_vlan_tags() {
 }
 
 #[test]
-fn a_vlan_tag_behind_a_cooked_header() {
+fn parses_a_vlan_tag_after_a_cooked_header() {
     let tagged = [&[0x20, 0x05, 0x08, 0x00][..], &bytes(ACKNOWLEDGE)[IP..]].concat();
     let frame = Frame::network(EtherType::VLAN, &tagged, 0, tagged.len());
     assert_eq!((frame.problem, frame.check_icrc()), (None, IcrcVerdict::Ok));
@@ -154,16 +154,16 @@ fn a_vlan_tag_behind_a_cooked_header() {
 }
 
 #[test]
-fn lengths_that_lie_are_named() {
-    let lie = |field, says, least, most| Problem::Length { field, says, least, most };
+fn invalid_lengths_are_reported() {
+    let invalid = |field, value, min, max| Problem::Length { field, value, min, max };
     let on_wire = bytes(ACKNOWLEDGE).len() - IP;
     let table = [
-        (altered(IP, &[0x44]), IP, lie("IPv4 header length", 16, 20, on_wire)),
-        (altered(IP, &[0x4f]), IP, lie("IPv4 header length", 60, 20, on_wire)),
-        (altered(IP + 2, &[0x00, 0x31]), IP, lie("IPv4 total length", 49, 20, on_wire)),
-        (altered(IP + 2, &[0x00, 0x13]), IP, lie("IPv4 total length", 19, 20, on_wire)),
-        (altered(UDP + 4, &[0x00, 0x1d]), UDP, lie("UDP length", 29, 8, 28)),
-        (altered(UDP + 4, &[0x00, 0x07]), UDP, lie("UDP length", 7, 8, 28)),
+        (altered(IP, &[0x44]), IP, invalid("IPv4 header length", 16, 20, on_wire)),
+        (altered(IP, &[0x4f]), IP, invalid("IPv4 header length", 60, 20, on_wire)),
+        (altered(IP + 2, &[0x00, 0x31]), IP, invalid("IPv4 total length", 49, 20, on_wire)),
+        (altered(IP + 2, &[0x00, 0x13]), IP, invalid("IPv4 total length", 19, 20, on_wire)),
+        (altered(UDP + 4, &[0x00, 0x1d]), UDP, invalid("UDP length", 29, 8, 28)),
+        (altered(UDP + 4, &[0x00, 0x07]), UDP, invalid("UDP length", 7, 8, 28)),
         (altered(BTH + 1, &[0x10]), BTH + 16, Problem::Pad { pad: 1, available: 0 }),
     ];
     for (bytes, offset, problem) in table {
@@ -171,16 +171,16 @@ fn lengths_that_lie_are_named() {
         assert_eq!(ethernet(&bytes).check_icrc(), IcrcVerdict::Unverifiable);
         assert_eq!(emitted(&ethernet(&bytes)), None, "{problem}");
     }
-    // The UDP length leaves no room for the AETH, or for the ICRC behind it.
-    for (says, header, needed, available) in [(22u8, "AETH", 4, 2), (26, "ICRC", 4, 2)] {
+    // The UDP length is too short for the AETH, or for the ICRC after it.
+    for (length, header, needed, available) in [(22u8, "AETH", 4, 2), (26, "ICRC", 4, 2)] {
         let problem = Problem::Short { header, needed, available };
         let at = if header == "AETH" { BTH + 12 } else { BTH + 16 };
-        assert_eq!(problem_of(&altered(UDP + 5, &[says])), Some((at, problem)));
+        assert_eq!(problem_of(&altered(UDP + 5, &[length])), Some((at, problem)));
     }
 }
 
 #[test]
-fn versions_are_judged() {
+fn unknown_versions_are_reported() {
     let version = |header, found| Some(Problem::Version { header, found });
     let of = |bytes: &[u8]| problem_of(bytes).map(|(_, problem)| problem);
     assert_eq!(of(&altered(IP, &[0x55])), version("IPv4", 5));
@@ -193,17 +193,17 @@ fn versions_are_judged() {
 }
 
 #[test]
-fn fragments_are_not_read() {
+fn fragments_are_not_parsed() {
     let first = altered(IP + 6, &[0x20, 0x00]);
     assert_eq!(problem_of(&first), Some((IP, Problem::Fragment { offset: 0 })));
     assert!(ethernet(&first).packet.is_none() && ethernet(&first).is_roce());
-    // Nothing says that a later fragment was RoCE.
+    // A later fragment cannot be identified as RoCE.
     let later = altered(IP + 6, &[0x00, 0x01]);
     assert!(problem_of(&later).is_none() && !ethernet(&later).is_roce());
 }
 
 #[test]
-fn other_traffic_is_no_problem() {
+fn other_traffic_is_not_a_problem() {
     let arp = altered(12, &[0x08, 0x06]);
     let tcp = altered(IP + 9, &[6]);
     let dns = altered(UDP + 2, &[0, 53]);
@@ -225,9 +225,9 @@ fn reserved_opcodes_have_no_extensions() {
     assert_eq!(ethernet(&bytes).problem, None);
 }
 
-/// What each length of capture leaves of the acknowledge: first the headers go, last the ICRC.
+/// Truncates the acknowledge at every length.
 #[test]
-fn a_cut_goes_through_a_named_header() {
+fn truncation_names_the_header() {
     let whole = bytes(ACKNOWLEDGE);
     for kept in 0..whole.len() {
         let frame = Frame::ethernet(&whole[..kept], whole.len());
@@ -252,7 +252,7 @@ fn a_cut_goes_through_a_named_header() {
 }
 
 #[test]
-fn a_cut_payload_is_not_emitted() {
+fn a_truncated_payload_is_not_emitted() {
     let whole = bytes(READ_RESPONSE);
     for missing in 5..12 {
         let frame = Frame::ethernet(&whole[..whole.len() - missing], whole.len());
@@ -263,7 +263,7 @@ fn a_cut_payload_is_not_emitted() {
 }
 
 #[test]
-fn a_packet_alone() {
+fn a_packet_round_trips_without_a_frame() {
     let frame = bytes(ACKNOWLEDGE);
     let packet = Packet::parse(&frame[BTH..]).expect("a packet");
     assert_eq!(packet.bth.opcode, Opcode::RC_ACKNOWLEDGE);
@@ -272,7 +272,7 @@ fn a_packet_alone() {
         assert!(matches!(malformed.problem, Problem::Short { .. }), "{malformed}");
         assert!(format!("{malformed}").starts_with("at byte "));
     }
-    // A header that the opcode asks for is not there to be written.
+    // A header required by the opcode is missing.
     let without = Packet { extensions: Default::default(), ..packet };
     assert_eq!(without.emit(&mut [0; 64]), None);
     assert_eq!(packet.emit(&mut [0; 15]), None);

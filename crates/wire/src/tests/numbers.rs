@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use crate::number::{LIMIT_24, Psn, QKey, Qpn, RKey};
 
 fn psn() -> impl Strategy<Value = Psn> {
-    // Half of the cases near the wrap, where mistakes live.
+    // Half of the cases are near the wrap-around.
     prop_oneof![0..LIMIT_24, 0..16u32, LIMIT_24 - 16..LIMIT_24].prop_map(Psn)
 }
 
-/// A distance that a sequence number can have from another: half the circle either way.
+/// A valid distance of two PSNs: half the number space in either direction.
 fn step() -> impl Strategy<Value = i32> {
     const HALF: i32 = LIMIT_24 as i32 / 2;
     prop_oneof![-HALF..HALF, -4..4i32, Just(-HALF), Just(HALF - 1)]
@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn distance_is_antisymmetric_but_at_the_antipode(a in psn(), b in psn()) {
+    fn distance_is_antisymmetric_except_at_half_the_space(a in psn(), b in psn()) {
         let half = -(LIMIT_24 as i32 / 2);
         if a.distance(b) == half {
             prop_assert_eq!(b.distance(a), half);
@@ -52,20 +52,20 @@ proptest! {
 }
 
 #[test]
-fn the_wrap_is_one_step() {
+fn wrapping_is_one_step() {
     let last = Psn(0xff_ffff);
     assert_eq!(last.add(1), Psn(0));
     assert_eq!(Psn(0).sub(1), last);
     assert_eq!(Psn(0).distance(last), 1);
     assert!(last.is_before(Psn(0)) && !Psn(0).is_before(last));
     assert!(!last.is_before(last));
-    // IBA 9.7.2: the valid region is half of the numbers, so the antipode counts as behind.
+    // IBA 9.7.2: the valid region is half of the numbers, so a distance of half the space counts as behind.
     assert_eq!(Psn(0x80_0000).distance(Psn(0)), -0x80_0000);
     assert_eq!(Psn(0x7f_ffff).distance(Psn(0)), 0x7f_ffff);
 }
 
 #[test]
-fn numbers_show_all_their_digits() {
+fn numbers_are_shown_with_all_digits() {
     assert_eq!(format!("{} {:?}", Psn(0x1000), Qpn(1)), "0x001000 Qpn(0x000001)");
     assert_eq!(format!("{} {}", QKey::GENERAL_SERVICES, RKey(0x2a)), "0x80010000 0x0000002a");
 }

@@ -9,8 +9,8 @@ use crate::transport::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth, Xrceth,
 };
 
-/// IBA volume 1, table 38, with annex A14 (XRC), A17 (CNP) and A19 (FLUSH, ATOMIC WRITE): the code, what it is called,
-/// and what follows the BTH on the wire.
+/// IBA volume 1, table 38, with annex A14 (XRC), A17 (CNP) and A19 (FLUSH, ATOMIC WRITE): code, name, and
+/// extension headers in wire order.
 const TABLE_38: &[(u8, &str, &str)] = &[
     (0b000_00000, "RC_SEND_FIRST", "PayLd"),
     (0b000_00001, "RC_SEND_MIDDLE", "PayLd"),
@@ -103,7 +103,7 @@ const TABLE_38: &[(u8, &str, &str)] = &[
     (0b101_11101, "XRC_ATOMIC_WRITE", "XRCETH RETH PayLd"),
 ];
 
-/// Bytes of each header, by the figures of IBA 9.3, A14.4 and A19.
+/// Length of each header, from the figures of IBA 9.3, A14.4 and A19.
 const SIZES: [(&str, usize); 10] = [
     ("RDETH", 4),
     ("DETH", 8),
@@ -122,7 +122,7 @@ fn defined() -> impl Iterator<Item = (Opcode, &'static OpcodeInfo)> {
 }
 
 #[test]
-fn the_table_is_the_specifications() {
+fn the_table_matches_the_specification() {
     for (code, name, contents) in TABLE_38 {
         let opcode = Opcode(*code);
         let info = opcode.info().unwrap_or_else(|| panic!("{name} is not in the table"));
@@ -155,7 +155,7 @@ fn names_are_unique() {
 }
 
 #[test]
-fn sizes_are_the_specifications() {
+fn sizes_match_the_specification() {
     let found: Vec<(&str, usize)> = Extensions::ALL.map(|one| (one.name, one.len)).into();
     assert_eq!(found, SIZES);
     for (_, info) in defined() {
@@ -168,7 +168,7 @@ fn sizes_are_the_specifications() {
 }
 
 #[test]
-fn headers_have_the_sizes_of_the_table() {
+fn header_sizes_match_the_table() {
     fn of<H: Header>() -> (&'static str, usize) {
         (H::NAME, H::LEN)
     }
@@ -188,9 +188,9 @@ fn headers_have_the_sizes_of_the_table() {
     assert_eq!(of::<Bth>(), ("BTH", 12));
 }
 
-/// What the other columns say follows from the name, as a reader of the specification would take it.
+/// The other columns must agree with the name.
 #[test]
-fn the_columns_agree_with_the_name() {
+fn columns_agree_with_the_name() {
     for (_, info) in defined() {
         let (service, rest) = info.name.split_once('_').unwrap_or((info.name, ""));
         assert_eq!(info.transport.name(), service, "{}", info.name);
@@ -238,7 +238,7 @@ fn position_of(name: &str) -> Position {
 }
 
 #[test]
-fn positions_open_and_end() {
+fn positions_open_and_end_messages() {
     let table = [
         (Position::First, true, false),
         (Position::Middle, false, false),
@@ -251,7 +251,7 @@ fn positions_open_and_end() {
 }
 
 #[test]
-fn sets_of_extensions() {
+fn extension_sets_have_union_and_length() {
     let both = Extensions::RETH.with(Extensions::IMMEDIATE);
     assert!(both.contains(Extensions::RETH) && both.contains(Extensions::NONE));
     assert!(!both.contains(Extensions::AETH.with(Extensions::RETH)));

@@ -3,7 +3,7 @@ use std::format;
 
 use crate::syndrome::{Credits, NakCode, RnrTimer, Syndrome, SyndromeKind};
 
-/// IBA table 58: the credits that each code stands for; code 31 carries none.
+/// IBA table 58: credits by code; code 31 carries none.
 const CREDITS: [Option<u16>; 32] = {
     let mut table = [None; 32];
     let counts = [
@@ -37,7 +37,7 @@ const NAK_CODES: [(u8, NakCode, &str); 5] = [
 ];
 
 #[test]
-fn all_credits() {
+fn credits_match_the_table() {
     for code in 0..32u8 {
         let credits = Credits::from_code(code).expect("5 bits");
         assert_eq!(credits.code(), code);
@@ -49,7 +49,7 @@ fn all_credits() {
 }
 
 #[test]
-fn credits_never_promise_more_than_there_are() {
+fn encoded_credits_never_exceed_the_receives() {
     for count in 0..70_000u32 {
         let promised = Credits::at_most(count).count().map(u32::from).expect("a count");
         let next = CREDITS.iter().flatten().map(|&one| u32::from(one)).find(|&one| one > promised);
@@ -58,7 +58,7 @@ fn credits_never_promise_more_than_there_are() {
 }
 
 #[test]
-fn all_rnr_timers() {
+fn rnr_timers_match_the_table() {
     for code in 0..32u8 {
         let timer = RnrTimer::from_code(code).expect("5 bits");
         let milliseconds = RNR_MILLISECONDS[usize::from(code)];
@@ -67,7 +67,7 @@ fn all_rnr_timers() {
         assert_eq!(Syndrome(0x20 | code).kind(), SyndromeKind::RnrNak(timer));
         let text = format!("{}", Syndrome(0x20 | code).kind());
         assert_eq!(text, format!("RNR NAK, wait {milliseconds} ms"));
-        // The code for exactly its own time, and the next longer one for a little more.
+        // The same code for exactly its time, and the next longer one for slightly more.
         assert_eq!(RnrTimer::at_least(timer.duration()), timer);
         let longer = if code == 0 { 0 } else { (code + 1) % 32 };
         let more = timer.duration() + Duration::from_nanos(1);
@@ -84,7 +84,7 @@ fn duration(milliseconds: &str) -> Duration {
 }
 
 #[test]
-fn all_nak_codes() {
+fn nak_codes_match_the_table() {
     for (code, nak, name) in NAK_CODES {
         assert_eq!(NakCode::from_code(code), Some(nak));
         assert_eq!((nak.code(), nak.name()), (code, name));
@@ -94,9 +94,9 @@ fn all_nak_codes() {
     assert_eq!(NakCode::ALL, NAK_CODES.map(|(_, nak, _)| nak));
 }
 
-/// IBA table 43: bit 7 is reserved, bits 6 and 5 tell ACK (00), RNR NAK (01), reserved (10) and NAK (11) apart.
+/// IBA table 43: bit 7 is reserved, bits 6 and 5 are ACK (00), RNR NAK (01), reserved (10) or NAK (11).
 #[test]
-fn all_256_syndromes() {
+fn all_256_syndromes_are_decoded() {
     for byte in 0..=u8::MAX {
         let syndrome = Syndrome(byte);
         let kind = syndrome.kind();

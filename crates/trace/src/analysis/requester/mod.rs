@@ -1,5 +1,5 @@
-//! One requester of a reliable connection, as observed from outside: which of its packets are new, which come again and
-//! why (`requests`), and what the responder answered (`responses`).
+//! State of one requester of a reliable connection, reconstructed from the capture: which packets are new or
+//! retransmitted and why (`requests`), and the responder's responses (`responses`).
 
 mod requests;
 mod responses;
@@ -16,13 +16,14 @@ use super::sink::{Reporter, Stamp};
 use super::text::{count_of, duration};
 use super::window::{ExtendedPsn, TrackedRequest, Window};
 
-/// The first packets of a requester may be lost before the capture, and the responder then asks for them.
+/// Packets before the first one seen that a response may refer to: they may be lost before the capture point, and the
+/// responder then requests them.
 const MAX_UNSEEN_BEFORE_FIRST: u64 = 64;
 
-/// FinishedPacket packets remembered, to tell a doubled one from one sent again.
+/// Completed packets remembered, to distinguish a duplicate from a retransmission.
 const MAX_FINISHED: usize = 32;
 
-/// Why a requester goes back.
+/// Why a requester retransmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetransmitCause {
     SequenceNak,
@@ -31,16 +32,16 @@ enum RetransmitCause {
     Timeout,
 }
 
-/// An answer that makes the requester go back.
+/// A response that makes the requester go back.
 #[derive(Clone, Copy, Debug)]
 struct GoBackTrigger {
     cause: RetransmitCause,
-    /// Where to.
+    /// Sequence number to go back to.
     from: u64,
     time: i64,
 }
 
-/// A finished packet.
+/// A completed request packet.
 #[derive(Clone, Copy, Debug)]
 struct FinishedPacket {
     sequence: u64,
@@ -50,30 +51,30 @@ struct FinishedPacket {
 
 #[derive(Debug, Default)]
 pub(super) struct Requester {
-    /// The next packet that would be new.
+    /// The next new packet.
     next: Option<ExtendedPsn>,
     window: Window,
     assembly: Assembly,
-    /// What will make the requester go back.
+    /// The pending reason to go back.
     trigger: Option<GoBackTrigger>,
-    /// Packets being sent again: why, and which would be next.
+    /// Current run of retransmissions: its cause and the next sequence number.
     retransmit_run: Option<(RetransmitCause, u64)>,
     finished: VecDeque<FinishedPacket>,
-    /// Everything before it was finished, also what is not remembered one by one.
+    /// Everything before it is completed, including packets no longer remembered.
     finished_before: u64,
     identifications: Identifications,
-    /// Known gaps of the capture when the last request came, and the last response.
+    /// Number of known capture gaps at the last request and at the last response.
     request_gaps: u64,
     response_gaps: u64,
     last_time: i64,
-    /// RNR NAKs since the last packet that was accepted.
+    /// RNR NAKs since the last accepted packet.
     rnr_naks: u32,
-    /// Refused for good: nothing more is answered.
+    /// A fatal NAK was received: no further responses follow.
     failed: bool,
 }
 
 impl Requester {
-    /// Whether a response with this PSN can be an answer to this requester.
+    /// Whether a response with this PSN can belong to this requester.
     pub(super) fn expects(&self, psn: Psn) -> bool {
         let Some(next) = self.next else { return false };
         let sequence = next.sequence_of(psn);
@@ -81,7 +82,7 @@ impl Requester {
             .window
             .front()
             .map_or(next.sequence, |request| request.sequence - MAX_UNSEEN_BEFORE_FIRST);
-        // A READ whose span is not yet known may be answered beyond it.
+        // A READ whose PSN count is not yet known may have responses beyond it.
         let reading = self
             .window
             .back()
@@ -89,8 +90,8 @@ impl Requester {
         (oldest..next.sequence).contains(&sequence) || reading
     }
 
-    /// Keeps a request until it is finished. Where too many are kept, the oldest is given up: its acknowledgement is
-    /// not in the capture.
+    /// Keeps a request until it is completed. If the budget is exhausted, evicts the oldest, whose acknowledgement is
+    /// assumed to be missing from the capture.
     fn insert(&mut self, request: TrackedRequest, reporter: &mut Reporter<'_>) {
         if reporter.sink.window_budget.is_exhausted(self.window.len()) {
             if let Some(oldest) = self.pop(reporter) {
@@ -108,7 +109,7 @@ impl Requester {
         Some(request)
     }
 
-    /// Hands finished packets on, oldest first.
+    /// Passes completed packets to the assembly, oldest first.
     fn drain(&mut self, reporter: &mut Reporter<'_>) {
         while self.window.front().is_some_and(|request| request.finished.is_some()) {
             let Some(request) = self.pop(reporter) else { break };
@@ -127,7 +128,7 @@ impl Requester {
         }
     }
 
-    /// The capture, or the connection, ends here.
+    /// Reports unfinished requests at the end of the capture or connection.
     pub(super) fn finish(&mut self, reporter: &mut Reporter<'_>) {
         if let Some(request) =
             self.window.front().filter(|request| !self.failed && request.sends > 1)
@@ -136,14 +137,14 @@ impl Requester {
             let attempts = count_of(u64::from(request.sends), "attempt");
             if self.rnr_naks > 0 {
                 let text = format!(
-                    "PSN {} was never accepted: {attempts}, each answered by RNR NAK; the receiver never posted a receive request",
+                    "PSN {} was never accepted: {attempts}, each answered with an RNR NAK; the receiver never posted a receive request",
                     request.psn
                 );
                 reporter.anomaly(AnomalyKind::RnrRetryExceeded, request.psn, text);
             } else {
                 let step = (request.last.time - request.first.time) / i64::from(request.sends - 1);
                 let text = format!(
-                    "PSN {} was never answered: {attempts}, {} apart; the peer's queue pair is gone or was never there, or the path is cut",
+                    "PSN {} got no response: {attempts}, {} apart; the peer's queue pair does not exist, or the path is broken",
                     request.psn,
                     duration(step)
                 );

@@ -1,4 +1,4 @@
-//! The requester's own packets.
+//! Processing of the requester's packets.
 
 use ferroce_wire::number::Psn;
 
@@ -8,39 +8,39 @@ use crate::analysis::sink::Reporter;
 use crate::analysis::text::{duration, psns};
 use crate::analysis::window::{ExtendedPsn, ObservedPacket, TrackedRequest};
 
-/// A jump of the PSN by more than this is a new connection on the same queue pair, not loss.
+/// A PSN jump beyond this is a new connection on the same queue pair, not loss.
 const RESTART_DISTANCE: u32 = 1 << 16;
 
-/// Packets that come again within this time, with nothing to ask for them, were doubled on the way: no requester's
-/// timer is so short.
+/// A packet repeated within this time without a reason to retransmit was duplicated on the path: no retransmission timer
+/// is that short.
 const DUPLICATE_WINDOW_NS: i64 = 100_000;
 
-/// Packets sent again one after the other follow within this time.
+/// Consecutive packets of a run of retransmissions follow within this time.
 const RETRANSMIT_RUN_GAP_NS: i64 = 1_000_000;
 
-/// A requester goes back within this time after the answer that asks for it; later, its timer made it do so.
+/// A requester goes back within this time after a NAK; later, the timer is the cause.
 const GO_BACK_DELAY_NS: i64 = 20_000_000;
 
-/// A gap that closes within this time was reordering.
+/// A gap that closes within this time was caused by reordering.
 const REORDER_WINDOW_NS: i64 = 1_000_000;
 
-/// What a packet from before the newest turned out to be.
+/// Classification of a packet older than the newest one.
 #[derive(Clone, Copy, Debug)]
 enum OldPacketKind {
-    /// The same packet once more.
+    /// A duplicate of the same transmission.
     Duplicate,
-    /// ObservedPacket for the first time, behind packets sent after it.
+    /// First transmission, seen after packets sent later.
     Reordered,
-    /// The first sending of a packet whose second one was observed before.
+    /// First transmission of a packet whose retransmission was seen earlier.
     ReorderedFirstCopy,
-    /// Sent again; some of those sent again came in another order, which hides the cause.
-    Retransmission { cause: Option<RetransmitCause>, overtaken: bool },
-    /// Sent again because no answer came for this long.
+    /// Retransmission. The cause is unknown if retransmissions were reordered.
+    Retransmission { cause: Option<RetransmitCause>, reordered: bool },
+    /// Retransmission after this time without a response.
     TimedOut(i64),
 }
 
 impl Requester {
-    /// A request packet of this requester.
+    /// Processes a request packet of this requester.
     pub(in crate::analysis) fn request(
         &mut self,
         observed: &ObservedPacket<'_>,
@@ -51,8 +51,7 @@ impl Requester {
         let mut next = *self.next.get_or_insert(ExtendedPsn::first(psn));
         let mut ahead = psn.distance(next.psn);
         if ahead.unsigned_abs() > RESTART_DISTANCE {
-            let text =
-                format!("PSN {psn} follows {}: the queue pair was connected again", next.psn);
+            let text = format!("PSN {psn} follows {}: the queue pair was reconnected", next.psn);
             reporter.anomaly(AnomalyKind::Restart, psn, text);
             self.finish(reporter);
             reporter.at = observed.stamp;
@@ -74,7 +73,7 @@ impl Requester {
                     reporter.anomaly(AnomalyKind::CaptureGap, next.psn, text);
                 } else {
                     let text =
-                        format!("{missing} not in the capture: lost before it, or overtaken");
+                        format!("{missing} not in the capture: lost before it, or reordered");
                     reporter.anomaly(AnomalyKind::MissingRequest, next.psn, text);
                 }
             }
@@ -95,7 +94,7 @@ impl Requester {
         self.request_gaps = observed.gaps;
     }
 
-    /// A packet from before the newest.
+    /// Processes a packet older than the newest one.
     fn old_request(
         &mut self,
         observed: &ObservedPacket<'_>,
@@ -105,14 +104,14 @@ impl Requester {
     ) {
         let psn = observed.packet.bth.psn;
         let kind = self.classify_old(observed, sequence);
-        let overtaken = || format!("PSN {psn} was overtaken by packets sent after it");
+        let arrived_late = || format!("PSN {psn} arrived after packets sent later");
         let cause = match kind {
             OldPacketKind::Duplicate => {
-                let text = format!("PSN {psn} came twice: doubled on the way");
+                let text = format!("PSN {psn} seen twice: duplicated on the path");
                 return reporter.anomaly(AnomalyKind::Duplicate, psn, text);
             }
             OldPacketKind::Reordered => {
-                reporter.anomaly(AnomalyKind::Reordered, psn, overtaken());
+                reporter.anomaly(AnomalyKind::Reordered, psn, arrived_late());
                 return self.insert(TrackedRequest::new(observed, sequence, mtu), reporter);
             }
             OldPacketKind::ReorderedFirstCopy => {
@@ -121,17 +120,17 @@ impl Requester {
                 }
                 let tally = reporter.tally();
                 tally.lost_requests = tally.lost_requests.saturating_sub(1);
-                return reporter.anomaly(AnomalyKind::Reordered, psn, overtaken());
+                return reporter.anomaly(AnomalyKind::Reordered, psn, arrived_late());
             }
-            OldPacketKind::Retransmission { cause, overtaken: late } => {
+            OldPacketKind::Retransmission { cause, reordered: late } => {
                 if late {
-                    reporter.anomaly(AnomalyKind::Reordered, psn, overtaken());
+                    reporter.anomaly(AnomalyKind::Reordered, psn, arrived_late());
                 }
                 cause
             }
             OldPacketKind::TimedOut(elapsed) => {
                 let text = format!(
-                    "no answer to PSN {psn} for {}: the requester's timer ran out",
+                    "no response to PSN {psn} for {}: the retransmission timer expired",
                     duration(elapsed)
                 );
                 reporter.anomaly(AnomalyKind::Timeout, psn, text);
@@ -139,19 +138,18 @@ impl Requester {
             }
         };
         let why = cause.map(|cause| format!(" {}", cause.text())).unwrap_or_default();
-        let text = format!("PSN {psn} sent again{why}");
+        let text = format!("PSN {psn} retransmitted{why}");
         reporter.anomaly(AnomalyKind::Retransmission, psn, text);
         let end = self.record_retransmission(observed, sequence, mtu, reporter);
         if let Some(cause) = cause {
             self.report_gap_in_run(sequence, psn, reporter);
             self.retransmit_run = Some((cause, end));
         }
-        // What follows may be acknowledged anew.
+        // The following packets may be acknowledged again.
         self.window.mark_retransmitted(sequence);
     }
 
-    /// Finds out what a packet from before the newest is: by its identification where that tells, by what asked for
-    /// it, and by time.
+    /// Classifies a packet older than the newest one by its IPv4 identification, a pending reason to go back, and time.
     fn classify_old(&mut self, observed: &ObservedPacket<'_>, sequence: u64) -> OldPacketKind {
         let now = observed.stamp.time;
         let earlier = self.window.find(sequence);
@@ -161,46 +159,46 @@ impl Requester {
             None => (self.finished.iter().rev().find(|packet| packet.sequence == sequence))
                 .map(|packet| (packet.identification, packet.last_time)),
         };
-        // A run of packets sent again goes on where it was; some of its packets may be lost before the capture.
+        // A run of retransmissions continues where it was; some of its packets may be lost before the capture point.
         let running = now - self.last_time < RETRANSMIT_RUN_GAP_NS;
         let run = self.retransmit_run.filter(|(_, next)| running && *next <= sequence);
         let trigger = self.trigger.filter(|trigger| {
-            let prompt = now - trigger.time < GO_BACK_DELAY_NS;
+            let recent = now - trigger.time < GO_BACK_DELAY_NS;
             trigger.from <= sequence
-                && (prompt || matches!(trigger.cause, RetransmitCause::RnrNak(_)))
+                && (recent || matches!(trigger.cause, RetransmitCause::RnrNak(_)))
         });
-        let asked_for = run.is_some() || trigger.is_some();
+        let has_cause = run.is_some() || trigger.is_some();
         let elapsed = now - earlier.map_or(self.last_time, |(_, time)| time);
 
         let ids = &self.identifications;
         if let Some((identification, _)) = earlier {
             let same = ids.same_packet(identification, observed.identification);
-            if same.unwrap_or(!asked_for && elapsed < DUPLICATE_WINDOW_NS) {
+            if same.unwrap_or(!has_cause && elapsed < DUPLICATE_WINDOW_NS) {
                 return OldPacketKind::Duplicate;
             }
         }
-        // What was acknowledged had been sent: this is not its first time, though that may not be remembered.
+        // An acknowledged packet was transmitted before, even if it is no longer remembered.
         let forgotten = earlier.is_none() && sequence < self.finished_before;
-        let overtaken = (ids.is_reordered(observed.identification)).unwrap_or(
-            earlier.is_none() && !forgotten && !asked_for && elapsed < REORDER_WINDOW_NS,
+        let reordered = (ids.is_reordered(observed.identification)).unwrap_or(
+            earlier.is_none() && !forgotten && !has_cause && elapsed < REORDER_WINDOW_NS,
         );
-        if overtaken && earlier.is_none() {
+        if reordered && earlier.is_none() {
             return OldPacketKind::Reordered;
         }
-        if overtaken && first_lost {
+        if reordered && first_lost {
             return OldPacketKind::ReorderedFirstCopy;
         }
         if run.is_none() && trigger.is_some() {
             self.trigger = None;
         }
         match run.map(|(cause, _)| cause).or(trigger.map(|trigger| trigger.cause)) {
-            // How long it went unanswered is not known where it is not remembered.
-            None if !overtaken && !forgotten => OldPacketKind::TimedOut(elapsed),
-            cause => OldPacketKind::Retransmission { cause, overtaken },
+            // The time without a response is unknown for packets no longer remembered.
+            None if !reordered && !forgotten => OldPacketKind::TimedOut(elapsed),
+            cause => OldPacketKind::Retransmission { cause, reordered },
         }
     }
 
-    /// Notes a packet as sent again; returns the sequence behind it.
+    /// Records a retransmission and returns the sequence number after the packet.
     fn record_retransmission(
         &mut self,
         observed: &ObservedPacket<'_>,
@@ -212,14 +210,14 @@ impl Requester {
             request.sends += 1;
             request.last = observed.stamp;
             request.identification = observed.identification;
-            // Its responses come anew, and may be lost anew.
+            // Its responses are sent again and may be lost again.
             request.response_missing = false;
             return request.end();
         }
         if sequence < self.finished_before {
             return sequence + 1;
         }
-        // The capture shows it for the first time, the requester sent it before.
+        // First time in the capture, but the requester sent it before.
         let request = TrackedRequest {
             sends: 2,
             first_lost: true,
@@ -231,24 +229,24 @@ impl Requester {
         end
     }
 
-    /// Names packets that were sent again as well, but did not come past the capture.
+    /// Reports packets of a run of retransmissions that are not in the capture.
     fn report_gap_in_run(&mut self, sequence: u64, psn: Psn, reporter: &mut Reporter<'_>) {
         let Some((_, expected)) = self.retransmit_run.filter(|(_, expected)| *expected < sequence)
         else {
             return;
         };
-        // Where the path reorders, they are likely to come yet.
+        // On a path that reorders, they are likely to follow.
         if reporter.tally().count(AnomalyKind::Reordered) > 0
             || self.window.find(expected).is_none()
         {
             return;
         }
         let first = psn.sub((sequence - expected) as u32);
-        let text = format!("{} sent again too, but not in the capture", psns(first, psn));
+        let text = format!("{} also retransmitted, but not in the capture", psns(first, psn));
         reporter.anomaly(AnomalyKind::MissingRequest, first, text);
     }
 
-    /// Learns the span of a READ, and with it the path MTU, from the PSN of the request after it.
+    /// Infers the PSN count of a READ, and the path MTU, from the PSN of the next request.
     fn infer_read_psn_count(
         &mut self,
         psn: Psn,
@@ -266,7 +264,7 @@ impl Requester {
         Some(next)
     }
 
-    /// The path MTU became known: so does the span of a READ that was sent before.
+    /// Sets the PSN count of an earlier READ once the path MTU is known.
     pub(in crate::analysis) fn learn_mtu(&mut self, mtu: u32) {
         let Some(request) = self.window.back_mut().filter(|request| !request.psn_count_known)
         else {

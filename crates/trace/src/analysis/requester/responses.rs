@@ -1,4 +1,4 @@
-//! What the responder answers.
+//! Processing of the responder's packets.
 
 use ferroce_wire::opcode::Operation;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
@@ -10,7 +10,7 @@ use crate::analysis::text::{count_of, duration};
 use crate::analysis::window::ObservedPacket;
 
 impl Requester {
-    /// A response of the peer to this requester.
+    /// Processes a response to this requester.
     pub(in crate::analysis) fn response(
         &mut self,
         observed: &ObservedPacket<'_>,
@@ -20,7 +20,7 @@ impl Requester {
         let acknowledges = observed.info.operation == Operation::Acknowledge;
         let next = self.next.filter(|next| acknowledges || next.sequence_of(psn) < next.sequence);
         let Some(next) = next else {
-            let text = format!("answer to PSN {psn}, whose request is not in the capture");
+            let text = format!("response to PSN {psn}, whose request is not in the capture");
             return reporter.anomaly(AnomalyKind::UnseenAcknowledged, psn, text);
         };
         let sequence = next.sequence_of(psn);
@@ -44,11 +44,11 @@ impl Requester {
         }
     }
 
-    /// Everything before `sequence` arrived. Whether that was news.
+    /// Acknowledges everything before `sequence`. Returns whether a request was newly acknowledged.
     fn acknowledge(&mut self, sequence: u64, reporter: &mut Reporter<'_>) -> bool {
         let mut progressed = false;
         if self.trigger.is_some_and(|trigger| trigger.from < sequence) {
-            // What was asked for has arrived.
+            // The requested packets have arrived.
             self.trigger = None;
         }
         let missing = self.window.acknowledge(sequence, |request| {
@@ -57,14 +57,13 @@ impl Requester {
                 return;
             }
             if request.needs_response() && reporter.sink.gaps > request.gaps {
-                // The capture has lost packets since the request: that it lost the response is likelier than that the
-                // network did.
+                // The capture lost packets since the request, so it probably lost the response as well.
                 request.response_gap = true;
                 request.finished = Some(reporter.at);
                 let text = format!("response to PSN {} lost by the capture", request.psn);
                 reporter.anomaly(AnomalyKind::CaptureGap, request.psn, text);
             } else if request.needs_response() {
-                // IBA 9.9.2.4.1: a response that later ones overtook is lost, the requester goes back to it.
+                // IBA 9.9.2.4.1: a response skipped by later ones is lost, and the requester goes back to it.
                 if !request.response_missing {
                     request.response_missing = true;
                     let text = format!("response to PSN {} is not in the capture", request.psn);
@@ -116,7 +115,7 @@ impl Requester {
                 } else {
                     let cause = RetransmitCause::SequenceNak;
                     self.trigger = Some(GoBackTrigger::new(cause, sequence, observed.stamp));
-                    format!("responder expects PSN {psn}: it was lost, or overtaken")
+                    format!("responder expects PSN {psn}: it was lost or reordered")
                 };
                 reporter.anomaly(AnomalyKind::NakSequence, psn, text);
             }
@@ -125,17 +124,17 @@ impl Requester {
                 let (kind, why) = match code {
                     NakCode::RemoteAccessError => (
                         AnomalyKind::NakRemoteAccess,
-                        "the key is unknown, the range is out of its bounds, or it does not allow this",
+                        "the R_Key is unknown, the range is outside the memory region, or the region does not allow this access",
                     ),
                     NakCode::InvalidRequest => (
                         AnomalyKind::NakInvalidRequest,
-                        "the queue pair does not allow this operation, or the request breaks the protocol",
+                        "the queue pair does not allow this operation, or the request violates the protocol",
                     ),
                     NakCode::RemoteOperationalError => (
                         AnomalyKind::NakRemoteOperational,
                         "the responder failed locally, for example its receive buffer has a bad key or is too short",
                     ),
-                    _ => (AnomalyKind::NakInvalidRd, "reliable datagram only"),
+                    _ => (AnomalyKind::NakInvalidRd, "defined for reliable datagrams only"),
                 };
                 reporter.anomaly(kind, psn, format!("{what} refused, {}: {why}", code.name()));
             }
@@ -146,7 +145,7 @@ impl Requester {
         }
     }
 
-    /// Marks the request at `sequence` refused and says what it was.
+    /// Marks the request at `sequence` as refused and returns its description.
     fn mark_refused(&mut self, sequence: u64, reporter: &Reporter<'_>) -> String {
         self.failed = true;
         let Some(request) = self.window.find(sequence) else { return "request".to_owned() };
@@ -176,14 +175,14 @@ impl Requester {
                 self.window.complete(start);
             }
             None => {
-                let text = format!("PSN {psn} answered again");
+                let text = format!("repeated response to PSN {psn}");
                 reporter.anomaly(AnomalyKind::RepeatedResponse, psn, text);
             }
         }
         self.drain(reporter);
     }
 
-    /// A packet of a READ's response. `gap` says that the capture lost packets since the response before it.
+    /// Processes a READ response packet. `gap`: the capture lost packets since the previous response.
     fn read_response(
         &mut self,
         sequence: u64,
@@ -200,13 +199,13 @@ impl Requester {
                 && sequence - request.sequence >= u64::from(request.next_response)
         });
         let Some(request) = open else {
-            let text = format!("response PSN {psn} came again");
+            let text = format!("repeated response PSN {psn}");
             return reporter.anomaly(AnomalyKind::RepeatedResponse, psn, text);
         };
         let missing = sequence - request.sequence - u64::from(request.next_response);
         let first = request.psn.add(request.next_response);
         if missing > 0 && gap {
-            // They came, and the requester goes on.
+            // Lost by the capture only: the requester received them.
             request.response_gap = true;
             request.next_response += missing as u32;
             let missing = count_of(missing, "response packet");

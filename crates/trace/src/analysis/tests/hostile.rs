@@ -1,5 +1,5 @@
-//! Captures made to cost time or memory: the analysis must look at a bounded number of entries per packet, whatever the
-//! packets say. Counted in [`FileReport::steps`], not in seconds.
+//! Captures crafted to cost time or memory: the analysis must visit a bounded number of entries per packet, counted in
+//! [`FileReport::steps`].
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CommId, Message, Rep, Req};
@@ -8,20 +8,20 @@ use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 
-use super::wire::{A, B, Wire};
+use super::capture_builder::{A, B, CaptureBuilder};
 use crate::analysis::report::FileReport;
 use crate::analysis::{Options, analyze};
 use crate::render::sections::{self, LadderView, View};
 
-/// Packets of each capture, in the second half of which every packet tries to be expensive.
+/// Packets of each capture; those of the second half are the expensive ones.
 const PACKETS: u32 = 12_000;
 
-/// Entries that one packet may look at on average, beside a constant for the whole file.
+/// Limit of entries visited per packet on average, plus a constant per file.
 const PER_PACKET: u64 = 48;
 const PER_FILE: u64 = 1 << 18;
 
 #[track_caller]
-fn assert_linear(wire: Wire) -> FileReport {
+fn assert_linear(wire: CaptureBuilder) -> FileReport {
     let report = wire.report();
     let FileReport { packets, steps, .. } = report;
     assert!(steps <= PER_PACKET * packets + PER_FILE, "{steps} steps for {packets} packets");
@@ -29,48 +29,48 @@ fn assert_linear(wire: Wire) -> FileReport {
     report
 }
 
-/// Requests that only a response of their own finishes, of which none comes; then one of them again and again, each
-/// time with an acknowledgement of all.
-fn unanswered(opcode: Opcode, again: impl Fn(u32) -> u32) -> Wire {
-    let mut wire = Wire::new();
+/// Requests that only their own response completes, without any response; then repeated retransmissions of one of them,
+/// each followed by an acknowledgement of all.
+fn without_responses(opcode: Opcode, retransmitted: impl Fn(u32) -> u32) -> CaptureBuilder {
+    let mut wire = CaptureBuilder::new();
     let open = PACKETS / 2;
     for psn in 0..open {
         wire.send(A, 2, opcode, psn, 0);
     }
     wire.ack(B, 1, open - 1);
     for round in 0..PACKETS / 4 {
-        // Too late for a copy made on the way: the requester sent it again.
+        // Too late for a duplicate: classified as a retransmission.
         wire.wait(1_000_000);
-        wire.send(A, 2, opcode, again(round), 0).ack(B, 1, open - 1);
+        wire.send(A, 2, opcode, retransmitted(round), 0).ack(B, 1, open - 1);
     }
     wire
 }
 
 #[test]
-fn unanswered_reads_sent_again_from_the_oldest() {
-    assert_linear(unanswered(Opcode::RC_RDMA_READ_REQUEST, |_| 0));
+fn reads_without_response_retransmitted_from_the_oldest() {
+    assert_linear(without_responses(Opcode::RC_RDMA_READ_REQUEST, |_| 0));
 }
 
 #[test]
-fn unanswered_reads_sent_again_one_by_one() {
-    assert_linear(unanswered(Opcode::RC_RDMA_READ_REQUEST, |round| round));
+fn reads_without_response_retransmitted_one_by_one() {
+    assert_linear(without_responses(Opcode::RC_RDMA_READ_REQUEST, |round| round));
 }
 
 #[test]
-fn unanswered_reads_sent_again_backwards() {
-    assert_linear(unanswered(Opcode::RC_RDMA_READ_REQUEST, |round| PACKETS / 2 - 1 - round));
+fn reads_without_response_retransmitted_backwards() {
+    assert_linear(without_responses(Opcode::RC_RDMA_READ_REQUEST, |round| PACKETS / 2 - 1 - round));
 }
 
 #[test]
-fn unanswered_atomics_sent_again() {
-    assert_linear(unanswered(Opcode::RC_COMPARE_SWAP, |_| 0));
-    assert_linear(unanswered(Opcode::RC_ATOMIC_WRITE, |round| round % 7));
+fn atomics_without_response_retransmitted() {
+    assert_linear(without_responses(Opcode::RC_COMPARE_SWAP, |_| 0));
+    assert_linear(without_responses(Opcode::RC_ATOMIC_WRITE, |round| round % 7));
 }
 
-/// One READ without an answer holds everything after it in the window.
+/// A READ without a response keeps everything after it in the window.
 #[test]
-fn sends_behind_an_unanswered_read_sent_again() {
-    let mut wire = Wire::new();
+fn sends_after_a_read_without_response_retransmitted() {
+    let mut wire = CaptureBuilder::new();
     let open = PACKETS / 2;
     wire.send(A, 2, Opcode::RC_RDMA_READ_REQUEST, 0, 0);
     for psn in 1..open {
@@ -85,8 +85,8 @@ fn sends_behind_an_unanswered_read_sent_again() {
 }
 
 #[test]
-fn naks_and_responses_look_at_no_more_than_acknowledgements() {
-    let mut wire = Wire::new();
+fn naks_and_responses_visit_no_more_than_acknowledgements() {
+    let mut wire = CaptureBuilder::new();
     let open = PACKETS / 2;
     for psn in 0..open {
         wire.send(A, 2, Opcode::RC_RDMA_READ_REQUEST, psn, 0);
@@ -105,10 +105,10 @@ fn naks_and_responses_look_at_no_more_than_acknowledgements() {
     assert_linear(wire);
 }
 
-/// Every second PSN first, the others after: each of them belongs into the middle of the window.
+/// Every second PSN first, then the others, each of which goes to the middle of the window.
 #[test]
 fn gaps_filled_from_the_middle() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     for at in 0..PACKETS / 2 {
         wire.send(A, 2, Opcode::RC_RDMA_READ_REQUEST, 2 * at, 0);
     }
@@ -120,11 +120,11 @@ fn gaps_filled_from_the_middle() {
     assert_linear(wire);
 }
 
-/// Streams of requests that all wait for the same PSN, and answers that fit every one of them, or none.
+/// Streams of requests with the same PSN, and responses that match all of them or none.
 #[test]
-fn answers_that_fit_many_streams_or_none() {
+fn responses_that_match_many_streams_or_none() {
     for psn in [5, 0x70_0000] {
-        let mut wire = Wire::new();
+        let mut wire = CaptureBuilder::new();
         for qpn in 0..PACKETS / 2 {
             wire.send(A, 0x100 + qpn, Opcode::RC_SEND_ONLY, 5, 0);
         }
@@ -135,10 +135,10 @@ fn answers_that_fit_many_streams_or_none() {
     }
 }
 
-/// Streams that are joined one by one, the oldest last.
+/// Streams merged one by one, the oldest last.
 #[test]
-fn streams_joined_from_a_long_list() {
-    let mut wire = Wire::new();
+fn streams_merged_from_a_long_list() {
+    let mut wire = CaptureBuilder::new();
     for qpn in 0..PACKETS / 2 {
         wire.send(A, 0x10_0000 + qpn, Opcode::RC_SEND_ONLY, 100 * qpn, 0);
     }
@@ -146,13 +146,13 @@ fn streams_joined_from_a_long_list() {
         wire.ack(B, 0x20_0000 + qpn, 100 * qpn);
     }
     let report = assert_linear(wire);
-    // More than a few, or this capture would not be what it claims to be.
+    // Many streams must have been merged for this test to be meaningful.
     assert!(report.conversations.len() < PACKETS as usize - 1_000);
 }
 
 #[test]
 fn restarts_with_a_full_window() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     for round in 0..PACKETS / 100 {
         for psn in 0..100 {
             let psn = (round % 2) * 0x80_0000 + psn;
@@ -163,10 +163,10 @@ fn restarts_with_a_full_window() {
     assert_eq!(report.anomaly_counts["restart"], u64::from(PACKETS / 100 - 1));
 }
 
-/// READs that each claim half the PSN space: sequences run away as fast as they can.
+/// READs that each consume half the PSN space, to advance sequence numbers as fast as possible.
 #[test]
 fn reads_that_wrap_around() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::RC_SEND_FIRST, 0, 256);
     let mut psn = 1_u32;
     for round in 0..PACKETS / 2 {
@@ -181,10 +181,10 @@ fn reads_that_wrap_around() {
     assert_linear(wire);
 }
 
-/// Times at both ends of what a file can say.
+/// Timestamps at both ends of the representable range.
 #[test]
-fn times_that_jump_between_the_extremes() {
-    let mut wire = Wire::new();
+fn timestamps_that_jump_between_the_extremes() {
+    let mut wire = CaptureBuilder::new();
     for psn in 0..1_000 {
         wire.time = i64::from(psn % 2) * i64::from(u32::MAX) * 1_000_000_000;
         wire.send(A, 2, Opcode::RC_SEND_ONLY, psn / 2, 0).ack(B, 1, psn / 3);
@@ -192,14 +192,14 @@ fn times_that_jump_between_the_extremes() {
     assert_linear(wire);
 }
 
-/// The same in pcapng, whose interfaces may shift their times by any number of seconds.
+/// The same in pcapng, whose interfaces may shift their timestamps by any number of seconds.
 #[test]
-fn times_beyond_what_a_difference_holds() {
+fn timestamps_whose_difference_overflows() {
     let block = |kind: u32, body: &[u8]| {
         let length = (body.len() as u32 + 12).to_le_bytes();
         [&kind.to_le_bytes()[..], &length, body, &length].concat()
     };
-    let frame = Wire::one_frame(A, 2, Opcode::RC_SEND_ONLY, 5);
+    let frame = CaptureBuilder::one_frame(A, 2, Opcode::RC_SEND_ONLY, 5);
     let mut file = block(
         0x0a0d_0d0a,
         &[&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat(),
@@ -221,15 +221,15 @@ fn times_beyond_what_a_difference_holds() {
     assert!(report.steps <= PER_PACKET * report.packets + PER_FILE);
 }
 
-fn management(wire: &mut Wire, from: [u8; 4], message: &Message, transaction: u64) {
+fn management(wire: &mut CaptureBuilder, from: [u8; 4], message: &Message, transaction: u64) {
     let mad = message.to_mad(TransactionId(transaction));
     wire.datagram(from, Qpn::GENERAL_SERVICES.0, &mad);
 }
 
-/// REQs without end, and REPs without end to one of them: every list of the tracker has a limit.
+/// Floods of REQs, and of REPs to one of them: every table of the tracker is bounded.
 #[test]
 fn floods_of_connection_requests_and_replies() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     for id in 0..PACKETS {
         let req = Req {
             local_comm_id: CommId(id),
@@ -255,10 +255,10 @@ fn floods_of_connection_requests_and_replies() {
     assert!(report.steps <= PER_PACKET * report.packets + PER_FILE, "{} steps", report.steps);
 }
 
-/// One acknowledgement that leaves thousands of READs without a response: all notes stand on one packet of the ladder.
+/// One acknowledgement that skips thousands of READs: all notes are on one packet of the ladder.
 #[test]
 fn one_packet_with_thousands_of_notes() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     for psn in 0..5_000 {
         wire.send(A, 2, Opcode::RC_RDMA_READ_REQUEST, psn, 0);
     }

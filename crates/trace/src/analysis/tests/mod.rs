@@ -1,5 +1,5 @@
+mod capture_builder;
 mod gaps;
 mod hostile;
 mod rxe;
 mod synthetic;
-mod wire;

@@ -1,4 +1,4 @@
-//! The analysis of what rdma_rxe put on the wire, capture by capture, and of captures bent on purpose.
+//! Analysis of captured rdma_rxe traffic, and of modified captures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +49,7 @@ fn findings(report: &FileReport) -> String {
     all.map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// Keeps the frames that `keep` wants, in a new file.
+/// Copies the frames selected by `keep` to a new file.
 fn filtered(name: &str, mut keep: impl FnMut(u64) -> bool) -> Vec<u8> {
     let bytes = fs::read(path(name)).unwrap();
     let mut reader = CaptureReader::new(&*bytes).unwrap();
@@ -64,8 +64,8 @@ fn filtered(name: &str, mut keep: impl FnMut(u64) -> bool) -> Vec<u8> {
     writer.unwrap().finish().unwrap()
 }
 
-fn bent(bytes: &[u8]) -> FileReport {
-    analyze("bent", bytes, &Options::default(), &mut |_| ())
+fn modified(bytes: &[u8]) -> FileReport {
+    analyze("modified", bytes, &Options::default(), &mut |_| ())
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn every_packet_of_every_capture_is_accounted_for() {
 }
 
 #[test]
-fn captures_without_trouble_show_none() {
-    let troubled = [
+fn captures_without_faults_have_no_anomalies() {
+    let faulty = [
         "bad_rkey_read",
         "bad_rkey_write",
         "cm_reject",
@@ -105,7 +105,7 @@ fn captures_without_trouble_show_none() {
         "timeout",
         "too_long",
     ];
-    for name in captures().iter().filter(|name| !troubled.contains(&name.as_str())) {
+    for name in captures().iter().filter(|name| !faulty.contains(&name.as_str())) {
         let report = report(name);
         assert_eq!(report.anomalies, [], "{name}");
         for message in &report.messages {
@@ -119,7 +119,7 @@ fn captures_without_trouble_show_none() {
 }
 
 #[test]
-fn messages_are_put_together_from_their_packets() {
+fn messages_are_reassembled_from_their_packets() {
     let report = report("sizes");
     let sizes = [0, 1, 2, 3, 4, 5, 255, 1023, 1024, 1025, 2048, 2049, 3073];
     for operation in ["SEND", "RDMA_WRITE", "RDMA_READ"] {
@@ -127,7 +127,7 @@ fn messages_are_put_together_from_their_packets() {
             report.messages.iter().filter(|message| message.operation == operation).collect();
         assert_eq!(messages.iter().map(|message| message.size).collect::<Vec<_>>(), sizes);
         for message in messages {
-            // One packet for each 1024 bytes, and one for none at all; a READ's request besides.
+            // One packet per 1024 bytes, at least one; plus the request of a READ.
             let packets = message.size.div_ceil(1024).max(1);
             let request = u64::from(operation == "RDMA_READ");
             assert_eq!(message.packets, packets + request, "{message:?}");
@@ -139,7 +139,7 @@ fn messages_are_put_together_from_their_packets() {
 }
 
 #[test]
-fn sequence_numbers_wrap() {
+fn psns_wrap() {
     let (plain, wrapped) = (report("sizes"), report("psn_wrap"));
     let shape = |report: &FileReport| {
         let messages = report.messages.iter();
@@ -151,17 +151,18 @@ fn sequence_numbers_wrap() {
 }
 
 #[test]
-fn immediate_data_and_keys_are_kept() {
+fn immediate_data_and_keys_are_reported() {
     let messages = report("imm").messages;
     assert_eq!(messages.iter().filter(|message| message.immediate.is_some()).count(), 5);
     let invalidated = report("invalidate").messages;
     let send = invalidated.iter().find(|message| message.operation == "SEND").unwrap();
-    let refused = invalidated.iter().find(|one| one.status == MessageStatus::Refused).unwrap();
+    let refused =
+        invalidated.iter().find(|message| message.status == MessageStatus::Refused).unwrap();
     assert_eq!(send.invalidate, refused.remote_key);
 }
 
 #[test]
-fn directions_are_joined_by_what_tells_most() {
+fn directions_are_joined_by_the_strongest_evidence() {
     let joined = |name: &str| {
         let report = report(name);
         let conversations = report.conversations.iter();
@@ -177,14 +178,14 @@ fn directions_are_joined_by_what_tells_most() {
     assert_eq!(joined("rping"), [ud, rc]);
     assert_eq!(joined("rping_v6"), [ud, rc]);
     assert_eq!(joined("ucmatose"), [ud, rc, rc]);
-    // Queue pairs of the same number on both sides, four times: each pair is found.
+    // The same QPNs on both sides, four times: each pair is found.
     for conversation in report("srq_pingpong").conversations {
         assert_eq!(conversation.a.qpn, conversation.b.qpn);
     }
 }
 
 #[test]
-fn the_connection_managers_timeline() {
+fn cm_messages_form_a_timeline() {
     let names =
         |report: &FileReport| report.cm.iter().map(|event| event.message).collect::<Vec<_>>();
     let rping = report("rping");
@@ -204,11 +205,11 @@ fn the_connection_managers_timeline() {
 }
 
 #[test]
-fn refusals_are_named() {
+fn naks_are_explained() {
     for (name, kind, words) in [
         ("bad_rkey_write", Kind::NakRemoteAccess, "RC_RDMA_WRITE_FIRST"),
         ("bad_rkey_read", Kind::NakRemoteAccess, "RC_RDMA_READ_REQUEST"),
-        ("out_of_bounds", Kind::NakRemoteAccess, "out of its bounds"),
+        ("out_of_bounds", Kind::NakRemoteAccess, "outside the memory region"),
         ("invalidate", Kind::NakRemoteAccess, "rkey"),
         ("no_access", Kind::NakInvalidRequest, "does not allow this operation"),
         ("too_long", Kind::NakRemoteOperational, "too short"),
@@ -216,21 +217,22 @@ fn refusals_are_named() {
     ] {
         let report = report(name);
         assert_eq!(counts(&report), [(kind.name(), 1)].into(), "{name}");
-        let refused = report.messages.iter().filter(|one| one.status == MessageStatus::Refused);
+        let refused =
+            report.messages.iter().filter(|message| message.status == MessageStatus::Refused);
         assert_eq!(refused.count(), 1, "{name}");
         assert!(findings(&report).contains(words), "{name}: {}", findings(&report));
     }
 }
 
 #[test]
-fn a_receiver_that_is_not_ready() {
+fn rnr_naks_are_diagnosed() {
     let late = report("rnr");
     assert_eq!(counts(&late), [("rnr_nak", 3), ("nak_sequence", 3), ("retransmission", 9)].into());
     assert!(findings(&late).contains("3 RNR NAKs"));
     for anomaly in late.anomalies.iter().filter(|one| one.kind == Kind::Retransmission) {
         assert!(anomaly.text.contains("after RNR NAK, wait 1.28 ms"), "{}", anomaly.text);
     }
-    assert!(late.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
+    assert!(late.messages.iter().all(|message| message.status == MessageStatus::Acknowledged));
 
     let never = report("rnr_exceeded");
     assert_eq!(
@@ -242,7 +244,7 @@ fn a_receiver_that_is_not_ready() {
 }
 
 #[test]
-fn a_peer_that_is_not_there() {
+fn an_unreachable_peer_is_diagnosed() {
     let report = report("timeout");
     assert_eq!(
         counts(&report),
@@ -253,11 +255,11 @@ fn a_peer_that_is_not_there() {
 }
 
 #[test]
-fn lost_requests() {
+fn lost_requests_are_diagnosed() {
     let report = report("loss_requests");
     let counts = counts(&report);
     assert_eq!(counts["nak_sequence"], 6);
-    // The requester's timer is 67 ms: only what came so late was its work.
+    // The retransmission timer is 67 ms: only later packets are its work.
     assert_eq!(counts["timeout"], 4);
     for anomaly in report.anomalies.iter().filter(|one| one.kind == Kind::Timeout) {
         let wait: f64 =
@@ -266,25 +268,25 @@ fn lost_requests() {
     }
     assert!(!counts.contains_key("reordered") && !counts.contains_key("duplicate"));
     assert!(findings(&report).contains("requests are lost before the capture point"));
-    assert!(report.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
+    assert!(report.messages.iter().all(|message| message.status == MessageStatus::Acknowledged));
     assert_eq!(report.messages.len(), 24);
 }
 
 #[test]
-fn lost_responses() {
+fn lost_responses_are_diagnosed() {
     let report = report("loss_responses");
     let counts = counts(&report);
-    // One of the three is lost again when it is sent again.
+    // One of the three is lost a second time.
     assert_eq!((counts["missing_response"], counts["timeout"]), (4, 1));
     assert!(!counts.contains_key("nak_sequence") && !counts.contains_key("missing_request"));
     assert!(findings(&report).contains("responses are lost"));
-    assert!(report.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
+    assert!(report.messages.iter().all(|message| message.status == MessageStatus::Acknowledged));
     let reads = report.messages.iter().filter(|one| one.operation == "RDMA_READ");
     assert!(reads.map(|one| one.size).eq([5000; 6]));
 }
 
 #[test]
-fn a_path_that_reorders() {
+fn reordering_is_diagnosed() {
     let report = report("reorder");
     let counts = counts(&report);
     assert!(counts["reordered"] > counts["missing_request"]);
@@ -292,21 +294,21 @@ fn a_path_that_reorders() {
     assert!(!counts.contains_key("duplicate"));
     assert!(findings(&report).contains("the path reorders"));
     assert!(!findings(&report).contains("lost before"), "nothing was lost: {}", findings(&report));
-    assert!(report.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
+    assert!(report.messages.iter().all(|message| message.status == MessageStatus::Acknowledged));
 }
 
 #[test]
-fn a_path_that_doubles() {
+fn duplication_is_diagnosed() {
     let report = report("duplicate");
     let counts = counts(&report);
     assert_eq!(counts["duplicate"], 13);
     assert!(!counts.contains_key("retransmission") && !counts.contains_key("timeout"));
-    assert!(findings(&report).contains("the path doubles"));
+    assert!(findings(&report).contains("the path duplicates"));
 }
 
 #[test]
-fn one_direction_alone_is_still_read() {
-    // Acknowledgements left out: messages are there, none acknowledged.
+fn one_direction_alone_is_analysed() {
+    // Without the acknowledgements, messages are found but unacknowledged.
     let full = report("send_rc");
     let b_to_a: Vec<_> = with("send_rc", &Options { packet_list: true, ..Options::default() })
         .packet_list
@@ -314,20 +316,20 @@ fn one_direction_alone_is_still_read() {
         .filter(|row| !row.from_a)
         .map(|row| row.frame)
         .collect();
-    let report = bent(&filtered("send_rc", |frame| !b_to_a.contains(&frame)));
+    let report = modified(&filtered("send_rc", |frame| !b_to_a.contains(&frame)));
     assert_eq!(report.conversations.len(), 1);
     assert_eq!(report.conversations[0].joined_by, JoinedBy::OneWay);
     assert_eq!(report.messages.len(), full.messages.len());
-    assert!(report.messages.iter().all(|one| one.status == MessageStatus::Unacknowledged));
+    assert!(report.messages.iter().all(|message| message.status == MessageStatus::Unacknowledged));
     assert_eq!(report.anomalies, []);
 }
 
 #[test]
-fn a_capture_that_starts_in_the_middle() {
+fn a_capture_may_start_in_the_middle() {
     for name in ["rc_pingpong", "rping", "read_65536_mtu1024", "sizes", "loss_requests"] {
         let all = report(name).packets;
         for start in 1..all.min(40) {
-            let report = bent(&filtered(name, |frame| frame > start));
+            let report = modified(&filtered(name, |frame| frame > start));
             assert_eq!(report.packets, all - start);
             assert_eq!(report.problems, []);
         }
@@ -335,7 +337,7 @@ fn a_capture_that_starts_in_the_middle() {
 }
 
 #[test]
-fn lists_have_limits_and_counts_have_none() {
+fn lists_are_limited_and_counts_are_not() {
     let options = Options {
         packet_list: true,
         max_packet_rows: 5,
@@ -356,7 +358,7 @@ fn lists_have_limits_and_counts_have_none() {
 }
 
 #[test]
-fn one_conversation_can_be_picked() {
+fn one_conversation_can_be_selected() {
     let options = Options { packet_list: true, conversation: Some(3), ..Options::default() };
     let report = with("srq_pingpong", &options);
     assert_eq!(report.conversations.len(), 1);
@@ -365,35 +367,35 @@ fn one_conversation_can_be_picked() {
 }
 
 #[test]
-fn damage_is_found_and_told() {
+fn corruption_is_detected_and_reported() {
     let mut bytes = fs::read(path("rc_pingpong")).unwrap();
     // The last byte of the first frame's payload; 24 bytes of file header and 16 of record header before it.
     let len = u32::from_le_bytes(bytes[32..36].try_into().unwrap()) as usize;
     bytes[40 + len - 10] ^= 1;
-    let report = bent(&bytes);
+    let report = modified(&bytes);
     assert_eq!((report.icrc.bad, report.icrc.ok), (1, 49));
     assert_eq!(report.anomalies[0].kind, Kind::BadIcrc);
     assert_eq!(report.anomalies[0].frame, 1);
     assert_eq!(report.problems[0].frame, Some(1));
 
     let cut = &bytes[..bytes.len() - 10];
-    let report = bent(cut);
+    let report = modified(cut);
     assert_eq!(report.packets, 49);
     assert_eq!(report.problems.len(), 2);
     assert!(report.problems[1].offset.unwrap() > 40_000 && report.problems[1].frame.is_none());
 
-    let foreign = bent(b"#!/bin/sh\necho this is no capture\n");
+    let foreign = modified(b"#!/bin/sh\necho this is not a capture\n");
     assert_eq!((foreign.packets, foreign.problems.len()), (0, 1));
 }
 
 #[test]
-fn any_byte_may_be_wrong() {
-    // Every 7th byte of a capture with everything in it, turned around: never a panic, never a lost packet count.
+fn no_corrupted_byte_panics() {
+    // Inverting every 7th byte of a capture causes neither a panic nor a wrong packet count.
     let bytes = fs::read(path("rping")).unwrap();
     for at in (0..bytes.len()).step_by(7) {
-        let mut bent_bytes = bytes.clone();
-        bent_bytes[at] ^= 0xff;
-        let report = bent(&bent_bytes);
+        let mut modified_bytes = bytes.clone();
+        modified_bytes[at] ^= 0xff;
+        let report = modified(&modified_bytes);
         assert!(report.packets <= 53);
     }
 }

@@ -1,5 +1,5 @@
-//! What the captures of rdma_rxe do not have: congestion, XRC, lost unreliable messages, reconnection, offloads, and
-//! packets that nobody should send.
+//! Cases missing from the rdma_rxe captures: congestion, XRC, lost unreliable messages, reconnection, offloads, and
+//! invalid packets.
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CommId, Drep, Dreq, Message, Rep, Req, Rtu};
@@ -14,18 +14,21 @@ use ferroce_wire::syndrome::{RnrTimer, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Deth, Reth};
 
 use crate::analysis::report::{FileReport, JoinedBy, MessageStatus};
-
 use crate::render::sections::{self, View};
 
-use super::wire::{A, B, Wire};
+use super::capture_builder::{A, B, CaptureBuilder};
 
 fn statuses(report: &FileReport) -> Vec<(&str, u64, MessageStatus)> {
-    report.messages.iter().map(|one| (one.operation, one.size, one.status)).collect()
+    report
+        .messages
+        .iter()
+        .map(|message| (message.operation, message.size, message.status))
+        .collect()
 }
 
 #[test]
-fn congestion_is_noticed_and_belongs_to_its_connection() {
-    let mut wire = Wire::new();
+fn congestion_is_attributed_to_its_connection() {
+    let mut wire = CaptureBuilder::new();
     wire.ecn = Ecn::CONGESTION_EXPERIENCED;
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 64).send(A, 2, Opcode::RC_SEND_ONLY, 11, 64);
     wire.ecn = Ecn(0);
@@ -40,7 +43,7 @@ fn congestion_is_noticed_and_belongs_to_its_connection() {
 
 #[test]
 fn an_unreliable_message_is_whole_or_lost() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::UC_SEND_FIRST, 0, 1024)
         .send(A, 2, Opcode::UC_SEND_LAST, 1, 10)
         .send(A, 2, Opcode::UC_SEND_FIRST, 2, 1024)
@@ -61,7 +64,7 @@ fn an_unreliable_message_is_whole_or_lost() {
 
 #[test]
 fn extended_reliable_connections_are_tracked_as_reliable_ones() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::XRC_RDMA_WRITE_FIRST, 0xff_ffff, 1024)
         .send(A, 2, Opcode::XRC_RDMA_WRITE_LAST_WITH_IMMEDIATE, 0, 5)
         .send(B, 1, Opcode::XRC_ACKNOWLEDGE, 0, 0);
@@ -73,8 +76,8 @@ fn extended_reliable_connections_are_tracked_as_reliable_ones() {
 }
 
 #[test]
-fn flush_and_atomic_write_are_answered_like_reads() {
-    let mut wire = Wire::new();
+fn flush_and_atomic_write_complete_by_read_responses() {
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::RC_FLUSH, 0, 0)
         .send(A, 2, Opcode::RC_ATOMIC_WRITE, 1, 8)
         .send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_ONLY, 0, 0)
@@ -91,8 +94,8 @@ fn flush_and_atomic_write_are_answered_like_reads() {
 }
 
 #[test]
-fn the_same_over_roce_v1() {
-    let mut wire = Wire::new();
+fn roce_v1_is_analysed_alike() {
+    let mut wire = CaptureBuilder::new();
     wire.v1 = true;
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 63).ack(B, 1, 10);
     let report = wire.report();
@@ -102,23 +105,23 @@ fn the_same_over_roce_v1() {
 }
 
 #[test]
-fn a_queue_pair_connected_again_starts_anew() {
-    let mut wire = Wire::new();
+fn a_reconnected_queue_pair_restarts() {
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 1).ack(B, 1, 10);
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 0x80_0000, 1).ack(B, 1, 0x80_0000);
     let report = wire.report();
     assert_eq!(report.anomaly_counts, [("restart", 1)].into());
-    assert!(report.messages.iter().all(|one| one.status == MessageStatus::Acknowledged));
+    assert!(report.messages.iter().all(|message| message.status == MessageStatus::Acknowledged));
 }
 
 #[test]
-fn reads_of_unknown_mtu_tell_it_by_the_next_request() {
-    let mut wire = Wire::new();
+fn infers_the_mtu_from_the_request_after_a_read() {
+    let mut wire = CaptureBuilder::new();
     let read = Opcode::RC_RDMA_READ_REQUEST;
-    let asked = |extensions: &mut ExtensionHeaders| {
+    let set_length = |extensions: &mut ExtensionHeaders| {
         extensions.reth = extensions.reth.map(|reth| Reth { length: 3000, ..reth });
     };
-    wire.send_with(A, 2, read, 0, 0, asked).send_with(A, 2, read, 3, 0, asked);
+    wire.send_with(A, 2, read, 0, 0, set_length).send_with(A, 2, read, 3, 0, set_length);
     for psn in [0, 3] {
         wire.send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_FIRST, psn, 1024)
             .send(B, 1, Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, psn + 1, 1024)
@@ -131,9 +134,9 @@ fn reads_of_unknown_mtu_tell_it_by_the_next_request() {
 }
 
 #[test]
-fn without_identifications_time_tells() {
-    // Constant identifications: a copy at once, an overtaken packet soon, a timeout late.
-    let mut wire = Wire::new();
+fn classifies_by_time_without_identifications() {
+    // Constant identifications: an immediate repeat is a duplicate, a close one is reordering, a late one a timeout.
+    let mut wire = CaptureBuilder::new();
     let send = Opcode::RC_SEND_ONLY;
     wire.send(A, 2, send, 0, 8).send(A, 2, send, 0, 8).ack(B, 1, 0);
     wire.send(A, 2, send, 2, 8).send(A, 2, send, 1, 8).ack(B, 1, 2);
@@ -156,11 +159,11 @@ fn without_identifications_time_tells() {
 }
 
 #[test]
-fn sent_again_long_after_it_was_acknowledged() {
-    // An impatient requester sends a long message again while its acknowledgement is under way: without identifications,
-    // and with more packets than are remembered, it is still known that these were acknowledged before.
-    let mut wire = Wire::new();
-    let message = |wire: &mut Wire| {
+fn retransmission_long_after_its_acknowledgement() {
+    // A requester retransmits a long message while its acknowledgement is in flight. Even without identifications and
+    // with more packets than are remembered, they are known to have been acknowledged before.
+    let mut wire = CaptureBuilder::new();
+    let message = |wire: &mut CaptureBuilder| {
         wire.send(A, 2, Opcode::RC_SEND_FIRST, 0, 8);
         for psn in 1..99 {
             wire.send(A, 2, Opcode::RC_SEND_MIDDLE, psn, 8);
@@ -179,15 +182,15 @@ fn sent_again_long_after_it_was_acknowledged() {
 }
 
 #[test]
-fn a_busy_receiver_on_a_reused_connection() {
-    let mut wire = Wire::new();
-    let busy = |extensions: &mut ExtensionHeaders| {
+fn a_receiver_not_ready_causes_a_retransmission() {
+    let mut wire = CaptureBuilder::new();
+    let rnr_nak = |extensions: &mut ExtensionHeaders| {
         let timer = RnrTimer::from_code(12).unwrap();
         let syndrome = SyndromeKind::RnrNak(timer).into();
         extensions.aeth = Some(Aeth { syndrome, msn: Msn(0) });
     };
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 5, 8);
-    wire.send_with(B, 1, Opcode::RC_ACKNOWLEDGE, 5, 0, busy);
+    wire.send_with(B, 1, Opcode::RC_ACKNOWLEDGE, 5, 0, rnr_nak);
     wire.wait(640_000);
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 5, 8).ack(B, 1, 5);
     let report = wire.report();
@@ -197,13 +200,13 @@ fn a_busy_receiver_on_a_reused_connection() {
 }
 
 #[test]
-fn what_nobody_should_send_is_a_problem_with_a_place() {
-    let mut wire = Wire::new();
+fn invalid_packets_are_problems_with_a_position() {
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 1, 64);
     // Reserved opcode.
     wire.send(A, 2, Opcode(0x1f), 2, 64);
-    // Cut by the capture, behind the headers.
-    let mut whole = Wire::new();
+    // Truncated by the capture after the headers.
+    let mut whole = CaptureBuilder::new();
     whole.send(A, 2, Opcode::RC_SEND_ONLY, 3, 64);
     let bytes = whole.writer.finish().unwrap();
     let frame = &bytes[40..];
@@ -212,10 +215,10 @@ fn what_nobody_should_send_is_a_problem_with_a_place() {
     let mut fragment = frame.to_vec();
     fragment[20] |= 0x20;
     wire.raw(&fragment, fragment.len() as u32);
-    // An IP header that promises more than there is.
-    let mut lying = frame.to_vec();
-    lying[16] = 0x40;
-    wire.raw(&lying, lying.len() as u32);
+    // An IP header with an excessive length.
+    let mut too_long = frame.to_vec();
+    too_long[16] = 0x40;
+    wire.raw(&too_long, too_long.len() as u32);
     let report = wire.report();
     assert_eq!((report.packets, report.roce_packets), (5, 4));
     assert_eq!((report.icrc.ok, report.icrc.unverifiable), (2, 2));
@@ -233,9 +236,9 @@ fn what_nobody_should_send_is_a_problem_with_a_place() {
 }
 
 #[test]
-fn packets_that_an_offload_has_not_split_are_told_from_damage() {
-    let mut wire = Wire::new();
-    let mut whole = Wire::new();
+fn unsplit_offload_packets_are_not_reported_as_corrupted() {
+    let mut wire = CaptureBuilder::new();
+    let mut whole = CaptureBuilder::new();
     whole.send(A, 2, Opcode::RC_SEND_ONLY, 3, 9000);
     let mut bytes = whole.writer.finish().unwrap().split_off(40);
     let last = bytes.len() - 1;
@@ -248,7 +251,7 @@ fn packets_that_an_offload_has_not_split_are_told_from_damage() {
 
 #[test]
 fn the_set_up_exchange_is_listed() {
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     let request = setup::DeviceDiscoveryReq::new(setup::ExchangeId(5), setup::TransactionId(1));
     let extensions = ExtensionHeaders {
         deth: Some(Deth {
@@ -269,9 +272,9 @@ fn the_set_up_exchange_is_listed() {
     assert_eq!(report.setup[0].details.get("exchange"), Some("0x00000005"));
 }
 
-/// The report of these packets, with both ends at 127.0.0.1.
-fn over_loopback(one: Wire) -> FileReport {
-    let mut wire = Wire::new();
+/// Analyses these packets with both ends at 127.0.0.1.
+fn over_loopback(one: CaptureBuilder) -> FileReport {
+    let mut wire = CaptureBuilder::new();
     let file = one.writer.finish().unwrap();
     let mut at = 24;
     while at < file.len() {
@@ -288,16 +291,16 @@ fn over_loopback(one: Wire) -> FileReport {
 }
 
 #[test]
-fn loopback_talks_to_itself() {
-    // Both ends have one address: the two streams differ by their queue pairs alone.
-    let mut wire = Wire::new();
+fn loopback_directions_are_joined() {
+    // Both ends have the same address: the two streams differ only in their QPNs.
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 10, 8).ack(B, 1, 10);
     let report = over_loopback(wire);
     assert_eq!(report.conversations.len(), 1);
     assert_eq!(statuses(&report), [("SEND", 8, MessageStatus::Acknowledged)]);
 }
 
-/// Packets that each side of the only conversation sent.
+/// Packets sent by each side of the only conversation.
 fn directions(report: &FileReport) -> (u64, u64, JoinedBy) {
     let [one] = &report.conversations[..] else { panic!("{:?}", report.conversations) };
     (one.a_to_b.packets, one.b_to_a.packets, one.joined_by)
@@ -310,7 +313,7 @@ fn connection_managers_on_one_host_have_two_directions() {
     let mut request = Req { local_comm_id: active, local_qpn: Qpn(0x11), ..Req::default() };
     request.primary_local_gid = gid;
     request.primary_remote_gid = gid;
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     for message in [
         Message::Req(request),
         Message::Rep(Rep {
@@ -333,7 +336,7 @@ fn connection_managers_on_one_host_have_two_directions() {
 #[test]
 fn set_up_exchanges_on_one_host_have_two_directions() {
     let (exchange, transaction) = (setup::ExchangeId(5), setup::TransactionId(1));
-    let mut wire = Wire::new();
+    let mut wire = CaptureBuilder::new();
     for bytes in [
         &setup::DeviceDiscoveryReq::new(exchange, transaction).to_bytes()[..],
         &setup::DeviceDiscoveryResp::new(exchange, transaction).to_bytes(),
@@ -347,8 +350,8 @@ fn set_up_exchanges_on_one_host_have_two_directions() {
 }
 
 #[test]
-fn a_queue_pair_that_sends_to_itself_is_no_one_way_conversation() {
-    let mut wire = Wire::new();
+fn a_queue_pair_that_sends_to_itself_is_one_endpoint() {
+    let mut wire = CaptureBuilder::new();
     wire.send(A, 0x99, Opcode::UD_SEND_ONLY, 1, 8);
     let report = over_loopback(wire);
     assert_eq!(directions(&report), (1, 0, JoinedBy::SameEndpoint));

@@ -1,4 +1,4 @@
-//! Frames that no capture in the repository has, put together here.
+//! Frames built for cases that no capture in the repository has.
 
 use ferroce_wire::address::{Gid, Ip4, Mac};
 use ferroce_wire::ethernet::{EtherType, Ethernet, Vlan};
@@ -21,7 +21,7 @@ fn bth(opcode: Opcode) -> Vec<u8> {
     Bth { opcode, destination: Qpn(0x12), psn: Psn(7), ..Bth::default() }.to_bytes().to_vec()
 }
 
-/// `packet` with room for an ICRC, behind `options` of IPv4.
+/// An IPv4 frame of `options` and `packet`, with space for an ICRC.
 fn ipv4(options: &[u8], packet: &[u8]) -> Vec<u8> {
     let udp = Udp {
         source_port: 0xc000,
@@ -54,7 +54,7 @@ fn with_icrc(encapsulation: Encapsulation, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn behind_ethernet(packet: &[u8]) -> Vec<u8> {
+fn after_ethernet(packet: &[u8]) -> Vec<u8> {
     [ethernet(EtherType::IPV4), packet.to_vec()].concat()
 }
 
@@ -69,7 +69,7 @@ pub(super) fn set_up() -> Vec<u8> {
         Bth { opcode: Opcode::UD_SEND_ONLY, destination: setup::QUEUE_PAIR, ..Bth::default() };
     let deth = Deth { queue_key: setup::QUEUE_KEY, source: setup::QUEUE_PAIR, ..Deth::default() };
     let packet = [&bth.to_bytes()[..], &deth.to_bytes(), &message.to_bytes()].concat();
-    behind_ethernet(&ipv4(&[], &packet))
+    after_ethernet(&ipv4(&[], &packet))
 }
 
 fn names<'t>(tree: &'t Tree<'_>) -> Vec<&'t str> {
@@ -87,7 +87,7 @@ fn field<'t>(tree: &'t Tree<'_>, layer: &str, name: &str) -> &'t Field<'t> {
 }
 
 #[test]
-fn the_set_up_exchange() {
+fn dissects_the_set_up_exchange() {
     let frame = set_up();
     let tree = dissected(&frame);
     assert_eq!(tree.problems, []);
@@ -95,7 +95,7 @@ fn the_set_up_exchange() {
     assert_eq!(names(&tree), ["Ethernet", "IPv4", "UDP", "BTH", "DETH", "QP_CREATE_REQ", "ICRC"]);
     assert_eq!(field(&tree, "QP_CREATE_REQ", "qp_number").value, "0x000034");
 
-    // Another type than it has the length of: what all messages share is still shown.
+    // A type that does not match the length: the common prefix is still shown.
     let mut frame = frame;
     let at = Ethernet::LEN + Ipv4::LEN + Udp::LEN + Bth::LEN + Deth::LEN;
     frame[at] = 0x09;
@@ -105,7 +105,7 @@ fn the_set_up_exchange() {
 }
 
 #[test]
-fn a_vlan_and_a_trailer() {
+fn dissects_a_vlan_and_a_trailer() {
     let packet = ipv4(&[], &bth(Opcode::RC_SEND_ONLY));
     let vlan = Vlan { priority: 3, identifier: 100, ethertype: EtherType::IPV4, ..Vlan::default() };
     let frame = [&ethernet(EtherType::VLAN)[..], &vlan.to_bytes(), &packet, &[1, 2, 3, 4]].concat();
@@ -117,7 +117,7 @@ fn a_vlan_and_a_trailer() {
 }
 
 #[test]
-fn roce_v1_and_native_infiniband() {
+fn dissects_roce_v1_and_native_infiniband() {
     let packet = bth(Opcode::RC_SEND_MIDDLE);
     let grh = Grh {
         version: 6,
@@ -162,26 +162,26 @@ fn a_cooked_header_shifts_all_offsets() {
 }
 
 #[test]
-fn a_link_type_that_is_not_read() {
+fn an_unsupported_link_type_is_reported() {
     let tree = dissect(LinkType(147), &[1, 2, 3], 3);
     assert_eq!(names(&tree), ["Data"]);
     assert_eq!(tree.problems[0].message, "link type 147 is not supported");
 }
 
 #[test]
-fn options_are_bytes_and_covered() {
-    let frame = behind_ethernet(&ipv4(&[1, 1, 1, 0], &bth(Opcode::RC_SEND_ONLY)));
+fn ip_options_are_covered_by_the_icrc() {
+    let frame = after_ethernet(&ipv4(&[1, 1, 1, 0], &bth(Opcode::RC_SEND_ONLY)));
     let tree = dissected(&frame);
     assert_eq!(names(&tree), ["Ethernet", "IPv4", "IPv4 options", "UDP", "BTH", "ICRC"]);
-    // `with_checksum` covers no options.
+    // `with_checksum` does not cover options.
     assert_eq!(field(&tree, "IPv4", "checksum").verdict, Some(Verdict::Wrong));
     assert_eq!(field(&tree, "ICRC", "icrc").verdict, Some(Verdict::Correct));
 }
 
 #[test]
-fn checksums_are_judged() {
+fn checksums_are_verified() {
     const CHECKSUM: usize = Ethernet::LEN + Ipv4::LEN + 6;
-    let mut frame = behind_ethernet(&ipv4(&[], &bth(Opcode::RC_SEND_ONLY)));
+    let mut frame = after_ethernet(&ipv4(&[], &bth(Opcode::RC_SEND_ONLY)));
     assert_eq!(field(&dissected(&frame), "UDP", "checksum").meaning, "none");
     frame[CHECKSUM + 1] = 1;
     let meaning = field(&dissected(&frame), "UDP", "checksum").meaning.clone();
@@ -199,8 +199,8 @@ fn checksums_are_judged() {
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
-    let mut frame = behind_ethernet(&ipv4(&[], &bth(Opcode(0x18))));
+fn damage_is_reported_with_its_offset() {
+    let mut frame = after_ethernet(&ipv4(&[], &bth(Opcode(0x18))));
     let tree = dissected(&frame);
     assert_eq!(tree.problems[0].offset, 42);
     assert!(tree.problems[0].message.starts_with("opcode 0x18 is reserved"));
@@ -213,13 +213,13 @@ fn damage_is_named_with_its_place() {
 }
 
 #[test]
-fn what_is_not_roce_is_shown_too() {
+fn other_protocols_are_shown() {
     let mut frame = ethernet(EtherType(0x0806));
     frame.extend([0; 28]);
     let tree = dissected(&frame);
     assert_eq!((tree.summary.as_str(), names(&tree)), ("ARP", vec!["Ethernet", "Data"]));
 
-    let mut frame = behind_ethernet(&ipv4(&[], &bth(Opcode::RC_SEND_ONLY)));
+    let mut frame = after_ethernet(&ipv4(&[], &bth(Opcode::RC_SEND_ONLY)));
     frame[Ethernet::LEN + 9] = 6;
     assert_eq!(dissected(&frame).summary, "IPv4 TCP");
     assert_eq!(dissected(&frame).problems, []);
@@ -227,7 +227,7 @@ fn what_is_not_roce_is_shown_too() {
 
 #[test]
 fn congestion_is_in_the_summary() {
-    let mut frame = behind_ethernet(&ipv4(&[], &bth(Opcode::CNP)));
+    let mut frame = after_ethernet(&ipv4(&[], &bth(Opcode::CNP)));
     assert_eq!(dissected(&frame).summary, "CNP  QP 0x000012  PSN 0x000007");
     frame[Ethernet::LEN + 1] = Ecn::CONGESTION_EXPERIENCED.0;
     assert!(dissected(&frame).summary.ends_with("  ECN congestion experienced"));

@@ -1,4 +1,4 @@
-//! The classic format of libpcap, as draft-ietf-opsawg-pcap describes it: one header, then records.
+//! The classic libpcap format (draft-ietf-opsawg-pcap): one header, then records.
 
 mod read;
 mod write;
@@ -19,5 +19,5 @@ const FILE_HEADER_LEN: usize = 24;
 /// The length of a record's header (section 5).
 const RECORD_HEADER_LEN: usize = 16;
 
-/// The only version there is since 1998 (section 4).
+/// The only version since 1998 (section 4).
 const VERSION: (u16, u16) = (2, 4);

@@ -49,7 +49,7 @@ impl Reader {
             return fail(Problem::UnsupportedVersion { format: Format::Pcap, major, minor });
         }
         // Section 4, figure 2: bits 0 to 3 are the length of the frame check sequence and bit 5
-        // says whether that is valid. It is not needed: the packets know where they end. Bit 4 and
+        // says whether that is valid, which is not needed here. Bit 4 and
         // bits 6 to 15 are reserved, and a reader should treat them as an error if set.
         let field = order.u32(header, 20);
         if field & 0x0bff_0000 != 0 {
@@ -71,7 +71,7 @@ impl Reader {
         &self.interface
     }
 
-    /// Finds the next record.
+    /// Locates the next record.
     #[inline]
     pub(in crate::file) fn next<R: Read>(
         &mut self,
@@ -118,10 +118,10 @@ impl Reader {
     }
 }
 
-/// The relatives of pcap, whose records have other headers.
+/// Unsupported pcap variants, whose records have other headers.
 fn variant(magic: u32) -> Option<Problem> {
     let name = match magic {
-        0xa1b2_cd34 => "modified pcap, of Kuznetzov's patch to libpcap,",
+        0xa1b2_cd34 => "modified pcap (Kuznetzov's libpcap patch)",
         0x1c00_01ab => "pcap of IXIA software",
         0x1c00_01ac => "pcap of IXIA hardware",
         _ => return None,
@@ -129,7 +129,7 @@ fn variant(magic: u32) -> Option<Problem> {
     Some(Problem::UnsupportedVariant { magic, name })
 }
 
-/// What a file that is no capture looks like.
+/// Guesses the type of a file that is not a capture.
 fn hint(magic: [u8; 4]) -> Option<&'static str> {
     Some(match magic {
         [0x1f, 0x8b, ..] => "gzip: decompress it first",
@@ -142,7 +142,7 @@ fn hint(magic: [u8; 4]) -> Option<&'static str> {
         [b'G', b'M', b'B', b'U'] | [b'R', b'T', b'S', b'S'] => {
             "Microsoft Network Monitor: convert it with `editcap -F pcapng`"
         }
-        // draft-ietf-opsawg-pcapng section 4.1: what a conversion of line ends makes of its magic.
+        // draft-ietf-opsawg-pcapng section 4.1: the result of a line-ending conversion of its magic.
         [0x0a, 0x0d, 0x0a, _] | [0x0d, 0x0a, 0x0d, 0x0d] => {
             "pcapng damaged by a transfer in text mode: transfer it again, in binary mode"
         }

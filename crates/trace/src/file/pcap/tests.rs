@@ -1,5 +1,5 @@
 use super::super::bytes::ByteOrder::{Big, Little};
-use super::super::test_files::{BOTH_ORDERS, Bytes, read_damaged, read_sound};
+use super::super::test_files::{BOTH_ORDERS, Bytes, read_damaged, read_valid};
 use super::super::{
     CaptureReader, Format, MAX_CAPTURED_LEN, Oddity, Packet, PcapWriter, Problem, Resolution,
     Timestamp, WriteError,
@@ -13,14 +13,14 @@ fn two_records(order: super::super::bytes::ByteOrder, magic: u32) -> Vec<u8> {
 }
 
 #[test]
-fn both_byte_orders_and_both_units() {
+fn reads_both_byte_orders_and_units() {
     for order in BOTH_ORDERS {
         for (magic, unit, resolution) in [
             (MAGIC_MICROSECONDS, 1000, Resolution::MICROSECONDS),
             (MAGIC_NANOSECONDS, 1, Resolution::NANOSECONDS),
         ] {
             let file = two_records(order, magic);
-            let records = read_sound(&file);
+            let records = read_valid(&file);
             assert_eq!(records.len(), 2);
             let [first, second] = &records[..] else { unreachable!() };
             assert_eq!((first.number, first.offset, first.data_offset), (1, 24, 40));
@@ -43,7 +43,7 @@ fn both_byte_orders_and_both_units() {
 }
 
 #[test]
-fn every_cut_names_its_place() {
+fn every_truncation_is_reported_with_its_offset() {
     let file = two_records(Little, MAGIC_NANOSECONDS);
     for length in 0..file.len() {
         let (records, end) = super::super::test_files::read_all(&file[..length]);
@@ -81,7 +81,7 @@ fn a_truncated_record_is_explained() {
 }
 
 #[test]
-fn a_lying_length_allocates_nothing() {
+fn an_excessive_length_allocates_nothing() {
     for captured in [2 << 30, u32::MAX, MAX_CAPTURED_LEN + 1] {
         let file = Bytes::new(Little).pcap_header(MAGIC_NANOSECONDS).pcap_record(0, 0, b"x");
         let file = file.u32(0).u32(0).u32(captured).u32(captured).raw(&[0; 100]).bytes;
@@ -97,8 +97,8 @@ fn a_lying_length_allocates_nothing() {
 }
 
 #[test]
-fn a_length_within_the_limit_allocates_what_is_there() {
-    // 15 MiB are claimed, 1 MiB is there: the buffer follows what is there.
+fn the_buffer_grows_only_as_bytes_arrive() {
+    // The length field says 15 MiB, the file has 1 MiB: the buffer grows by the latter.
     let file = Bytes::new(Little).pcap_header(MAGIC_NANOSECONDS);
     let file = file.u32(0).u32(0).u32(15 << 20).u32(15 << 20).raw(&vec![0; 1 << 20]).bytes;
     let mut reader = CaptureReader::new(&file[..]).unwrap();
@@ -108,21 +108,21 @@ fn a_length_within_the_limit_allocates_what_is_there() {
 }
 
 #[test]
-fn the_largest_record_is_read() {
+fn reads_the_largest_record() {
     let data: Vec<u8> = (0..MAX_CAPTURED_LEN).map(|at| at as u8).collect();
     let file = Bytes::new(Big).pcap_header(MAGIC_NANOSECONDS).pcap_record(3, 4, &data);
     let file = file.pcap_record(5, 6, b"after").bytes;
-    let records = read_sound(&file);
+    let records = read_valid(&file);
     assert!(records[0].data == data);
     assert!(records[0].oddities.contains(Oddity::LongerThanSnapLength));
     assert_eq!(records[1].data, b"after");
 }
 
 #[test]
-fn oddities_do_not_stop_the_reading() {
+fn oddities_do_not_stop_the_reader() {
     let file = Bytes::new(Little).pcap_header(MAGIC_MICROSECONDS);
     let file = file.u32(1).u32(1_000_000).u32(4).u32(2).raw(b"abcd").pcap_record(9, 9, b"ok").bytes;
-    let records = read_sound(&file);
+    let records = read_valid(&file);
     let oddities: Vec<Oddity> = records[0].oddities.iter().collect();
     assert_eq!(oddities, [Oddity::LongerThanOriginal, Oddity::FractionOverflow]);
     assert_eq!(records[0].nanoseconds(), Some(2_000_000_000));
@@ -130,7 +130,7 @@ fn oddities_do_not_stop_the_reading() {
 }
 
 #[test]
-fn foreign_files_are_named() {
+fn other_file_types_are_named() {
     for (start, expected) in [
         (&b"\x1f\x8b\x08\x00..."[..], "gzip"),
         (b"\x28\xb5\x2f\xfd...", "zstd"),
@@ -150,7 +150,7 @@ fn foreign_files_are_named() {
 }
 
 #[test]
-fn relatives_and_other_versions_are_refused() {
+fn variants_and_other_versions_are_rejected() {
     for order in BOTH_ORDERS {
         let file = Bytes::new(order).pcap_header(0xa1b2_cd34).bytes;
         let (_, error) = read_damaged(&file);
@@ -167,12 +167,12 @@ fn relatives_and_other_versions_are_refused() {
 
         // A frame check sequence of 4 bytes: P set, length 2.
         let header = Bytes::new(order).u32(MAGIC_MICROSECONDS).u16(2).u16(4).raw(&[0; 12]);
-        assert_eq!(read_sound(&header.u32(0x2400_0001).bytes).len(), 0);
+        assert_eq!(read_valid(&header.u32(0x2400_0001).bytes).len(), 0);
     }
 }
 
 #[test]
-fn the_writer_writes_what_the_draft_says() {
+fn the_writer_follows_the_draft() {
     let mut writer = PcapWriter::new(Vec::new(), LinkType::LINUX_SLL2).unwrap();
     let when = Timestamp::from_nanoseconds(0x6af9_04f8 * 1_000_000_000 + 0x000d_7943);
     writer.write(&Packet::new(when, b"abc").cut_from(9)).unwrap();
@@ -184,7 +184,7 @@ fn the_writer_writes_what_the_draft_says() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_the_file_sound() {
+fn oversized_values_are_rejected_and_leave_the_file_valid() {
     let mut writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
     let long = vec![0; super::super::MAX_WRITTEN_LEN + 1];
     let refused = writer.write(&Packet::new(Timestamp::default(), &long));
@@ -194,5 +194,5 @@ fn what_does_not_fit_is_refused_and_leaves_the_file_sound() {
         assert!(matches!(writer.write(&packet), Err(WriteError::TimestampOutOfRange(_))));
     }
     writer.write(&Packet::new(Timestamp::default(), &long[1..])).unwrap();
-    assert_eq!(read_sound(&writer.finish().unwrap()).len(), 1);
+    assert_eq!(read_valid(&writer.finish().unwrap()).len(), 1);
 }

@@ -9,18 +9,17 @@ use crate::file::error::WriteError;
 use crate::file::writer::Packet;
 use crate::link::LinkType;
 
-/// Writes a pcap file with nanoseconds.
+/// Writes a pcap file with nanosecond timestamps.
 ///
-/// The format has one interface, without a name, and no comments or directions: those of a packet
-/// are left out. Call [`PcapWriter::finish`] at the end; a writer that is only dropped cannot tell
-/// that the disk was full.
+/// The format has one unnamed interface and neither comments nor directions: those of a packet are
+/// dropped. Call [`PcapWriter::finish`] at the end: dropping the writer ignores write errors.
 #[must_use = "a file is complete only when it is finished"]
 pub struct PcapWriter<W: Write> {
     output: BufWriter<W>,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Starts a file of packets of this link type.
+    /// Starts a file with packets of this link type.
     pub fn new(output: W, link: LinkType) -> Result<PcapWriter<W>, WriteError> {
         let mut output = BufWriter::with_capacity(64 << 10, output);
         // Section 4. The two reserved words are zero.
@@ -49,7 +48,7 @@ impl<W: Write> PcapWriter<W> {
         Ok(())
     }
 
-    /// Hands everything written so far to the output, for a reader that follows.
+    /// Flushes all packets to the output, for readers of the growing file.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         Ok(self.output.flush()?)
     }

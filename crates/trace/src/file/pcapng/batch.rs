@@ -1,4 +1,4 @@
-//! Many packets in one call of the output, without copying them.
+//! Vectored write of many packets without copying their bodies.
 
 use std::io::{ErrorKind, IoSlice, Write};
 
@@ -9,11 +9,10 @@ use crate::file::bytes::padded;
 use crate::file::error::WriteError;
 use crate::file::writer::Packet;
 
-/// Shorter bodies are copied: a slice of its own costs the system more.
+/// Bodies shorter than this are copied, which is cheaper than a separate I/O slice.
 const MAX_COPIED_LEN: usize = 512;
 
-/// Packets to be written together by [`super::PcapngWriter::write_batch`]. A long body of a packet, behind the headers
-/// that were made for it, stays where it is until then.
+/// Packets to be written together by [`super::PcapngWriter::write_batch`]. Long packet bodies are borrowed, not copied.
 ///
 /// ```
 /// use ferroce_trace::file::{Batch, CaptureReader, LinkType, Packet, PcapngWriter, Timestamp};
@@ -31,16 +30,16 @@ const MAX_COPIED_LEN: usize = 512;
 /// ```
 #[derive(Debug, Default)]
 pub struct Batch<'p> {
-    /// Everything but the bodies that are not copied.
+    /// Headers, copied bodies and trailers.
     bytes: Vec<u8>,
-    /// Such a body, and how many of the bytes come before it.
+    /// Borrowed bodies, each with its position in `bytes`.
     bodies: Vec<(usize, &'p [u8])>,
-    /// As many interfaces as the packets need.
+    /// Number of interfaces that the packets require.
     pub(super) interfaces: u32,
 }
 
 impl<'p> Batch<'p> {
-    /// Adds a packet whose data goes on with `body`. An error leaves the batch as it was.
+    /// Adds a packet whose data continues with `body`. An error leaves the batch unchanged.
     pub fn add(&mut self, packet: &Packet<'_>, body: &'p [u8]) -> Result<(), WriteError> {
         let start = self.bytes.len();
         let added = self.encode(packet, body);
@@ -87,7 +86,7 @@ impl<'p> Batch<'p> {
         Ok(())
     }
 
-    /// Writes it all.
+    /// Writes the batch.
     pub(super) fn write_to(&self, output: &mut impl Write) -> Result<(), WriteError> {
         let mut slices = Vec::with_capacity(2 * self.bodies.len() + 1);
         let mut from = 0;
@@ -98,7 +97,7 @@ impl<'p> Batch<'p> {
         }
         slices.push(IoSlice::new(&self.bytes[from..]));
         let mut rest = &mut slices[..];
-        // Takes off what is empty, lest nothing is written and that is taken for a full disk.
+        // Skip empty slices: writing zero bytes would be taken for a full disk.
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             match output.write_vectored(rest) {

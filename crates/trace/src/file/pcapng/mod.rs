@@ -1,4 +1,4 @@
-//! The format of Wireshark, as draft-ietf-opsawg-pcapng describes it: sections of blocks.
+//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks.
 
 mod batch;
 mod options;
@@ -15,10 +15,10 @@ pub use write::PcapngWriter;
 /// The type of a Section Header Block as bytes: the same in either byte order (section 4.1).
 pub(super) const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Says which byte order a section is in (section 4.1).
+/// Indicates the byte order of a section (section 4.1).
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// Section length -1: not known (section 4.1).
+/// Section length -1: unknown (section 4.1).
 const SECTION_LENGTH_UNKNOWN: i64 = -1;
 
 /// Block types (section 10.1).

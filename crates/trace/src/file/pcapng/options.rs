@@ -6,7 +6,7 @@ use super::option_code;
 use crate::file::MAX_TEXT_LEN;
 use crate::file::bytes::{ByteOrder, padded};
 
-/// Goes through the options of a block, up to the end or to where they are damaged.
+/// Iterates over the options of a block, up to the end or to the first damaged one.
 pub(super) struct Options<'a> {
     order: ByteOrder,
     rest: &'a [u8],
@@ -18,7 +18,7 @@ impl<'a> Options<'a> {
         Options { order, rest: bytes, damaged: false }
     }
 
-    /// Whether an option was larger than its block, as far as they were gone through.
+    /// Whether an option visited so far exceeds its block.
     pub(super) fn damaged(&self) -> bool {
         self.damaged
     }
@@ -28,7 +28,7 @@ impl<'a> Iterator for Options<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<(u16, &'a [u8])> {
-        // Section 3.5: the list need not end with opt_endofopt, the end of the block will do.
+        // Section 3.5: the list may end with the block instead of opt_endofopt.
         let (header, rest) = self.rest.split_first_chunk::<4>()?;
         let code = self.order.u16(header, 0);
         let length = usize::from(self.order.u16(header, 2));
@@ -45,14 +45,14 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// An option's value as text. Section 3.5: a zero byte ends it. Section 3.6.3: it may be no UTF-8,
-/// and may be repaired.
+/// An option's value as text. Section 3.5: a zero byte ends it. Section 3.6.3: invalid UTF-8 may be
+/// replaced.
 pub(super) fn text(value: &[u8]) -> Cow<'_, str> {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end])
 }
 
-/// An option's value as text to keep, cut to [`MAX_TEXT_LEN`].
+/// An option's value as owned text, truncated to [`MAX_TEXT_LEN`].
 pub(super) fn kept_text(value: &[u8]) -> String {
     let text = text(value);
     let mut end = text.len().min(MAX_TEXT_LEN);
@@ -62,7 +62,7 @@ pub(super) fn kept_text(value: &[u8]) -> String {
     text[..end].to_owned()
 }
 
-/// Adds another comment to those of the same block. Section 3.5: there can be several.
+/// Appends a comment to those of the same block. Section 3.5: there can be several.
 pub(super) fn add_comment<'a>(comments: &mut Option<Cow<'a, str>>, value: &'a [u8]) {
     let comment = text(value);
     match comments {

@@ -18,24 +18,24 @@ use crate::file::timestamp::Resolution;
 use crate::file::{MAX_BLOCK_LEN, MAX_CAPTURED_LEN, MAX_INTERFACES};
 use crate::link::LinkType;
 
-/// The longest statistics block that is looked into: some counters and texts. Longer ones are skipped.
+/// Limit of the length of a parsed statistics block. Longer ones are skipped.
 const MAX_STATISTICS_LEN: u32 = 1 << 16;
 
 /// The state of reading a pcapng file: that of its current section.
 pub(in crate::file) struct Reader {
     order: ByteOrder,
-    /// How many sections came before.
+    /// Number of earlier sections.
     section: u32,
     interfaces: Vec<Interface>,
     drop_counters: DropCounters,
     comment: Option<String>,
-    /// Whether the section is of a version that can be read.
+    /// Whether the version of the section is supported.
     readable: bool,
-    /// That one was not, to be reported when all others have been read.
+    /// Error of an unsupported section, reported after the rest of the file.
     unreadable: Option<FileError>,
 }
 
-/// A block's type and length, and where it is.
+/// Type, length and offset of a block.
 #[derive(Clone, Copy)]
 struct Block {
     offset: u64,
@@ -48,7 +48,7 @@ impl Block {
         Err(FileError::new(self.offset, problem))
     }
 
-    /// That the block has room for `fixed` bytes and its trailer.
+    /// Checks that the block has at least `fixed` bytes and its trailer.
     fn require(self, fixed: usize) -> Result<(), FileError> {
         let minimum = (fixed + BLOCK_TRAILER_LEN) as u32;
         if self.length < minimum {
@@ -93,7 +93,7 @@ impl Reader {
         self.comment.as_deref()
     }
 
-    /// Finds the next packet, taking notice of sections and interfaces on the way.
+    /// Locates the next packet, processing section and interface blocks before it.
     #[inline]
     pub(in crate::file) fn next<R: Read>(
         &mut self,
@@ -122,13 +122,13 @@ impl Reader {
                 block_type::INTERFACE_STATISTICS if block.length <= MAX_STATISTICS_LEN => {
                     self.statistics(source, block)?;
                 }
-                // Section 3.1: what is not understood can be ignored.
+                // Section 3.1: unknown blocks can be ignored.
                 _ => self.skip(source, block)?,
             }
         }
     }
 
-    /// Looks at the type and length of the next block (section 3.1), none at the end of the file.
+    /// Peeks at type and length of the next block (section 3.1); `None` at the end of the file.
     #[inline]
     fn block<R: Read>(&mut self, source: &mut Source<R>) -> Result<Option<Block>, FileError> {
         if source.fill(MIN_BLOCK_LEN)? == 0 {
@@ -140,7 +140,7 @@ impl Reader {
         };
         let offset = source.offset();
         if header.starts_with(&SECTION_MAGIC) {
-            // Section 4.1: the byte order of a section holds for its header already.
+            // Section 4.1: the byte order of a section applies to its header as well.
             let [.., a, b, c, d] = *header;
             let found = [a, b, c, d];
             self.order = match (u32::from_le_bytes(found), u32::from_be_bytes(found)) {
@@ -158,7 +158,7 @@ impl Reader {
         Ok(Some(block))
     }
 
-    /// Has the whole block read, and checks the length at its end.
+    /// Buffers the whole block and checks the length at its end.
     #[inline]
     fn whole<'a, R: Read>(
         &self,
@@ -187,7 +187,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Skips a block of whatever length without keeping it.
+    /// Skips a block of any length without buffering it.
     fn skip<R: Read>(&self, source: &mut Source<R>, block: Block) -> Result<(), FileError> {
         let needed = u64::from(block.length);
         let skipped = source.skip(needed - BLOCK_TRAILER_LEN as u64)?;
@@ -201,7 +201,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A Section Header Block (section 4.1).
+    /// Processes a Section Header Block (section 4.1).
     fn start_section<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -211,8 +211,7 @@ impl Reader {
         let bytes = self.whole(source, block)?;
         let (header, options) = fixed_part::<SECTION_FIXED_LEN>(bytes);
         let (major, minor) = (self.order.u16(header, 12), self.order.u16(header, 14));
-        // A minor version of 2 must be read as 0. The section's length is not needed, and not to
-        // be trusted.
+        // A minor version of 2 must be read as 0. The section length is not needed and not trusted.
         self.readable = major == 1 && (minor == 0 || minor == 2);
         if !self.readable && self.unreadable.is_none() {
             let format = Format::Pcapng;
@@ -233,7 +232,7 @@ impl Reader {
         Ok(())
     }
 
-    /// An Interface Description Block (section 4.2).
+    /// Processes an Interface Description Block (section 4.2).
     fn describe_interface<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -284,8 +283,8 @@ impl Reader {
         }
     }
 
-    /// An Enhanced Packet Block (section 4.3), or an obsolete Packet Block (appendix A), which
-    /// differs by the 16 bits of its interface alone.
+    /// Locates the packet of an Enhanced Packet Block (section 4.3) or an obsolete Packet Block
+    /// (appendix A), which differs in the 16-bit interface and drop count.
     #[inline]
     fn packet<R: Read>(
         &self,
@@ -314,10 +313,10 @@ impl Reader {
         let taken = source.take(block.length as usize);
         let start = taken.start + PACKET_FIXED_LEN;
         let end = start + captured_len as usize;
-        // The block's length is a multiple of 4, so the padding is still inside of it.
+        // The block's length is a multiple of 4, so the padding is within the block.
         let options = start + padded(captured_len as usize)..taken.end - BLOCK_TRAILER_LEN;
         let dropped = match (block.kind, old_dropped) {
-            // Appendix A: all ones if it is not known.
+            // Appendix A: all ones if unknown.
             (block_type::PACKET, u16::MAX) => 0,
             (block_type::PACKET, dropped) => u64::from(dropped),
             _ => self.drop_count(source.bytes(options.clone())),
@@ -335,7 +334,7 @@ impl Reader {
         })
     }
 
-    /// An Interface Statistics Block (section 4.6).
+    /// Processes an Interface Statistics Block (section 4.6).
     fn statistics<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -359,7 +358,8 @@ impl Reader {
         Ok(())
     }
 
-    /// A Simple Packet Block (section 4.4): no time, no options, on the first interface.
+    /// Locates the packet of a Simple Packet Block (section 4.4): no timestamp, no options, first
+    /// interface.
     fn simple_packet<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -370,7 +370,7 @@ impl Reader {
         let (header, _) = fixed_part::<SIMPLE_PACKET_FIXED_LEN>(bytes);
         let interface = self.interface(block, 0)?;
         let original_len = self.order.u32(header, 8);
-        // The captured length is not written down: it is the lesser of original and snap length.
+        // The captured length is not stored: it is the minimum of original and snap length.
         let due = match interface.snap_len {
             0 => original_len,
             snap_len => original_len.min(snap_len),
@@ -404,7 +404,7 @@ impl Reader {
             .unwrap_or(0)
     }
 
-    /// What the options of a packet say.
+    /// Parses the options of a packet block.
     #[inline]
     pub(in crate::file) fn annotations<'a>(&self, options: &'a [u8]) -> Annotations<'a> {
         let mut annotations = Annotations::default();
@@ -426,7 +426,7 @@ impl Reader {
         annotations
     }
 
-    /// Section 4.3.1: bits 0 and 1, counted from the least significant.
+    /// The direction (section 4.3.1): bits 0 and 1, counted from the least significant.
     fn direction(&self, flags: &[u8; 4]) -> Option<Direction> {
         match self.order.u32(flags, 0) & DIRECTION_MASK {
             DIRECTION_INBOUND => Some(Direction::Inbound),
@@ -436,7 +436,7 @@ impl Reader {
     }
 }
 
-/// That a packet fits in its block and within the limit of this crate.
+/// Checks that a packet fits in its block and within [`MAX_CAPTURED_LEN`].
 #[inline]
 fn check_captured_len(block: Block, captured_len: u32, room: u32) -> Result<(), FileError> {
     let limit = room.min(MAX_CAPTURED_LEN);
@@ -447,8 +447,8 @@ fn check_captured_len(block: Block, captured_len: u32, room: u32) -> Result<(), 
     Ok(())
 }
 
-/// The fixed fields of a whole block and what follows up to its trailer. The block's length was
-/// checked by [`Block::require`]; zeros stand in for what cannot be missing.
+/// Splits a whole block into its fixed fields and the bytes up to its trailer. [`Block::require`] has
+/// checked the length; the fallback of zeros is unreachable.
 #[inline]
 fn fixed_part<const N: usize>(block: &[u8]) -> (&[u8; N], &[u8]) {
     match block.split_first_chunk::<N>() {

@@ -1,6 +1,6 @@
 use super::super::bytes::ByteOrder::{self, Big, Little};
 use super::super::test_files::{
-    BOTH_ORDERS, Bytes, no_options, read_all, read_damaged, read_sound,
+    BOTH_ORDERS, Bytes, no_options, read_all, read_damaged, read_valid,
 };
 use super::super::{
     CaptureReader, Direction, Format, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_TEXT_LEN, Oddity, Packet,
@@ -18,7 +18,7 @@ fn plain(order: ByteOrder) -> Bytes {
 }
 
 #[test]
-fn packets_of_all_three_kinds() {
+fn reads_packets_of_all_three_block_types() {
     for order in BOTH_ORDERS {
         let file = Bytes::new(order)
             .section()
@@ -26,12 +26,12 @@ fn packets_of_all_three_kinds() {
             .enhanced(0, 1_700_000_000_123_456_789, b"enhanced", no_options)
             .block(3, |body| body.u32(6).raw(b"simple"))
             .block(2, |body| {
-                // Appendix A: 16 bits of interface, 16 bits of drop_counters.
+                // Appendix A: 16 bits of interface, 16 bits of drop count.
                 let body = body.u16(0).u16(0xffff).u32(0).u32(42).u32(3).u32(1000).raw(b"old");
                 body.padded().option(2, &Bytes::new(order).u32(1).bytes)
             })
             .bytes;
-        let records = read_sound(&file);
+        let records = read_valid(&file);
         let [enhanced, simple, old] = &records[..] else { panic!("{records:?}") };
         assert_eq!(enhanced.data, b"enhanced");
         assert_eq!(enhanced.nanoseconds(), Some(1_700_000_000_123_456_789));
@@ -52,7 +52,7 @@ fn packets_of_all_three_kinds() {
 }
 
 #[test]
-fn sections_start_over_in_their_own_byte_order() {
+fn each_section_has_its_own_byte_order() {
     let first = plain(Big).enhanced(0, 1, b"one", no_options).bytes;
     let second = Bytes::new(Little)
         .section_version(1, 2)
@@ -60,7 +60,7 @@ fn sections_start_over_in_their_own_byte_order() {
         .enhanced(0, 2, b"two", no_options)
         .interface(named("b", 9))
         .enhanced(1, 3, b"three", no_options);
-    let records = read_sound(&[first, second.bytes].concat());
+    let records = read_valid(&[first, second.bytes].concat());
     let seen: Vec<_> = records
         .iter()
         .map(|record| {
@@ -79,7 +79,7 @@ fn sections_start_over_in_their_own_byte_order() {
 }
 
 #[test]
-fn interfaces_keep_what_they_say() {
+fn interface_options_are_read() {
     for order in BOTH_ORDERS {
         let offset = Bytes::new(order).i64(-5).bytes;
         let file = Bytes::new(order)
@@ -106,7 +106,7 @@ fn interfaces_keep_what_they_say() {
 }
 
 #[test]
-fn texts_are_repaired_and_bounded() {
+fn texts_are_converted_to_utf8_and_truncated() {
     let long = "é".repeat(1000);
     let file = Bytes::new(Little)
         .section()
@@ -115,13 +115,13 @@ fn texts_are_repaired_and_bounded() {
             body.option(1, b"one").option(1, b"\xfftwo").option(1, "drei, ü".as_bytes())
         })
         .bytes;
-    let records = read_sound(&file);
+    let records = read_valid(&file);
     assert_eq!(records[0].interface_name.as_ref().unwrap().len(), MAX_TEXT_LEN);
     assert_eq!(records[0].comment.as_deref(), Some("one\n\u{fffd}two\ndrei, ü"));
 }
 
 #[test]
-fn one_comment_is_lent_and_not_copied() {
+fn a_single_comment_is_borrowed() {
     let file = plain(Little).enhanced(0, 0, b"x", |body| body.option(1, b"hello")).bytes;
     let mut reader = CaptureReader::new(&file[..]).unwrap();
     let record = reader.next_record().unwrap().unwrap();
@@ -139,19 +139,19 @@ fn directions_are_the_lowest_two_bits() {
         ] {
             let flags = Bytes::new(order).u32(flags).bytes;
             let file = plain(order).enhanced(0, 0, b"x", |body| body.option(2, &flags)).bytes;
-            assert_eq!(read_sound(&file)[0].direction, direction);
+            assert_eq!(read_valid(&file)[0].direction, direction);
         }
     }
 }
 
 #[test]
-fn damaged_options_do_not_stop_the_reading() {
+fn damaged_options_do_not_stop_the_reader() {
     let file = plain(Big)
-        .enhanced(0, 0, b"first", |body| body.option(1, b"kept").u16(1).u16(5000).raw(b"lies"))
+        .enhanced(0, 0, b"first", |body| body.option(1, b"kept").u16(1).u16(5000).raw(b"cut\0"))
         .enhanced(0, 0, b"second", |body| body.option(2, b"no flags"))
         .enhanced(0, 0, b"third", |body| body.option(0, &[]).raw(b"after the end"))
         .bytes;
-    let records = read_sound(&file);
+    let records = read_valid(&file);
     assert_eq!(records[0].comment.as_deref(), Some("kept"));
     assert!(records[0].oddities.contains(Oddity::DamagedOptions));
     assert!(records[1].oddities.contains(Oddity::DamagedOptions));
@@ -159,7 +159,7 @@ fn damaged_options_do_not_stop_the_reading() {
 }
 
 #[test]
-fn unknown_blocks_are_skipped_whatever_their_length() {
+fn unknown_blocks_of_any_length_are_skipped() {
     let large = vec![0x55; 3 << 20];
     let file = plain(Little)
         .block(0x0000_0bad, |body| body.raw(b"custom"))
@@ -172,7 +172,7 @@ fn unknown_blocks_are_skipped_whatever_their_length() {
     assert!(reader.next_record().unwrap().is_none());
     assert_eq!(reader.buffer_len(), 256 << 10);
 
-    // Larger than any block that is looked into, and larger than the file.
+    // Longer than the limit of parsed blocks, and longer than the file.
     let start = plain(Little).bytes.len() as u64;
     let file = plain(Little).u32(5).u32(0xffff_fff0).raw(&large).bytes;
     let (_, error) = read_damaged(&file);
@@ -185,7 +185,7 @@ fn unknown_blocks_are_skipped_whatever_their_length() {
 }
 
 #[test]
-fn every_cut_names_its_place() {
+fn every_truncation_is_reported_with_its_offset() {
     let file = plain(Big)
         .enhanced(0, 0, b"one", no_options)
         .block(5, |body| body.raw(b"skipped"))
@@ -209,7 +209,7 @@ fn every_cut_names_its_place() {
 }
 
 #[test]
-fn lying_lengths() {
+fn invalid_lengths_are_rejected() {
     let before = plain(Little).enhanced(0, 0, b"before", no_options);
     let start = before.bytes.len() as u64;
     let lie = |bytes: Bytes| {
@@ -218,19 +218,19 @@ fn lying_lengths() {
         assert_eq!((records.len(), error.offset), (1, start), "{error}");
         error.problem
     };
-    // A block of 2 GB that would be looked into.
+    // A parsed block of 2 GB.
     let block = Bytes::new(Little).u32(6).u32(2 << 30).raw(&[0; 64]);
     let problem = lie(block);
     assert!(matches!(problem, Problem::InvalidLength { length, limit, .. }
             if length == 2 << 30 && limit == u64::from(MAX_BLOCK_LEN)));
-    // A packet that is longer than its block.
+    // A packet longer than its block.
     for captured in [8, 9, u32::MAX - 2, u32::MAX] {
         let block = Bytes::new(Little)
             .block(6, |body| body.u32(0).u32(0).u32(0).u32(captured).u32(captured).raw(b"1234"));
         let problem = lie(block);
         assert!(matches!(problem, Problem::InvalidLength { limit: 4, .. }), "{problem}");
     }
-    // Blocks that are too short for their type, or for any.
+    // Blocks too short for their type, or for any type.
     for (kind, length, minimum) in [(6, 28, 32), (2, 28, 32), (3, 12, 16), (1, 16, 20), (5, 8, 12)]
     {
         let block = Bytes::new(Little).u32(kind).u32(length).raw(&[0; 40]);
@@ -244,7 +244,7 @@ fn lying_lengths() {
     assert!(matches!(problem, Problem::BlockTooShort { minimum: 28, .. }), "{problem}");
     let problem = lie(Bytes::new(Little).u32(6).u32(33).raw(&[0; 40]));
     assert!(matches!(problem, Problem::MisalignedBlock { length: 33 }), "{problem}");
-    // The length at the end differs, in a block that is read and in one that is skipped.
+    // A different length at the end, in a parsed and in a skipped block.
     for kind in [6, 5] {
         let problem = lie(Bytes::new(Little).u32(kind).u32(36).raw(&[0; 24]).u32(32).u32(32));
         assert!(
@@ -267,10 +267,10 @@ fn interfaces_must_be_described() {
     assert_eq!(records.len(), 1);
     assert_eq!(
         error.to_string(),
-        "at byte 84: a packet was captured on interface 7, \
-         and the section has described 1 so far"
+        "at byte 84: a packet refers to interface 7, \
+         but the section has described only 1"
     );
-    // Those of an earlier section do not count.
+    // Interfaces of an earlier section do not count.
     let file = plain(Little).section().enhanced(0, 0, b"x", no_options).bytes;
     assert!(matches!(read_damaged(&file).1.problem, Problem::UnknownInterface { .. }));
 }
@@ -307,37 +307,37 @@ fn a_section_of_another_version_is_skipped_and_reported_at_the_end() {
 }
 
 #[test]
-fn simple_packets_are_cut_by_the_snap_length() {
+fn simple_packets_are_truncated_to_the_snap_length() {
     let idb = |snap_len: u32| {
         Bytes::new(Little).section().block(1, |body| body.u16(1).u16(0).u32(snap_len))
     };
     let file = idb(3).block(3, |body| body.u32(100).raw(b"abc")).bytes;
-    let record = &read_sound(&file)[0];
+    let record = &read_valid(&file)[0];
     assert_eq!((&record.data[..], record.original_len), (&b"abc"[..], 100));
     assert!(record.oddities.is_empty());
 
     let file = idb(0).block(3, |body| body.u32(100).raw(b"abcd")).bytes;
-    let record = &read_sound(&file)[0];
+    let record = &read_valid(&file)[0];
     assert_eq!(record.data, b"abcd");
     assert!(record.oddities.contains(Oddity::ShortSimplePacket));
 }
 
 #[test]
-fn times_out_of_range_are_none() {
+fn timestamps_out_of_range_are_none() {
     let file = Bytes::new(Little)
         .section()
         .interface(|body| body.option(9, &[0]))
         .enhanced(0, u64::MAX, b"x", no_options)
         .enhanced(0, 1, b"y", no_options)
         .bytes;
-    let records = read_sound(&file);
+    let records = read_valid(&file);
     assert_eq!(records[0].timestamp, None);
     assert!(records[0].oddities.contains(Oddity::TimestampOutOfRange));
     assert_eq!(records[1].nanoseconds(), Some(1_000_000_000));
 }
 
 #[test]
-fn the_writer_writes_what_the_draft_says() {
+fn the_writer_follows_the_draft() {
     let mut writer = PcapngWriter::with_comment(Vec::new(), "all").unwrap();
     let section = writer.finish().unwrap();
     let application = concat!("ferroce ", env!("CARGO_PKG_VERSION"));
@@ -378,12 +378,12 @@ fn the_writer_writes_what_the_draft_says() {
             body.option(5, &[8, 0, 0, 0, 0, 0, 0, 0]).option(0, &[])
         });
     assert_eq!(file, expected.bytes);
-    // Readers pass over it.
-    assert_eq!(read_sound(&file).len(), 2);
+    // Readers skip it.
+    assert_eq!(read_valid(&file).len(), 2);
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_the_file_sound() {
+fn oversized_values_are_rejected_and_leave_the_file_valid() {
     let mut writer = PcapngWriter::new(Vec::new()).unwrap();
     let long = "x".repeat(1 << 16);
     let epoch = Timestamp::default();
@@ -404,7 +404,7 @@ fn what_does_not_fit_is_refused_and_leaves_the_file_sound() {
     assert!(PcapngWriter::with_comment(Vec::new(), &long).is_err());
 
     let file = writer.finish().unwrap();
-    let records = read_sound(&file);
+    let records = read_valid(&file);
     assert_eq!((records.len(), &records[0].data[..]), (1, &b"fine"[..]));
     assert_eq!(records[0].comment, None);
 }
@@ -434,12 +434,12 @@ fn lost_packets_are_counted() {
             .interface(no_options)
             .enhanced(0, 0, b"x", |body| body.option(4, &number(3)))
             .enhanced(1, 0, b"y", |body| body.option(4, &number(4)).option(1, b"after four"))
-            // Appendix A: 16 bits of interface, 16 bits of drop_counters.
+            // Appendix A: 16 bits of interface, 16 bits of drop count.
             .block(2, |body| body.u16(1).u16(5).u32(0).u32(42).u32(1).u32(1).raw(b"z").padded())
-            // Since the start of the capture: the latest counts, and includes those before packets.
+            // Totals since the start of the capture: the latest counts, including drops recorded on packets.
             .block(5, statistics(0, 6, 1))
             .block(5, statistics(0, 10, 2))
-            // Of no interface, too short, damaged: harmless.
+            // Unknown interface, too short, damaged: ignored.
             .block(5, statistics(7, 1000, 0))
             .block(5, |body| body.u32(0))
             .block(5, |body| body.u32(1).u32(0).u32(0).option(5, b"abc"));
@@ -450,7 +450,7 @@ fn lost_packets_are_counted() {
         }
         assert_eq!(dropped, [3, 4, 5]);
         assert_eq!(reader.dropped(), 12 + 9);
-        // Another section counts anew.
+        // Another section counts from zero.
         let one = plain(order).enhanced(0, 0, b"x", |body| body.option(4, &number(3))).bytes;
         let two = one.repeat(2);
         let mut reader = CaptureReader::new(&two[..]).unwrap();

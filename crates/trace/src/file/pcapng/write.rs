@@ -16,19 +16,18 @@ use crate::file::timestamp::{Resolution, Timestamp};
 use crate::file::writer::Packet;
 use crate::link::LinkType;
 
-/// What the file says it was written by.
+/// Value of the application option.
 const APPLICATION: &str = concat!("ferroce ", env!("CARGO_PKG_VERSION"));
 
 /// Writes a pcapng file: one section, any number of interfaces, times in nanoseconds.
 ///
-/// Interfaces can be added at any time before the first packet on them. Call
-/// [`PcapngWriter::finish`] at the end; a writer that is only dropped cannot tell that the disk was
-/// full.
+/// Interfaces can be added at any time before their first packet. Call [`PcapngWriter::finish`] at
+/// the end: dropping the writer ignores write errors.
 #[must_use = "a file is complete only when it is finished"]
 pub struct PcapngWriter<W: Write> {
     output: BufWriter<W>,
     interfaces: u32,
-    /// The options of the block being written, kept for its allocation.
+    /// Options of the current block, kept to reuse the allocation.
     options: Vec<u8>,
 }
 
@@ -38,7 +37,7 @@ impl<W: Write> PcapngWriter<W> {
         PcapngWriter::start(output, None)
     }
 
-    /// Starts a file with a comment on all of it.
+    /// Starts a file with a comment on its section.
     pub fn with_comment(output: W, comment: &str) -> Result<PcapngWriter<W>, WriteError> {
         PcapngWriter::start(output, Some(comment))
     }
@@ -89,7 +88,7 @@ impl<W: Write> PcapngWriter<W> {
         self.block(block_type::ENHANCED_PACKET, &body, packet.data)
     }
 
-    /// Writes packets that were collected: in one call of the output, if it can take so much.
+    /// Writes a batch of packets, in one call to the output if it accepts all bytes.
     pub fn write_batch(&mut self, batch: Batch<'_>) -> Result<(), WriteError> {
         if batch.interfaces > self.interfaces {
             return Err(WriteError::UnknownInterface(batch.interfaces - 1));
@@ -98,7 +97,7 @@ impl<W: Write> PcapngWriter<W> {
         batch.write_to(self.output.get_mut())
     }
 
-    /// Says how many packets an interface had until now, and how many of them are missing here.
+    /// Writes a statistics block: packets received by an interface until now, and packets dropped by the capture.
     pub fn write_statistics(
         &mut self,
         interface: u32,
@@ -121,7 +120,7 @@ impl<W: Write> PcapngWriter<W> {
         self.block(block_type::INTERFACE_STATISTICS, &body, &[])
     }
 
-    /// Hands everything written so far to the output, for a reader that follows.
+    /// Flushes all packets to the output, for readers of the growing file.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         Ok(self.output.flush()?)
     }
@@ -132,13 +131,13 @@ impl<W: Write> PcapngWriter<W> {
         self.output.into_inner().map_err(|error| WriteError::Io(io::Error::from(error)))
     }
 
-    /// Adds an option to the next block (section 3.5). Nothing is written yet, so that a value that
-    /// does not fit leaves the file as it was.
+    /// Adds an option to the next block (section 3.5). Nothing is written yet, so an oversized value
+    /// leaves the file valid.
     fn option(&mut self, code: u16, value: &[u8]) -> Result<(), WriteError> {
         put_option(&mut self.options, code, value)
     }
 
-    /// Writes a block of these fixed fields, this packet and the options collected (section 3.1).
+    /// Writes a block with the fixed fields, the packet data and the collected options (section 3.1).
     fn block(&mut self, kind: u32, fixed: &[u8], data: &[u8]) -> Result<(), WriteError> {
         if !self.options.is_empty() {
             // Section 3.5: writers must end the list.
@@ -161,7 +160,7 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Adds an option to `out`, which started at a multiple of 4 bytes (section 3.5).
+/// Appends an option to `out`, whose start is aligned to 4 bytes (section 3.5).
 pub(super) fn put_option(out: &mut Vec<u8>, code: u16, value: &[u8]) -> Result<(), WriteError> {
     let length =
         u16::try_from(value.len()).map_err(|_| WriteError::TextTooLong { length: value.len() })?;
@@ -172,7 +171,7 @@ pub(super) fn put_option(out: &mut Vec<u8>, code: u16, value: &[u8]) -> Result<(
     Ok(())
 }
 
-/// The fixed fields of an Enhanced Packet Block behind its length (section 4.3).
+/// The fixed fields of an Enhanced Packet Block after its length (section 4.3).
 pub(super) fn packet_fields(
     packet: &Packet<'_>,
     captured_len: u32,
@@ -207,7 +206,7 @@ pub(super) fn packet_options(packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// A time as the format counts it.
+/// A timestamp in units of the interface's resolution.
 fn units(time: Timestamp) -> Result<u64, WriteError> {
     u64::try_from(time.as_nanoseconds()).map_err(|_| WriteError::TimestampOutOfRange(time))
 }

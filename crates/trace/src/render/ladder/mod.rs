@@ -1,4 +1,4 @@
-//! Ladder diagrams: two lifelines, and what passed between them.
+//! Ladder diagrams: two lifelines and the packets between them.
 
 mod rows;
 mod side;
@@ -15,7 +15,7 @@ use super::text::{Line, Tone, cut, width, wrap};
 use super::units::{self, Clock};
 use crate::analysis::report::{CmEvent, Conversation, FileReport};
 
-/// The ladder of a conversation. `rows` limits its length and lets middle packets be folded; `None` draws everything.
+/// Draws the ladder of a conversation. `rows` limits its length and folds middle packets; `None` draws everything.
 pub fn ladder(
     file: &FileReport,
     conversation: &Conversation,
@@ -26,8 +26,7 @@ pub fn ladder(
 }
 
 impl Ladders<'_> {
-    /// How many packets the ladder of a conversation is about, those of the connection manager included, and how long
-    /// they took: `32 packets in 1.38 ms`.
+    /// Packet count and duration of a conversation, including its CM messages: `32 packets in 1.38 ms`.
     pub fn caption(&self, conversation: &Conversation) -> String {
         let packets = units::counted(self.packets(conversation), "packet");
         let start = conversation.time_ns;
@@ -37,7 +36,7 @@ impl Ladders<'_> {
         format!("{packets} in {}", units::duration(start.abs_diff(end)))
     }
 
-    /// Packets of a conversation, and those that set it up and ended it.
+    /// Number of packets of a conversation, including its CM messages.
     fn packets(&self, conversation: &Conversation) -> u64 {
         let own = conversation.a_to_b.packets + conversation.b_to_a.packets;
         own + self.control(conversation).count() as u64
@@ -47,7 +46,7 @@ impl Ladders<'_> {
         self.rows(conversation.id).into_iter().flat_map(|rows| rows.cm.iter().copied())
     }
 
-    /// The ladder of one of the file's conversations, as [`ladder`] draws it.
+    /// Draws the ladder of one of the file's conversations, like [`ladder`].
     pub fn draw(
         &self,
         conversation: &Conversation,
@@ -66,7 +65,7 @@ impl Ladders<'_> {
         let longest = arrows.map(|arrow| width(&arrow.label.join("  "))).max().unwrap_or(0);
         let available = columns.saturating_sub(margin + 2).max(MIN_LANE);
         let heads = width(&endpoint(&conversation.a)) + width(&endpoint(&conversation.b)) + 8;
-        // Long arrows are drawn where that saves lines; else the rest of a label goes below it.
+        // Widen the lane if all labels fit on their arrows; otherwise the rest of a label goes on the next line.
         let whole = longest + ARROW_OVERHEAD + 2;
         let wanted = if whole <= available { whole.max(PREFERRED_LANE) } else { PREFERRED_LANE };
         let lane = wanted.max(heads).min(available);
@@ -83,11 +82,11 @@ impl Ladders<'_> {
     }
 }
 
-/// Columns between the lifelines: at least, and at least where there is available.
+/// Columns between the lifelines: the minimum, and the preferred minimum.
 const MIN_LANE: usize = 32;
 const PREFERRED_LANE: usize = 72;
 
-/// Columns of an arrow that are not its label.
+/// Columns of an arrow besides its label.
 const ARROW_OVERHEAD: usize = 8;
 
 struct Drawing {
@@ -100,7 +99,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// Who the lifelines are.
+    /// Draws the header: the endpoints of both lifelines.
     fn head(&self, conversation: &Conversation) -> Vec<Line> {
         let (a, b) = (&conversation.a, &conversation.b);
         let a = Line::of(Tone::Forth, "A ").plain(endpoint(a));
@@ -166,7 +165,7 @@ impl Drawing {
             }
             Step::Quiet { packets } => {
                 let packets = units::counted(*packets, "packet");
-                let text = format!("⋮ {packets}, nothing out of the ordinary ⋮");
+                let text = format!("⋮ {packets} without anomalies ⋮");
                 lines.push(self.centred(&text, "│"));
             }
             Step::More { packets } => {
@@ -177,8 +176,7 @@ impl Drawing {
         }
     }
 
-    /// As much of a label as an arrow has available for, and the rest in lines. Broken between parts, where that is
-    /// possible.
+    /// Splits a label into the part that fits on the arrow and further lines, between its parts if possible.
     fn split_label(&self, parts: &[String]) -> (String, Vec<String>) {
         let available = self.lane.saturating_sub(ARROW_OVERHEAD);
         let mut lines: Vec<String> = Vec::new();
@@ -195,7 +193,7 @@ impl Drawing {
         (lines.next().unwrap_or_default(), lines.collect())
     }
 
-    /// `├─── label ───▶│` or `│◀── label ───┤`: the labels of both directions start in one column.
+    /// `├─── label ───▶│` or `│◀── label ───┤`: labels of both directions start in the same column.
     fn arrow(&self, arrow: &Arrow, label: &str) -> Line {
         let dash = match arrow.stroke {
             Stroke::Solid => "─",
@@ -223,10 +221,10 @@ impl Drawing {
         line
     }
 
-    /// `├╌╌╌ text ╌╌✗      │`: sent, and never seen.
+    /// `├╌╌╌ text ╌╌✗      │`: sent, but not in the capture.
     fn missing(&self, from_a: bool, text: &str, tone: Tone) -> Line {
         let available = self.lane.saturating_sub(ARROW_OVERHEAD);
-        // The first clause says what, the rest explains.
+        // The first clause names the packets, the rest explains.
         let clause = text.split(": ").next().filter(|_| width(text) > available);
         let text = cut(clause.unwrap_or(text), available);
         let tail = if width(&text) + 6 + 12 <= self.lane { "╌╌╌╌╌╌" } else { "" };
@@ -255,7 +253,7 @@ impl Drawing {
         }
     }
 
-    /// Text under the label of the arrow above.
+    /// Draws text below the label of the previous arrow.
     fn beside(&self, tone: Tone, text: &str) -> Line {
         self.between(self.margin(), Line::of(Tone::Plain, "    ").with(tone, text), "│")
     }
@@ -267,7 +265,7 @@ impl Drawing {
         self.between(self.margin(), text, lifeline)
     }
 
-    /// Anything between the lifelines.
+    /// Draws `body` between the lifelines.
     fn between(&self, mut line: Line, body: Line, lifeline: &str) -> Line {
         line.push(Tone::Drawing, lifeline);
         line.append(body);
@@ -280,7 +278,7 @@ impl Drawing {
         Line::of(Tone::Plain, " ".repeat(self.margin))
     }
 
-    /// Frame and time of an arrow.
+    /// Draws frame number and time of an arrow.
     fn start(&self, arrow: &Arrow) -> Line {
         let mut line = Line::of(Tone::Plain, "  ");
         line.push(Tone::Plain, format!("{:>frames$}  ", arrow.number(), frames = self.frame_width));
@@ -289,7 +287,7 @@ impl Drawing {
     }
 }
 
-/// Whether a tone only tells the direction.
+/// Whether a tone only indicates the direction.
 fn is_plain(tone: Tone) -> bool {
     matches!(tone, Tone::Forth | Tone::Back)
 }

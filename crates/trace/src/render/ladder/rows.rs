@@ -1,11 +1,11 @@
-//! The rows of a report by conversation, sorted once however many ladders are drawn.
+//! The rows of a report grouped by conversation, once for all ladders.
 
 use std::collections::HashMap;
 
 use super::side::Sides;
 use crate::analysis::report::{Anomaly, CmEvent, FileReport, PacketRow};
 
-/// What a file's report says about one conversation.
+/// The rows of one conversation.
 #[derive(Debug, Default)]
 pub(super) struct Rows<'a> {
     pub(super) anomalies: Vec<&'a Anomaly>,
@@ -21,7 +21,7 @@ pub struct Ladders<'a> {
 }
 
 impl<'a> Ladders<'a> {
-    /// Sorts the report's rows by conversation.
+    /// Groups the report's rows by conversation.
     pub fn new(file: &'a FileReport) -> Self {
         let mut rows: HashMap<u32, Rows<'a>> = HashMap::new();
         for anomaly in &file.anomalies {

@@ -1,14 +1,14 @@
-//! Who sent a message of the control plane when both ends have one address, as on a loopback: addresses do not tell,
-//! but the messages do.
+//! Direction of control plane messages if both ends have the same address, as on a loopback: derived from the messages
+//! instead of the addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::report::{CmEvent, Conversation, FileReport};
 
-/// Who asked, by frame.
+/// Senders of control plane messages, by frame.
 #[derive(Debug)]
 pub(super) struct Sides {
-    /// Whether the one who is_active sent this frame.
+    /// Whether the active side sent this frame.
     from_active: BTreeMap<u64, bool>,
 }
 
@@ -29,7 +29,7 @@ impl Sides {
         Self { from_active }
     }
 
-    /// Whether `a` sent this frame: it was heard first, so it is the one who is_active. `None` where the addresses tell.
+    /// Whether `a` sent this frame: `a` sent the first packet, so it is the active side. `None` if the addresses differ.
     pub(super) fn is_from_a(&self, frame: u64, conversation: &Conversation) -> Option<bool> {
         let ambiguous = conversation.a.address == conversation.b.address;
         self.from_active.get(&frame).copied().filter(|_| ambiguous)

@@ -1,4 +1,4 @@
-//! What a ladder shows, from top to bottom, before anything is drawn.
+//! The content of a ladder from top to bottom, before drawing.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,26 +7,26 @@ use crate::analysis::anomaly::AnomalyKind;
 use crate::analysis::report::{Anomaly, CmEvent, Conversation, PacketRow};
 use crate::render::text::Tone;
 
-/// One thing between the lifelines.
+/// One entry between the lifelines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A packet.
     Packet(Arrow),
-    /// Middle packets of a message, not drawn one by one.
+    /// Folded middle packets of a message.
     Fold {
         /// The first of them.
         first: Arrow,
         count: u64,
-        /// The last one's PSN, as its summary writes it.
+        /// PSN of the last one, as written in its summary.
         last_psn: Option<String>,
     },
-    /// Packets that must have been there and are not in the capture.
+    /// Packets that must have been sent but are not in the capture.
     Missing { from_a: bool, text: String, tone: Tone },
-    /// How it ended, badly.
+    /// A failure that ended the conversation.
     End { text: String, tone: Tone },
-    /// Packets that nothing is wrong with, not drawn to leave room for those that something is.
+    /// Folded packets without anomalies.
     Quiet { packets: u64 },
-    /// Nothing for a long time.
+    /// A long time without packets.
     Pause { nanoseconds: u64 },
     /// Packets that are not drawn.
     More { packets: u64 },
@@ -36,46 +36,46 @@ pub(super) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arrow {
     pub(super) frame: u64,
-    /// Which packet of the frame, if it holds several: counted from 1.
+    /// Packet within the frame, counted from 1, if it holds several; otherwise 0.
     pub(super) segment: u32,
     pub(super) time_ns: i64,
     pub(super) from_a: bool,
-    /// What it is, the most important first.
+    /// Parts of its label, the most important first.
     pub(super) label: Vec<String>,
     pub(super) stroke: Stroke,
-    /// How bad it is, or who sent it.
+    /// Severity, or else the direction.
     pub(super) tone: Tone,
     pub(super) notes: Vec<(Tone, String)>,
 }
 
-/// A frame, and a packet of it if it holds several.
+/// Frame number and packet within the frame.
 type PacketKey = (u64, u32);
 
-/// The line an arrow is drawn with.
+/// Line style of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stroke {
     /// Plain delivery.
     Solid,
-    /// It was on the wire before.
+    /// A repeated packet.
     Dashed,
     /// The control plane.
     Double,
 }
 
-/// Shortest run that is folded: below it, the fold would save nothing.
+/// Minimum length of a run that is folded; folding fewer saves nothing.
 const MIN_FOLD: usize = 3;
 
-/// Steps before and after one that is out of the ordinary, that are shown with it.
+/// Steps shown before and after one with an anomaly.
 const CONTEXT_STEPS: usize = 2;
 
-/// A pause is shown when it is at least this long, so many times the usual distance of two packets, and such a part of
-/// the whole.
+/// A pause is shown if it is at least this long, this many times the median distance of two packets, and this fraction
+/// of the total.
 const MIN_PAUSE_NS: i64 = 20_000;
 const PAUSE_MEDIAN_FACTOR: i64 = 20;
 const PAUSE_TOTAL_FRACTION: i64 = 20;
 
-/// The steps of a conversation: all of its packets, or at most `rows` with middle packets folded, and where that is not
-/// enough, with everything folded that nothing is wrong with.
+/// Returns the steps of a conversation: all packets, or at most `rows` with middle packets folded and, if needed, with
+/// packets without anomalies folded.
 pub(super) fn steps(
     ladders: &Ladders<'_>,
     conversation: &Conversation,
@@ -92,7 +92,7 @@ pub(super) fn steps(
             steps = focus(steps);
         }
         steps.truncate(rows);
-        // A pause before what is not drawn says nothing.
+        // A pause at the end is meaningless.
         if let Some(Step::Pause { .. }) = steps.last() {
             steps.pop();
         }
@@ -136,8 +136,8 @@ fn every_step(arrows: Vec<Arrow>, missing: &Missing<'_>, folding: bool) -> Vec<S
     steps
 }
 
-/// Folds what nothing is wrong with, but for the start, the end, and what stands next to something that is. Of a
-/// conversation with nothing wrong everything is kept.
+/// Folds steps without anomalies, except at the start, at the end and next to an anomaly. Keeps a conversation without
+/// anomalies as it is.
 fn focus(steps: Vec<Step>) -> Vec<Step> {
     let count = steps.len();
     let mut kept = vec![false; count];
@@ -166,7 +166,7 @@ fn focus(steps: Vec<Step>) -> Vec<Step> {
     focused
 }
 
-/// Puts a quiet stretch behind the steps, folded if that saves anything.
+/// Appends the steps without anomalies, folded if that saves lines.
 fn fold_quiet(quiet: &mut Vec<Step>, steps: &mut Vec<Step>) {
     if quiet.len() < MIN_FOLD {
         return steps.append(quiet);
@@ -176,7 +176,7 @@ fn fold_quiet(quiet: &mut Vec<Step>, steps: &mut Vec<Step>) {
 }
 
 impl Step {
-    /// Packets it stands for.
+    /// Number of packets it represents.
     fn packets(&self) -> u64 {
         match self {
             Self::Packet(_) => 1,
@@ -186,7 +186,7 @@ impl Step {
         }
     }
 
-    /// Whether something is out of the ordinary.
+    /// Whether it has an anomaly.
     fn is_notable(&self) -> bool {
         match self {
             Self::Packet(arrow) => !arrow.notes.is_empty() || arrow.stroke == Stroke::Dashed,
@@ -197,8 +197,7 @@ impl Step {
     }
 }
 
-/// Takes a note away that says of a packet what was just said of the one before it: a sequence that is sent again has
-/// one reason.
+/// Removes notes that repeat those of the previous packet: a run of retransmissions has one cause.
 fn drop_repeated_notes(arrows: &mut [Arrow]) {
     let mut before: Option<(bool, Vec<(Tone, String)>)> = None;
     for arrow in arrows {
@@ -208,15 +207,15 @@ fn drop_repeated_notes(arrows: &mut [Arrow]) {
                 *note = rest.to_owned();
             }
         }
-        let said = (arrow.from_a, arrow.notes.clone());
-        if before.as_ref() == Some(&said) && arrow.stroke == Stroke::Dashed {
+        let current = (arrow.from_a, arrow.notes.clone());
+        if before.as_ref() == Some(&current) && arrow.stroke == Stroke::Dashed {
             arrow.notes.clear();
         }
-        before = Some(said);
+        before = Some(current);
     }
 }
 
-/// Whether an arrow goes on with a run of middle packets.
+/// Whether `next` continues a run of middle packets.
 fn continues(last: &Arrow, next: &Arrow, pause: i64) -> bool {
     is_middle(last)
         && is_middle(next)
@@ -242,7 +241,7 @@ fn fold(run: Vec<Arrow>, steps: &mut Vec<Step>) {
 }
 
 impl Arrow {
-    /// Lets it come from where it did, if that is known better.
+    /// Overrides the direction, if known.
     fn set_direction(&mut self, from_a: Option<bool>) {
         self.from_a = from_a.unwrap_or(self.from_a);
         if let Tone::Forth | Tone::Back = self.tone {
@@ -254,7 +253,7 @@ impl Arrow {
         (self.frame, self.segment)
     }
 
-    /// Its frame's number, and the packet's in it: `12`, or `12.3`.
+    /// Frame number, with the packet in the frame: `12`, or `12.3`.
     pub(super) fn number(&self) -> String {
         match self.segment {
             0 => self.frame.to_string(),
@@ -262,13 +261,13 @@ impl Arrow {
         }
     }
 
-    /// The PSN as the summary writes it.
+    /// The PSN as written in the summary.
     pub(super) fn psn(&self) -> Option<&str> {
         self.label.iter().find_map(|part| part.strip_prefix("PSN "))
     }
 }
 
-/// The packets of a conversation, and the messages that set it up or ended it, in order.
+/// Returns the packets and CM messages of a conversation in order.
 fn arrows(rows: &Rows<'_>, ladders: &Ladders<'_>, conversation: &Conversation) -> Vec<Arrow> {
     let mut anomalies: BTreeMap<PacketKey, Vec<&Anomaly>> = BTreeMap::new();
     for &anomaly in rows.anomalies.iter().filter(|anomaly| !is_end(anomaly.kind)) {
@@ -293,7 +292,7 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
     let worst = anomalies.iter().max_by_key(|anomaly| anomaly.severity);
     let plain = if row.from_a { Tone::Forth } else { Tone::Back };
     let mut tone = worst.map_or(plain, |anomaly| anomaly.severity.into());
-    // What is missing before a packet is drawn by itself: nothing is wrong with the packet.
+    // Missing packets are drawn separately and do not affect this packet.
     if anomalies.iter().all(|anomaly| is_missing(anomaly.kind)) {
         tone = plain;
     }
@@ -309,22 +308,22 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
     let timeout = anomalies.iter().any(|anomaly| anomaly.kind == AnomalyKind::Timeout);
     let mut notes = Vec::new();
     for anomaly in anomalies {
-        // A packet that is sent again after a timeout has two anomalies: the timeout says it all.
+        // A retransmission after a timeout has two anomalies: the note of the timeout suffices.
         let implied = timeout && anomaly.kind == AnomalyKind::Retransmission;
         if !is_missing(anomaly.kind) && !implied {
             notes.push((anomaly.severity.into(), anomaly.text.clone()));
         }
     }
-    // One acknowledgement may have as many notes as there are requests without a response.
+    // An acknowledgement may have one note per request without a response.
     let listed: HashSet<&str> = anomalies.iter().map(|anomaly| anomaly.text.as_str()).collect();
     for note in &row.notes {
-        // Anomalies beyond the limit of their list are still noted on the packets.
+        // Anomalies beyond the list's limit are still in the packet's notes.
         if !listed.contains(note.as_str()) {
             notes.push((Tone::Notice, note.clone()));
         }
     }
     if row.icrc == "bad" {
-        notes.push((Tone::Bad, "wrong ICRC: its receiver drops it".to_owned()));
+        notes.push((Tone::Bad, "wrong ICRC: receivers drop it".to_owned()));
     }
     Arrow {
         frame: row.frame,
@@ -341,7 +340,7 @@ fn packet(row: &PacketRow, anomalies: &[&Anomaly], conversation: &Conversation) 
 fn control(event: &CmEvent, conversation: &Conversation) -> Arrow {
     let label = vec![format!("CM {}", event.message), event.summary.clone()];
     let tone = if event.message == "REJ" { Tone::Bad } else { Tone::Control };
-    let repeated = event.repeated.then(|| (Tone::Warning, "sent again".to_owned()));
+    let repeated = event.repeated.then(|| (Tone::Warning, "retransmitted".to_owned()));
     Arrow {
         frame: event.frame,
         segment: event.segment,
@@ -354,7 +353,7 @@ fn control(event: &CmEvent, conversation: &Conversation) -> Arrow {
     }
 }
 
-/// The parts of a summary, without the queue pairs: they stand over the lifelines.
+/// Splits a summary into its parts, without the queue pairs shown in the header.
 fn label(summary: &str, from_a: bool, conversation: &Conversation) -> Vec<String> {
     let (source, destination) = if from_a {
         (&conversation.a, &conversation.b)
@@ -382,12 +381,12 @@ fn is_missing(kind: AnomalyKind) -> bool {
     )
 }
 
-/// What is about the conversation rather than a packet of it.
+/// Whether an anomaly concerns the conversation rather than a packet.
 fn is_end(kind: AnomalyKind) -> bool {
     matches!(kind, AnomalyKind::RetryExceeded | AnomalyKind::RnrRetryExceeded)
 }
 
-/// What is missing, by the packet that shows it.
+/// Missing packets, by the packet at which they were noticed.
 type Missing<'a> = BTreeMap<PacketKey, Vec<(&'a str, Tone)>>;
 
 fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
@@ -401,7 +400,7 @@ fn missing<'a>(rows: &Rows<'a>) -> Missing<'a> {
     missing
 }
 
-/// The shortest time between two packets that is shown as a pause.
+/// Minimum time between two packets that is shown as a pause.
 fn min_pause(arrows: &[Arrow]) -> i64 {
     let mut distances: Vec<_> = arrows
         .windows(2)

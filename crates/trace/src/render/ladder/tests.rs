@@ -7,7 +7,7 @@ fn of_first(file: &FileReport, columns: usize, rows: Option<usize>) -> String {
 }
 
 #[test]
-fn loss_and_recovery() {
+fn draws_loss_and_recovery() {
     assert_eq!(
         of_first(&lossy(), 90, Some(40)),
         "                A 10.0.0.1 QP 0x000011                              10.0.0.2 QP 0x000012 B
@@ -21,7 +21,7 @@ fn loss_and_recovery() {
                 │    ↳ responder expects PSN 0x000006                                    │
                 ┊                             2.00 ms later                              ┊
      10  2,070  ├╌╌╌ RC RDMA WRITE Middle  PSN 0x000006  1024 bytes ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌▶│
-                │    ↳ sent again                                                        │
+                │    ↳ retransmitted                                                     │
      11  2,080  ├─── RC RDMA WRITE Last  PSN 0x000007  256 bytes ───────────────────────▶│
      12  2,100  │◀── RC ACK  PSN 0x000007  MSN 1 ────────────────────────────────────────┤
 "
@@ -29,10 +29,10 @@ fn loss_and_recovery() {
 }
 
 #[test]
-fn the_caption_counts_what_the_ladder_shows() {
+fn caption_counts_the_packets_of_the_ladder() {
     let file = lossy();
     let ladders = Ladders::new(&file);
-    // Ten packets of the connection and the REQ, from 5 µs before the first to the last.
+    // Ten packets of the connection plus the REQ, which is 5 µs earlier.
     assert_eq!(ladders.caption(&file.conversations[0]), "11 packets in 2.10 ms");
     let mut late = file.conversations[0].clone();
     late.duration_ns = 0;
@@ -40,14 +40,14 @@ fn the_caption_counts_what_the_ladder_shows() {
 }
 
 #[test]
-fn everything_is_drawn_when_nothing_limits_it() {
+fn draws_every_packet_without_a_row_limit() {
     let text = of_first(&lossy(), 90, None);
     assert_eq!(text.matches("RC RDMA WRITE Middle").count(), 5, "{text}");
     assert!(!text.contains('…') && !text.contains("not drawn"), "{text}");
 }
 
 #[test]
-fn what_is_wrong_stays_when_there_is_no_room() {
+fn anomalies_are_kept_under_a_row_limit() {
     let mut file = lossy();
     // Thirty uneventful packets before the loss.
     let (first, plain) = (file.packet_list[0].clone(), file.packet_list[9].clone());
@@ -57,8 +57,8 @@ fn what_is_wrong_stays_when_there_is_no_room() {
     file.packet_list.push(crate::analysis::report::PacketRow { frame: 130, ..first });
     file.conversations[0].a_to_b.packets += 31;
     let text = of_first(&file, 90, Some(20));
-    assert!(text.contains("⋮ 30 packets, nothing out of the ordinary ⋮"), "{text}");
-    assert!(text.contains('✗') && text.contains("↳ sent again"), "{text}");
+    assert!(text.contains("⋮ 30 packets without anomalies ⋮"), "{text}");
+    assert!(text.contains('✗') && text.contains("↳ retransmitted"), "{text}");
     assert!(!text.contains("not drawn"), "{text}");
 
     let text = of_first(&file, 90, Some(5));
@@ -66,34 +66,34 @@ fn what_is_wrong_stays_when_there_is_no_room() {
 }
 
 #[test]
-fn a_narrow_ladder_breaks_its_labels() {
+fn a_narrow_ladder_wraps_its_labels() {
     let text = of_first(&lossy(), 56, Some(40));
     assert!(text.lines().all(|line| width(line) <= 56), "{text}");
     assert!(text.contains("│    1024 of 6400 bytes → 0x10         │"), "{text}");
 }
 
 #[test]
-fn a_sequence_sent_again_has_one_reason() {
+fn a_run_of_retransmissions_has_one_note() {
     let mut file = lossy();
-    let mut again = file.anomalies[2].clone();
-    (again.frame, again.text) = (11, "PSN 0x000007 sent again".into());
-    file.packet_list[8].notes = vec![again.text.clone()];
-    file.anomalies.push(again);
+    let mut retransmission = file.anomalies[2].clone();
+    (retransmission.frame, retransmission.text) = (11, "PSN 0x000007 retransmitted".into());
+    file.packet_list[8].notes = vec![retransmission.text.clone()];
+    file.anomalies.push(retransmission);
     let text = of_first(&file, 90, Some(40));
-    assert_eq!(text.matches("sent again").count(), 1, "{text}");
+    assert_eq!(text.matches("retransmitted").count(), 1, "{text}");
     assert_eq!(text.matches("╌▶│").count(), 2, "{text}");
 }
 
 #[test]
-fn a_connection_that_was_given_up_says_so_at_its_end() {
+fn a_failed_connection_ends_with_the_reason() {
     let mut file = lossy();
     let mut end = file.anomalies[0].clone();
     (end.kind, end.severity) = (AnomalyKind::RetryExceeded, AnomalyKind::RetryExceeded.severity());
-    end.text = "PSN 0x000006 was never answered".into();
+    end.text = "PSN 0x000006 got no response".into();
     file.anomalies.push(end);
     let text = of_first(&file, 90, Some(40));
     assert!(text.trim_end().ends_with('│'), "{text}");
-    assert!(text.lines().last().is_some_and(|line| line.contains("✗ PSN 0x000006 was never")));
+    assert!(text.lines().last().is_some_and(|line| line.contains("✗ PSN 0x000006 got no")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Everything out of the ordinary: first how often, then each.
+//! Anomalies: counts by kind, then the list.
 
 use super::diagnosis::mark;
 use super::more;
@@ -8,7 +8,7 @@ use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::units::{self, Clock};
 
-/// Counts by kind with what the kind means, then the list.
+/// Counts by kind with descriptions, followed by the list.
 pub(super) fn list(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     if file.anomaly_counts.is_empty() && file.anomalies.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Who talked to whom, and how much.
+//! Conversations and their traffic.
 
 use super::more;
 use crate::analysis::report::{Conversation, Endpoint, FileReport, JoinedBy, Traffic};
@@ -6,7 +6,7 @@ use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone, wrap};
 use crate::render::units;
 
-/// One conversation in three lines: an endpoint each, then what is true of both.
+/// Three lines per conversation: one per endpoint, then common properties.
 pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     if file.conversations.is_empty() {
         return Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
             table.row([vec![Line::new(), Line::new()], b].concat());
         }
     }
-    // What belongs to both sides would widen one column: it is put between the rows.
+    // Common properties would widen a column, so they are inserted between the rows.
     let table = table.without_columns_that_do_not_fit(columns, &["payload", "rate"]);
     let mut table_rows = table.lines(columns).into_iter();
     let mut lines: Vec<Line> = table_rows.next().into_iter().collect();
@@ -50,12 +50,12 @@ pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line
     lines
 }
 
-/// Table rows of a conversation: one for each side, or a single one when there is no second side to tell apart.
+/// Table rows of a conversation: one per side, or one if both sides are the same endpoint.
 fn rows(conversation: &Conversation) -> usize {
     if conversation.joined_by == JoinedBy::SameEndpoint { 1 } else { 2 }
 }
 
-/// Columns that the number and the transport take.
+/// Width of the id and transport columns.
 fn table_indent(file: &FileReport, limit: usize) -> usize {
     let shown = || file.conversations.iter().take(limit);
     let id = shown().map(|conversation| 1 + digits(conversation.id)).max().unwrap_or(0);
@@ -85,7 +85,7 @@ fn side(
     ]
 }
 
-/// What is true of both sides.
+/// Properties common to both sides.
 fn about(conversation: &Conversation) -> String {
     let messages = conversation.operations.values().map(|stats| stats.messages).sum();
     let mut parts = vec![units::counted(messages, "message")];

@@ -1,4 +1,4 @@
-//! What went wrong, in words: what people came for.
+//! The diagnosis: findings in sentences.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,28 +9,28 @@ use crate::analysis::report::{Anomaly, FileReport};
 use crate::render::text::{Line, Tone, width, wrap};
 use crate::render::units;
 
-/// A sentence and the conversations it is true of.
+/// A finding and the conversations it applies to.
 struct Item<'a> {
     severity: Severity,
     text: Cow<'a, str>,
     conversations: Vec<u32>,
-    /// How often, where it is not about a conversation.
+    /// Number of occurrences, for findings without a conversation.
     times: u64,
 }
 
-/// Findings of all conversations and what belongs to none, errors first.
+/// Findings of the file and of all conversations, errors first.
 pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     let mut items = file_findings(file);
     items.extend(findings(file));
     items.extend(without_conversation(file));
-    // Stable: of one severity, the conversations stay in order.
+    // A stable sort keeps the conversations in order within one severity.
     items.sort_by_key(|item| std::cmp::Reverse(item.severity));
 
     let mut lines = Vec::new();
     if items.iter().all(|item| item.severity == Severity::Info) && file.roce_packets > 0 {
         let text = match file.anomaly_counts.is_empty() {
-            true => "nothing out of the ordinary: no loss, no retransmission, no refusal",
-            false => "nothing failed; what is out of the ordinary stands under Anomalies",
+            true => "no anomalies: no loss, no retransmissions, no refused requests",
+            false => "no failures; see Anomalies for the rest",
         };
         let mut line = Line::of(Tone::Good, "  ✓ ");
         for part in wrap(text, columns.saturating_sub(line.width())) {
@@ -46,7 +46,7 @@ pub(super) fn diagnosis(file: &FileReport, columns: usize, limit: usize) -> Vec<
     lines
 }
 
-/// What the ICRCs say, of all packets together: damage is done on the way, whatever the conversation.
+/// Findings about the file as a whole: wrong ICRCs, capture losses, offloads.
 fn file_findings(file: &FileReport) -> Vec<Item<'static>> {
     let item = |severity, text| Item {
         severity,
@@ -57,12 +57,13 @@ fn file_findings(file: &FileReport) -> Vec<Item<'static>> {
     let mut items = Vec::new();
     if file.icrc.bad > 0 {
         let packets = units::counted(file.icrc.bad, "packet");
-        let text = format!("{packets} with a wrong ICRC: damaged on the way, receivers drop them");
+        let text =
+            format!("{packets} with a wrong ICRC: corrupted on the path, dropped by receivers");
         items.push(item(Severity::Error, text));
     }
     if file.dropped > 0 {
         let text = format!(
-            "the capture lost {}: what is missing may be missing in the capture alone",
+            "the capture lost {}: missing packets may be missing only in the capture",
             units::counted(file.dropped, "packet")
         );
         items.push(item(Severity::Warning, text));
@@ -77,7 +78,7 @@ fn file_findings(file: &FileReport) -> Vec<Item<'static>> {
     }
     if file.icrc.unverifiable > 0 {
         let packets = units::counted(file.icrc.unverifiable, "packet");
-        let text = format!("the ICRC of {packets} cannot be checked: not all bytes are there");
+        let text = format!("the ICRC of {packets} cannot be checked: not all bytes were captured");
         items.push(item(Severity::Info, text));
     }
     items
@@ -88,7 +89,7 @@ fn findings(file: &FileReport) -> Vec<Item<'_>> {
     let mut known = BTreeMap::new();
     for conversation in &file.conversations {
         for finding in &conversation.findings {
-            // The same of many conversations is said once.
+            // Merge equal findings of several conversations.
             let at = *known.entry((finding.severity, finding.text.as_str())).or_insert_with(|| {
                 items.push(Item {
                     severity: finding.severity,
@@ -104,7 +105,7 @@ fn findings(file: &FileReport) -> Vec<Item<'_>> {
     items
 }
 
-/// Anomalies of no conversation: the first of each kind, and how many there are.
+/// Anomalies outside of conversations: the first of each kind, with the count.
 fn without_conversation(file: &FileReport) -> Vec<Item<'_>> {
     let mut kinds: BTreeMap<AnomalyKind, Item<'_>> = BTreeMap::new();
     let alone =
@@ -143,7 +144,7 @@ fn draw(item: &Item<'_>, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// The sign of a severity.
+/// The mark of a severity.
 pub(super) fn mark(severity: Severity) -> &'static str {
     match severity {
         Severity::Info => "•",
@@ -152,7 +153,7 @@ pub(super) fn mark(severity: Severity) -> &'static str {
     }
 }
 
-/// Conversations by number: `#1 #2 #3`, and how many more when that gets long.
+/// Conversation ids: `#1 #2 #3`, then the number of further ones if the list is long.
 fn numbers(conversations: &[u32]) -> String {
     let mut text = String::new();
     for (at, id) in conversations.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the file is, and what of it could not be read.
+//! The header of a report, and the problems of the file.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::render::units;
 /// The first lines of a report.
 pub(super) fn head(file: &FileReport, columns: usize) -> Vec<Line> {
     let mut name = Line::of(Tone::Strong, &file.path);
-    let format = if file.format.is_empty() { "no capture file" } else { &file.format };
+    let format = if file.format.is_empty() { "not a capture file" } else { &file.format };
     name.push(Tone::Faint, format!("  {format}, {}", units::bytes(file.file_bytes)));
     let mut lines = vec![name];
     if file.packets == 0 {
@@ -43,7 +43,7 @@ pub(super) fn head(file: &FileReport, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// Two parts of the head on one line, or below each other where that is too wide.
+/// Two parts of the header on one line, or on two lines if that is too wide.
 fn beside(left: Line, right: Line, columns: usize) -> Vec<Line> {
     let indented = |part| {
         let mut line = Line::of(Tone::Plain, "  ");
@@ -59,7 +59,7 @@ fn beside(left: Line, right: Line, columns: usize) -> Vec<Line> {
     vec![line]
 }
 
-/// How many ICRCs are right; empty when there are none.
+/// Counts of ICRC check results; empty if there are none.
 fn verdicts(file: &FileReport) -> Line {
     let icrc = file.icrc;
     let mut line = Line::new();
@@ -87,22 +87,22 @@ fn roce(file: &FileReport) -> String {
     units::count(file.roce_packets)
 }
 
-/// Rows of one sort of problem: a capture with a short snap length has the same one with every packet.
+/// Limit of similar problems shown: a capture with a short snap length has the same one for every packet.
 const MAX_SIMILAR: usize = 3;
 
-/// What could not be read or is damaged, and where.
+/// Lists what could not be read or is damaged, with positions.
 pub(super) fn problems(file: &FileReport, columns: usize, all: bool) -> Vec<Line> {
     if file.problems.is_empty() {
         return Vec::new();
     }
     let mut table =
         Table::new(&[("frame", Align::Right), ("byte", Align::Right), ("problem", Align::Rest)]);
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut shown = 0;
     for problem in &file.problems {
-        let sort =
+        let pattern =
             problem.text.chars().filter(|character| !character.is_ascii_hexdigit()).collect();
-        let similar = seen.entry(sort).or_default();
+        let similar = counts.entry(pattern).or_default();
         *similar += 1;
         if *similar > MAX_SIMILAR && !all {
             continue;

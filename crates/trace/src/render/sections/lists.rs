@@ -6,7 +6,7 @@ use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::units::{self, Clock};
 
-/// Every message, in the order in which they were finished.
+/// Every message, in order of completion.
 pub(super) fn messages(file: &FileReport, columns: usize) -> Vec<Line> {
     if file.messages.is_empty() {
         return Vec::new();
@@ -57,7 +57,7 @@ fn psns((first, last): (u32, u32)) -> String {
     if first == last { format!("{first:06x}") } else { format!("{first:06x}–{last:06x}") }
 }
 
-/// How it ended and what else it carried.
+/// Status and further fields of a message.
 fn outcome(message: &CapturedMessage) -> Line {
     let (text, tone) = match message.status {
         MessageStatus::Acknowledged => ("ok", Tone::Good),
@@ -68,7 +68,7 @@ fn outcome(message: &CapturedMessage) -> Line {
     };
     let mut line = Line::of(tone, text);
     if message.retransmitted > 0 {
-        line.push(Tone::Warning, format!(", {} sent again", message.retransmitted));
+        line.push(Tone::Warning, format!(", {} retransmitted", message.retransmitted));
     }
     if let Some(immediate) = message.immediate {
         line.push(Tone::Faint, format!(", imm 0x{immediate:08x}"));
@@ -79,7 +79,7 @@ fn outcome(message: &CapturedMessage) -> Line {
     line
 }
 
-/// Every packet with the verdict on its ICRC and what is out of the ordinary about it.
+/// Every packet with its ICRC verdict and anomalies.
 pub(super) fn packets(file: &FileReport, columns: usize) -> Vec<Line> {
     if file.packet_list.is_empty() {
         return Vec::new();

@@ -6,7 +6,7 @@ use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone, wrap};
 use crate::render::units::{self, Clock};
 
-/// The connection manager's messages in order of time.
+/// CM messages in order of time.
 pub(super) fn cm(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     let shown = &file.cm[..file.cm.len().min(limit)];
     if shown.is_empty() {
@@ -16,7 +16,7 @@ pub(super) fn cm(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     let mut table = timeline(clock);
     for event in shown {
         let message = match event.repeated {
-            true => Line::of(Tone::Warning, format!("{} again", event.message)),
+            true => Line::of(Tone::Warning, format!("{} repeated", event.message)),
             false => Line::of(tone(event.message), event.message),
         };
         let conversation = event.conversation.map(|id| format!("#{id}")).unwrap_or_default();
@@ -41,10 +41,10 @@ pub(super) fn cm(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     lines
 }
 
-/// Fields that the message's name says, or that are the same in every message of this protocol.
+/// Fields implied by the message's name, or equal in every message of this protocol.
 const IMPLIED: [&str; 3] = ["message_type", "version", "magic"];
 
-/// The messages of the set-up exchange in order of time.
+/// Messages of the set-up exchange in order of time.
 pub(super) fn setup(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
     let shown = &file.setup[..file.setup.len().min(limit)];
     if shown.is_empty() {
@@ -95,7 +95,7 @@ fn tone(message: &str) -> Tone {
     }
 }
 
-/// Hexadecimal digits in groups of four bytes, that lines can be broken between.
+/// Splits hexadecimal digits into groups of four bytes, for wrapping.
 fn hexadecimal(digits: &str) -> String {
     wrap(digits, 8).join(" ")
 }

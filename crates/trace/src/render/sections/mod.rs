@@ -1,4 +1,4 @@
-//! The parts of the text report, each of which is empty when there is nothing to say.
+//! The sections of the text report. A section without content is omitted.
 
 mod anomalies;
 mod conversations;
@@ -14,12 +14,12 @@ use super::text::{Line, Tone, width, wrap};
 use super::{graph, units};
 use crate::analysis::report::{Conversation, Endpoint, FileReport, ProblemReport};
 
-/// What the reader asked to see, beyond what everybody does.
+/// Optional parts and layout of the text report.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Columns there are.
+    /// Width of the output in columns.
     pub columns: usize,
-    /// Every row of every list, however long.
+    /// Every row of every list.
     pub all: bool,
     /// Every anomaly.
     pub anomalies: bool,
@@ -27,26 +27,26 @@ pub struct View {
     pub messages: bool,
     /// Every packet.
     pub packets: bool,
-    /// The ladder of these conversations.
+    /// Ladder diagrams.
     pub ladder: Option<LadderView>,
 }
 
-/// Which ladders, and how long.
+/// Selection and length of the ladders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LadderView {
     /// This conversation only.
     pub conversation: Option<u32>,
-    /// Rows before the rest is only counted; `None` for all, nothing folded.
+    /// Limit of rows; `None` draws every packet without folding.
     pub rows: Option<usize>,
 }
 
-/// Rows of a list that is shown without being asked for.
+/// Rows of a list shown by default.
 const DEFAULT_ROWS: usize = 20;
 
-/// Conversations whose ladder is drawn when none was named.
+/// Number of ladders drawn by default.
 const DEFAULT_LADDERS: usize = 8;
 
-/// The whole report of a file.
+/// Draws the whole report of a file.
 pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
     let limit = |wanted: bool| if wanted || view.all { usize::MAX } else { DEFAULT_ROWS };
     let columns = view.columns;
@@ -116,7 +116,7 @@ pub fn report(file: &FileReport, view: &View) -> Vec<Line> {
     lines
 }
 
-/// A faint text over as many lines as it needs; none for no text.
+/// Wraps faint text; no lines for empty text.
 fn paragraph(text: &str, indent: usize, columns: usize) -> Vec<Line> {
     let parts = wrap(text, columns.saturating_sub(indent)).into_iter();
     let parts = parts.filter(|part| !part.is_empty());
@@ -128,7 +128,7 @@ pub fn problem(problem: &ProblemReport) -> String {
     head::sentence(problem)
 }
 
-/// What follows a list that is not shown in full.
+/// The line after a list that is not shown in full.
 fn more(hidden: u64, (one, many): (&str, &str), how: &str) -> Option<Line> {
     let what = if hidden == 1 { one } else { many };
     let mut text = format!("  … and {} more {what}", units::count(hidden));
@@ -138,7 +138,7 @@ fn more(hidden: u64, (one, many): (&str, &str), how: &str) -> Option<Line> {
     (hidden > 0).then(|| Line::of(Tone::Faint, text))
 }
 
-/// An endpoint as it is written everywhere: `10.0.0.1 QP 0x000011`.
+/// An endpoint: `10.0.0.1 QP 0x000011`.
 pub(super) fn endpoint(endpoint: &Endpoint) -> String {
     match endpoint.qpn {
         Some(qpn) => format!("{} QP 0x{qpn:06x}", endpoint.address),

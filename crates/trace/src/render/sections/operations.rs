@@ -1,4 +1,4 @@
-//! Messages by operation: how many, how large, how fast.
+//! Messages by operation: count, size and latency.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::units;
 
-/// Conversations whose operations are told apart; of more, only the sum is.
+/// Limit of conversations listed separately; beyond it, only the sum is shown.
 const MAX_SPLIT_CONVERSATIONS: usize = 8;
 
 const COLUMNS: [(&str, Align); 10] = [
@@ -25,13 +25,13 @@ const COLUMNS: [(&str, Align); 10] = [
     ("max", Align::Right),
 ];
 
-/// Columns of a file in which no latency was measured.
+/// Number of columns if no latency was measured.
 const COLUMNS_WITHOUT_LATENCY: usize = 5;
 
-/// Stands before a percentile that is not exact.
+/// Prefix of a percentile that is not exact.
 const INEXACT: &str = "≤";
 
-/// One row an operation, and one for each conversation that has it when there are a few.
+/// One row per operation, and one per conversation if there are few.
 pub(super) fn table(file: &FileReport, columns: usize) -> Vec<Line> {
     let mut sums: BTreeMap<&str, OperationStats> = BTreeMap::new();
     for conversation in &file.conversations {
@@ -119,7 +119,7 @@ fn row(
     cells
 }
 
-/// CapturedMessage sizes by operation, over all conversations and of each.
+/// Message sizes by operation, over all conversations and per conversation.
 struct Sizes {
     sorted: BTreeMap<(&'static str, Option<u32>), Vec<u64>>,
     complete: bool,
@@ -138,7 +138,7 @@ impl Sizes {
         Self { sorted, complete: file.messages.len() as u64 == file.messages_total }
     }
 
-    /// The median and the largest.
+    /// Returns the median and the maximum.
     fn get(&self, operation: &&'static str, conversation: Option<u32>) -> Option<(u64, u64)> {
         let sizes = self.sorted.get(&(*operation, conversation))?;
         Some((*sizes.get((sizes.len() - 1) / 2)?, *sizes.last()?))

@@ -1,11 +1,11 @@
-//! Which protocols and which opcodes.
+//! Packets by protocol and by opcode.
 
 use crate::analysis::report::{FileReport, HierarchyNode};
 use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone};
 use crate::render::{bar, units};
 
-/// Columns of the longest bar: what a terminal leaves beside the longest names and figures.
+/// Width of the longest bar: the space left next to the longest names and numbers.
 fn longest_bar(columns: usize) -> usize {
     columns.saturating_sub(72).clamp(8, 20)
 }
@@ -26,13 +26,13 @@ pub(super) fn hierarchy(file: &FileReport, columns: usize) -> Vec<Line> {
     if file.hierarchy.is_empty() {
         return Vec::new();
     }
-    // On a narrow terminal the bars go first, then the percentages, from the right.
+    // On a narrow terminal, drop the bars first, then the percentages from the right.
     let table =
         [5, 4, 2].into_iter().fold(table, |table, at| table.without_if_too_wide(columns, at));
     table.lines(columns)
 }
 
-/// Adds a protocol and what it carried. `stem` is drawn before its own name, `below` before those of its children.
+/// Adds a protocol and its children. `stem` is drawn before its name, `below` before those of its children.
 fn branch(
     node: &HierarchyNode,
     file: &FileReport,
@@ -56,7 +56,7 @@ fn branch(
     }
 }
 
-/// Packets by opcode, the most frequent first.
+/// Packets by opcode, most frequent first.
 pub(super) fn opcodes(file: &FileReport, columns: usize) -> Vec<Line> {
     let total = file.opcodes.values().sum::<u64>();
     let most = file.opcodes.values().copied().max().unwrap_or(0);

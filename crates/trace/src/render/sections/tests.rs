@@ -8,7 +8,7 @@ fn view() -> View {
 }
 
 #[test]
-fn a_whole_report() {
+fn draws_a_whole_report() {
     let view = View { messages: true, packets: true, ..view() };
     let text = drawn(&report(&lossy(), &view));
     let expected = include_str!("tests/lossy.txt");
@@ -16,7 +16,7 @@ fn a_whole_report() {
 }
 
 #[test]
-fn errors_stand_before_warnings_and_the_same_is_said_once() {
+fn errors_come_first_and_equal_findings_are_merged() {
     let mut file = lossy();
     let mut second = file.conversations[0].clone();
     second.id = 2;
@@ -26,8 +26,8 @@ fn errors_stand_before_warnings_and_the_same_is_said_once() {
     assert_eq!(
         text,
         "  ✗ #2  access refused
-  ! #1 #2  2 packets sent again, because of 1 × NAK, PSN sequence error
-  • the ICRC of 1 packet cannot be checked: not all bytes are there
+  ! #1 #2  2 packets retransmitted because of 1 × NAK, PSN sequence error
+  • the ICRC of 1 packet cannot be checked: not all bytes were captured
 "
     );
     let text = drawn(&diagnosis::diagnosis(&file, 100, 1));
@@ -35,7 +35,7 @@ fn errors_stand_before_warnings_and_the_same_is_said_once() {
 }
 
 #[test]
-fn anomalies_of_no_conversation_are_diagnosed_too() {
+fn anomalies_without_a_conversation_are_diagnosed() {
     let refused = |frame| Anomaly {
         kind: AnomalyKind::CmReject,
         severity: Severity::Error,
@@ -44,15 +44,15 @@ fn anomalies_of_no_conversation_are_diagnosed_too() {
         time_ns: 0,
         conversation: None,
         psn: None,
-        text: "nobody listens".into(),
+        text: "no listener".into(),
     };
     let file = FileReport { anomalies: vec![refused(1), refused(3)], ..FileReport::default() };
     let text = drawn(&diagnosis::diagnosis(&file, 100, 20));
-    assert_eq!(text, "  ✗ nobody listens (2 like this)\n");
+    assert_eq!(text, "  ✗ no listener (2 like this)\n");
 }
 
 #[test]
-fn percentiles_that_are_not_exact_are_marked() {
+fn inexact_percentiles_are_marked() {
     let mut file = lossy();
     let exact = drawn(&operations::table(&file, 100));
     assert!(!exact.contains('≤'), "{exact}");
@@ -66,7 +66,7 @@ fn percentiles_that_are_not_exact_are_marked() {
 }
 
 #[test]
-fn set_up_messages_leave_out_what_their_name_says() {
+fn set_up_messages_omit_implied_fields() {
     let mut details = crate::analysis::report::Details::default();
     for name in ["message_type", "version", "status", "magic", "exchange", "attempt"] {
         details.push(name, "0".into());
@@ -85,14 +85,14 @@ fn set_up_messages_leave_out_what_their_name_says() {
 }
 
 #[test]
-fn a_sound_file_is_said_to_be() {
+fn a_file_without_anomalies_is_reported_as_such() {
     let file = FileReport { roce_packets: 1, ..FileReport::default() };
     let text = drawn(&diagnosis::diagnosis(&file, 100, 20));
-    assert!(text.starts_with("  ✓ nothing out of the ordinary"), "{text}");
+    assert!(text.starts_with("  ✓ no anomalies"), "{text}");
 }
 
 #[test]
-fn lists_are_cut_and_say_how_to_see_the_rest() {
+fn truncated_lists_name_the_option_for_the_rest() {
     let mut file = lossy();
     file.anomalies = vec![file.anomalies[0].clone(); 30];
     file.anomaly_counts = [("missing_request", 40)].into();
@@ -103,7 +103,7 @@ fn lists_are_cut_and_say_how_to_see_the_rest() {
 }
 
 #[test]
-fn what_could_not_be_read_has_its_place() {
+fn problems_have_positions() {
     let text = "the file is cut short".to_owned();
     let mut file = FileReport { path: "x".into(), problems_total: 3, ..FileReport::default() };
     file.problems.push(ProblemReport { frame: Some(12), offset: Some(3456), text: text.clone() });
@@ -115,7 +115,7 @@ fn what_could_not_be_read_has_its_place() {
     assert_eq!(problem(&file.problems[1]), "byte 9 of the file: the file is cut short");
     assert_eq!(
         drawn(&report(&file, &view())),
-        "x  no capture file, 0 B
+        "x  not a capture file, 0 B
 
 Problems
   frame   byte  problem
@@ -127,7 +127,7 @@ Problems
 }
 
 #[test]
-fn problems_of_one_sort_are_shown_a_few_times() {
+fn similar_problems_are_limited() {
     let mut file = FileReport { problems_total: 9, ..FileReport::default() };
     for frame in 1..=9 {
         let text = format!("snapped: {frame} of 1024 bytes captured");
@@ -140,7 +140,7 @@ fn problems_of_one_sort_are_shown_a_few_times() {
 }
 
 #[test]
-fn ladders_of_a_few_conversations() {
+fn limits_the_number_of_ladders() {
     let mut file = lossy();
     let first = file.conversations[0].clone();
     file.conversations = (1..=10).map(|id| Conversation { id, ..first.clone() }).collect();

@@ -1,4 +1,4 @@
-//! What a sender's identifications have been, and so which are to be believed.
+//! Plausibility check of solved identifications against those of earlier packets.
 
 #[cfg(test)]
 mod tests;
@@ -7,79 +7,79 @@ use core::time::Duration;
 
 use super::Identification;
 
-/// Identifications below this come from a batch: a segment's index in one send, which Linux limits
-/// to 128 segments (`UDP_MAX_SEGMENTS`).
+/// Identifications below this are segment indices within one send, which Linux limits to 128 segments
+/// (`UDP_MAX_SEGMENTS`).
 pub const BATCH_LIMIT: u16 = 128;
 
-/// How far a counter may be ahead of the last one seen: packets lost, or sent to other sockets.
-const AHEAD: u16 = 1024;
+/// Limit of a counter's forward step: packets were lost or sent to other sockets.
+const MAX_FORWARD: u16 = 1024;
 
-/// How far behind: reordered on the way, or duplicated.
-const BEHIND: u16 = 128;
+/// Limit of a counter's backward step: packets were reordered or duplicated.
+const MAX_BACKWARD: u16 = 128;
 
-/// A counter that may be anywhere in this range ahead tells nothing any more.
-const STALE: u128 = 1 << 14;
+/// Milliseconds after which a counter is forgotten: it may have advanced by as many.
+const STALE_AFTER_MS: u128 = 1 << 14;
 
-/// Sequences that one history follows at the same time.
-const TRACKS: usize = 4;
+/// Sequences that one history tracks at the same time.
+const MAX_TRACKS: usize = 4;
 
-/// Distrust added by an identification that fits nothing. One that fits takes away one.
-const SURPRISE: u8 = 2;
+/// Distrust added by an identification that matches no track; a matching one subtracts 1.
+const MISMATCH_PENALTY: u8 = 2;
 
-/// At this much distrust it is the pattern that is wrong and not the packets.
-const DISTRUST_LIMIT: u8 = 8;
+/// Distrust at which the tracks are given up.
+const MAX_DISTRUST: u8 = 8;
 
-/// Sequences given up for a newer one before the sender counts as having more than can be followed.
-const EVICTION_LIMIT: u8 = 4;
+/// Evicted sequences after which the sender is treated as having no pattern.
+const MAX_EVICTIONS: u8 = 4;
 
-/// Identifications in a row that must fit before a sender without a pattern is given one. Twice as many each time it
-/// lost its pattern again, or a sender with long runs from many counters would lose packets at every round.
-const REGAIN: u16 = 64;
-const REGAIN_LIMIT: u16 = 1 << 14;
+/// Consecutive matching identifications before a sender without a pattern is tracked again. Doubles each time the pattern
+/// is lost; otherwise a sender with long runs from many counters would lose packets repeatedly.
+const REGAIN_MATCHES: u16 = 64;
+const MAX_REGAIN_MATCHES: u16 = 1 << 14;
 
-/// Whether a solved identification fits its flow.
+/// Plausibility of a solved identification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Plausibility {
-    /// It continues what the flow has shown: deliver the packet.
+    /// It matches the history of the flow: deliver the packet.
     Expected,
-    /// The flow has shown nothing to judge it by: only the 15 bits speak for the packet. Deliver it.
+    /// There is no history to compare with: only the 15-bit check applies. Deliver the packet.
     Unproven,
-    /// It is far from all the flow has shown: drop the packet as corrupt, and count it.
+    /// It does not match the history: drop the packet as corrupt and count it.
     Implausible,
 }
 
-/// The identifications of one flow, or of all flows from one address to another.
+/// History of the identifications of one flow, or of all flows from one address to another.
 ///
-/// Feed it every [`Identification`] that [`solve`](super::solve) returns, by [`observe`](Self::observe) or, where a
-/// receiver keeps both kinds, by [`observe_flow`]. It knows three kinds of sender:
+/// Pass it every [`Identification`] that [`solve`](super::solve) returns, by [`observe`](Self::observe) or, with both kinds
+/// of history, by [`observe_flow`]. It distinguishes three kinds of sender:
 ///
 /// - *batches*: "don't fragment" and an identification below [`BATCH_LIMIT`], as Ferroce sends;
-/// - *counters*, one up with each packet: one for each pair of addresses, as Linux gives to rdma_rxe, one for each flow,
-///   or several behind one address. Up to four sequences are followed at the same time; a new one is adopted with its
-///   second packet, so that it costs one packet;
-/// - *neither*: after a few surprises nothing is expected any more, so that a sender of random
-///   identifications is not shut out.
+/// - *counters*, incremented per packet: one per pair of addresses, as Linux does for rdma_rxe, one per flow, or several
+///   behind one address. Up to four sequences are tracked at the same time; a new one is adopted with its second packet,
+///   so it costs one packet;
+/// - *neither*: after a few mismatches the history accepts everything, so that a sender of random identifications is not
+///   locked out.
 ///
-/// A sender that really jumps (a reboot, another kernel behind the address) loses one packet: the
-/// next one that fits the new place is believed.
+/// A sender that jumps (a reboot, another kernel behind the address) loses one packet: the next one that matches the new
+/// sequence is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentificationHistory {
-    /// What is followed, the most recent first.
-    tracks: [Option<Track>; TRACKS],
+    /// Tracked sequences, the most recent first.
+    tracks: [Option<Track>; MAX_TRACKS],
     /// Set while the sender has no pattern.
-    scattered: Option<Scattered>,
-    /// The last one that did not fit: where a second one like it would prove the sender to be.
-    stray: Option<Identification>,
+    unpatterned: Option<Unpatterned>,
+    /// The last identification that matched no track: a second one near it starts a track.
+    last_mismatch: Option<Identification>,
     distrust: u8,
     evictions: u8,
-    /// How often it lost its pattern.
+    /// Number of times the pattern was lost.
     losses: u8,
-    /// When the last one was seen.
+    /// Time of the last identification.
     last: Duration,
 }
 
-/// One sequence, and when it was seen last.
+/// One tracked sequence and the time of its last packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Track {
     pattern: Pattern,
@@ -89,19 +89,19 @@ struct Track {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
     Batches,
-    /// The highest seen.
+    /// The highest identification seen.
     Counter(Identification),
 }
 
-/// No pattern; the last seen, in case there will be one, and how many more must fit.
+/// A sender without a pattern: the last identification, and the number of further matches required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scattered {
+struct Unpatterned {
     last: Identification,
-    to_go: u16,
+    matches_left: u16,
 }
 
-/// Judges an identification by the history of its own flow (addresses and source port) and by that of all flows between
-/// the two addresses: the sender may count for each flow, or for all of them together. One that fits either is expected.
+/// Checks an identification against the history of its flow (addresses and source port) and that of all flows between the
+/// two addresses, because senders may count per flow or per address pair. A match with either is expected.
 #[inline]
 pub fn observe_flow(
     pair: &mut IdentificationHistory,
@@ -109,7 +109,7 @@ pub fn observe_flow(
     seen: Identification,
     now: Duration,
 ) -> Plausibility {
-    // Ferroce's own packets, at no cost: indices do not age, and the pair has shown batches too.
+    // Fast path for Ferroce's packets: batch indices do not age, and the pair has seen batches too.
     if flow.sends_batches() && is_batch(seen) {
         flow.distrust = flow.distrust.saturating_sub(1);
         return Plausibility::Expected;
@@ -117,36 +117,36 @@ pub fn observe_flow(
     pair.expire(now);
     flow.expire(now);
     if pair.fit(seen, now).is_some() {
-        // To the flow alone this may be a jump: other flows took the numbers in between.
+        // For the flow alone this may be a jump: other flows used the numbers in between.
         flow.follow(seen, now);
         return pair.observe(seen, now);
     }
-    // Counters of the flow's own are kept out of the history of the pair: it could not follow them all.
-    let knows = !pair.is_new() && pair.scattered.is_none();
-    if knows && (flow.fit(seen, now).is_some() || flow.is_new()) {
+    // Per-flow counters are kept out of the pair's history, which could not track all of them.
+    let pair_has_pattern = !pair.is_new() && pair.unpatterned.is_none();
+    if pair_has_pattern && (flow.fit(seen, now).is_some() || flow.is_new()) {
         return flow.observe(seen, now);
     }
-    if pair.scattered.is_some() && flow.is_new() {
-        flow.scatter(seen);
+    if pair.unpatterned.is_some() && flow.is_new() {
+        flow.drop_pattern(seen);
     }
     let (by_flow, by_pair) = (flow.observe(seen, now), pair.observe(seen, now));
-    let proven = knows && by_pair == Plausibility::Expected;
+    let proven = pair_has_pattern && by_pair == Plausibility::Expected;
     if proven { Plausibility::Expected } else { by_flow }
 }
 
 impl IdentificationHistory {
-    /// A history of nothing.
+    /// Creates an empty history.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Judges the next identification, and remembers it. `now` is the time of a clock that does not go back.
+    /// Checks the next identification and records it. `now` is the time of a monotonic clock.
     pub fn observe(&mut self, seen: Identification, now: Duration) -> Plausibility {
         self.expire(now);
         self.last = now;
-        if let Some(scattered) = self.scattered {
-            return self.regain(scattered, seen, now);
+        if let Some(unpatterned) = self.unpatterned {
+            return self.regain(unpatterned, seen, now);
         }
         if let Some((index, pattern)) = self.fit(seen, now) {
             self.set(index, Track { pattern, last: now });
@@ -155,28 +155,28 @@ impl IdentificationHistory {
         }
         if self.is_new() {
             self.set(0, Track { pattern: pattern_of(seen), last: now });
-            // Corrupt packets solve to any identification: one in 1024 would look like a batch's.
+            // Corrupt packets solve to arbitrary identifications: one in 1024 looks like a batch index.
             let batch = is_batch(seen);
             return if batch { Plausibility::Expected } else { Plausibility::Unproven };
         }
-        self.surprised(seen, now)
+        self.mismatch(seen, now)
     }
 
-    /// Whether the last one seen was a batch's.
+    /// Whether the last identification was a batch index.
     #[inline]
     fn sends_batches(&self) -> bool {
         self.tracks[0].is_some_and(|track| track.pattern == Pattern::Batches)
     }
 
-    /// Whether there is nothing to judge by yet, or no more.
+    /// Whether there is no history to compare with.
     fn is_new(&self) -> bool {
-        self.scattered.is_none() && self.tracks.iter().all(Option::is_none)
+        self.unpatterned.is_none() && self.tracks.iter().all(Option::is_none)
     }
 
-    /// Forgets counters that may be anywhere by now. Indices in a batch do not age.
+    /// Forgets stale counters. Batch indices do not age.
     fn expire(&mut self, now: Duration) {
-        let stale = |since: Duration| now.saturating_sub(since).as_millis() >= STALE;
-        if self.scattered.is_some() && stale(self.last) {
+        let stale = |since: Duration| now.saturating_sub(since).as_millis() >= STALE_AFTER_MS;
+        if self.unpatterned.is_some() && stale(self.last) {
             *self = Self::default();
         }
         for track in &mut self.tracks {
@@ -186,15 +186,15 @@ impl IdentificationHistory {
         }
     }
 
-    /// The track that an identification continues, and what becomes of its pattern. Of several the nearest.
+    /// The nearest track that an identification continues, with its updated pattern.
     fn fit(&self, seen: Identification, now: Duration) -> Option<(usize, Pattern)> {
         let fits = self.tracks.iter().enumerate().filter_map(|(index, track)| {
             let track = track.as_ref()?;
             let (distance, pattern) = match track.pattern {
                 Pattern::Batches => (0, is_batch(seen).then_some(Pattern::Batches)?),
                 Pattern::Counter(highest) => {
-                    // Linux lets an idle counter jump by a random number up to the clock ticks that passed, to hide
-                    // how much went to others (`ip_idents_reserve`): at most 1000 a second, by its configuration.
+                    // After an idle time, Linux advances a counter by a random number up to the clock ticks that passed
+                    // (`ip_idents_reserve`): at most 1000 per second, depending on its configuration.
                     let ticks = now.saturating_sub(track.last).as_millis();
                     match step(highest, seen, ticks)? {
                         Step::Forward(distance) => (distance, Pattern::Counter(seen)),
@@ -207,15 +207,15 @@ impl IdentificationHistory {
         fits.min_by_key(|&(distance, ..)| distance).map(|(_, index, pattern)| (index, pattern))
     }
 
-    /// Replaces the track at `index`, and makes it the most recent.
+    /// Replaces the track at `index` and makes it the most recent.
     fn set(&mut self, index: usize, track: Track) {
         self.tracks[..=index].rotate_right(1);
         self.tracks[0] = Some(track);
     }
 
-    /// Continues here, whatever was before: something else has shown that the identification is right.
+    /// Adopts an identification that another history has verified.
     fn follow(&mut self, seen: Identification, now: Duration) {
-        if self.scattered.is_some() {
+        if self.unpatterned.is_some() {
             return;
         }
         let (index, pattern) = self.fit(seen, now).unwrap_or((0, pattern_of(seen)));
@@ -223,60 +223,60 @@ impl IdentificationHistory {
         self.last = now;
     }
 
-    fn surprised(&mut self, seen: Identification, now: Duration) -> Plausibility {
-        // Two corrupt packets would have to agree by chance to be believed here.
-        if self.stray.take().is_some_and(|stray| agree(stray, seen)) {
+    fn mismatch(&mut self, seen: Identification, now: Duration) -> Plausibility {
+        // Two corrupt packets would have to match by chance to be accepted here.
+        if self.last_mismatch.take().is_some_and(|last_mismatch| agree(last_mismatch, seen)) {
             let free = self.tracks.iter().position(Option::is_none);
             self.evictions += u8::from(free.is_none());
-            if self.evictions >= EVICTION_LIMIT {
-                self.scatter(seen);
+            if self.evictions >= MAX_EVICTIONS {
+                self.drop_pattern(seen);
                 return Plausibility::Unproven;
             }
-            let index = free.unwrap_or(TRACKS - 1);
+            let index = free.unwrap_or(MAX_TRACKS - 1);
             self.set(index, Track { pattern: pattern_of(seen), last: now });
             return Plausibility::Expected;
         }
-        self.stray = Some(seen);
-        self.distrust += SURPRISE;
-        if self.distrust >= DISTRUST_LIMIT {
-            self.scatter(seen);
+        self.last_mismatch = Some(seen);
+        self.distrust += MISMATCH_PENALTY;
+        if self.distrust >= MAX_DISTRUST {
+            self.drop_pattern(seen);
         }
         Plausibility::Implausible
     }
 
-    fn scatter(&mut self, seen: Identification) {
+    fn drop_pattern(&mut self, seen: Identification) {
         let losses = self.losses.saturating_add(1);
-        let scattered = Some(Scattered { last: seen, to_go: regain_after(losses) });
-        *self = Self { scattered, losses, last: self.last, ..Self::default() };
+        let unpatterned = Some(Unpatterned { last: seen, matches_left: regain_after(losses) });
+        *self = Self { unpatterned, losses, last: self.last, ..Self::default() };
     }
 
-    /// Whether a sender without a pattern has taken to one.
+    /// Processes an identification of a sender without a pattern, which may have one again.
     fn regain(
         &mut self,
-        Scattered { last, to_go }: Scattered,
+        Unpatterned { last, matches_left }: Unpatterned,
         seen: Identification,
         now: Duration,
     ) -> Plausibility {
         let fits = is_batch(last) && is_batch(seen) || step(last, seen, 0).is_some();
-        let to_go = if fits { to_go - 1 } else { regain_after(self.losses) };
-        if to_go > 0 {
-            self.scattered = Some(Scattered { last: seen, to_go });
+        let matches_left = if fits { matches_left - 1 } else { regain_after(self.losses) };
+        if matches_left > 0 {
+            self.unpatterned = Some(Unpatterned { last: seen, matches_left });
             return Plausibility::Unproven;
         }
-        self.scattered = None;
+        self.unpatterned = None;
         self.set(0, Track { pattern: pattern_of(seen), last: now });
         Plausibility::Expected
     }
 }
 
-/// Identifications that must fit in a row, after the pattern was lost so many times.
+/// Consecutive matches required after the pattern was lost `losses` times.
 fn regain_after(losses: u8) -> u16 {
     let doubled = u32::from(losses.saturating_sub(1));
-    REGAIN
+    REGAIN_MATCHES
         .checked_shl(doubled)
-        .filter(|&count| count >= REGAIN)
-        .unwrap_or(REGAIN_LIMIT)
-        .min(REGAIN_LIMIT)
+        .filter(|&count| count >= REGAIN_MATCHES)
+        .unwrap_or(MAX_REGAIN_MATCHES)
+        .min(MAX_REGAIN_MATCHES)
 }
 
 fn is_batch(seen: Identification) -> bool {
@@ -287,27 +287,27 @@ fn pattern_of(seen: Identification) -> Pattern {
     if is_batch(seen) { Pattern::Batches } else { Pattern::Counter(seen) }
 }
 
-/// Whether two surprises come from one sender.
-fn agree(stray: Identification, seen: Identification) -> bool {
-    is_batch(stray) && is_batch(seen) || step(stray, seen, 0).is_some()
+/// Whether two mismatches belong to the same sequence.
+fn agree(last_mismatch: Identification, seen: Identification) -> bool {
+    is_batch(last_mismatch) && is_batch(seen) || step(last_mismatch, seen, 0).is_some()
 }
 
-/// How far it is.
+/// Distance between two identifications of a counter.
 enum Step {
     Forward(u16),
-    /// Or none at all.
+    /// Backward, or equal.
     Back(u16),
 }
 
-/// The way from one identification of a counter to another, if it is near. Counters wrap around.
+/// The step between two identifications of a counter, if within the limits. Counters wrap around.
 fn step(from: Identification, to: Identification, ticks: u128) -> Option<Step> {
     let ahead = to.id.wrapping_sub(from.id);
     let behind = from.id.wrapping_sub(to.id);
     if from.dont_fragment != to.dont_fragment {
         None
-    } else if behind <= BEHIND {
+    } else if behind <= MAX_BACKWARD {
         Some(Step::Back(behind))
-    } else if u128::from(ahead) <= u128::from(AHEAD) + ticks {
+    } else if u128::from(ahead) <= u128::from(MAX_FORWARD) + ticks {
         Some(Step::Forward(ahead))
     } else {
         None

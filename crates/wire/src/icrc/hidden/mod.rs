@@ -1,22 +1,22 @@
-//! Checking the ICRC of what a UDP socket delivers over IPv4.
+//! ICRC check of packets received from a UDP socket over IPv4.
 //!
-//! The ICRC covers the IPv4 identification and the "don't fragment" flag, and a UDP receiver sees
-//! neither; all else it can reconstruct. The CRC is linear: a packet that differs in one 32-bit word
-//! has a CRC that differs by that word's difference times x^(8n+32), n being the bytes between the
-//! word and the CRC. The word that holds both hidden fields
+//! The ICRC covers the IPv4 identification and the "don't fragment" flag, which a UDP receiver does not
+//! see; it can reconstruct all other fields. The CRC is linear: if two packets differ in one 32-bit word,
+//! their CRCs differ by that difference times x^(8n+32), with n bytes between the word and the CRC. The
+//! word with both hidden fields
 //!
 //! ```text
 //!  identification (16) | reserved (1) | DF (1) | MF (1) | fragment offset (13)
 //! ```
 //!
-//! can therefore be solved for: guess it, compare the ICRC found with the one computed, and multiply
-//! the difference by x^-(8n+32). Out comes what the guess got wrong. A packet as it was sent got
-//! nothing wrong but the 17 hidden bits; where any other of the 32 comes out, the packet is corrupt.
-//! So 15 bits of the 32 still check the packet, and the hidden fields are known besides.
-//! [`IdentificationHistory`] wins most of the others back by what a flow has shown before.
+//! can therefore be solved for: guess it, and multiply the difference between the received and the
+//! computed ICRC by x^-(8n+32). The result is the error of the guess. In an intact packet only the 17
+//! hidden bits can be wrong; if any other bit is, the packet is corrupt. So 15 of the 32 bits still
+//! check the packet, and the hidden fields become known. [`IdentificationHistory`] recovers most of the
+//! remaining strength from earlier packets of the flow.
 //!
-//! Assumed: no IPv4 options, for a socket does not show them either: a packet with options fails the
-//! check. And no fragments: which of their headers the ICRC would cover, no specification says.
+//! Assumptions: no IPv4 options, which a socket does not show either (a packet with options fails the
+//! check), and no fragments, for which the specification does not define the ICRC.
 
 mod history;
 mod polynomial;
@@ -37,14 +37,14 @@ pub struct Identification {
 }
 
 impl Identification {
-    /// What Linux sends from an unconnected UDP socket under path MTU discovery, in the segment of
-    /// this index of one send (0 in a send of one segment).
+    /// The fields that Linux sends from an unconnected UDP socket with path MTU discovery, in segment `index`
+    /// of one send (0 if it has one segment).
     #[must_use]
     pub const fn of_segment(index: u16) -> Self {
         Self { id: index, dont_fragment: true }
     }
 
-    /// The header's four bytes that hold it, of a packet that is no fragment.
+    /// The four header bytes with these fields, of an unfragmented packet.
     const fn word(self) -> [u8; 4] {
         let [high, low] = self.id.to_be_bytes();
         [high, low, if self.dont_fragment { DONT_FRAGMENT } else { 0 }, 0]
@@ -54,13 +54,13 @@ impl Identification {
 /// The flag, in the third byte of its word.
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// The bits of the word that a receiver does not know.
+/// The bits of the word hidden from a receiver.
 const HIDDEN: u32 = u32::from_le_bytes([0xff, 0xff, DONT_FRAGMENT, 0]);
 
-/// The longest UDP datagram, header included, that an IPv4 packet without options has room for.
+/// Limit of the UDP length in an IPv4 packet without options.
 const MAX_UDP_LENGTH: u16 = u16::MAX - 20;
 
-/// What both ends of a UDP socket know of the headers over IPv4.
+/// The header fields known to both ends of a UDP socket over IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpIpv4 {
     /// Source address.
@@ -81,7 +81,7 @@ impl UdpIpv4 {
     pub fn icrc(&self, identification: Identification, udp_length: u16, bth: &[u8; 12]) -> Icrc {
         let mut ip = [0; 20];
         ip[0] = 0x45; // version 4, no options
-        // No packet is longer than the longest, so where this saturates none can match.
+        // Saturates only for lengths that no packet can have.
         ip[2..4].copy_from_slice(&udp_length.saturating_add(20).to_be_bytes());
         ip[4..8].copy_from_slice(&identification.word());
         ip[9] = 17; // UDP
@@ -91,15 +91,14 @@ impl UdpIpv4 {
         udp[..2].copy_from_slice(&self.source_port.to_be_bytes());
         udp[2..4].copy_from_slice(&self.destination_port.to_be_bytes());
         udp[4..6].copy_from_slice(&udp_length.to_be_bytes());
-        // Type of service, time to live and both checksums are masked (A17.3.3): zeros will do.
+        // Type of service, time to live and both checksums are replaced by ones (A17.3.3): leave them zero.
         Icrc::ipv4(&ip, &udp, bth)
     }
 }
 
-/// Checks a datagram as received, BTH to ICRC, and finds the identification it was sent with.
+/// Checks a received datagram, from BTH to ICRC, and solves for the identification it was sent with.
 ///
-/// `None` if it is corrupt. The nearer `expected` is the better: if it is right, comparing is all
-/// there is to do.
+/// Returns `None` if it is corrupt. If `expected` is correct, a comparison suffices.
 #[must_use]
 pub fn solve(flow: &UdpIpv4, datagram: &[u8], expected: Identification) -> Option<Identification> {
     let udp_length = u16::try_from(datagram.len().checked_add(8)?).ok()?;
@@ -110,8 +109,8 @@ pub fn solve(flow: &UdpIpv4, datagram: &[u8], expected: Identification) -> Optio
     solve_difference(expected, udp_length, icrc.finish(), *found)
 }
 
-/// The same for a packet that came in pieces: `computed` is what [`UdpIpv4::icrc`] made of it with
-/// `expected` and `udp_length`, `found` the ICRC it carries.
+/// Like [`solve`], for a packet in pieces: `computed` is the result of [`UdpIpv4::icrc`] with `expected`
+/// and `udp_length`, `found` the received ICRC.
 #[must_use]
 pub fn solve_difference(
     expected: Identification,
@@ -126,13 +125,13 @@ pub fn solve_difference(
     if syndrome == 0 {
         return Some(expected);
     }
-    // n: 12 bytes of the IPv4 header behind the word, then UDP less the 4 bytes of the ICRC. The 32
-    // in x^-(8n+32) are 4 more, so n + 4 bytes are 12 + udp_length.
-    let wrong = polynomial::rewind(syndrome, udp_length + 12);
-    if wrong & !HIDDEN != 0 {
+    // n is 12 bytes of the IPv4 header after the word plus the UDP length minus the 4 bytes of the ICRC.
+    // With the 4 bytes for the 32 in x^-(8n+32), n + 4 = 12 + udp_length.
+    let error = polynomial::rewind(syndrome, udp_length + 12);
+    if error & !HIDDEN != 0 {
         return None;
     }
-    let word = u32::from_le_bytes(expected.word()) ^ wrong;
+    let word = u32::from_le_bytes(expected.word()) ^ error;
     let [high, low, flags, _] = word.to_le_bytes();
     Some(Identification {
         id: u16::from_be_bytes([high, low]),

@@ -1,7 +1,7 @@
 //! Arithmetic on polynomials over GF(2) modulo that of the CRC-32.
 //!
-//! A polynomial of degree below 32 is a `u32` in the order in which the CRC's register holds it: the
-//! coefficient of x^0 in the most significant bit, that of x^31 in the least significant. The CRC's
+//! A polynomial of degree below 32 is a `u32` in the bit order of the CRC register: the coefficient of
+//! x^0 in the most significant bit, that of x^31 in the least significant. The CRC's
 //! polynomial is irreducible, so every polynomial but zero has an inverse.
 
 /// x^32 modulo the polynomial of the CRC-32.
@@ -16,13 +16,13 @@ const fn times_x(a: u32) -> u32 {
 
 /// `a / x`.
 const fn over_x(a: u32) -> u32 {
-    // The modulus has a constant term: `a · x` had overflowed if and only if `a` has one too.
+    // The modulus has a constant term: `a` is a reduced product if and only if it has one too.
     if a & ONE != 0 { ((a ^ MODULUS) << 1) | 1 } else { a << 1 }
 }
 
 /// `a · b`.
 const fn times(a: u32, b: u32) -> u32 {
-    // The product without the modulus first: no step of it waits for the one before.
+    // First the product without reduction, whose steps are independent.
     let mut product = 0;
     let mut bit = 0;
     while bit < 32 {
@@ -30,7 +30,7 @@ const fn times(a: u32, b: u32) -> u32 {
         product ^= ((b as u64) << bit) & chosen.wrapping_neg();
         bit += 1;
     }
-    // It has degree 62. One place up, its upper half is x^0 … x^31 and its lower half x^32 … x^63.
+    // It has degree 62. Shifted by one, its upper half is x^0 … x^31 and its lower half x^32 … x^63.
     product <<= 1;
     (product >> 32) as u32 ^ times_x32(product as u32)
 }
@@ -91,12 +91,12 @@ const fn pages() -> [u32; 256] {
     table
 }
 
-// Two tables of 1 KiB serve every length with two multiplications. One entry for each length would
-// save one of them for 256 KiB of cache.
+// Two tables of 1 KiB cover every length with two multiplications. A table with one entry per length would
+// save one multiplication at the cost of 256 KiB of cache.
 static BYTES: [u32; 257] = single_bytes();
 static PAGES: [u32; 256] = pages();
 
-/// `a · x^(-8·bytes)`: what a CRC register held before `bytes` zero bytes went in, if it holds `a` now.
+/// `a · x^(-8·bytes)`: the CRC register before `bytes` zero bytes that left it at `a`.
 pub(super) fn rewind(a: u32, bytes: u16) -> u32 {
     let [page, byte] = bytes.to_be_bytes();
     times(times(a, BYTES[usize::from(byte)]), PAGES[usize::from(page)])
@@ -108,7 +108,7 @@ mod tests {
 
     use super::{ONE, over_x, rewind, times, times_x};
 
-    /// `a` after `bytes` zero bytes, the slow way.
+    /// `a` after `bytes` zero bytes, bit by bit.
     fn forward(mut a: u32, bytes: u16) -> u32 {
         for _ in 0..u32::from(bytes) * 8 {
             a = times_x(a);
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn multiplication_is_that_of_a_field(a: u32, b: u32, c: u32) {
+        fn multiplication_satisfies_the_field_laws(a: u32, b: u32, c: u32) {
             prop_assert_eq!(times(a, ONE), a);
             prop_assert_eq!(times(a, b), times(b, a));
             prop_assert_eq!(times(a, times(b, c)), times(times(a, b), c));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rewinding_meets_the_tables_ends() {
+    fn rewinding_works_at_the_table_boundaries() {
         for bytes in [0, 1, 255, 256, 257, 511, 512, 65_279, 65_280, u16::MAX] {
             assert_eq!(rewind(forward(0x1234_5678, bytes), bytes), 0x1234_5678, "{bytes}");
         }

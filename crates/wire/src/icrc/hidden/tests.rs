@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::tests::{RC_ACKNOWLEDGE, UD_SEND_ONLY, bytes};
 use super::{Identification, UdpIpv4, solve, solve_difference};
 
-/// What a socket shows of a packet: the flow and the datagram.
+/// The flow and the datagram of a packet, as a socket delivers them.
 fn as_received(packet: &[u8]) -> (UdpIpv4, &[u8]) {
     let address = |at: usize| [packet[at], packet[at + 1], packet[at + 2], packet[at + 3]];
     let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
@@ -26,7 +26,7 @@ const FLOW: UdpIpv4 = UdpIpv4 {
     destination_port: 4791,
 };
 
-/// A datagram as `FLOW`'s sender makes it.
+/// A datagram sent on `FLOW`.
 fn datagram(identification: Identification, body: &[u8]) -> Vec<u8> {
     let udp_length = u16::try_from(8 + body.len() + 4).unwrap();
     let mut icrc = FLOW.icrc(identification, udp_length, body.first_chunk().unwrap());
@@ -55,7 +55,7 @@ fn captured_packets_solve_to_their_identification() {
 
 #[test]
 fn the_longest_datagram_solves() {
-    // 65,535 bytes less the IPv4 and UDP headers, and what is beyond cannot have been sent.
+    // 65,535 bytes minus the IPv4 and UDP headers; longer datagrams cannot be sent.
     let sent = Identification { id: 0x1234, dont_fragment: false };
     let longest = datagram(sent, &vec![0xa5; 65_507 - 4]);
     assert_eq!(solve(&FLOW, &longest, Identification::of_segment(0)), Some(sent));
@@ -86,7 +86,7 @@ proptest! {
         prop_assert_eq!(solve(&FLOW, &datagram, expected), Some(sent));
     }
 
-    /// The guess steers only the way, not the outcome: also for corrupt packets.
+    /// The result does not depend on the guess, also for corrupt packets.
     #[test]
     fn the_guess_does_not_matter(
         one in identification(),
@@ -96,8 +96,8 @@ proptest! {
         prop_assert_eq!(solve(&FLOW, &datagram, one), solve(&FLOW, &datagram, other));
     }
 
-    /// With the right identification all 32 bits would tell a burst; so what slips through the 15 bits
-    /// comes with a wrong one, for the history to be surprised by.
+    /// With the correct identification all 32 bits would detect a burst, so a corrupt packet that passes the 15-bit
+    /// check has a wrong one, which the history can reject.
     #[test]
     fn a_corrupt_packet_never_solves_to_the_right_identification(
         sent in identification(),

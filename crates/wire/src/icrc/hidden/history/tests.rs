@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::super::Identification;
 use super::Plausibility::{Expected, Implausible, Unproven};
 use super::{
-    AHEAD, BATCH_LIMIT, BEHIND, IdentificationHistory, Plausibility, TRACKS, observe_flow,
+    BATCH_LIMIT, IdentificationHistory, MAX_BACKWARD, MAX_FORWARD, MAX_TRACKS, Plausibility,
+    observe_flow,
 };
 
 fn observe(history: &mut IdentificationHistory, id: u16) -> Plausibility {
@@ -20,7 +21,7 @@ fn counting_from(id: u16) -> IdentificationHistory {
 }
 
 #[test]
-fn the_first_of_a_counter_is_taken_on_trust() {
+fn the_first_packet_of_a_counter_is_unproven() {
     let mut history = counting_from(47_664);
     assert_eq!(observe(&mut history, 47_665), Expected);
 }
@@ -34,25 +35,25 @@ fn a_counter_wraps_around() {
 }
 
 #[test]
-fn losses_and_reordering_leave_gaps() {
+fn losses_and_reordering_are_expected() {
     let mut history = counting_from(1000);
-    assert_eq!(observe(&mut history, 1000 + AHEAD), Expected);
-    assert_eq!(observe(&mut history, 1000 + AHEAD - BEHIND), Expected);
-    assert_eq!(observe(&mut history, 1000 + AHEAD), Expected, "the same twice");
-    // A packet that came late does not set the counter back.
-    assert_eq!(observe(&mut history, 1000 + 2 * AHEAD), Expected);
+    assert_eq!(observe(&mut history, 1000 + MAX_FORWARD), Expected);
+    assert_eq!(observe(&mut history, 1000 + MAX_FORWARD - MAX_BACKWARD), Expected);
+    assert_eq!(observe(&mut history, 1000 + MAX_FORWARD), Expected, "the same twice");
+    // A late packet does not set the counter back.
+    assert_eq!(observe(&mut history, 1000 + 2 * MAX_FORWARD), Expected);
 }
 
 #[test]
-fn what_is_out_of_reach_is_implausible() {
+fn distant_identifications_are_implausible() {
     let mut history = counting_from(30_000);
-    assert_eq!(observe(&mut history, 30_001 + AHEAD), Implausible);
-    assert_eq!(observe(&mut history, 29_999 - BEHIND), Implausible);
+    assert_eq!(observe(&mut history, 30_001 + MAX_FORWARD), Implausible);
+    assert_eq!(observe(&mut history, 29_999 - MAX_BACKWARD), Implausible);
     assert_eq!(observe(&mut history, 30_001), Expected, "the counter stays where it was");
 }
 
 #[test]
-fn an_idle_counter_may_jump_by_the_time_that_passed() {
+fn an_idle_counter_may_jump_by_the_elapsed_time() {
     let at = |id, seconds| {
         let seen = Identification { id, dont_fragment: true };
         counting_from(20_000).observe(seen, Duration::from_secs(seconds))
@@ -64,7 +65,7 @@ fn an_idle_counter_may_jump_by_the_time_that_passed() {
 }
 
 #[test]
-fn the_flag_belongs_to_the_pattern() {
+fn the_dont_fragment_flag_must_match() {
     let mut history = counting_from(500);
     let without_flag = Identification { id: 501, dont_fragment: false };
     assert_eq!(history.observe(without_flag, Duration::ZERO), Implausible);
@@ -76,7 +77,7 @@ fn the_flag_belongs_to_the_pattern() {
 }
 
 #[test]
-fn batches_begin_again_at_zero() {
+fn batches_restart_at_zero() {
     let mut history = IdentificationHistory::new();
     for id in (0..BATCH_LIMIT).chain(0..3).chain([0, 0, 127, 5]) {
         assert_eq!(observe(&mut history, id), Expected, "{id}");
@@ -95,21 +96,21 @@ fn a_sender_that_jumps_loses_one_packet() {
     assert_eq!(observe(&mut history, 40_000), Implausible);
     assert_eq!(observe(&mut history, 40_001), Expected);
     assert_eq!(observe(&mut history, 40_002), Expected);
-    // And to a sender of batches.
+    // And one that changes to batches.
     assert_eq!(observe(&mut history, 90), Implausible);
     assert_eq!(observe(&mut history, 0), Expected);
     assert_eq!(observe(&mut history, 1), Expected);
 }
 
 #[test]
-fn a_sender_of_random_identifications_is_not_shut_out() {
+fn a_sender_of_random_identifications_is_not_locked_out() {
     let mut history = IdentificationHistory::new();
     let verdicts: Vec<_> =
         (1..100_u16).map(|n| observe(&mut history, n.wrapping_mul(40_503))).collect();
     assert_eq!(verdicts[0], Unproven);
     assert_eq!(verdicts.iter().filter(|&&verdict| verdict == Implausible).count(), 4);
     assert!(verdicts[5..].iter().all(|&verdict| verdict == Unproven));
-    // If it takes to counting it is held to that again.
+    // If it starts counting, it is tracked again.
     for id in 100..200 {
         let _ = observe(&mut history, id);
     }
@@ -117,7 +118,7 @@ fn a_sender_of_random_identifications_is_not_shut_out() {
     assert_eq!(observe(&mut history, 9_000), Implausible);
 }
 
-/// How many packets are dropped of a sender that takes turns between counters, so many packets from each.
+/// Dropped packets of a sender that alternates between counters, with `run` packets from each.
 fn dropped(counters: u16, run: u16, turns: u16) -> usize {
     let mut history = IdentificationHistory::new();
     let ids = (0..turns).flat_map(|turn| {
@@ -131,25 +132,29 @@ fn dropped(counters: u16, run: u16, turns: u16) -> usize {
 }
 
 #[test]
-fn a_second_counter_costs_one_packet_and_not_one_at_every_switch() {
+fn a_second_counter_costs_one_packet_in_total() {
     for run in [1, 2, 3, 4, 5, 100] {
         assert_eq!(dropped(2, run, 4000), 1, "runs of {run}");
     }
-    let tracks = TRACKS as u16;
+    let tracks = MAX_TRACKS as u16;
     for run in [2, 3, 4, 5, 100] {
-        assert_eq!(dropped(tracks, run, 2000), TRACKS - 1, "{TRACKS} counters, runs of {run}");
+        assert_eq!(
+            dropped(tracks, run, 2000),
+            MAX_TRACKS - 1,
+            "{MAX_TRACKS} counters, runs of {run}"
+        );
     }
 }
 
 #[test]
-fn more_counters_than_can_be_followed_are_not_shut_out() {
+fn more_counters_than_tracks_are_not_locked_out() {
     for (run, most) in [(1, 8), (2, 8), (5, 16), (50, 16), (100, 32), (1000, 64)] {
         let dropped = dropped(20, run, 2000);
         assert!(dropped <= most, "{dropped} of {} dropped, runs of {run}", 2000 * u32::from(run));
     }
 }
 
-/// Histories of a pair of addresses and of the flows between them.
+/// Histories of an address pair and of the flows between them.
 struct Receiver {
     pair: IdentificationHistory,
     flows: Vec<IdentificationHistory>,
@@ -168,7 +173,7 @@ impl Receiver {
 }
 
 #[test]
-fn a_host_that_counts_for_each_flow_loses_nothing() {
+fn a_host_that_counts_per_flow_loses_nothing() {
     let mut receiver = Receiver::new(50);
     for round in 0..1000_u16 {
         for flow in 0..50_u16 {
@@ -181,11 +186,11 @@ fn a_host_that_counts_for_each_flow_loses_nothing() {
 }
 
 #[test]
-fn a_host_that_counts_for_all_flows_together_loses_nothing() {
+fn a_host_with_one_counter_for_all_flows_loses_nothing() {
     let mut receiver = Receiver::new(3);
     let mut id = 5000_u16;
     for round in 0..200_u16 {
-        // While the first flow sends a lot, the others are silent.
+        // The first flow sends many packets while the others are idle.
         for _ in 0..3000 {
             id = id.wrapping_add(1);
             assert_ne!(receiver.observe(0, id), Implausible, "{round}");
@@ -204,7 +209,7 @@ fn a_host_that_counts_for_all_flows_together_loses_nothing() {
 }
 
 #[test]
-fn a_counter_of_all_flows_that_jumps_is_found_again() {
+fn a_shared_counter_that_jumps_is_tracked_again() {
     let mut receiver = Receiver::new(100);
     for id in 1000..1100 {
         assert_ne!(receiver.observe(usize::from(id % 100), id), Implausible);
@@ -225,7 +230,7 @@ fn a_host_of_random_identifications_loses_no_packet_of_a_new_flow() {
 }
 
 proptest! {
-    /// One corrupt packet among good ones changes nothing for the good ones.
+    /// A corrupt packet does not affect the following valid ones.
     #[test]
     fn corruption_does_not_displace_a_counter(start: u16, wrong: u16, flag: bool) {
         prop_assume!(start >= BATCH_LIMIT);
@@ -238,9 +243,9 @@ proptest! {
         }
     }
 
-    /// Any sequence is judged without a panic, and a counter is believed again after one loss.
+    /// Any sequence is processed without a panic, and a counter is accepted again after one loss.
     #[test]
-    fn any_sequence_is_survived(
+    fn any_sequence_is_handled(
         ids: Vec<(u16, bool, u32)>,
         next in BATCH_LIMIT..60_000,
     ) {

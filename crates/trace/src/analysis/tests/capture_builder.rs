@@ -1,4 +1,4 @@
-//! Captures made packet by packet.
+//! Builds captures packet by packet.
 
 use ferroce_wire::address::{Gid, Ip4};
 use ferroce_wire::ethernet::{EtherType, Ethernet};
@@ -19,15 +19,15 @@ use crate::link::LinkType;
 pub(super) const A: [u8; 4] = [10, 0, 0, 1];
 pub(super) const B: [u8; 4] = [10, 0, 0, 2];
 
-/// A capture made packet by packet, 10 µs apart.
-pub(super) struct Wire {
+/// A capture under construction, with packets 10 µs apart.
+pub(super) struct CaptureBuilder {
     pub(super) writer: PcapWriter<Vec<u8>>,
     pub(super) time: i64,
     pub(super) ecn: Ecn,
     pub(super) v1: bool,
 }
 
-impl Wire {
+impl CaptureBuilder {
     pub(super) fn new() -> Self {
         let writer = PcapWriter::new(Vec::new(), LinkType::ETHERNET).unwrap();
         Self { writer, time: 0, ecn: Ecn(0), v1: false }
@@ -37,7 +37,7 @@ impl Wire {
         self.time += nanoseconds;
     }
 
-    /// A packet with the headers that its opcode names, filled in with defaults where `edit` does not.
+    /// Adds a packet with the extension headers of its opcode, set to defaults.
     pub(super) fn send(
         &mut self,
         from: [u8; 4],
@@ -77,15 +77,15 @@ impl Wire {
         self.frame(from, qpn, opcode, psn, extensions, &data)
     }
 
-    /// The bytes of one frame.
+    /// Returns the bytes of one frame.
     pub(super) fn one_frame(from: [u8; 4], qpn: u32, opcode: Opcode, psn: u32) -> Vec<u8> {
         let mut wire = Self::new();
         wire.send(from, qpn, opcode, psn, 0);
-        // Behind the headers of file and record.
+        // After the file and record headers.
         wire.writer.finish().unwrap().split_off(24 + 16)
     }
 
-    /// A datagram with this payload.
+    /// Adds a datagram with this payload.
     pub(super) fn datagram(&mut self, from: [u8; 4], qpn: u32, data: &[u8]) -> &mut Self {
         let deth = Some(Deth { source: Qpn(1), ..Deth::default() });
         let extensions = ExtensionHeaders { deth, ..ExtensionHeaders::default() };
@@ -185,7 +185,7 @@ impl Wire {
     }
 }
 
-/// Leaves the headers that the opcode names.
+/// Removes the extension headers that the opcode does not have.
 fn keep(extensions: &mut ExtensionHeaders, opcode: Opcode) {
     let set = opcode.info().map(|info| info.extensions).unwrap_or_default();
     let mut bytes = [0; 256];
