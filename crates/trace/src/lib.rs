@@ -9,3 +9,4 @@ pub mod file;
 pub mod link;
 pub mod render;
 pub mod segments;
+mod timestamp;

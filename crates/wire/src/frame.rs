@@ -213,12 +213,12 @@ impl<'a> Frame<'a> {
         // IBA 7.7.6: words from the LRH up to the variant CRC.
         let value = usize::from(lrh.packet_length) * 4;
         check_length("LRH packet length", value, Lrh::LEN, on_wire, at)?;
-        let (mut behind, end) = (at + Lrh::LEN, at + value);
+        let (mut next_at, end) = (at + Lrh::LEN, at + value);
         match lrh.next_header {
             LinkNextHeader::BTH => {}
             LinkNextHeader::GRH => {
-                let left = end - behind;
-                let grh = self.grh(behind, left)?;
+                let left = end - next_at;
+                let grh = self.grh(next_at, left)?;
                 self.network = Some(Network::Lrh(lrh, Some(grh)));
                 let value = usize::from(grh.payload_length);
                 check_length(
@@ -226,17 +226,17 @@ impl<'a> Frame<'a> {
                     value,
                     0,
                     left.saturating_sub(Grh::LEN),
-                    behind,
+                    next_at,
                 )?;
                 if grh.next_header != IpProtocol::BTH {
                     return Ok(());
                 }
-                behind += Grh::LEN;
+                next_at += Grh::LEN;
             }
             // Raw packets carry no transport.
             _ => return Ok(()),
         }
-        self.transport(behind, end)
+        self.transport(next_at, end)
     }
 
     fn grh(&self, at: usize, on_wire: usize) -> Result<Grh, Malformed> {

@@ -11,7 +11,7 @@ use ferroce_wire::rdmacm;
 
 use super::flow::{Handshake, QueuePair};
 use super::report::{CmEvent, Details};
-use super::sink::Stamp;
+use super::stamp::Stamp;
 
 /// Limit of each table: the tables are cleared when it is reached.
 const MAX_ENTRIES: usize = 65_536;

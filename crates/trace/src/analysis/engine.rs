@@ -5,13 +5,11 @@ use std::net::IpAddr;
 
 use ferroce_wire::cm::CommId;
 use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
-use ferroce_wire::ip::Ecn;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::Transport;
 use ferroce_wire::packet::{MAX_PAYLOAD, Packet};
 use ferroce_wire::setup;
 
-use super::Options;
 use super::anomaly::AnomalyKind;
 use super::cm::{CmTracker, value_with_meaning};
 use super::findings::findings;
@@ -19,10 +17,12 @@ use super::flow::{Flow, Flows};
 use super::graph::Grapher;
 use super::hierarchy::Hierarchy;
 use super::latency::Histogram;
+use super::options::Options;
 use super::report::{
     Conversation, Details, Endpoint, FileReport, JoinedBy, PacketRow, ProblemReport, SetupEvent,
 };
-use super::sink::{ConversationTally, Side, Sink, Stamp};
+use super::sink::{ConversationTally, Sink};
+use super::stamp::{Side, Stamp};
 use super::window::ObservedPacket;
 use crate::dissect;
 use crate::file::Record;
@@ -296,7 +296,7 @@ impl<'o> Engine<'o> {
             u64::from(record.original_len),
             &mut self.sink,
         );
-        if congested(frame) {
+        if dissect::is_congestion_marked(frame) {
             let text = "congestion experienced on the path".to_owned();
             self.sink.anomaly(AnomalyKind::EcnMarked, stamp, side, psn, text);
         }
@@ -504,14 +504,6 @@ fn is_setup_response(message: &setup::Message) -> bool {
             | Message::MrRegisterResp(_)
             | Message::ConnectionAccept(_)
     )
-}
-
-fn congested(frame: &Frame<'_>) -> bool {
-    match frame.network {
-        Some(Network::Ipv4(ip, _)) => ip.ecn == Ecn::CONGESTION_EXPERIENCED,
-        Some(Network::Ipv6(ip)) => ip.ecn == Ecn::CONGESTION_EXPERIENCED,
-        _ => false,
-    }
 }
 
 fn hex(bytes: [u8; 4]) -> String {

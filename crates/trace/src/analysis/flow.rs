@@ -14,7 +14,8 @@ use ferroce_wire::packet::{MAX_PAYLOAD, Packet};
 use super::anomaly::AnomalyKind;
 use super::report::{JoinedBy, Traffic};
 use super::requester::Requester;
-use super::sink::{Reporter, Side, Sink, Stamp};
+use super::sink::{Reporter, Sink};
+use super::stamp::{Side, Stamp};
 use super::unreliable::UnreliableSender;
 use super::window::ObservedPacket;
 

@@ -4,30 +4,12 @@ use std::collections::BTreeMap;
 
 use ferroce_wire::number::Psn;
 
-use super::Options;
 use super::anomaly::AnomalyKind;
 use super::latency::{Histogram, SampleBudget};
+use super::options::Options;
 use super::report::{Anomaly, CapturedMessage, MessageStatus, OperationStats};
+use super::stamp::{Side, Stamp};
 use super::window::WindowBudget;
-
-/// Position and time of a packet in the file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp {
-    /// Number in the file.
-    pub(super) frame: u64,
-    /// Packet within that frame, counted from 1, if it holds several; otherwise 0.
-    pub(super) segment: u32,
-    /// Nanoseconds since the file's first packet.
-    pub(super) time: i64,
-}
-
-/// One direction of one conversation, by its index in the flow table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Side {
-    pub(super) conversation: usize,
-    /// Whether the sender is the side whose packet was seen first.
-    pub(super) from_a: bool,
-}
 
 /// Reports results about one packet of one side to the sink.
 #[derive(Debug)]

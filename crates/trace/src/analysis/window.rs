@@ -8,7 +8,7 @@ use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::{Opcode, OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 
-use super::sink::Stamp;
+use super::stamp::Stamp;
 
 /// Limit of requests kept for one requester.
 const MAX_PER_REQUESTER: usize = 65_536;

@@ -28,6 +28,7 @@ mod tests;
 use ferroce_wire::ethernet::EtherType;
 use ferroce_wire::frame::Frame;
 
+pub(crate) use summary::is_congestion_marked;
 pub use summary::{summary, title};
 pub use tree::{Field, Layer, Problem, Tree, Verdict};
 

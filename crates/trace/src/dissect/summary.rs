@@ -24,7 +24,7 @@ pub fn summary(frame: &Frame<'_>) -> String {
         Some(packet) => packet_summary(packet),
         None => other_summary(frame),
     };
-    if congested(frame) {
+    if is_congestion_marked(frame) {
         line.push_str("  ECN congestion experienced");
     }
     if let Some(malformed) = &frame.problem {
@@ -195,7 +195,8 @@ fn protocol(protocol: &ferroce_wire::ip::IpProtocol) -> String {
     }
 }
 
-fn congested(frame: &Frame<'_>) -> bool {
+/// Whether a switch or router marked the frame congestion experienced (ECN CE).
+pub(crate) fn is_congestion_marked(frame: &Frame<'_>) -> bool {
     let ecn = match frame.network {
         Some(Network::Ipv4(ip, _)) => ip.ecn,
         Some(Network::Ipv6(ip)) => ip.ecn,

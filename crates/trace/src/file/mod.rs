@@ -44,7 +44,6 @@ mod pcapng;
 mod reader;
 mod record;
 mod source;
-mod timestamp;
 mod writer;
 
 #[cfg(test)]
@@ -56,9 +55,10 @@ pub use error::{FileError, Problem, WriteError};
 pub use pcap::PcapWriter;
 pub use pcapng::{Batch, PcapngWriter};
 pub use reader::{CaptureReader, Format};
-pub use record::{Direction, Interface, Oddities, Oddity, Record};
-pub use timestamp::{Resolution, Timestamp};
+pub use record::{Direction, Interface, Oddities, Oddity, Record, Segment};
 pub use writer::Packet;
+
+pub use crate::timestamp::{Resolution, Timestamp};
 
 #[doc(no_inline)]
 pub use crate::link::LinkType;

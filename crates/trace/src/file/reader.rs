@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::error::{FileError, Problem};
 use super::record::{Direction, Interface, Oddities, Record};
 use super::source::Source;
-use super::timestamp::Timestamp;
 use super::{pcap, pcapng};
+use crate::timestamp::Timestamp;
 
 /// The format of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

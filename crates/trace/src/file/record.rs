@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::timestamp::{Resolution, Timestamp};
 use crate::link::LinkType;
-use crate::segments::Segment;
+use crate::timestamp::{Resolution, Timestamp};
 
 /// One captured packet, borrowed from the reader's buffer until the next call.
 #[derive(Clone, Debug)]
@@ -41,6 +40,15 @@ pub struct Record<'a> {
     pub segment: Option<Segment>,
     /// Irregularities of this record that did not stop the reader.
     pub oddities: Oddities,
+}
+
+/// Position of a packet in the record it was split from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Counted from 1.
+    pub number: u32,
+    /// Packets in the record, including those cut off by the capture.
+    pub count: u32,
 }
 
 impl Record<'_> {

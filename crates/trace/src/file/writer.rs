@@ -3,7 +3,7 @@
 use super::MAX_WRITTEN_LEN;
 use super::error::WriteError;
 use super::record::{Direction, Record};
-use super::timestamp::Timestamp;
+use crate::timestamp::Timestamp;
 
 /// A packet to write, with its metadata.
 #[derive(Clone, Copy, Debug)]

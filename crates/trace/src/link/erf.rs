@@ -5,7 +5,7 @@
 //! big-endian except the timestamp.
 
 use super::{Carried, ETHERTYPE_IPV4, ETHERTYPE_IPV6, LinkError, LinkField, LinkHeader, chunk};
-use crate::file::Timestamp;
+use crate::timestamp::Timestamp;
 
 const HEADER_LEN: usize = 16;
 const EXTENSION_LEN: usize = 8;

@@ -5,6 +5,7 @@
 //! Unicode box and block characters; [`ascii`] replaces them, column by column, for terminals without UTF-8.
 
 pub mod bar;
+mod endpoint;
 pub mod graph;
 pub mod ladder;
 pub mod sections;

@@ -1,5 +1,7 @@
 //! Formatting of numbers with units.
 
+use crate::timestamp::civil_from_days;
+
 /// An integer with thousands separators: `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -153,7 +155,7 @@ impl Clock {
 pub fn date(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     let fraction = nanoseconds.rem_euclid(1_000_000_000);
     let fraction = match fraction % 1000 {
         0 => format!("{:06}", fraction / 1000),
@@ -165,20 +167,6 @@ pub fn date(nanoseconds: i64) -> String {
         second / 60 % 60,
         second % 60
     )
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years are counted from March, so
-/// that the leap day is the last day; 400 years (an era) have 146,097 days.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

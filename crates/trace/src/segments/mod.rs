@@ -41,21 +41,14 @@ use ferroce_wire::opcode::Position;
 use ferroce_wire::packet::MAX_PAYLOAD;
 
 use crate::dissect;
+pub use crate::file::Segment;
+
 use crate::file::Record;
 use crate::link::LinkType;
 use carrier::Carrier;
 
 /// The path MTUs (IBA 9.2): payload lengths of first and middle packets (IBA 9.7.4.1.6).
 const PATH_MTUS: [usize; 5] = [256, 512, 1024, 2048, 4096];
-
-/// Position of a packet in the record it was split from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Segment {
-    /// Counted from 1.
-    pub number: u32,
-    /// Packets in the record, including those cut off by the capture.
-    pub count: u32,
-}
 
 /// The packets of one record: all of equal length except the last, which may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

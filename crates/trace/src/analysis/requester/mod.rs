@@ -12,7 +12,8 @@ use ferroce_wire::syndrome::RnrTimer;
 use super::anomaly::AnomalyKind;
 use super::assembly::{Assembly, Ending};
 use super::identification::Identifications;
-use super::sink::{Reporter, Stamp};
+use super::sink::Reporter;
+use super::stamp::Stamp;
 use super::text::{count_of, duration};
 use super::window::{ExtendedPsn, TrackedRequest, Window};
 

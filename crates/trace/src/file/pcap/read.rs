@@ -9,8 +9,8 @@ use crate::file::error::{FileError, Problem};
 use crate::file::reader::{Format, LocatedRecord};
 use crate::file::record::{Interface, Oddities, Oddity};
 use crate::file::source::Source;
-use crate::file::timestamp::{Resolution, Timestamp};
 use crate::link::LinkType;
+use crate::timestamp::{Resolution, Timestamp};
 
 /// The state of reading a pcap file.
 pub(in crate::file) struct Reader {

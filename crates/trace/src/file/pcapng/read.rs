@@ -14,9 +14,9 @@ use crate::file::error::{FileError, Problem};
 use crate::file::reader::{Annotations, Format, LocatedRecord};
 use crate::file::record::{Direction, Interface, Oddities, Oddity};
 use crate::file::source::Source;
-use crate::file::timestamp::Resolution;
 use crate::file::{MAX_BLOCK_LEN, MAX_CAPTURED_LEN, MAX_INTERFACES};
 use crate::link::LinkType;
+use crate::timestamp::Resolution;
 
 /// Limit of the length of a parsed statistics block. Longer ones are skipped.
 const MAX_STATISTICS_LEN: u32 = 1 << 16;

@@ -12,9 +12,9 @@ use crate::file::MAX_WRITTEN_LEN;
 use crate::file::bytes::padded;
 use crate::file::error::WriteError;
 use crate::file::record::Direction;
-use crate::file::timestamp::{Resolution, Timestamp};
 use crate::file::writer::Packet;
 use crate::link::LinkType;
+use crate::timestamp::{Resolution, Timestamp};
 
 /// Value of the application option.
 const APPLICATION: &str = concat!("ferroce ", env!("CARGO_PKG_VERSION"));

@@ -10,7 +10,7 @@ mod tests;
 pub use rows::Ladders;
 use step::{Arrow, Step, Stroke};
 
-use super::sections::endpoint;
+use super::endpoint::endpoint;
 use super::text::{Line, Tone, cut, width, wrap};
 use super::units::{self, Clock};
 use crate::analysis::report::{CmEvent, Conversation, FileReport};

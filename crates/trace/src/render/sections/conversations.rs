@@ -4,7 +4,7 @@ use super::more;
 use crate::analysis::report::{Conversation, Endpoint, FileReport, JoinedBy, Traffic};
 use crate::render::table::{Align, Table, cell};
 use crate::render::text::{Line, Tone, wrap};
-use crate::render::units;
+use crate::render::{endpoint, units};
 
 /// Three lines per conversation: one per endpoint, then common properties.
 pub(super) fn table(file: &FileReport, columns: usize, limit: usize) -> Vec<Line> {
@@ -77,7 +77,7 @@ fn side(
     let rate = units::bit_rate(traffic.bytes, conversation.duration_ns).unwrap_or_default();
     vec![
         Line::of(tone, name),
-        cell(super::endpoint(endpoint)),
+        cell(endpoint::endpoint(endpoint)),
         cell(units::count(traffic.packets)),
         cell(units::bytes(traffic.bytes)),
         cell(units::bytes(traffic.payload)),

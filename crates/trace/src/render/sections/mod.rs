@@ -12,7 +12,7 @@ mod protocols;
 use super::ladder::Ladders;
 use super::text::{Line, Tone, width, wrap};
 use super::{graph, units};
-use crate::analysis::report::{Conversation, Endpoint, FileReport, ProblemReport};
+use crate::analysis::report::{Conversation, FileReport, ProblemReport};
 
 /// Optional parts and layout of the text report.
 #[derive(Clone, Debug, Default)]
@@ -136,14 +136,6 @@ fn more(hidden: u64, (one, many): (&str, &str), how: &str) -> Option<Line> {
         text.push_str(&format!(": {how}"));
     }
     (hidden > 0).then(|| Line::of(Tone::Faint, text))
-}
-
-/// An endpoint: `10.0.0.1 QP 0x000011`.
-pub(super) fn endpoint(endpoint: &Endpoint) -> String {
-    match endpoint.qpn {
-        Some(qpn) => format!("{} QP 0x{qpn:06x}", endpoint.address),
-        None => format!("{} QP unseen", endpoint.address),
-    }
 }
 
 #[cfg(test)]

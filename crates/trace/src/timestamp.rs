@@ -5,7 +5,7 @@ use std::fmt;
 /// A point in time: nanoseconds since 1970-01-01 00:00:00 UTC, negative before it.
 ///
 /// The range is the years 1677 to 2262. A timestamp outside of it is delivered as `None`, see
-/// [`super::Oddity::TimestampOutOfRange`].
+/// [`crate::file::Oddity::TimestampOutOfRange`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -57,7 +57,7 @@ impl fmt::Display for Timestamp {
 ///
 /// Years start on 1 March, so that the leap day is the last day. There are 719,468 days between
 /// 0000-03-01 and the epoch, and 146,097 days in 400 years.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
+pub(crate) fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era =
@@ -95,7 +95,7 @@ impl Resolution {
     ///
     /// Units finer than nanoseconds are truncated, which keeps the order of packets.
     #[inline]
-    pub(super) fn to_timestamp(self, units: u64, offset_seconds: i64) -> Option<Timestamp> {
+    pub(crate) fn to_timestamp(self, units: u64, offset_seconds: i64) -> Option<Timestamp> {
         let exponent = u32::from(self.0 & 0x7f);
         let nanoseconds = if self.0 & 0x80 == 0 {
             // Common case: one multiplication for micro- and nanoseconds.
