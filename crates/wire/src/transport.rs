@@ -22,7 +22,7 @@ header! {
         version: u8 = 4,
         /// Partition.
         partition: PKey = 16,
-        /// Forward congestion notification (IBA A17.9).
+        /// Forward congestion notification (IBA A10); RoCEv2 switches mark the ECN bits of IP instead.
         fecn: bool = 1,
         /// Backward congestion notification: set in a CNP (IBA A17.9.3).
         becn: bool = 1,
@@ -56,7 +56,7 @@ header! {
         source: Qpn = 24,
     }
 
-    /// XRC extended transport header (IBA A14.4).
+    /// XRC extended transport header (IBA A14).
     pub struct Xrceth("XRCETH", 4) {
         /// Reserved.
         reserved: Hex8 = 8,

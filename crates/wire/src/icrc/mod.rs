@@ -166,7 +166,7 @@ const IPV6: [u8; 40] = ones(&[(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0x
 /// IBA A17.3.3: the checksum, which covers mutable bytes.
 const UDP: [u8; 8] = ones(&[(6, 0xff), (7, 0xff)]);
 
-/// IBA 7.8.1: resv8a, which holds FECN and BECN in RoCEv2.
+/// IBA 7.8.1: resv8a, whose top bits are FECN (IBA A10) and BECN.
 const BTH: [u8; 12] = ones(&[(4, 0xff)]);
 
 /// IBA 7.8.1: the virtual lane of a local packet, which switches remap.

@@ -103,7 +103,7 @@ const TABLE_38: &[(u8, &str, &str)] = &[
     (0b101_11101, "XRC_ATOMIC_WRITE", "XRCETH RETH PayLd"),
 ];
 
-/// Length of each header, from the figures of IBA 9.3, A14.4 and A19.
+/// Length of each header, from the figures of IBA 9.3, A14 and A19.
 const SIZES: [(&str, usize); 10] = [
     ("RDETH", 4),
     ("DETH", 8),
