@@ -79,9 +79,9 @@ fn a_frame_of_a_file_is_shown_field_by_field() {
     for line in [
         "RC RDMA WRITE Only  QP 0x000023  PSN 0xad863e  64 bytes → 0x00005629969ba000 rkey 0x00001770",
         "BTH  bytes 42–53  RC RDMA WRITE Only  QP 0x000023  PSN 0xad863e",
-        "   42  0a                       opcode            0x0a                RC_RDMA_WRITE_ONLY · What the packet \
-         does and which headers follow.",
-        "   43  ..00....                 pad               0                   Pad bytes behind the payload, to a \
+        "   42  0a                       opcode            0x0a                RC_RDMA_WRITE_ONLY · Opcode: operation \
+         and extension headers.",
+        "   43  ..00....                 pad               0                   Pad bytes after the payload, to a \
          multiple of 4.",
         "   70  67 d4 14 0b 5a b5 45 12  b0 93 c1 58 4a f1 f2 20  g...Z.E....XJ.. ",
         "ICRC  bytes 134–137  correct",
