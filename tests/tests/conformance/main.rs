@@ -94,11 +94,11 @@ fn check_rxe(machines: u8, columns: &[(bool, u16)]) {
             judged(
                 "rdma_rxe asks rdma_rxe",
                 &[Role::Requester, Role::Responder],
-                &run.rxe_asks_rxe(),
+                &run.rxe_to_rxe(),
             );
         }
-        judged("Ferroce asks rdma_rxe", &[Role::Responder], &run.we_ask(""));
-        judged("rdma_rxe asks Ferroce", &[Role::Requester], &run.we_answer(sides::WITHOUT));
+        judged("Ferroce asks rdma_rxe", &[Role::Responder], &run.we_request(""));
+        judged("rdma_rxe asks Ferroce", &[Role::Requester], &run.we_respond(sides::EXCLUDED_CASES));
     }
     // On a network that loses packets in both directions.
     for direction in [Direction::Arriving, Direction::Leaving] {
