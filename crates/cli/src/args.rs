@@ -1,4 +1,4 @@
-//! The command line: the one definition from which parsing, help, man pages and completions come.
+//! The command line: the one definition that parsing, help, man pages and completions are generated from.
 
 use std::path::PathBuf;
 
@@ -20,25 +20,25 @@ use crate::server::ServerArgs;
 use crate::simulate::SimulateArgs;
 use crate::style::ColorChoice;
 
-/// Said in every help text and man page.
+/// Part of every help text and man page.
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  done, and nothing was wrong with the input
-  1  not done, or failed: wrong usage, a file that cannot be opened, no such conversation,
+  0  success, and the input was valid
+  1  failure: wrong usage, a file that cannot be opened, no such conversation,
      output that cannot be written, a violation in a simulation
-  2  bad input was met: a damaged or foreign file, a malformed packet, a wrong ICRC;
-     whatever was readable was shown
+  2  invalid input: a damaged or foreign file, a malformed packet, a wrong ICRC;
+     everything readable was shown
   3  analyze found anomalies that --fail-on names
-  Of several, the smallest that is not 0 counts.";
+  If several apply, the smallest other than 0 is returned.";
 
 const EXAMPLES: &str = "\
 Examples:
-  ferroce demo                         RDMA at work, every step and every packet
+  ferroce demo                         RDMA demonstrated: every step, every packet
   ferroce analyze capture.pcap         what happened in a capture
   ferroce decode capture.pcap          its frames, one line each
   ferroce decode capture.pcap 12       frame 12, field by field
-  ferroce simulate --scenario hostile  connections over a network that breaks
-  ferroce devices                      the devices that there are";
+  ferroce simulate --scenario hostile  connections over a faulty network
+  ferroce devices                      the available devices";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -49,13 +49,13 @@ Examples:
 
 const SERVER_EXAMPLES: &str = "\
 Examples:
-  ferroce server                               at all addresses of this machine, port 7471
-  ferroce server --listen 192.0.2.1:9000       at one address
+  ferroce server                               on all addresses of this machine, port 7471
+  ferroce server --listen 192.0.2.1:9000       on one address
   ferroce server --memory 16G --capture server.pcapng";
 
 const CLIENT_EXAMPLES: &str = "\
 Examples:
-  ferroce client 192.0.2.1                     WRITE 16 KiB, READ them back, compare
+  ferroce client 192.0.2.1                     WRITE 16 KiB, READ it back, compare
   ferroce client 192.0.2.1 imm --count 1000    batches with WRITE_WITH_IMM
   ferroce client 192.0.2.1:9000 bulk --size 1G --chunk 4M
   ferroce client 192.0.2.1 --capture client.pcapng && ferroce analyze --ladder client.pcapng";
@@ -64,10 +64,10 @@ const DECODE_EXAMPLES: &str = "\
 Examples:
   ferroce decode capture.pcap                  list the frames, one line each
   ferroce decode capture.pcap 12               frame 12, field by field
-  ferroce decode capture.pcap 3 7-9 20-        several frames; 20- is 20 and all that follow
-  ferroce decode --json capture.pcap 12        the same for programs
+  ferroce decode capture.pcap 3 7-9 20-        several frames; 20- is 20 and all following
+  ferroce decode --json capture.pcap 12        the same as JSON
   ferroce decode 525400770011525400770012...   a frame in hexadecimal
-  xxd -p frame.bin | ferroce decode -          the same from the standard input
+  xxd -p frame.bin | ferroce decode -          the same from standard input
   tcpdump -w - udp port 4791 | ferroce decode - 1-10";
 
 const ANALYZE_EXAMPLES: &str = "\
@@ -77,7 +77,7 @@ Examples:
   ferroce analyze --ladder=2 --rows 100 capture.pcap
   ferroce analyze --messages capture.pcap      every message: operation, size, packets, latency
   ferroce analyze --packets capture.pcap       every packet: ICRC verdict and summary
-  ferroce analyze --fail-on warning test.pcap  for scripts: status 3 if anything had to be repaired
+  ferroce analyze --fail-on warning test.pcap  for scripts: status 3 if anything had to be recovered
   ferroce analyze --fail-on error,timeout,rnr_nak test.pcap > report.txt
   ferroce analyze --json *.pcapng | jq '.files[].icrc'";
 
@@ -101,30 +101,30 @@ Examples:
 const DEVINFO_EXAMPLES: &str = "\
 Examples:
   ferroce devinfo                              every device
-  ferroce devinfo ferroce_eth0                 one; the interface's name, eth0, does as well
+  ferroce devinfo ferroce_eth0                 one device, by its name or its interface (eth0)
   ferroce devinfo -v eth0                      with all limits and the GID table
   ferroce devinfo --json | jq '.devices[].ports[].gids'";
 
 const DISCOVER_EXAMPLES: &str = "\
 Examples:
-  ferroce discover                             everybody on our networks, by multicast
+  ferroce discover                             all hosts on our networks, by multicast
   ferroce discover 192.0.2.7 192.0.2.8         these hosts
   ferroce discover --timeout 3s --json | jq -r '.hosts[].address'
-  ferroce discover --answer                    be found, until interrupted
+  ferroce discover --answer                    answer queries until interrupted
   ferroce discover --capture found.pcapng && ferroce analyze found.pcapng";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  ferroce run -- ibv_devinfo                   RDMA programs as they are, unprivileged
-  ferroce run --device eth1 -- ib_write_bw     with one device of several
+  ferroce run -- ibv_devinfo                   unmodified RDMA programs, unprivileged
+  ferroce run --device eth1 -- ib_write_bw     with only one device
   ferroce run --name rxe%d -- ibv_devices      with devices called rxe0, rxe1, …
   ferroce run --capture %p.pcapng -- ./test.sh with a capture of each process
   ferroce run --sockets -- redis-server        TCP programs over RDMA, and over TCP for other clients
-  ferroce run --trace -- rping -s              each call of the libraries, said
-  ferroce run -v -- bash                       a shell, and what is set for it
+  ferroce run --trace -- rping -s              trace each library call
+  ferroce run -v -- bash                       a shell, printing the variables that are set
 
 Exit status:
-  that of the command, or 128 and the number of the signal that ended it
+  that of the command, or 128 plus the number of the signal that terminated it
   125  the command was not started: no such device, no libraries, no file for the capture
   126  it cannot be executed
   127  it was not found
@@ -132,8 +132,8 @@ Exit status:
 
 const ENV_EXAMPLES: &str = "\
 Examples:
-  eval \"$(ferroce env)\"                       for the rest of this shell
-  eval \"$(ferroce env --device eth1)\"         with one device of several";
+  eval \"$(ferroce env)\"                       for this shell session
+  eval \"$(ferroce env --device eth1)\"         with only one device";
 
 /// RDMA over Converged Ethernet in user space: see every packet, explained.
 #[derive(Debug, Parser)]
@@ -144,88 +144,90 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 100)]
     pub(crate) color: ColorChoice,
 
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show RDMA at work: a server and a client on this machine, every step, every packet
+    /// Demonstrate RDMA: a server and a client on this machine, every step and every packet
     ///
-    /// A server process and a client process connect and do every operation once: WRITE, READ, WRITE_WITH_IMM, SEND
-    /// and RECV, compare-and-swap, fetch-and-add. Every byte is verified. Then comes the ladder of what was on the wire,
-    /// which is in demo.pcapng as well. No privilege is needed, no hardware, and no network but the loopback.
+    /// A server process and a client process connect and perform every operation once: WRITE, READ, WRITE_WITH_IMM,
+    /// SEND and RECV, compare-and-swap, fetch-and-add. Every byte is verified. A ladder diagram then shows the packets
+    /// on the wire, which are also written to demo.pcapng. Needs no privilege, no hardware, and no network other than
+    /// the loopback.
     #[command(after_help = after(DEMO_EXAMPLES))]
     Demo(DemoArgs),
 
-    /// Offer memory to clients on other hosts, or on this one
+    /// Serve memory to clients on this host or other hosts
     #[command(after_help = after(SERVER_EXAMPLES))]
     Server(ServerArgs),
 
-    /// Work on a server's memory, with every byte verified
+    /// Access a server's memory and verify every byte
     #[command(after_help = after(CLIENT_EXAMPLES))]
     Client(ClientArgs),
 
     /// Show a frame as an annotated tree
     ///
-    /// Every field of every header: its offset in the frame, its bytes, its name, its value and what that means,
-    /// from the link layer to the ICRC, the connection manager's messages included. Frames come from a capture file
-    /// (pcap or pcapng) by their number, or as hexadecimal digits.
+    /// Every field of every header, from the link layer to the ICRC and including CM messages: its offset in the frame,
+    /// its bytes, its name, its value and the value's meaning. Frames are read from a capture file (pcap or pcapng) by
+    /// number, or given in hexadecimal.
     #[command(after_help = after(DECODE_EXAMPLES))]
     Decode(DecodeArgs),
 
     /// Explain what happened in capture files
     ///
-    /// Protocol hierarchy; conversations by queue pair, both directions joined; messages with their sizes and
-    /// latencies; every retransmission, duplicate, NAK, RNR, timeout and congestion notification, named and
-    /// classified; the connection manager's timeline; the ICRC of every packet; a traffic graph. A file that cannot
-    /// be opened does not keep the others from being analysed.
+    /// Protocol hierarchy; conversations by queue pair, with both directions joined; messages with their sizes and
+    /// latencies; every retransmission, duplicate, NAK, RNR, timeout and congestion notification, named and classified;
+    /// a timeline of the connection manager; the ICRC of every packet; a traffic graph. If one file cannot be opened,
+    /// the others are still analysed.
     #[command(after_help = after(ANALYZE_EXAMPLES))]
     Analyze(AnalyzeArgs),
 
-    /// Run connections over a simulated network that breaks
+    /// Run connections over a simulated faulty network
     ///
-    /// Hosts in virtual time do random SENDs, WRITEs, READs, atomics and datagrams over every service, and every byte
-    /// is checked. All of it follows from the options and the seed: the same ones give the same run. What should never
-    /// happen is a violation, shown with the command that brings it back and the ladder of its connection.
+    /// Hosts in virtual time perform random SENDs, WRITEs, READs, atomics and datagrams over every service, and every
+    /// byte is checked. The options and the seed determine the run completely. Anything that must never happen is
+    /// reported as a violation, with the command that reproduces it and a ladder diagram of its connection.
     #[command(after_help = after(SIMULATE_EXAMPLES))]
     Simulate(SimulateArgs),
 
-    /// List the devices: one for each network interface with an address
+    /// List the devices: one per network interface with an address
     ///
-    /// No privilege is needed, and no RDMA hardware: an interface that is up and has an address is a device.
+    /// Every interface that is up and has an address is a device. Needs no privilege and no RDMA hardware.
     #[command(after_help = after(DEVICES_EXAMPLES))]
     Devices(DevicesArgs),
 
-    /// Show what a device is and allows, as ibv_devinfo does
+    /// Show the attributes of a device, as ibv_devinfo does
     #[command(after_help = after(DEVINFO_EXAMPLES))]
     Devinfo(DevinfoArgs),
 
-    /// Find the Ferroce hosts that answer, and what they can do
+    /// Find Ferroce hosts and their capabilities
     ///
-    /// Asks by the first message of the set-up exchange. A host answers while ferroce server, another server of the set-up
-    /// exchange, or ferroce discover --answer runs there. Nobody answering is exit status 1.
+    /// Sends the first message of the set-up exchange. A host answers while ferroce server, another server of the
+    /// set-up exchange, or ferroce discover --answer runs on it. The exit status is 1 if no host answers.
     #[command(after_help = after(DISCOVER_EXAMPLES))]
     Discover(DiscoverArgs),
 
-    /// Run a command that finds Ferroce's devices: unchanged programs of libibverbs and librdmacm
+    /// Run a command on Ferroce's devices: unmodified programs that use libibverbs and librdmacm
     ///
-    /// For the command and its children, libibverbs and librdmacm are Ferroce's, and /sys/class/infiniband and
-    /// /dev/infiniband have its devices instead of the kernel's. No privilege is needed. Programs that are linked
-    /// statically, or that run with another user's rights, do not notice. Signals are passed on.
+    /// The command and its children load Ferroce's libibverbs and librdmacm, and see its devices in
+    /// /sys/class/infiniband and /dev/infiniband instead of the kernel's. Needs no privilege. Has no effect on
+    /// statically linked and set-user-ID programs. Signals are forwarded to the command.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
 
-    /// Write the variables that ferroce run sets, for a shell
+    /// Print the variables that ferroce run sets, for a shell
     ///
-    /// They are for what the shell starts; patterns that it expands itself, such as /sys/class/infiniband/*, find nothing.
-    /// The view of the devices that they name stays until the session, such as a terminal's, has ended.
+    /// They affect programs that the shell starts. Patterns that the shell itself expands, such as
+    /// /sys/class/infiniband/*, match nothing. The view of the devices exists until the session (such as the terminal)
+    /// ends.
     #[command(after_help = after(ENV_EXAMPLES))]
     Env(EnvironmentArgs),
 
-    /// Write completions for a shell
+    /// Print completions for a shell
     ///
     /// For example, in bash: source <(ferroce completions bash)
     #[command(after_help = after(""))]
@@ -236,10 +238,10 @@ pub(crate) enum Command {
 
     /// Write the man pages
     ///
-    /// Without --dir, the page of ferroce itself goes to the standard output: ferroce man | man -l -
+    /// Without --dir, prints the page of ferroce itself: ferroce man | man -l -
     #[command(after_help = after(""))]
     Man {
-        /// Write all pages to files in this directory, which is made if missing
+        /// Write all pages to this directory, creating it if necessary
         #[arg(long, value_hint = ValueHint::DirPath)]
         dir: Option<PathBuf>,
     },
@@ -248,46 +250,46 @@ pub(crate) enum Command {
 /// Arguments of `ferroce decode`.
 #[derive(Args, Debug)]
 pub(crate) struct DecodeArgs {
-    /// A frame in hexadecimal, or a capture file; - is the standard input
+    /// A frame in hexadecimal, or a capture file; - reads standard input
     ///
-    /// Hexadecimal digits may be separated by spaces, colons, commas and newlines, and prefixed by 0x. Anything else
-    /// is taken as the name of a file. With frame numbers it is a file in any case.
+    /// Hexadecimal digits may be separated by spaces, colons, commas and newlines, and prefixed with 0x. Anything else
+    /// is a file name, as is everything if frame numbers follow.
     #[arg(value_name = "HEX|FILE", required_unless_present = "file", value_hint = ValueHint::FilePath)]
     pub(crate) input: Option<String>,
 
-    /// Numbers of the frames to show, from 1: N, N-M, or N- for N and all that follow
+    /// The numbers of the frames to show, from 1: N, N-M, or N- for N and all following
     ///
-    /// Without any, the frames of the file are listed, one line each.
+    /// Without numbers, all frames of the file are listed, one line each.
     #[arg(value_name = "N")]
     pub(crate) numbers: Vec<Numbers>,
 
-    /// The capture file, for names that could be hexadecimal
+    /// The capture file, for names that look like hexadecimal
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "numbers"], value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
 
-    /// A frame to show, with --file; may be repeated
+    /// A frame to show, with --file; can be repeated
     #[arg(long = "frame", value_name = "N", requires = "file")]
     pub(crate) frames: Vec<Numbers>,
 
-    /// What a frame in hexadecimal starts with
+    /// The link layer of a frame in hexadecimal
     ///
-    /// By default it is guessed between Ethernet and IP. A capture file says it by itself.
+    /// By default Ethernet or IP is guessed. Capture files contain it.
     #[arg(long, value_name = "TYPE", conflicts_with_all = ["file", "numbers"])]
     pub(crate) link: Option<Link>,
 
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Show reserved fields that are zero, and all bytes of payloads
+    /// Also show reserved fields that are zero, and complete payloads
     #[arg(long)]
     pub(crate) all: bool,
 }
 
-/// What a frame starts with.
+/// The link layer of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Link {
-    /// Ethernet, from the destination address on
+    /// Ethernet, starting with the destination address
     Ethernet,
     /// IPv4 or IPv6
     Ip,
@@ -295,18 +297,18 @@ pub(crate) enum Link {
     Sll,
     /// Linux cooked capture, version 2
     Sll2,
-    /// BSD loopback: an address family in the byte order of the machine
+    /// BSD loopback: an address family in the machine's byte order
     Null,
     /// OpenBSD loopback: an address family in network byte order
     Loop,
-    /// Endace's extensible record format
+    /// Endace extensible record format
     Erf,
-    /// InfiniBand, from the local route header on
+    /// InfiniBand, starting with the local route header
     Infiniband,
 }
 
 impl Link {
-    /// The number that capture files have for it.
+    /// The link type number of capture files.
     pub(crate) const fn link_type(self) -> LinkType {
         match self {
             Self::Ethernet => LinkType::ETHERNET,
@@ -324,11 +326,11 @@ impl Link {
 /// Arguments of `ferroce analyze`.
 #[derive(Args, Debug)]
 pub(crate) struct AnalyzeArgs {
-    /// Capture files, pcap or pcapng; - is the standard input
+    /// Capture files, pcap or pcapng; - reads standard input
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -336,11 +338,11 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "CONVERSATION", num_args = 0..=1, require_equals = true)]
     pub(crate) ladder: Option<Option<u32>>,
 
-    /// Longest ladder diagram, in packets
+    /// Maximum length of a ladder diagram, in packets
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) rows: usize,
 
-    /// Fold and cut nothing: every row of every list, every packet of a ladder
+    /// Abbreviate nothing: every row of every list, every packet of a ladder
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -352,46 +354,46 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long)]
     pub(crate) messages: bool,
 
-    /// List every packet, with the verdict on its ICRC
+    /// List every packet, with its ICRC check
     #[arg(long)]
     pub(crate) packets: bool,
 
-    /// Keep to the conversation with this number
+    /// Show only the conversation with this number
     #[arg(long, value_name = "N")]
     pub(crate) conversation: Option<u32>,
 
-    /// End with exit status 3 if there are such anomalies: error, warning, info, or kinds such as retransmission
+    /// Exit with status 3 if there are such anomalies: error, warning, info, or kinds such as retransmission
     ///
-    /// With commas between. error is what failed for good; warning also has what the protocol had to repair; info is
-    /// any anomaly. With --conversation, those of that conversation count.
+    /// A comma-separated list. error: unrecoverable failures; warning: also everything the protocol had to recover
+    /// from; info: any anomaly. With --conversation, only anomalies of that conversation count.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = fail_on::parser(), hide_possible_values = true)]
     pub(crate) fail_on: Vec<FailOn>,
 
-    /// Step of the traffic graph, such as 10ms or 1s; by default it fits the file
+    /// Interval of the traffic graph, such as 10ms or 1s; by default chosen to fit the file
     #[arg(long, value_name = "TIME")]
     pub(crate) graph_interval: Option<Interval>,
 
-    /// Draw with ASCII alone; by default where the locale is not UTF-8
+    /// Draw with ASCII characters only; the default if the locale is not UTF-8
     #[arg(long)]
     pub(crate) ascii: bool,
 
-    /// No progress bar on long files
+    /// Show no progress bar
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Most messages listed; more are only counted
+    /// Maximum number of messages listed; further ones are only counted
     #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
     pub(crate) max_messages: usize,
 
-    /// Most anomalies listed
+    /// Maximum number of anomalies listed
     #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
     pub(crate) max_anomalies: usize,
 
-    /// Most packets listed
+    /// Maximum number of packets listed
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
     pub(crate) max_packets: usize,
 
-    /// Most conversations followed at once
+    /// Maximum number of conversations tracked at a time
     #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = "Limits")]
     pub(crate) max_conversations: usize,
 }

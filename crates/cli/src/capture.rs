@@ -1,4 +1,4 @@
-//! `--capture` of the commands that open a device.
+//! The `--capture` option of commands that open a device.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,10 +12,10 @@ use ferroce_net::signal::{Signal, Signals};
 
 use crate::style::Screen;
 
-/// Where packets are written to.
+/// The capture option.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CaptureArgs {
-    /// Write all packets to a pcapng file; %p in its name is the process's number
+    /// Write all packets to a pcapng file; %p in its name becomes the process ID
     ///
     /// The variable FERROCE_CAPTURE does the same.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -23,7 +23,7 @@ pub(crate) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// The options for opening a device: the command line comes before the environment.
+    /// The options for opening a device. The command line takes precedence over the environment.
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::default();
         options.capture = self.capture.clone().or(options.capture);
@@ -31,12 +31,12 @@ impl CaptureArgs {
     }
 }
 
-/// Empties a file, or creates it for its owner alone: captures and traces have payload and keys in them.
+/// Truncates a file, or creates it with access for its owner only: captures and traces contain payload and keys.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     private().create(true).truncate(true).open(path)
 }
 
-/// The same, but only where nothing is yet: in a folder that everybody can write to, no link of somebody else's is followed.
+/// The same, but only if nothing exists there: in a world-writable folder, another user's link must not be followed.
 pub(crate) fn create_new_private(path: &Path) -> io::Result<File> {
     private().create_new(true).open(path)
 }
@@ -47,45 +47,45 @@ fn private() -> OpenOptions {
     options
 }
 
-/// A capture that takes the place of a file when it is a success. Until then the file that is there stays as it is.
+/// A capture that replaces an existing file only on success.
 #[derive(Debug)]
 pub(crate) struct Pending {
     target: PathBuf,
-    /// Another name in the same directory, where the target is a file that exists.
+    /// A temporary name in the same directory, if the target exists and is a regular file.
     temporary: Option<PathBuf>,
 }
 
 impl Pending {
-    /// For a capture at `path`, which can be written. Nothing is created yet if nothing is there.
+    /// A capture at `path`, after checking that it is writable. Creates nothing.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
-        // What is no file, such as a FIFO or /dev/stdout, is written as it is.
+        // FIFOs, /dev/stdout and the like are written directly.
         if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
             return Ok(Self { target: path.to_owned(), temporary: None });
         }
         OpenOptions::new().write(true).open(path)?;
-        // A link keeps its place: what it leads to is replaced.
+        // A link stays: the file it points to is replaced.
         let target = fs::canonicalize(path)?;
         let mut temporary = target.clone().into_os_string();
         temporary.push(".new");
         Ok(Self { target: path.to_owned(), temporary: Some(temporary.into()) })
     }
 
-    /// For a file that was just created.
+    /// A capture for a file that was just created.
     pub(crate) fn fresh(target: PathBuf) -> Self {
         Self { target, temporary: None }
     }
 
-    /// Where to write.
+    /// The path to write to.
     pub(crate) fn path(&self) -> &Path {
         self.temporary.as_deref().unwrap_or(&self.target)
     }
 
-    /// The file that is there stays, and the capture is where it was written.
+    /// Keeps the existing file; the capture stays where it was written.
     pub(crate) fn is_beside(&self) -> bool {
         self.temporary.is_some()
     }
 
-    /// It is a success: puts it in its place, and returns the name that was asked for.
+    /// Moves the capture to its final name on success, and returns that name.
     pub(crate) fn commit(self) -> io::Result<PathBuf> {
         if let Some(temporary) = &self.temporary {
             fs::rename(temporary, fs::canonicalize(&self.target)?)?;
@@ -94,13 +94,13 @@ impl Pending {
     }
 }
 
-/// Has a signal end the process in order, if it captures: devices are closed and captures written, then `report` says how
-/// they went. To be called before the first thread is started.
+/// Handles termination signals, if the process captures: closes the devices, finishes the captures and calls `report`.
+/// Must be called before the first thread is started.
 pub(crate) fn finish_on_signal(options: &Options, report: impl FnOnce() + Send + 'static) {
     if options.capture.is_none() {
         return;
     }
-    // Without a descriptor for them, signals end the process as always.
+    // Without a free descriptor, signals terminate the process as usual.
     let Ok(signals) = Signals::new() else { return };
     thread::spawn(move || {
         let signal = loop {
@@ -116,7 +116,7 @@ pub(crate) fn finish_on_signal(options: &Options, report: impl FnOnce() + Send +
     });
 }
 
-/// Says what is missing in the captures of this process, if something is, when their devices are closed.
+/// Reports packets missing in this process's captures, after their devices are closed.
 pub(crate) fn report_all(screen: &Screen) {
     for (path, status) in ferroce::captures() {
         if let Some(complaint) = status.complaint() {

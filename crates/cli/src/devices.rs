@@ -1,4 +1,4 @@
-//! `ferroce devices`: the devices that there are.
+//! `ferroce devices`: lists the devices.
 
 use std::io::{self, Write};
 
@@ -13,12 +13,12 @@ use crate::style::{Role, Screen};
 /// Arguments of `ferroce devices`.
 #[derive(Args, Debug)]
 pub(crate) struct DevicesArgs {
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A device in a list.
+/// A device in the list.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -30,7 +30,7 @@ struct Row {
     gids: Vec<GidRow>,
 }
 
-/// An entry of a GID table.
+/// An entry of the GID table.
 #[derive(Debug, Serialize)]
 pub(crate) struct GidRow {
     pub(crate) index: usize,
@@ -40,7 +40,7 @@ pub(crate) struct GidRow {
     pub(crate) kind: &'static str,
 }
 
-/// All of them.
+/// All devices.
 #[derive(Debug, Serialize)]
 pub(crate) struct Devices<T> {
     pub(crate) devices: Vec<T>,
@@ -89,7 +89,7 @@ fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<(
     };
     let (name, interface) =
         (width(|row| &row.name, "device"), width(|row| &row.interface, "interface"));
-    // The columns before the addresses, with what separates them.
+    // The columns before the addresses, with their separators.
     let before = name + interface + 6 + 5 + 8 + 19 + 6 * 2;
     let title = format!(
         "{:<name$}  {:<interface$}  {:<6}  {:>5}  {:>8}  {:<19}  {}",
@@ -120,8 +120,8 @@ fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
-/// Where addresses stand that have `before` columns before them, and the lines they take: beside the rest as far as the
-/// terminal has room, or below it.
+/// The column where addresses start, given `before` columns before them, and their lines: beside the other columns if
+/// the terminal is wide enough, otherwise below.
 fn below(before: usize, addresses: &str, width: Option<usize>) -> (usize, Vec<String>) {
     const LEAST: usize = 20;
     let Some(width) = width else { return (before, vec![addresses.to_owned()]) };
@@ -129,7 +129,7 @@ fn below(before: usize, addresses: &str, width: Option<usize>) -> (usize, Vec<St
     (indent, wrap(addresses, width.saturating_sub(indent).max(LEAST)))
 }
 
-/// Writes something for programs to the standard output.
+/// Prints JSON to standard output.
 pub(crate) fn json(value: &impl Serialize, screen: &Screen) -> ExitStatus {
     let mut output = io::stdout().lock();
     let result = serde_json::to_writer_pretty(&mut output, value)
@@ -139,17 +139,17 @@ pub(crate) fn json(value: &impl Serialize, screen: &Screen) -> ExitStatus {
     ExitStatus::of_output(result, screen)
 }
 
-/// Whether packets can come and go.
+/// Whether the port can send and receive.
 pub(crate) fn is_active(device: &Device) -> bool {
     device.interface().up && device.interface().running
 }
 
-/// The largest path MTU in bytes; `None` when the interface's MTU is too small for any.
+/// The largest path MTU in bytes; `None` if the interface's MTU is too small for RoCE.
 pub(crate) fn path_mtu(device: &Device) -> Option<u16> {
     device.mtu().ok().and_then(|mtu| mtu.bytes()).and_then(|bytes| u16::try_from(bytes).ok())
 }
 
-/// A GUID as `ibv_devinfo` writes it.
+/// Formats a GUID as `ibv_devinfo` does.
 pub(crate) fn guid(guid: u64) -> String {
     let [a, b, c, d] = [guid >> 48, guid >> 32 & 0xffff, guid >> 16 & 0xffff, guid & 0xffff];
     format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")

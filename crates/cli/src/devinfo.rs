@@ -1,4 +1,4 @@
-//! `ferroce devinfo`: a device as `ibv_devinfo` shows it.
+//! `ferroce devinfo`: shows a device as `ibv_devinfo` does.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -11,13 +11,13 @@ use crate::devices::{Devices, GidRow, gids, guid, is_active, json, path_mtu};
 use crate::exit::ExitStatus;
 use crate::style::{Paint, Role, Screen};
 
-/// The largest path MTU that RoCE has.
+/// The largest path MTU of RoCE.
 const MAX_MTU: u16 = 4096;
 
 /// Arguments of `ferroce devinfo`.
 #[derive(Args, Debug)]
 pub(crate) struct DevinfoArgs {
-    /// The device, or its interface; without it, all of them
+    /// The device or its interface; by default all devices
     #[arg(value_name = "DEVICE")]
     pub(crate) device: Option<String>,
 
@@ -25,12 +25,12 @@ pub(crate) struct DevinfoArgs {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Write JSON, with everything
+    /// Print JSON, with all details
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A device with the names that `ibv_devinfo` has for its parts.
+/// A device, with the field names of `ibv_devinfo`.
 #[derive(Debug, Serialize)]
 struct Info {
     hca_id: String,
@@ -91,7 +91,7 @@ impl Info {
     }
 }
 
-/// The limits, by the names of `ibv_device_attr`.
+/// The limits, with the field names of `ibv_device_attr`.
 fn limits(limits: &Limits) -> Vec<(&'static str, u64)> {
     let Limits {
         max_qp,
@@ -157,7 +157,7 @@ fn find(name: Option<&str>) -> Result<Vec<Device>, Error> {
     name.map_or_else(devices, |name| Ok(vec![Device::named(name)?]))
 }
 
-/// The same for programs, in which the limits are an object.
+/// The JSON form, in which the limits are an object.
 #[derive(Serialize)]
 struct Record<'a> {
     #[serde(flatten)]
@@ -199,7 +199,7 @@ fn show(info: &Info, verbose: bool, screen: &Screen, output: &mut impl Write) ->
         line(output, paint, 1, "interface", &info.interface)?;
         for (name, value) in &info.limits {
             match *name {
-                // As ibv_devinfo writes it.
+                // The format of ibv_devinfo.
                 "max_mr_size" => line(output, paint, 1, name, format_args!("{value:#x}"))?,
                 _ => line(output, paint, 1, name, value)?,
             }

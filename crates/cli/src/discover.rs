@@ -1,4 +1,4 @@
-//! `ferroce discover`: the Ferroce hosts that answer, and what they can do.
+//! `ferroce discover`: finds Ferroce hosts and their capabilities.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -21,36 +21,36 @@ use crate::style::{Role, Screen};
 /// Arguments of `ferroce discover`.
 #[derive(Args, Debug)]
 pub(crate) struct DiscoverArgs {
-    /// Whom to ask; without any, everybody on the networks of all devices
+    /// The hosts to query; by default all hosts on the networks of all devices, by multicast
     #[arg(value_name = "ADDRESS", value_parser = place::host)]
     pub(crate) addresses: Vec<SocketAddr>,
 
-    /// How long to wait for answers, such as 500ms or 2s; by default 1s
+    /// How long to wait for answers, such as 500ms or 2s; default 1s
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Interval>,
 
-    /// Answer those who ask, and ask nobody: until interrupted, or for --timeout
+    /// Answer queries instead of sending any, until interrupted or for --timeout
     #[arg(long, conflicts_with = "addresses")]
     pub(crate) answer: bool,
 
-    /// Where packets are written to.
+    /// The capture option.
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
 
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The UDP port: for tests that must not meet others
+    /// The UDP port, for isolated tests
     #[arg(long, hide = true, default_value_t = Options::default().port)]
     pub(crate) port: u16,
 }
 
-/// A host that answered, as one of its addresses.
+/// A host that answered, at one of its addresses.
 #[derive(Debug, Serialize)]
 struct Host {
     address: IpAddr,
-    /// Our device that reaches it.
+    /// The local device that reaches it.
     device: String,
     round_trip_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ struct Hosts {
 
 const TRANSPORTS: [&str; 4] = ["RC", "UC", "UD", "XRC"];
 
-/// In the order of their bits (`docs/set-up-exchange.md`).
+/// In bit order (`docs/set-up-exchange.md`).
 const CAPABILITIES: [&str; 9] = [
     "RDMA_WRITE",
     "RDMA_READ",
@@ -129,7 +129,7 @@ impl What {
     }
 }
 
-/// Asks, or answers.
+/// Sends queries, or answers them.
 pub(crate) fn run(args: &DiscoverArgs, screen: &Screen) -> ExitStatus {
     let options = Options { port: args.port, ..args.capture.options() };
     let interrupted = *screen;
@@ -170,7 +170,8 @@ fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Error> {
     if args.addresses.is_empty() {
         let mut failed = None;
         for device in devices()? {
-            // A device that cannot be opened, its MTU too small, does not keep the others from asking.
+            // A device that cannot be opened, for example because its MTU is too small, must not prevent the others
+            // from querying.
             let context = match Context::open(&device, options) {
                 Ok(context) => context,
                 Err(error) => {
@@ -204,10 +205,10 @@ fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Error> {
     Ok(found)
 }
 
-/// Whom to ask, each from the GID of an index.
+/// The addresses to query, each with the source GID index.
 type Targets = Vec<(u8, Gid)>;
 
-/// The addresses by the device that reaches them.
+/// The addresses grouped by the device that reaches them.
 fn by_device(addresses: &[SocketAddr]) -> Result<Vec<(Device, Targets)>, Error> {
     let mut found: Vec<(Device, Targets)> = Vec::new();
     for &address in addresses {
@@ -234,7 +235,7 @@ fn answer(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec
         return Err(Error::Invalid("no address is left to answer for: another process does"));
     }
     let mut output = io::stdout().lock();
-    // Who waits for this line reads it; nobody else has to.
+    // Scripts wait for this line.
     let _ = writeln!(output, "answering for {addresses} addresses").and_then(|()| output.flush());
     drop(output);
     match args.timeout {
@@ -274,7 +275,7 @@ fn table(hosts: &[Host], screen: &Screen, output: &mut impl Write) -> io::Result
             }
         }
     }
-    // A device has several addresses, and the same to say of each.
+    // A device has several addresses and reports the same for each.
     let mut told = BTreeSet::new();
     for what in hosts.iter().filter_map(|host| host.what.as_ref()) {
         if !told.insert(&what.guid) {
@@ -297,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// The lists here and those of the protocol are the same.
+    /// The lists here match those of the protocol.
     #[test]
     fn every_bit_has_its_name() {
         assert_eq!(names(Transports::XRC.0.into(), &TRANSPORTS), ["XRC"]);

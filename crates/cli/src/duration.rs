@@ -1,11 +1,11 @@
-//! Times on the command line.
+//! Durations on the command line.
 
 use std::str::FromStr;
 
-/// A time of at least a nanosecond, such as `10ms`.
+/// A duration of at least one nanosecond, such as `10ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
-    /// The time.
+    /// The duration.
     pub(crate) nanoseconds: u64,
 }
 

@@ -1,21 +1,21 @@
-//! What the command tells the shell.
+//! Exit statuses.
 
 use std::io;
 use std::process::ExitCode;
 
 use crate::style::Screen;
 
-/// The exit status. Documented in `--help` and the man page, so scripts rely on it.
+/// The exit status. Documented in `--help` and the man page; scripts rely on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// All was done, and nothing was wrong with the input.
+    /// Everything was done, and the input was valid.
     #[default]
     Success,
-    /// The job could not be done: wrong usage, a file that cannot be opened, output that cannot be written.
+    /// Failed: wrong usage, a file that cannot be opened, output that cannot be written.
     Failure,
-    /// Bad input was met: a damaged or foreign file, a malformed packet. Whatever was readable was shown.
+    /// Invalid input: a damaged or foreign file, a malformed packet. Everything readable was shown.
     BadInput,
-    /// Nothing was wrong with the input, and it shows what the user said must not be there.
+    /// The input was valid and contains what `--fail-on` names.
     Found,
 }
 
@@ -30,7 +30,7 @@ impl ExitStatus {
         }
     }
 
-    /// The status of two jobs together: a job that was not done outweighs bad input, which outweighs what was found.
+    /// Combines two statuses: a failure outweighs invalid input, which outweighs a finding.
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -41,8 +41,7 @@ impl ExitStatus {
         }
     }
 
-    /// The status of a job that could fail only by its output. Who reads it may have gone away (`| head`): that is
-    /// no error, and nobody is left to be told.
+    /// The status of a command that can fail only by its output. A closed pipe (`| head`) is not an error.
     pub(crate) fn of_output(result: io::Result<Self>, screen: &Screen) -> Self {
         match result {
             Ok(status) => status,

@@ -1,4 +1,4 @@
-//! Completions and man pages, from the same definition as the parser.
+//! Completions and man pages, generated from the parser's definition.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::args::Cli;
 use crate::exit::ExitStatus;
 use crate::style::Screen;
 
-/// Writes the completions for a shell to the standard output.
+/// Prints the completions for a shell.
 pub(crate) fn completions(shell: Shell, screen: &Screen) -> ExitStatus {
     let mut command = Cli::command();
     let name = command.get_name().to_owned();
-    // The generator panics when it cannot write, so it writes to memory.
+    // The generator panics on write errors, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
     let result = io::stdout().lock().write_all(&script).map(|()| ExitStatus::Success);
     ExitStatus::of_output(result, screen)
 }
 
-/// Writes the man page of the command to the standard output, or all pages to a directory.
+/// Prints the man page of the command, or writes all pages to a directory.
 pub(crate) fn man(dir: Option<&Path>, screen: &Screen) -> ExitStatus {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -49,7 +49,7 @@ fn pages(command: &Command, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One page. What stands below the options in the help, examples and exit status, makes sections of its own.
+/// Builds one page. The text below the options in the help (examples, exit status) becomes sections.
 fn page(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     let page = Man::new(command.clone());
     page.render_title(out)?;
@@ -72,7 +72,7 @@ fn page(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A line of text for the formatter, in which backslashes, dashes and first characters can mean something.
+/// Escapes a line of text for roff, in which backslashes, dashes and leading characters are special.
 fn escaped(line: &str) -> String {
     let line = line.strip_prefix("  ").unwrap_or(line);
     format!("\\&{}", line.replace('\\', "\\\\").replace('-', "\\-").replace('\'', "\\(aq"))
@@ -101,7 +101,7 @@ mod tests {
             for section in [".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH \"EXIT STATUS\""] {
                 assert!(text.contains(section), "{}: {section}", command.get_name());
             }
-            // The one whose status is not its own.
+            // `run`, whose status is that of its command.
             let own = command.get_name() != "run";
             assert_eq!(text.contains("bad input was met"), own, "{}", command.get_name());
         }

@@ -1,7 +1,7 @@
-//! The command `ferroce`.
+//! The `ferroce` command.
 //!
-//! This crate knows command lines, files and terminals; what packets mean is the business of the crates below. Each
-//! subcommand is a module with a `run` that takes its arguments and the [`style::Screen`], and returns an
+//! This crate handles command lines, files and terminals; the crates below it understand packets. Each subcommand is a
+//! module with a `run` function that takes its arguments and the [`style::Screen`], and returns an
 //! [`exit::ExitStatus`].
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             run(&cli.command, &screen)
         }
         Err(error) => {
-            // A failure to print help has nowhere to be reported.
+            // A failure to print help cannot be reported anywhere.
             let _ = error.print();
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitStatus::Success,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, screen: &Screen) -> ExitCode {
     let status = match command {
-        // The status is that of another command.
+        // The status is that of the executed command.
         Command::Run(args) => return run::run(args, screen),
         Command::Env(args) => environment::run(args, screen),
         Command::Demo(args) => demo::run(args, screen),
@@ -78,7 +78,7 @@ fn run(command: &Command, screen: &Screen) -> ExitCode {
     status.into()
 }
 
-/// Parses the command line. The parser must know about colour before it parses, for help and usage errors are its own.
+/// Parses the command line. Help and usage errors are printed by the parser, so it must know the colour choice first.
 fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let color = match color_choice(arguments) {
         ColorChoice::Auto => clap::ColorChoice::Auto,

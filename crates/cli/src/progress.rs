@@ -1,4 +1,4 @@
-//! A progress bar for work that takes long.
+//! A progress bar for long-running work.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use ferroce_trace::render::units;
 
 use crate::style::printable;
 
-/// Nothing is drawn before: most work is done by then.
+/// Nothing is drawn before this: most work finishes earlier.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Least time between two drawings.
+/// The minimum time between two updates.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Columns of the whole bar.
+/// The width of the bar in columns.
 const BAR: usize = 24;
 
-/// What the work is counted in.
+/// The unit of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// `500 MB of 2.00 GB  500 MB/s`
@@ -43,10 +43,10 @@ impl Unit {
     }
 }
 
-/// One line on the standard error output, while the work lasts. Draws nothing unless that is a terminal.
+/// One line on standard error while the work lasts, if that is a terminal.
 pub(crate) struct Progress {
     name: String,
-    /// The whole work, where it is known.
+    /// The total, if known.
     length: Option<u64>,
     unit: Unit,
     start: Instant,
@@ -62,7 +62,7 @@ impl Progress {
         Self { name, length, unit, start: Instant::now(), next: PATIENCE, drawn: false, wanted }
     }
 
-    /// So much is done.
+    /// Updates the amount done.
     pub(crate) fn show(&mut self, done: u64) {
         let elapsed = self.start.elapsed();
         if !self.wanted || elapsed < self.next {
@@ -73,13 +73,13 @@ impl Progress {
         let columns = terminal_size::terminal_size_of(io::stderr());
         let columns = columns.map_or(80, |(width, _)| usize::from(width.0));
         let line = line(&self.name, done, self.length, self.unit, elapsed);
-        // One column is left free: a terminal that wraps would leave lines behind. An output that fails is no
-        // reason to stop the work.
+        // One column stays free: a terminal that wraps would leave lines behind. A failing output must not stop the
+        // work.
         let line = cut(&line, columns.saturating_sub(1));
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -94,7 +94,7 @@ fn line(name: &str, done: u64, length: Option<u64>, unit: Unit, elapsed: Duratio
         return format!("{name}  {}  {speed}", unit.amount(done));
     };
     let done = done.min(length);
-    // Whole seconds: more would only flicker.
+    // Whole seconds: more digits would only flicker.
     let left = match ((length - done) as f64 / rate.max(1e-9)) as u64 {
         seconds @ ..=118 => format!("{} s", seconds + 1),
         seconds => units::duration(seconds.saturating_mul(1_000_000_000)),

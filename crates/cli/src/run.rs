@@ -1,4 +1,4 @@
-//! `ferroce run`: a command that finds Ferroce's devices as it would find others.
+//! `ferroce run`: runs a command on Ferroce's devices.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,8 +12,7 @@ use ferroce_net::signal::{Signal, Signals, send};
 use crate::environment::{Environment, EnvironmentArgs};
 use crate::style::Screen;
 
-/// What commands that run others return when they fail themselves, for a command to have the numbers below: env(1),
-/// timeout(1).
+/// The exit statuses of `run` itself, as of env(1) and timeout(1). Lower numbers belong to the command.
 const FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -24,11 +23,11 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     environment: EnvironmentArgs,
 
-    /// Say which variables are set
+    /// Print the variables that are set
     #[arg(long, short)]
     verbose: bool,
 
-    /// The command, with its arguments
+    /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
         required = true,
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> ExitCode {
 }
 
 fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
-    // First of all, so that no signal ends us while there is a folder to be removed.
+    // First, so that no signal terminates us while there is a folder to remove.
     let signals = Signals::new().map_err(|error| error.to_string())?;
     let environment = Environment::of_this_process(&args.environment)?;
     if args.verbose {
@@ -59,7 +58,7 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
         }
     }
     if environment.is_empty {
-        // Programs say that there is none, and not why.
+        // Programs only report that there is no device, not why.
         screen.complain("no device: no network interface is up and has an address");
     }
     let [program, arguments @ ..] = args.command.as_slice() else {
@@ -90,8 +89,7 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
     Ok(code(status))
 }
 
-/// Tells the peers of processes that have ended without a word: killed, or by `_exit`. The others have removed what they
-/// wrote down.
+/// Disconnects the peers of processes that were killed or called `_exit`. Other processes have removed their ledger.
 fn say_goodbye(ledger: &Path) {
     let Ok(files) = ledger.read_dir() else { return };
     for path in files.flatten().map(|entry| entry.path()) {
@@ -103,7 +101,7 @@ fn say_goodbye(ledger: &Path) {
     }
 }
 
-/// Waits for the end, and passes signals on.
+/// Waits for the command and forwards signals to it.
 fn wait(mut child: Child, signals: &Signals) -> Result<ExitStatus, String> {
     loop {
         match signals.wait().map_err(|error| error.to_string())? {
@@ -115,14 +113,14 @@ fn wait(mut child: Child, signals: &Signals) -> Result<ExitStatus, String> {
                     return Ok(status);
                 }
             }
-            // The command has it already, and twice would be once too often.
+            // The command has received it from the terminal already.
             Signal::Terminal(_) => {}
             Signal::Process(signal) => send(child.id(), signal),
         }
     }
 }
 
-/// The status as a shell has it.
+/// The status as a shell reports it.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)

@@ -1,4 +1,4 @@
-//! Where the output goes, and how it looks there: colour and width.
+//! Colour and width of the output.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 
-/// Whether to use colour.
+/// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorChoice {
     /// On a terminal, unless NO_COLOR is set
@@ -20,30 +20,30 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
-/// What a piece of text is for. Commands choose by this, so that the same thing looks the same everywhere.
+/// The role of a piece of text. Commands choose by role, so that the same thing looks the same everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The line that says what all below is about.
+    /// The title line.
     Title,
     /// The name of a part: a layer, a section, a conversation.
     Heading,
-    /// Places and numbering, which the eye should skip.
+    /// Offsets and numbering, shown dimmed.
     Quiet,
     /// Raw bytes.
     Bytes,
     /// A value.
     Value,
-    /// What a value means.
+    /// The meaning of a value.
     Meaning,
-    /// The first of two that are told apart: a direction, a series of a graph.
+    /// The first of two alternatives: a direction, a series of a graph.
     First,
-    /// The second of two.
+    /// The second of two alternatives.
     Second,
-    /// It is as it should be.
+    /// A good result.
     Good,
-    /// It deserves a look.
+    /// A warning.
     Warning,
-    /// It is wrong.
+    /// An error.
     Bad,
 }
 
@@ -65,14 +65,14 @@ impl Role {
     }
 }
 
-/// Puts text in colour, or leaves it as it is.
+/// Colours text, or leaves it plain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Paint {
     enabled: bool,
 }
 
 impl Paint {
-    /// No colour, whatever the output.
+    /// No colour, for any output.
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { enabled: false };
 
@@ -91,7 +91,7 @@ impl Paint {
     }
 }
 
-/// The user's standing wish (no-color.org), or a terminal that cannot do it.
+/// Whether the user has disabled colour (no-color.org), or the terminal has none.
 fn colour_is_unwanted() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
@@ -113,32 +113,32 @@ impl<D: fmt::Display> fmt::Display for Painted<D> {
     }
 }
 
-/// The two outputs of the command.
+/// The outputs of the command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
-    /// Colour of the standard output.
+    /// The colours of standard output.
     pub(crate) paint: Paint,
-    /// Columns of the terminal that the standard output is; `None` for a file or a pipe, which take any width.
+    /// The width of the terminal on standard output; `None` for a file or a pipe, which take any width.
     pub(crate) width: Option<usize>,
-    /// Columns that reports and drawings are laid out for, wherever they go.
+    /// The width that reports and drawings are laid out for, wherever they go.
     pub(crate) columns: usize,
-    /// Columns that long lines of a log are wrapped to; `None` for a file or a pipe, unless COLUMNS says otherwise: one
-    /// line is one entry there.
+    /// The width that long log lines are wrapped to; `None` for a file or a pipe, where one line is one entry, unless
+    /// COLUMNS is set.
     pub(crate) log_columns: Option<usize>,
     errors: Paint,
 }
 
-/// Columns of a report that does not go to a terminal, or fewer where the terminal it was started from has fewer: it is
-/// read there, through a pager.
+/// The width of a report that does not go to a terminal, or less if the controlling terminal is narrower: a pager shows
+/// it there.
 const FILE_COLUMNS: usize = 100;
 
-/// The number of columns in the environment variable COLUMNS, which goes before what the terminal says (POSIX, 8.3).
+/// The value of the environment variable COLUMNS, which takes precedence over the terminal (POSIX, 8.3).
 fn columns_set(value: Option<&OsStr>) -> Option<usize> {
     value?.to_str()?.trim().parse().ok().filter(|columns| *columns > 0)
 }
 
-/// Columns to lay out for. `size` is that of the standard output's terminal if it is one, else of any other that the
-/// command has.
+/// The width to lay out for. `size` is that of the terminal on standard output, or else of any other terminal of the
+/// command.
 fn columns(set: Option<usize>, terminal: bool, size: Option<usize>) -> usize {
     set.unwrap_or_else(|| match size {
         Some(size) if terminal => size,
@@ -147,10 +147,10 @@ fn columns(set: Option<usize>, terminal: bool, size: Option<usize>) -> usize {
 }
 
 impl Screen {
-    /// Looks at where the outputs go.
+    /// Examines the outputs.
     pub(crate) fn new(choice: ColorChoice) -> Self {
         let terminal = io::stdout().is_terminal();
-        // That of the first of the standard output, error output and input that is a terminal.
+        // The first of standard output, standard error and standard input that is a terminal.
         let size = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         let size = size.filter(|columns| *columns > 0);
         let set = columns_set(std::env::var_os("COLUMNS").as_deref());
@@ -163,14 +163,14 @@ impl Screen {
         }
     }
 
-    /// Says on the standard error output what went wrong, in one line: what, where, and what to do about it.
+    /// Prints an error message on standard error: what went wrong, where, and what to do.
     pub(crate) fn complain(&self, message: impl fmt::Display) {
-        // Nowhere is left to report a failure of this output.
+        // A failure of this output cannot be reported anywhere.
         let _ = writeln!(io::stderr(), "{} {message}", self.errors.role(Role::Bad, "ferroce:"));
     }
 }
 
-/// `text` without control characters: names and comments come from files, and a terminal obeys what it is sent.
+/// `text` without control characters: names and comments come from files, and a terminal would obey them.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();
@@ -178,7 +178,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// `text` cut to `width` columns, with an ellipsis where something is missing.
+/// `text` cut to `width` columns, with an ellipsis if anything is missing.
 pub(crate) fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if text.chars().count() <= width {
         return text.into();
@@ -211,7 +211,7 @@ mod tests {
             [set("72"), set("0"), set("wide"), columns_set(None)],
             [Some(72), None, None, None]
         );
-        // On a terminal, in a file, in a pager on a terminal of 80 and of 200 columns.
+        // On a terminal, in a file, in a pager on terminals of 80 and 200 columns.
         assert_eq!(columns(None, true, Some(160)), 160);
         assert_eq!(columns(None, false, None), 100);
         assert_eq!(columns(None, false, Some(80)), 80);
