@@ -1,4 +1,4 @@
-//! `--fail-on`: which anomalies make the exit status say so, for scripts and continuous integration.
+//! `--fail-on`: the anomalies that set the exit status, for scripts and continuous integration.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ferroce_trace::analysis::anomaly::{AnomalyKind, Severity};
 use ferroce_trace::analysis::report::FileReport;
 
-/// Anomalies of one kind, or of a severity and above.
+/// Anomalies of one kind, or of at least a severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailOn {
     Severity(Severity),
@@ -19,7 +19,7 @@ const SEVERITIES: [(&str, Severity, &str); 3] = [
     ("info", Severity::Info, "any anomaly"),
 ];
 
-/// Parses one of the names, all of which completions know.
+/// Parses a name. Completions offer all names.
 pub(crate) fn parser() -> impl TypedValueParser<Value = FailOn> {
     let severities =
         SEVERITIES.iter().map(|(name, _, meaning)| PossibleValue::new(*name).help(*meaning));
@@ -58,7 +58,7 @@ impl FailOn {
     }
 }
 
-/// Anomalies of a report that are covered, with their numbers: `3 rnr_nak, 9 retransmission`. `None` when there are none.
+/// Counts the matching anomalies of a report: `3 rnr_nak, 9 retransmission`. `None` if there are none.
 pub(super) fn found(wanted: &[FailOn], report: &FileReport) -> Option<String> {
     let covered = |kind: &&AnomalyKind| wanted.iter().any(|one| one.covers(**kind));
     let counted = AnomalyKind::ALL.iter().filter(covered).filter_map(|kind| {

@@ -1,4 +1,4 @@
-//! `ferroce analyze`: what happened in capture files, as text or as JSON.
+//! `ferroce analyze`: explains what happened in capture files, as text or JSON.
 
 pub(crate) mod fail_on;
 pub(crate) mod output;
@@ -17,10 +17,10 @@ use crate::progress::{Progress, Unit};
 use crate::style::Screen;
 use output::{Alphabet, Printable, print};
 
-/// Problems of a file that are named on the standard error output.
+/// The maximum number of problems of a file printed on standard error.
 const NAMED_PROBLEMS: usize = 10;
 
-/// Analyses the files that the arguments name.
+/// Analyses the files given as arguments.
 pub(crate) fn run(args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let result =
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
     ExitStatus::of_output(result.and_then(|status| output.flush().map(|()| status)), screen)
 }
 
-/// The reports one below the other.
+/// Prints the reports in sequence.
 fn text(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let view = view(args, screen);
     let alphabet = Alphabet::choose(args.ascii);
@@ -41,7 +41,7 @@ fn text(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Res
                 writeln!(output)?;
             }
             print(&sections::report(&file.report, &view), screen.paint, alphabet, output)?;
-            // What was readable comes first: on a terminal, what is wrong with it stands below.
+            // The report comes first, so that on a terminal the problems stand below it.
             output.flush()?;
         }
         status = status.and(file.complain(args, screen));
@@ -49,7 +49,7 @@ fn text(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Res
     Ok(status)
 }
 
-/// One document, written file by file: however many there are, one report is held at a time.
+/// Prints one JSON document, file by file, so that only one report is held in memory.
 fn json(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Result<ExitStatus> {
     let mut status = ExitStatus::Success;
     write!(output, "{{\"schema\":\"{SCHEMA}\",\"files\":[")?;
@@ -65,10 +65,10 @@ fn json(args: &AnalyzeArgs, screen: &Screen, output: &mut impl Write) -> io::Res
     Ok(status)
 }
 
-/// One file's report.
+/// The report of one file.
 struct Analyzed {
     report: FileReport,
-    /// False for a file that could not even be opened.
+    /// False for a file that could not be opened.
     opened: bool,
 }
 
@@ -101,17 +101,18 @@ impl Analyzed {
         let mut report =
             analysis::analyze(name, input, &options(args), &mut |done| progress.show(done));
         progress.erase();
-        // Of a file that is no capture nothing is read, and it has a size all the same.
+        // A file that is not a capture is not read, but its size is known.
         report.file_bytes = report.file_bytes.max(length.unwrap_or(0));
         Self { report, opened: true }
     }
 
-    /// Whether there is such a conversation; there is when none is asked for.
+    /// Whether the requested conversation exists; true if none was requested.
     fn has_conversation(&self, wanted: Option<u32>) -> bool {
         wanted.is_none_or(|id| (1..=self.report.conversations_total).contains(&u64::from(id)))
     }
 
-    /// Says what could not be read, and where; what was asked for and is not there; and what `--fail-on` is about.
+    /// Reports what could not be read and where, what was requested and does not exist, and the anomalies of
+    /// `--fail-on`.
     fn complain(&self, args: &AnalyzeArgs, screen: &Screen) -> ExitStatus {
         let mut status = self.complain_of_problems(screen);
         let path = Printable(&self.report.path);
@@ -137,12 +138,12 @@ impl Analyzed {
         status
     }
 
-    /// Whether the conversation is among those that a ladder is drawn of.
+    /// Whether a ladder is drawn of this conversation.
     fn draws(&self, ladder: Option<u32>) -> bool {
         ladder.is_none_or(|id| self.report.conversations.iter().any(|it| it.id == id))
     }
 
-    /// Which conversations there are, for somebody who asked for another.
+    /// Lists the existing conversations, for a user who requested another.
     fn conversations(&self) -> String {
         match self.report.conversations_total {
             0 => "the file has none".to_owned(),

@@ -1,4 +1,4 @@
-//! Lines of a report on their way out: colours, alphabet, nothing that a terminal would obey.
+//! Printing the lines of a report: colours, character set, no control characters.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,20 +7,19 @@ use ferroce_trace::render::{Line, Tone, ascii};
 
 use crate::style::{Paint, Role};
 
-/// The characters that drawings are made of.
+/// The characters used in drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alphabet {
     /// Boxes, blocks and arrows.
     Unicode,
-    /// Letters and signs that every terminal has.
+    /// ASCII characters.
     Ascii,
 }
 
 impl Alphabet {
-    /// What the user wants, or what the locale says. A locale that is not set at all, as in most containers, says
-    /// nothing: today's terminals show UTF-8.
+    /// The user's choice, or the locale's. If no locale is set, as in most containers, UTF-8 is assumed.
     pub(crate) fn choose(ascii: bool) -> Self {
-        // POSIX, 8.2: the first that is set and not empty counts.
+        // POSIX, 8.2: the first variable that is set and not empty counts.
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
         Self::of_locale(ascii, locale.as_deref())
@@ -35,7 +34,7 @@ impl Alphabet {
     }
 }
 
-/// Writes lines.
+/// Prints lines.
 pub(crate) fn print(
     lines: &[Line],
     paint: Paint,
@@ -70,7 +69,7 @@ fn role(tone: Tone) -> Role {
     }
 }
 
-/// Text in which nothing is a control character: names of files may hold any, and a terminal obeys them.
+/// Text without control characters: file names may contain them, and a terminal would obey them.
 pub(super) struct Printable<'a>(pub(super) &'a str);
 
 impl fmt::Display for Printable<'_> {

@@ -1,4 +1,4 @@
-//! The client's way to a connection, with its steps.
+//! Connecting the client, with a log of the steps.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::session::failure::Failure;
 use crate::session::log::Log;
 use crate::session::protocol::{Grant, Wish};
 
-/// A connection, and the server's memory.
+/// A connection and the server's memory.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) end: End,
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects by the connection manager: the capability comes with the server's consent.
+    /// Connects by the connection manager; the server's address and rkey come with its reply.
     pub(crate) fn open(
         channel: EventChannel,
         server: SocketAddr,

@@ -1,4 +1,4 @@
-//! The jobs. Each checks every byte that it moves.
+//! The jobs. Each verifies every byte it transfers.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::session::protocol::Message;
 /// The longest message (IBA 9.7.7).
 const LONGEST: u64 = 1 << 31;
 
-/// WRITEs under way, if their bytes are not more than [`BUFFER`].
+/// The maximum number of WRITEs in flight, if their bytes do not exceed [`BUFFER`].
 const DEPTH: u64 = 16;
 
-/// Bytes that are under way at most, and one chunk at least.
+/// The maximum number of bytes in flight, but at least one chunk.
 const BUFFER: u64 = 64 << 20;
 
-/// The patterns' pages: a chunk has only whole ones.
+/// The page size of the test pattern: a chunk consists of whole pages.
 const PAGE: u64 = 4096;
 
-/// The slowest that a server looks at bytes, for knowing when it will not answer any more.
+/// The slowest rate at which a server verifies bytes, to decide when it no longer answers.
 const SLOWEST: u64 = 20_000_000;
 
-/// Whether a job can be done so.
+/// Checks whether a job is possible with these options.
 pub(super) fn check(job: Job, size: u64, chunk: Size) -> Result<(), Failure> {
     let too_long = |what: &str, bytes| {
         Failure::Other(format!("{what} of {}: a message has 2 GiB at most", Size(bytes)))
@@ -44,7 +44,7 @@ pub(super) fn check(job: Job, size: u64, chunk: Size) -> Result<(), Failure> {
 }
 
 fn data(region: &MemoryRegion, offset: u64, length: u64) -> Data {
-    // `check` has made sure that it fits.
+    // `check` has verified that it fits.
     Data::SgList(region.sge(offset, u32::try_from(length).unwrap_or(u32::MAX)).into())
 }
 
@@ -57,7 +57,7 @@ fn wrong(what: &str, right: u64, length: u64) -> Failure {
     Failure::Wrong(format!("{what}: byte {right} of {length} is wrong"))
 }
 
-/// Waits for what the server makes of its memory.
+/// Waits for the server's verification of its memory.
 fn verdict(end: &End, length: u64) -> Result<(), Failure> {
     let patience = PATIENCE + Duration::from_secs(length / SLOWEST);
     match end.answer(patience)?.0 {
@@ -80,7 +80,7 @@ pub(super) fn write_read(
     Ok(())
 }
 
-/// Writes bytes that were never there before, reads them back, and has the server look at them as well.
+/// Writes a fresh pattern, reads it back, and has the server verify it as well.
 fn write_and_read_back(
     connection: &Connection,
     tx: &MemoryRegion,
@@ -145,7 +145,7 @@ pub(super) fn bulk(
     let (since, mut under_way) = (clock::now(), 0);
     for (number, place) in (0..size).step_by(chunk as usize).enumerate() {
         if under_way == depth {
-            // Requests complete in order, so the oldest one's slot is free.
+            // Requests complete in order, so the slot of the oldest is free.
             end.completed()?;
             under_way -= 1;
             progress.show(place - under_way * chunk);

@@ -1,4 +1,4 @@
-//! `ferroce client`: work on a server's memory, every byte checked.
+//! `ferroce client`: accesses a server's memory and verifies every byte.
 
 pub(crate) mod connect;
 mod jobs;
@@ -21,15 +21,15 @@ use crate::style::Screen;
 use connect::Connection;
 use output::Outcome;
 
-/// What to do.
+/// The jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Job {
     /// WRITE, then READ back
     #[default]
     WriteRead,
-    /// WRITE_WITH_IMM, one batch after the other, each checked by the server
+    /// WRITE_WITH_IMM in batches, each verified by the server
     Imm,
-    /// WRITE much, in chunks
+    /// WRITE a large amount, in chunks
     Bulk,
 }
 
@@ -59,36 +59,36 @@ pub(crate) struct ClientArgs {
     #[arg(value_name = "ADDRESS[:PORT]", value_hint = clap::ValueHint::Hostname)]
     pub(crate) server: String,
 
-    /// What to do
+    /// The job
     #[arg(value_name = "JOB", default_value = "write-read")]
     pub(crate) job: Job,
 
-    /// Bytes: 16K for write-read, 4K of each batch for imm, 1G for bulk, unless said otherwise
+    /// Bytes to transfer; default 16K for write-read, 4K per batch for imm, 1G for bulk
     #[arg(long, value_name = "BYTES")]
     pub(crate) size: Option<Size>,
 
-    /// Bytes of each WRITE of bulk: a multiple of 4K [default: 4M]
+    /// Bytes per WRITE of bulk: a multiple of 4K [default: 4M]
     #[arg(long, value_name = "BYTES")]
     pub(crate) chunk: Option<Size>,
 
-    /// How often to WRITE and READ back [default: 1], or batches of imm [default: 100]
+    /// Repetitions of write-read [default: 1], or batches of imm [default: 100]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: Option<u32>,
 
-    /// Write all packets to this file, for Wireshark; %p in it is the process's number
+    /// Write all packets to this file, for Wireshark; %p in its name becomes the process ID
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// No progress bar on long work
+    /// Show no progress bar
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// The options that only some jobs have.
+/// The options that only some jobs take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     chunk: Size,
@@ -96,7 +96,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// An option that the job would ignore is refused.
+    /// Refuses options that the job would ignore.
     fn of(args: &ClientArgs) -> Result<Self, Failure> {
         let refused = |option: &str, what: &str| {
             let name = args.job.name();
@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-/// Connects, works, checks.
+/// Connects, runs the job and verifies the result.
 pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
     match work(args, screen) {
         Ok(outcome) if args.json => crate::devices::json(&outcome, screen),

@@ -1,4 +1,4 @@
-//! What the client has done, for people and for programs.
+//! The client's results, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,18 +14,18 @@ use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
 use crate::style::{Role, Screen};
 
-/// All WRITEs, READs or others of a run.
+/// All operations of one kind in a run.
 #[derive(Debug, Serialize)]
 struct Operations {
     operation: &'static str,
     count: u64,
     bytes: u64,
-    /// All of them together.
+    /// Their total.
     duration_ns: u64,
     mib_per_second: f64,
 }
 
-/// From a WRITE_WITH_IMM to the server's answer.
+/// The time from a WRITE_WITH_IMM to the server's answer.
 #[derive(Debug, Serialize)]
 struct RoundTrips {
     min_ns: u64,
@@ -34,17 +34,17 @@ struct RoundTrips {
     max_ns: u64,
 }
 
-/// Where the packets went.
+/// The capture file.
 #[derive(Debug, Serialize)]
 struct Capture {
     path: PathBuf,
     dropped: u64,
-    /// What is missing and why, in words.
+    /// A message about missing packets.
     #[serde(skip)]
     complaint: Option<String>,
 }
 
-/// What was done.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     job: &'static str,
@@ -55,11 +55,11 @@ pub(super) struct Outcome {
     round_trips: Option<RoundTrips>,
     #[serde(skip)]
     answers: Vec<u64>,
-    /// Bytes that both sides have looked at, or the server alone. With one that is wrong there is no outcome.
+    /// Bytes verified by both sides, or by the server alone. If any byte is wrong there is no result.
     verified_bytes: u64,
     packets_out: u64,
     packets_in: u64,
-    /// What the transports have counted, under the names of Linux `hw_counters`.
+    /// The transport counters, by their names in Linux `hw_counters`.
     hw_counters: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     capture: Option<Capture>,
@@ -82,7 +82,7 @@ impl Outcome {
         }
     }
 
-    /// An operation is done, that began then.
+    /// Records an operation that began at this time.
     pub(super) fn timed(&mut self, operation: &'static str, bytes: u64, since: u64) {
         let took = clock::now().saturating_sub(since);
         let found = self.operations.iter().position(|one| one.operation == operation);
@@ -100,7 +100,7 @@ impl Outcome {
         one.mib_per_second = one.bytes as f64 / f64::from(1 << 20) / seconds;
     }
 
-    /// The server has answered what began then.
+    /// Records the server's answer to a request that began at this time.
     pub(super) fn answered(&mut self, since: u64) {
         self.answers.push(clock::now().saturating_sub(since));
     }
@@ -109,7 +109,7 @@ impl Outcome {
         self.verified_bytes += bytes;
     }
 
-    /// What the device has counted.
+    /// Records the device's counters.
     pub(super) fn network(&mut self, context: &Context, capture: Option<&Path>) {
         let counted = context.statistics();
         (self.packets_out, self.packets_in) = (counted.packets_out, counted.packets_in);
@@ -182,7 +182,7 @@ impl Outcome {
     }
 }
 
-/// The nearest-rank percentile, as `ferroce analyze` has it: 0 of nothing.
+/// The nearest-rank percentile, as in `ferroce analyze`; 0 without samples.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)

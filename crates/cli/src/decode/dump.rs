@@ -1,4 +1,4 @@
-//! Bytes without structure: the classic dump in hexadecimal and characters.
+//! Hex dumps of unstructured bytes.
 
 use std::io::{self, Write};
 
@@ -6,11 +6,11 @@ use crate::style::{Paint, Role};
 
 const PER_LINE: usize = 16;
 
-/// Bytes shown of a payload unless all are asked for.
+/// The number of payload bytes shown by default.
 pub(crate) const SHORT: usize = 64;
 
-/// Writes the lines of a dump, each behind the offset of its first byte. Without `all`, only the first bytes, and no
-/// zeroes that merely fill up the rest.
+/// Prints a hex dump, each line with the offset of its first byte. Without `all`, only the first bytes, and no trailing
+/// zero padding.
 pub(crate) fn write(
     out: &mut dyn Write,
     paint: Paint,
@@ -21,7 +21,7 @@ pub(crate) fn write(
     let used = data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let shown = match all {
         true => data.len(),
-        // Up to the end of the line, so that a few zeroes that are data stay in sight.
+        // Up to the end of the line, so that a few zero bytes of data stay visible.
         false => used.next_multiple_of(PER_LINE).min(SHORT).min(data.len()),
     };
     for (line, chunk) in data[..shown].chunks(PER_LINE).enumerate() {
@@ -35,7 +35,7 @@ pub(crate) fn write(
         )?;
     }
     let left = &data[shown..];
-    // Where nothing but zeroes is there, the heading says so.
+    // The heading says so if all bytes are zero.
     if shown > 0 && !left.is_empty() {
         let what = if left.iter().all(|&byte| byte == 0) { "zero bytes" } else { "more bytes" };
         let note = format!("… {} {what}", left.len());
@@ -45,7 +45,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Two digits for each byte, in two groups of eight.
+/// Two digits per byte, in two groups of eight.
 fn digits(chunk: &[u8]) -> String {
     let mut text = String::with_capacity(3 * PER_LINE + 1);
     for (at, byte) in chunk.iter().enumerate() {

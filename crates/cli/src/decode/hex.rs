@@ -1,28 +1,28 @@
-//! Frames written as hexadecimal digits, in the ways people have them at hand.
+//! Frames given as hexadecimal digits, in common formats.
 
 use std::fmt;
 
-/// Why text is not a frame.
+/// Why text is not a frame in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HexError {
-    /// There is no digit in it.
+    /// It contains no digit.
     Empty,
-    /// Something that is neither a digit nor a separator.
+    /// It contains a character that is neither a digit nor a separator.
     Foreign {
-        /// What it is.
+        /// The character.
         character: char,
-        /// Its place, counted in characters from 1.
+        /// Its position in characters, from 1.
         at: usize,
     },
-    /// A last byte with only one digit.
+    /// The last byte has only one digit.
     Odd {
         /// The number of digits.
         digits: usize,
     },
 }
 
-/// The bytes that `text` has the digits of. Spaces, newlines, colons, commas, dashes and underscores may stand
-/// between them, `0x` before them, and offsets as tcpdump prints them (`0x0010:`) at the start of lines.
+/// Parses the bytes. Spaces, newlines, colons, commas, dashes and underscores may separate them, `0x` may precede them,
+/// and lines may start with offsets as tcpdump prints them (`0x0010:`).
 pub(crate) fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut digits = Vec::new();
     let mut characters = text.chars().enumerate().peekable();
@@ -52,7 +52,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     }
 }
 
-/// Passes over the rest of an offset: digits that end with a colon and a space. Anything else is left to be read.
+/// Skips the rest of an offset: digits followed by a colon and a space. Anything else is left in place.
 fn skip_offset<I>(characters: &mut std::iter::Peekable<I>)
 where
     I: Iterator<Item = (usize, char)> + Clone,

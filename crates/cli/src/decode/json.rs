@@ -1,4 +1,4 @@
-//! Trees for programs: one JSON object, written frame by frame so that its length takes no memory.
+//! Decoded frames as one JSON object, written frame by frame to bound memory use.
 
 use std::io::{self, Write};
 
@@ -36,7 +36,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Opens the object. `input` is the file's name, or what else the frames come from.
+/// Opens the object. `input` is the file name, or another source of the frames.
 pub(super) fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
     write!(out, "{{\"input\": {}, \"frames\": [", serde_json::to_string(input)?)
 }

@@ -1,4 +1,4 @@
-//! What a frame in hexadecimal starts with, when nobody says it.
+//! Guessing the link layer of a frame in hexadecimal.
 
 use ferroce_trace::dissect;
 use ferroce_trace::link::LinkType;
@@ -7,14 +7,14 @@ use ferroce_wire::frame::Network;
 use ferroce_wire::infiniband::Grh;
 use ferroce_wire::ip::Ipv6;
 
-/// Ethernet if the EtherType is one that is met with RDMA, else IP if the first header looks like it, else Ethernet.
+/// Ethernet if the EtherType is one used with RDMA, otherwise IP if the first header looks like it, otherwise Ethernet.
 pub(crate) fn guess(bytes: &[u8]) -> LinkType {
     if Ethernet::split(bytes).is_some_and(|(ethernet, rest)| is_plausible(ethernet.ethertype, rest))
     {
         return LinkType::ETHERNET;
     }
     match bytes {
-        // The version, at least 5 words of header, and a length that is there.
+        // The version, at least 5 words of header, and a length that fits.
         [0x45..=0x4f, _, high, low, ..] | [0x60..=0x6f, _, _, _, high, low, ..]
             if usize::from(u16::from_be_bytes([*high, *low])) <= bytes.len() =>
         {
@@ -33,8 +33,8 @@ fn is_plausible(ethertype: EtherType, rest: &[u8]) -> bool {
     }
 }
 
-/// How long a frame in hexadecimal was on the wire. Nobody recorded it, so its own network layer is asked: a frame
-/// that says more than is here was cut when it was copied.
+/// The length of a frame on the wire, taken from its network layer because a frame in hexadecimal has no capture
+/// record. If it is longer than the given bytes, the frame was truncated.
 pub(crate) fn wire_length(link: LinkType, bytes: &[u8]) -> usize {
     let announced = match dissect::read(link, bytes, u32::MAX as usize) {
         Ok(Some((start, frame))) => frame.network.map(|network| {
@@ -52,7 +52,7 @@ pub(crate) fn wire_length(link: LinkType, bytes: &[u8]) -> usize {
     announced.unwrap_or(0).max(bytes.len())
 }
 
-/// The name of a link type in a sentence.
+/// The name of a link type in running text.
 pub(crate) fn name(link: LinkType) -> &'static str {
     match link {
         LinkType::ETHERNET => "Ethernet",

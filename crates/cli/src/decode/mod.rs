@@ -1,4 +1,4 @@
-//! `ferroce decode`: frames of a capture file, or one in hexadecimal, field by field.
+//! `ferroce decode`: shows frames of a capture file, or one in hexadecimal, field by field.
 
 mod dump;
 mod hex;
@@ -23,13 +23,13 @@ use crate::style::{Screen, printable};
 use numbers::{Numbers, Selection};
 use writer::{Format, Shown, Writer};
 
-/// The longest text that is read as hexadecimal digits: a jumbo frame takes a fiftieth of it.
+/// The maximum length of hexadecimal input: fifty times that of a jumbo frame.
 const LONGEST_HEX: u64 = 1 << 20;
 
-/// The name of the standard input in messages.
+/// The name of standard input in messages.
 const STANDARD_INPUT: &str = "standard input";
 
-/// Shows the frames that the arguments ask for.
+/// Shows the requested frames.
 pub(crate) fn run(args: &DecodeArgs, screen: &Screen) -> ExitStatus {
     let mut out = BufWriter::new(io::stdout().lock());
     ExitStatus::of_output(decode(args, screen, &mut out), screen)
@@ -45,7 +45,7 @@ fn decode(args: &DecodeArgs, screen: &Screen, out: &mut dyn Write) -> io::Result
             job.file(Path::new(input), &args.numbers)
         }
         (None, Some(input)) => job.hex_or_file(input),
-        // The parser asks for one of them.
+        // The parser requires one of them.
         (None, None) => Ok(ExitStatus::Failure),
     }
 }
@@ -58,7 +58,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// An argument that may be either: what can be read as digits is digits.
+    /// An argument that may be digits or a file name; valid digits take precedence.
     fn hex_or_file(&mut self, input: &str) -> io::Result<ExitStatus> {
         let foreign = match hex::parse(input) {
             Ok(bytes) => return self.bytes("hexadecimal", &bytes),
@@ -85,7 +85,7 @@ impl Job<'_> {
         Ok(ExitStatus::BadInput)
     }
 
-    /// Digits, or a capture by its first bytes.
+    /// Standard input: digits, or a capture, recognised by its first bytes.
     fn standard_input(&mut self) -> io::Result<ExitStatus> {
         let mut head = Vec::new();
         let mut input = io::stdin().lock();
@@ -147,7 +147,7 @@ impl Job<'_> {
         ExitStatus::Failure
     }
 
-    /// Frames of a capture: those asked for, or a list of all.
+    /// The frames of a capture: the requested ones, or a list of all.
     fn capture(
         &mut self,
         name: &str,
@@ -207,14 +207,14 @@ impl Job<'_> {
         Ok(status)
     }
 
-    /// A packet: a record, or one of those that a record holds.
+    /// A packet: a record, or one of several in a record.
     fn packet(&mut self, name: &str, packet: &Record<'_>) -> io::Result<ExitStatus> {
         let tree = dissect(packet.link, packet.data, packet.original_len as usize);
         self.writer.frame(&Shown { record: Some(packet), link: packet.link, tree: &tree })?;
         self.problems(name, Some(packet), &tree)
     }
 
-    /// Says how many packets of a record the capture cut off.
+    /// Reports how many packets of a record the capture truncated.
     fn cut(&mut self, name: &str, record: &Record<'_>, run: PacketRun) -> io::Result<ExitStatus> {
         let cut = run.count() - run.captured();
         if cut == 0 {
@@ -229,7 +229,7 @@ impl Job<'_> {
         Ok(ExitStatus::BadInput)
     }
 
-    /// Reports what the reader has to know about how the capture was taken.
+    /// Reports how the capture was taken, if that affects the reader.
     fn capture_notes(&self, name: &str, joined: u64, dropped: u64) {
         if joined > 0 {
             self.screen.complain(format_args!(
@@ -264,7 +264,7 @@ impl Job<'_> {
         ExitStatus::Failure
     }
 
-    /// Says on the standard error output what is wrong with a frame, and where in the file that is.
+    /// Reports on standard error what is wrong with a frame, and where it is in the file.
     fn problems(
         &mut self,
         name: &str,
@@ -274,7 +274,7 @@ impl Job<'_> {
         if tree.problems.is_empty() {
             return Ok(ExitStatus::Success);
         }
-        // In the order in which things happened, when both outputs are one terminal.
+        // In chronological order, if both outputs are the same terminal.
         self.writer.flush()?;
         for problem in &tree.problems {
             let place = match record {
@@ -292,17 +292,17 @@ impl Job<'_> {
     }
 }
 
-/// Whether a word that names no file may have been meant as one: then that is what to complain about.
+/// Whether an argument that is not an existing file was probably meant as one, so that the message should say so.
 fn is_file_name(word: &str) -> bool {
     word.contains(['.', '/'])
 }
 
-/// The first bytes of pcap in all its byte orders and resolutions, and of pcapng. None of them is a digit.
+/// The magic numbers of pcap, in all byte orders and resolutions, and of pcapng. None of them is a digit.
 fn looks_like_capture(head: &[u8]) -> bool {
     matches!(head, [0xa1, 0xb2, ..] | [_, _, 0xb2, 0xa1] | [0x0a, 0x0d, 0x0d, 0x0a])
 }
 
-/// An error of the system without its number.
+/// A system error without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {

@@ -1,9 +1,9 @@
-//! Which frames of a file are wanted.
+//! Selecting frames of a file.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A run of frame numbers: `N`, `N-M`, or `N-` for N and all that follow. Frames count from 1.
+/// A range of frame numbers: `N`, `N-M`, or `N-` for N and all following. Frames count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     first: u64,
@@ -49,27 +49,27 @@ impl fmt::Display for Numbers {
     }
 }
 
-/// The frames that the command line asks for. A file is read once, from its start, so they come in its order.
+/// The requested frames. A file is read once from its start, so they are shown in file order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection(Vec<Numbers>);
 
 impl Selection {
-    /// All that any of the runs has.
+    /// The union of the ranges.
     pub(crate) fn new(runs: &[Numbers]) -> Self {
         Self(runs.to_vec())
     }
 
-    /// Whether the frame is asked for.
+    /// Whether a frame is requested.
     pub(crate) fn contains(&self, number: u64) -> bool {
         self.0.iter().any(|run| run.first <= number && number <= run.last)
     }
 
-    /// Whether nothing behind this frame is asked for.
+    /// Whether no later frame is requested.
     pub(crate) fn ends_with(&self, number: u64) -> bool {
         self.0.iter().all(|run| run.last <= number)
     }
 
-    /// What is asked for but cannot be in a file of `count` frames.
+    /// The requested frames that a file of `count` frames does not have.
     pub(crate) fn missing(&self, count: u64) -> impl Iterator<Item = Numbers> + '_ {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! The tree for people: aligned columns of offset, bytes, field, value and what it means.
+//! The decoded tree as text: columns of offset, bytes, field, value and meaning.
 
 use std::io::{self, Write};
 
@@ -8,16 +8,16 @@ use ferroce_trace::render::text::wrap;
 use super::dump;
 use crate::style::{Paint, Role, Screen, fit};
 
-/// Bytes of a field on one line, and on a terminal that is narrow.
+/// Bytes of a field per line, and on a narrow terminal.
 const BYTES_PER_LINE: usize = 8;
 const NARROW_BYTES_PER_LINE: usize = 4;
-/// Terminals with fewer columns are narrow.
+/// Terminals with fewer columns count as narrow.
 const NARROW: usize = 110;
-/// Values up to this long decide how wide their column is; longer ones push what follows aside.
+/// Values up to this length determine the column width; longer ones shift what follows.
 const VALUE_LIMIT: usize = 26;
-/// A field's bytes and value beyond this are cut unless all is asked for.
+/// The bytes and value of a field are cut at this length by default.
 const LONG_FIELD: usize = 16;
-/// Less room than this is not worth starting an explanation in.
+/// The minimum width for an explanation.
 const LEAST_NOTE: usize = 16;
 
 /// Writes trees.
@@ -28,7 +28,7 @@ pub(crate) struct TreeWriter {
     all: bool,
 }
 
-/// Sizes of the columns: the same for all layers of a tree, where there is room.
+/// The column widths: the same for all layers of a tree, if there is room.
 struct Columns {
     offset: usize,
     bytes_per_line: usize,
@@ -37,19 +37,19 @@ struct Columns {
 }
 
 impl Columns {
-    /// Two digits for each byte of a line, and the spaces between them.
+    /// Two digits per byte of a line, and the spaces between them.
     fn bytes_width(&self) -> usize {
         self.bytes_per_line * 3 - 1
     }
 }
 
 impl TreeWriter {
-    /// For this screen; with `all`, reserved fields and whole payloads too.
+    /// A writer for this screen; with `all`, it includes reserved fields and whole payloads.
     pub(crate) fn new(screen: &Screen, all: bool) -> Self {
         Self { paint: screen.paint, width: screen.width.filter(|_| !all), all }
     }
 
-    /// Writes a tree: its summary, its layers, and what is wrong with it.
+    /// Prints a tree: its summary, its layers, and its problems.
     pub(crate) fn write(&self, out: &mut dyn Write, tree: &Tree<'_>) -> io::Result<()> {
         let fields = tree.layers.iter().flat_map(|layer| &layer.fields);
         let columns = self.columns(tree.captured_len, fields);
@@ -84,7 +84,7 @@ impl TreeWriter {
         self.width.is_some_and(|width| width < NARROW)
     }
 
-    /// On a narrow terminal, no column is wider than it must be.
+    /// On a narrow terminal, columns are as narrow as possible.
     fn columns<'f>(
         &self,
         frame_len: usize,
@@ -163,7 +163,7 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// What the value means and what the field is for; the latter cut to what room a terminal leaves.
+    /// The meaning of the value and the purpose of the field; the latter cut to the width of the terminal.
     fn explanation<'f>(
         &self,
         field: &'f Field<'_>,
@@ -172,7 +172,7 @@ impl TreeWriter {
     ) -> (&'f str, String) {
         let meaning = field.meaning.as_str();
         let doc = if says_more(field) { field.doc } else { "" };
-        // Three columns to the left, each with its gap, and what separates the two parts.
+        // The three columns to the left with their gaps, and the separator of the two parts.
         let value_len = value_len.max(columns.value);
         let before = columns.offset + columns.bytes_width() + columns.name + value_len + 8;
         let separator = if meaning.is_empty() { 0 } else { 3 };
@@ -185,7 +185,7 @@ impl TreeWriter {
     }
 }
 
-/// Whether the description of a field is more than its name in a sentence.
+/// Whether a field's description says more than its name.
 fn says_more(field: &Field<'_>) -> bool {
     let letters = |text: &str| -> String {
         text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
@@ -210,7 +210,7 @@ fn byte_lines(bytes: &[u8], per_line: usize) -> Vec<String> {
     bytes.chunks(per_line).map(line).collect()
 }
 
-/// The bits of a field that starts or ends inside of a byte, with dots for its neighbours.
+/// The bits of a field that starts or ends within a byte, with dots for its neighbours.
 fn bit_lines(field: &Field<'_>, per_line: usize) -> Vec<String> {
     let bits: Vec<char> = field
         .bits()

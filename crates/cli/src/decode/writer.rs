@@ -1,4 +1,4 @@
-//! Frames on their way to the output: as trees, as a list, or as JSON.
+//! Printing frames: as trees, as a list, or as JSON.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use crate::style::{Role, Screen, fit, printable};
 
 /// One frame.
 pub(super) struct Shown<'a> {
-    /// Where it comes from, when that is a file.
+    /// Its number and time, if it comes from a file.
     pub(super) record: Option<&'a Record<'a>>,
     pub(super) link: LinkType,
     pub(super) tree: &'a Tree<'a>,
 }
 
-/// How frames are shown.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
@@ -34,19 +34,19 @@ pub(super) struct Writer<'a> {
     screen: &'a Screen,
     format: Format,
     all: bool,
-    /// Frames written so far.
+    /// The number of frames printed.
     shown: u64,
-    /// The longest pair of addresses in the list so far: as wide as their column is.
+    /// The longest pair of addresses listed so far, which is the width of their column.
     addresses: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// With `all`, trees have reserved fields and whole payloads too.
+    /// With `all`, trees include reserved fields and whole payloads.
     pub(super) fn new(out: &'a mut dyn Write, screen: &'a Screen, all: bool) -> Self {
         Self { out, screen, format: Format::Tree, all, shown: 0, addresses: 0 }
     }
 
-    /// Begins with the frames of `input`.
+    /// Begins the frames of `input`.
     pub(super) fn begin(&mut self, format: Format, input: &str) -> io::Result<()> {
         self.format = format;
         match format {
@@ -55,7 +55,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A remark, for people.
+    /// Prints a remark in the text formats.
     pub(super) fn remark(&mut self, text: &str) -> io::Result<()> {
         match self.format {
             Format::Json => Ok(()),
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Ends with the frames of an input.
+    /// Ends the frames of an input.
     pub(super) fn end(&mut self) -> io::Result<()> {
         if self.format == Format::Json {
             json::end(self.out)?;
@@ -90,12 +90,12 @@ impl<'a> Writer<'a> {
         self.flush()
     }
 
-    /// Brings everything out, so that a complaint does not come before what it is about.
+    /// Flushes the output, so that an error message does not precede what it refers to.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// What the capture says about a frame.
+    /// The capture metadata of a frame.
     fn record_lines(&mut self, record: &Record<'_>) -> io::Result<()> {
         let paint = self.screen.paint;
         let mut line = String::new();
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
         };
         self.addresses = self.addresses.max(between.chars().count());
         let width = self.addresses;
-        // Number, mark, time and addresses, with the gaps behind them.
+        // Number, mark, time and addresses, with their gaps.
         let used = 6 + 1 + 1 + 1 + time.len() + 2 + width + 2;
         let summary = match self.screen.width {
             Some(columns) => fit(&shown.tree.summary, columns.saturating_sub(used)),
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A frame's number, and the packet's in it where it holds several: `12`, `12.3`.
+/// The number of a frame, with that of the packet if it holds several: `12`, `12.3`.
 fn number(record: &Record<'_>) -> String {
     match record.segment {
         None => record.number.to_string(),
@@ -173,7 +173,7 @@ fn number(record: &Record<'_>) -> String {
     }
 }
 
-/// The time of day of an RFC 3339 time: in a list the day is noise.
+/// The time of day of an RFC 3339 time: in a list the date is noise.
 fn clock(time: &str) -> String {
     time.split_once('T').map_or(time, |(_, clock)| clock).trim_end_matches('Z').to_owned()
 }
