@@ -1,4 +1,4 @@
-//! What the client does: every operation once, and every byte checked.
+//! The demo client: performs every operation once and verifies every byte.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,31 +22,31 @@ use crate::session::log::Log;
 use crate::session::options;
 use crate::session::protocol::{Grant, Message, Wish};
 
-/// What the server gets by SEND.
+/// The message that the server receives by SEND.
 const TEXT: &str = "client-sent-this";
 
-/// Handed over with WRITE_WITH_IMM: "ready". The bytes that come with it are those of this seed.
+/// The immediate data of WRITE_WITH_IMM: "ready". Its payload is the pattern of this seed.
 const READY: u32 = 1;
 
-/// What the counter is swapped for, and what is added.
+/// The value that the counter is swapped for, and the value that is added.
 const SWAP: u64 = 4791;
 const ADD: u64 = 100;
 
-/// The client, once it is connected.
+/// The client of an established connection.
 struct Client<'a> {
     end: End,
     wish: Wish,
     grant: Grant,
-    /// How to leave; the set-up exchange has no message for it.
+    /// Disconnects; the set-up exchange has no message for that.
     caller: Option<Caller>,
-    /// What is read, and behind it the counter's values.
+    /// The buffer for READ responses, followed by the counter's values.
     rx: MemoryRegion,
     tx: MemoryRegion,
     log: Log,
     outcome: &'a mut Outcome,
 }
 
-/// Does it all. Steps are in the outcome, however far it comes.
+/// Performs all steps. The result contains the steps up to a failure.
 pub(super) fn run(
     args: &DemoArgs,
     server: SocketAddr,
@@ -105,7 +105,7 @@ fn registered(connection: Connection, log: &mut Log) -> Result<Connected, Failur
     Ok((end, grant, Some(caller), tx, rx))
 }
 
-/// Connects by the set-up exchange: the server makes a region to match ours.
+/// Connects by the set-up exchange: the server registers a region to match ours.
 fn exchanged(
     options: &ferroce::Options,
     server: SocketAddr,
@@ -152,7 +152,7 @@ impl Client<'_> {
         self.atomics()
     }
 
-    /// Posts a request and waits for its completion, with everything about both.
+    /// Posts a request and waits for its completion, logging both.
     fn run(&mut self, name: &'static str, request: SendRequest) -> Result<WorkCompletion, Failure> {
         self.log.say("main", format!("Post {name}"));
         dump::request(&mut self.log, &request);
@@ -226,7 +226,7 @@ impl Client<'_> {
         self.counter("RDMA_READ", Operation::Read { remote }, SWAP + ADD)
     }
 
-    /// An operation on the counter, which tells this value.
+    /// An atomic operation on the counter, which must return this value.
     fn counter(&mut self, name: &'static str, what: Operation, value: u64) -> Result<(), Failure> {
         let place = self.wish.counter();
         let data = Data::SgList(self.rx.sge(place, 8).into());

@@ -21,11 +21,11 @@ use crate::style::Screen;
 use output::Outcome;
 use process::ServerProcess;
 
-/// How a connection comes up.
+/// How a connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SetUp {
-    /// The connection manager, as librdmacm has it
+    /// The connection manager, as in librdmacm
     Cm,
     /// The set-up exchange, in five phases
     Exchange,
@@ -34,7 +34,7 @@ pub(crate) enum SetUp {
 /// Arguments of `ferroce demo`.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// How the connection comes up
+    /// How the connection is set up
     #[arg(long, value_name = "HOW", default_value = "cm")]
     pub(crate) set_up: SetUp,
 
@@ -42,34 +42,34 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub(crate) address: IpAddr,
 
-    /// Bytes that are written and read back
+    /// Bytes to write and read back
     #[arg(long, value_name = "BYTES", default_value = "16K")]
     pub(crate) size: Size,
 
-    /// Where to write the packets, for Wireshark [default: demo.pcapng]
+    /// The capture file, for Wireshark [default: demo.pcapng]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Let the server run on, for `ferroce client`, until this command is ended
+    /// Keep the server running for `ferroce client`, until this command is terminated
     #[arg(long, conflicts_with_all = ["json"])]
     pub(crate) keep: bool,
 
-    /// Draw with ASCII alone; by default where the locale is not UTF-8
+    /// Draw with ASCII characters only; the default if the locale is not UTF-8
     #[arg(long)]
     pub(crate) ascii: bool,
 }
 
-/// The largest demonstration: it is for looking at.
+/// The maximum size: the demo is meant to be looked at.
 const LARGEST: Size = Size(1 << 30);
 
-/// Where the packets go when nobody says.
+/// The default capture file.
 const CAPTURE: &str = "demo.pcapng";
 
-/// Runs both sides, and tells.
+/// Runs both sides and reports.
 pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
     if args.size > LARGEST {
         screen.complain(format_args!("{} at most: `ferroce client` moves more", LARGEST));
@@ -111,8 +111,8 @@ pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
             } else if outcome.wire.is_none()
                 && fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
             {
-                // Nothing was on the wire. That the file stays is no harm; that something else goes, such as /dev/null,
-                // would be.
+                // Nothing was on the wire. Leaving the file is harmless; removing something else, such as /dev/null,
+                // would not be.
                 let _ = fs::remove_file(path);
             }
         }
@@ -139,14 +139,14 @@ fn demonstrate(
 ) -> Result<(), Failure> {
     let server = ServerProcess::start(SocketAddr::new(args.address, 0), args.set_up)?;
     let ran = flow::run(args, server.address, capture, outcome);
-    // What the server has to say helps when something went wrong, too.
+    // The server's steps also help when something went wrong.
     outcome.add_server(server.steps(ran.is_ok()));
     *kept = Some(server);
     ran
 }
 
-/// Where the packets go. A place that was asked for has to be there; else there are others, or the demonstration goes
-/// without.
+/// Chooses the capture file. One named by the user must be writable; otherwise other places are tried, and the demo
+/// runs without a capture if none is.
 fn capture(wanted: Option<&Path>, screen: &Screen) -> Result<Option<Pending>, Failure> {
     let open = |path: &Path| {
         let pending = Pending::new(path)?;

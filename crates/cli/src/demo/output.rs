@@ -1,4 +1,4 @@
-//! What was done and seen, for people and for programs.
+//! The result of the demo, as text and JSON.
 
 use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use crate::session::bytes::Size;
 use crate::session::log::{Step, write_step};
 use crate::style::{Role, Screen};
 
-/// The version of the JSON.
+/// The version of the JSON format.
 const SCHEMA: &str = "ferroce-demo-1";
 
-/// An operation, and how long it took from the post to the completion.
+/// An operation, and its time from post to completion.
 #[derive(Debug, Serialize)]
 struct Timing {
     operation: &'static str,
@@ -27,7 +27,7 @@ struct Timing {
     duration_ns: u64,
 }
 
-/// Something that had to be so.
+/// A verified condition.
 #[derive(Debug, Serialize)]
 struct Check {
     what: String,
@@ -44,35 +44,35 @@ struct PhaseTiming {
     attempts: u32,
 }
 
-/// The whole demonstration.
+/// The result of the demo.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     schema: &'static str,
     set_up: SetUp,
     address: IpAddr,
     size: u64,
-    /// Of the monotonic clock, as the steps' times.
+    /// On the monotonic clock, as the times of the steps.
     start_ns: u64,
     pub(super) steps: Vec<Step>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     phases: Vec<PhaseTiming>,
     operations: Vec<Timing>,
     checks: Vec<Check>,
-    /// Whether every byte was verified. Nothing else is a success.
+    /// Whether every byte was verified, which is the condition of success.
     verified: bool,
     verified_bytes: u64,
     #[serde(rename = "capture")]
     pub(super) wire: Option<Wire>,
-    /// Packets that the capture lacks.
+    /// Packets missing in the capture.
     pub(super) dropped: u64,
-    /// The same in words.
+    /// The same as a message.
     #[serde(skip)]
     pub(super) capture_complaint: Option<String>,
     #[serde(skip)]
     pub(super) queue_pairs: Vec<u32>,
 }
 
-/// Checks of a demonstration that came to its end: READ, WRITE_WITH_IMM, SEND, two atomics and the counter.
+/// The number of checks of a complete demo: READ, WRITE_WITH_IMM, SEND, two atomics and the counter.
 const CHECKS: usize = 6;
 
 impl Outcome {
@@ -116,7 +116,7 @@ impl Outcome {
             && self.checks.iter().all(|check| check.right_bytes == check.bytes);
     }
 
-    /// The server's steps, between ours: both processes have the same clock.
+    /// Merges the server's steps with ours: both processes use the same clock.
     pub(super) fn add_server(&mut self, steps: Vec<Step>) {
         self.steps.extend(steps);
         self.steps.sort_by_key(|step| step.at_ns);
@@ -125,7 +125,7 @@ impl Outcome {
     pub(super) fn print(&self, args: &DemoArgs, screen: &Screen) -> ExitStatus {
         let written = match args.json {
             true => crate::devices::json(self, screen),
-            // There is nothing to tell: why, is told by who calls.
+            // There is nothing to show; the caller reports the reason.
             false if self.steps.is_empty() => ExitStatus::Failure,
             false => {
                 let mut output = BufWriter::new(io::stdout().lock());

@@ -1,4 +1,4 @@
-//! The server, in a process of its own: this command again.
+//! The demo server, as a separate process of this command.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use crate::session::failure::Failure;
 use crate::session::log::Step;
 use crate::style::Screen;
 
-/// How long the server may take to listen, and to say its last words.
+/// How long the server may take to listen, and to send its last report.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long its words may be on their way when it may not come to its last ones.
+/// How long to wait for reports if the server may not send its last one.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// The server's process. It ends when this is dropped: its input ends then.
+/// The server process. Dropping this closes its standard input, which ends it.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     child: Child,
@@ -40,7 +40,7 @@ impl ServerProcess {
         let mut child = Command::new(program)
             .args(["server", "--json", "--demo", "--set-up", set_up])
             .args(["--listen", &listen.to_string()])
-            // One file has one writer.
+            // A file has one writer.
             .env_remove("FERROCE_CAPTURE")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,7 +51,7 @@ impl ServerProcess {
         if let Some(output) = child.stdout.take() {
             thread::spawn(move || {
                 let lines = BufReader::new(output).lines().map_while(Result::ok);
-                // What is no report is for nobody.
+                // Lines that are not reports are ignored.
                 let reports = lines.filter_map(|line| serde_json::from_str(&line).ok());
                 for report in reports {
                     if sender.send(report).is_err() {
@@ -63,13 +63,13 @@ impl ServerProcess {
         let mut server = Self { child, input, reports, address: listen };
         match server.reports.recv_timeout(PATIENCE) {
             Ok(Report::Listening { address }) => server.address = address,
-            // It has said why, on our standard error output.
+            // It has printed the reason on our standard error.
             _ => return Err(Failure::Other("the server does not start".into())),
         }
         Ok(server)
     }
 
-    /// What it has done, until its client has left.
+    /// Its steps until the client disconnected.
     pub(super) fn steps(&self, whole: bool) -> Vec<Step> {
         let end = Instant::now() + if whole { PATIENCE } else { MOMENT };
         let mut steps = Vec::new();
@@ -85,11 +85,11 @@ impl ServerProcess {
         steps
     }
 
-    /// Lets it run on, until somebody ends us both.
+    /// Keeps it running until both processes are terminated.
     pub(super) fn stay(mut self, screen: &Screen) -> ExitStatus {
         let address = self.address;
         let text = format!("\nThe server runs on: ferroce client {address} bulk. Ctrl-C ends it.");
-        // A reader that is gone changes nothing.
+        // A closed pipe changes nothing.
         let _ = writeln!(io::stdout(), "{text}");
         match self.child.wait() {
             Ok(status) if status.success() => ExitStatus::Success,

@@ -1,9 +1,9 @@
-//! Which devices a program shall see, and what they are called.
+//! Selecting and naming the devices that a program sees.
 
 use ferroce::{Device, Names, devices};
 
-/// The devices of these names, in that order. Without names, those of the environment that we run in; without these, all.
-/// They are called by this pattern, or by that of the environment.
+/// The devices of these names, in this order; without names, those of the environment; without these, all. They are
+/// named by the pattern given, or by that of the environment.
 pub(super) fn chosen(names: &[String], pattern: Option<&Names>) -> Result<Vec<Device>, String> {
     let inherited = std::env::var("FERROCE_DEVICES").unwrap_or_default();
     let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();

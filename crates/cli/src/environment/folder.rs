@@ -1,7 +1,7 @@
-//! A private folder that goes when its owner goes.
+//! A private folder that is removed when its owner ends.
 //!
-//! Its name says whose it is: the process's number, and the time that it started at, for numbers come again. Who makes the
-//! next one removes those whose owners are gone, so not even a process that was killed leaves one behind for long.
+//! Its name contains the process ID and start time of its owner, because process IDs are reused. Creating a folder
+//! removes those whose owners have ended, so a killed process leaves its folder only for a while.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "ferroce-view-";
 
-/// The file with the processes that need the folder beside its owner.
+/// The file that lists the processes that need the folder, other than its owner.
 const USERS: &str = "users";
 
-/// A process, told from all others of the machine.
+/// A process, identified uniquely on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// Its namespace, in which its number means something: others may share the folder for temporary files.
+    /// Its PID namespace, in which its ID is valid: other namespaces may share the folder for temporary files.
     namespace: u64,
     number: u32,
     started: u64,
@@ -27,10 +27,10 @@ impl Owner {
         Self::process(std::process::id())
     }
 
-    /// The first process of our session, which is the shell of a terminal. The process that started us will not do: a
-    /// shell may start one that substitutes a command and is gone at once.
+    /// The leader of our session, usually the shell of a terminal. Our parent is not suitable: it may be a short-lived
+    /// process of a command substitution.
     pub(super) fn session() -> Self {
-        // A session that was started outside of our namespace has no number in it. It is as old as the first process.
+        // A session started outside of our namespace has no ID in it; it is treated as old as the first process.
         let number = stat("self", 6).and_then(|number| u32::try_from(number).ok());
         Self::process(number.filter(|number| *number != 0).unwrap_or(1))
     }
@@ -40,7 +40,7 @@ impl Owner {
         Self { namespace, number, started: stat(&number.to_string(), 22).unwrap_or(0) }
     }
 
-    /// Whether it runs. One that has ended and that nobody has waited for does not.
+    /// Whether it runs. A zombie does not.
     fn is_alive(self) -> bool {
         let process = self.number.to_string();
         stat(&process, 22) == Some(self.started)
@@ -61,20 +61,20 @@ impl Owner {
     }
 }
 
-/// A number of what the kernel has on a process.
+/// A numeric field of /proc/PID/stat.
 fn stat(process: &str, number: usize) -> Option<u64> {
     field(process, number)?.parse().ok()
 }
 
-/// A word in the line that the kernel has on a process (proc_pid_stat(5), where the first field is 1).
+/// A field of /proc/PID/stat (proc_pid_stat(5), in which the first field is 1).
 fn field(process: &str, number: usize) -> Option<String> {
     let line = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name in parentheses, and may have anything in it.
+    // The second field is a name in parentheses and may contain anything.
     let (_, rest) = line.rsplit_once(')')?;
     rest.split_whitespace().nth(number.checked_sub(3)?).map(str::to_owned)
 }
 
-/// A folder for us alone, removed when dropped.
+/// A private folder, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -87,7 +87,7 @@ impl Folder {
         sweep(&parent);
         for attempt in 0..1000 {
             let path = parent.join(owner.name(attempt));
-            // Fails where there is something already, and so nobody can have prepared it for us.
+            // Fails if it exists, so nobody can have prepared it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path, stays: false.into() }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -111,7 +111,7 @@ impl Folder {
     }
 
     pub(super) fn is_used_by(&self, process: u32) {
-        // Without it, the folder goes a little early if we are killed.
+        // Without it, the folder may be removed too early if we are killed.
         let _ = fs::write(self.path.join(USERS), Owner::process(process).name(0));
     }
 }
@@ -119,30 +119,30 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.stays.get() {
-            // What is left, the next one removes.
+            // What remains is removed with the next folder.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Where the folder goes: the user's own folder for such things, or the one for temporary files.
+/// The parent folder: the user's runtime folder, or the one for temporary files.
 fn parent() -> PathBuf {
     let ours = |path: &PathBuf| {
-        // With `sudo`, this may be another user's.
+        // With `sudo`, this may belong to another user.
         path.is_absolute() && fs::metadata(path).ok().map(|found| found.uid()) == user()
     };
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(ours);
-    // Programs that change their working folder must find it as well.
+    // An absolute path, for programs that change their working directory.
     let temporary = || std::path::absolute(std::env::temp_dir()).unwrap_or("/tmp".into());
     runtime.unwrap_or_else(temporary)
 }
 
-/// Who we are: the owner of what the kernel shows about us.
+/// Our user ID: the owner of our entry in /proc.
 fn user() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|found| found.uid())
 }
 
-/// Removes the folders of ours whose owners are gone.
+/// Removes our folders whose owners have ended.
 fn sweep(parent: &Path) {
     let here = Owner::this_process().namespace;
     let user = user();
@@ -151,7 +151,7 @@ fn sweep(parent: &Path) {
         if !owner.is_some_and(|owner| owner.namespace == here && !owner.is_alive()) {
             continue;
         }
-        // Not through a link: the entry itself must be a folder, and ours.
+        // Links are not followed: the entry itself must be a folder and belong to us.
         let Ok(found) = entry.metadata() else { continue };
         let users = fs::read_to_string(entry.path().join(USERS)).unwrap_or_default();
         let used = Owner::from_name(&users).is_some_and(Owner::is_alive);

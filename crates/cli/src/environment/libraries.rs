@@ -1,4 +1,4 @@
-//! Where the libraries are.
+//! Finding the libraries.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 const VIEW: &str = "libferroce_view.so";
-/// What carries TCP connections over rsockets.
+/// The library that carries TCP connections over rsockets.
 const SOCKETS: &str = "libferroce_sockets.so";
 
-/// What programs are linked against, and what some open by themselves.
+/// The names that programs link against or open with dlopen.
 const NAMES: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
-/// The one file that serves all of these names, as cargo builds it.
+/// The one file, as built by cargo, that serves all of these names.
 const BUILT: &str = "libferroce_capi.so";
 
 /// The libraries' files.
@@ -23,7 +23,7 @@ pub(super) struct Found {
     sockets: bool,
 }
 
-/// Libraries that are wanted beside the view's.
+/// The libraries wanted in addition to the view's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// libibverbs and librdmacm.
@@ -34,26 +34,26 @@ pub(super) struct Wanted {
 #[derive(Debug, PartialEq, Eq)]
 enum Verbs {
     Unwanted,
-    /// Installed: the folder has all names.
+    /// Installed: a folder with all names.
     Named,
-    /// Built: one file, which wants its names.
+    /// Built by cargo: one file that needs links with its names.
     Built(PathBuf),
 }
 
-/// The libraries, ready to be used.
+/// The libraries, ready to use.
 #[derive(Debug)]
 pub(super) struct Placed {
-    /// What is preloaded.
+    /// The preloaded library.
     pub(super) view: PathBuf,
-    /// What is preloaded before it.
+    /// A library to preload before it.
     pub(super) sockets: Option<PathBuf>,
     /// The folder with libibverbs and librdmacm.
     pub(super) folder: Option<PathBuf>,
 }
 
 impl Found {
-    /// Looks in the folder that `FERROCE_LIB` names, or where `make install` puts them, or beside this command, where
-    /// cargo does.
+    /// Searches the folder that `FERROCE_LIB` names, the folder of `make install`, and the folder of this command,
+    /// where cargo puts them.
     pub(super) fn new(wanted: Wanted) -> Result<Self, String> {
         let named = std::env::var_os("FERROCE_LIB").filter(|path| !path.is_empty());
         let folders = match named {
@@ -99,9 +99,9 @@ impl Found {
         ))
     }
 
-    /// Gives names to what has none, in this folder.
+    /// Creates the links with the libraries' names in this folder, if they are missing.
     pub(super) fn placed(self, folder: &Path) -> io::Result<Placed> {
-        // The dynamic linker takes these for the end of a path.
+        // The dynamic linker would split the path at these.
         let awkward = self.folder.as_os_str().as_bytes().iter().any(|byte| b": ;$".contains(byte));
         let links = folder.join("lib");
         if awkward || matches!(self.verbs, Verbs::Built(_)) {

@@ -1,7 +1,7 @@
-//! What the libraries that programs send messages with have to be told to use our devices: UCX, libfabric, Open MPI.
+//! Variables that make UCX, libfabric and Open MPI use our devices.
 //!
-//! What the user has set stays as it is. What an outer `ferroce run` has set is set anew, for there may be other devices
-//! here: its variables and their values are in `FERROCE_TOLD`.
+//! Variables set by the user are left alone. Those set by an outer `ferroce run` are replaced, because the devices may
+//! differ; they are recorded in `FERROCE_TOLD`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,14 +9,14 @@ use std::path::Path;
 use super::EnvironmentArgs;
 use super::variables::Variable;
 
-/// The variables that an outer `ferroce run` has set, as `NAME=VALUE`.
+/// Lists the variables that an outer `ferroce run` has set, as `NAME=VALUE`.
 const OURS: &str = "FERROCE_TOLD";
 const SEPARATOR: char = ';';
 
-/// Our transports alone: ranks of one host would use shared memory, and those of two TCP, and nobody would know.
+/// Only our transports: otherwise ranks on one host would silently use shared memory, and ranks on two hosts TCP.
 const TRANSPORTS: &str = "rc_verbs,ud_verbs,self";
 
-/// The variables, with the one that lists them.
+/// The variables, including the one that lists them.
 pub(super) fn variables(args: &EnvironmentArgs) -> Vec<Variable> {
     let outer = std::env::var(OURS).unwrap_or_default();
     let mut set = wanted(args);
@@ -26,7 +26,7 @@ pub(super) fn variables(args: &EnvironmentArgs) -> Vec<Variable> {
     set
 }
 
-/// Whether a variable is for us to set: it has no value, or one that we gave it.
+/// Whether we may set a variable: it is unset, or has a value that we gave it.
 fn is_free(name: &str, value: Option<OsString>, outer: &str) -> bool {
     let Some(value) = value else { return true };
     let value = value.to_string_lossy();
@@ -40,11 +40,11 @@ fn listed(variable: &Variable) -> String {
 fn wanted(args: &EnvironmentArgs) -> Vec<Variable> {
     let mut wanted = vec![
         Variable::text("UCX_TLS", TRANSPORTS.into()),
-        // UCX takes the MTU of the port for all peers. Our queue pairs lower this one to what the path to theirs carries.
+        // UCX assumes the MTU of the port for all peers. Our QPs reduce it to the path MTU.
         Variable::text("UCX_IB_PATH_MTU", "4096".into()),
     ];
-    // Open MPI has no trust in UCX on devices that it has not heard of, and Debian's configuration excludes it. Windows of
-    // shared memory (MPI_Win_allocate_shared) are `sm`'s.
+    // Open MPI does not use UCX on devices it does not know, and Debian's configuration excludes it. Shared-memory
+    // windows (MPI_Win_allocate_shared) belong to `sm`.
     wanted.push(Variable::text("OMPI_MCA_pml", "ucx".into()));
     wanted.push(Variable::text("OMPI_MCA_osc", "ucx,sm".into()));
     let agent = std::env::current_exe().ok().and_then(|program| launch_agent(&program, args));
@@ -52,9 +52,9 @@ fn wanted(args: &EnvironmentArgs) -> Vec<Variable> {
     wanted
 }
 
-/// How mpirun starts its daemon on other hosts: by this command, so that the ranks there have that host's devices. Open
-/// MPI takes it apart at spaces. The devices of this host are not those of the other, even if the agent that goes there
-/// takes our variables along.
+/// The agent by which mpirun starts its daemon on other hosts: this command, so that the ranks there use that host's
+/// devices. Open MPI splits it at spaces. The device names of this host must not be used there, even if the agent
+/// passes our variables on.
 fn launch_agent(program: &Path, args: &EnvironmentArgs) -> Option<String> {
     let mut words = vec!["env".into(), "-u".into(), "FERROCE_DEVICES".into()];
     if let Some(folder) = std::env::var("FERROCE_LIB").ok().filter(|folder| !folder.is_empty()) {
@@ -79,7 +79,7 @@ fn launch_agent(program: &Path, args: &EnvironmentArgs) -> Option<String> {
         words.push("--sockets".into());
     }
     words.extend(["--".into(), "orted".into()]);
-    // It is a line for a shell there.
+    // It is a command line for a remote shell.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=%+,@:".contains(&byte);
     words.iter().all(|word| word.bytes().all(plain)).then(|| words.join(" "))
 }
@@ -120,7 +120,7 @@ mod tests {
         let end =
             "/opt/ferroce run --name=rxe%d --capture=/x/%p.pcapng --trace=- --sockets -- orted";
         assert!(agent.ends_with(end), "{agent}");
-        // It would come to a shell in pieces.
+        // A shell would split it.
         assert_eq!(launch_agent(Path::new("/my opt/ferroce"), &args(None)), None);
     }
 }

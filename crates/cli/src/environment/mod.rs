@@ -1,4 +1,4 @@
-//! What a program needs around it to find Ferroce's devices: libraries, variables, and a view of `/sys` and `/dev`.
+//! The environment in which a program finds Ferroce's devices: libraries, variables, and a view of `/sys` and `/dev`.
 //!
 //! `ferroce run` sets it up for one command, `ferroce env` for a shell.
 
@@ -24,51 +24,51 @@ use variables::Variable;
 /// Options of `ferroce run` and `ferroce env`.
 #[derive(Args, Debug)]
 pub(crate) struct EnvironmentArgs {
-    /// Show these devices alone, by their names or their interfaces'; may be repeated
+    /// Show only these devices, by name or interface; can be repeated
     #[arg(long = "device", value_name = "NAME", value_delimiter = ',')]
     pub(crate) devices: Vec<String>,
 
-    /// Call the devices by this pattern: %d is a device's number, %s its interface [default: ferroce_%s]
+    /// Name the devices by this pattern: %d is the device's number, %s its interface [default: ferroce_%s]
     ///
-    /// For programs and scripts that look for names such as rxe0 or mlx5_0: --name rxe%d.
+    /// For programs and scripts that expect names such as rxe0 or mlx5_0: --name rxe%d.
     #[arg(long = "name", value_name = "PATTERN")]
     pub(crate) names: Option<Names>,
 
-    /// Write all packets to a pcapng file; %p in its name is the process's number
+    /// Write all packets to a pcapng file; %p in its name becomes the process ID
     ///
-    /// A file has one writer: where several processes use devices, their files need names of their own, with %p.
+    /// A file has one writer: if several processes use devices, use %p to give each its own file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// Say each call of the libraries, with its time (UTC), arguments, result and duration, on the standard error output or
-    /// in a file
+    /// Trace each library call with its time (UTC), arguments, result and duration, on standard error or to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
         value_hint = ValueHint::FilePath)]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Carry TCP connections over RDMA, and over TCP where the peer does not
+    /// Carry TCP connections over RDMA, and over TCP if the peer does not support it
     ///
-    /// A server that listens by TCP is reached by RDMA, too, at the same address and port. A client tries RDMA first, for a
-    /// second at most, and then TCP. Programs that are linked statically or make system calls themselves do not notice.
+    /// A server that listens on TCP also accepts RDMA connections at the same address and port. A client tries RDMA
+    /// first, for at most one second, then TCP. Has no effect on programs that are linked statically or make system
+    /// calls directly.
     #[arg(long, conflicts_with = "no_libraries")]
     pub(crate) sockets: bool,
 
-    /// The views of /sys and /dev alone, without libibverbs and librdmacm
+    /// Only the views of /sys and /dev, without libibverbs and librdmacm
     #[arg(long, hide = true)]
     pub(crate) no_libraries: bool,
 }
 
-/// All of it. The view's folder goes with this value.
+/// The environment. Dropping it removes the view's folder.
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
-    /// There is no device in it.
+    /// It contains no device.
     pub(crate) is_empty: bool,
     folder: Folder,
 }
 
 impl Environment {
-    /// Sets it up, for as long as this process lives.
+    /// Sets up the environment for the lifetime of this process.
     pub(crate) fn of_this_process(args: &EnvironmentArgs) -> Result<Self, String> {
         Self::new(args, &Owner::this_process())
     }
@@ -87,15 +87,15 @@ impl Environment {
             devices.iter().map(|device| device.interface().name.as_str()).collect();
         let mut variables = vec![
             Variable::path("FERROCE_VIEW", folder.path().to_owned()),
-            // The libraries show what the view shows, also when an interface comes up meanwhile.
+            // The libraries show the same devices as the view, even if an interface comes up later.
             Variable::text("FERROCE_DEVICES", interfaces.join(",")),
         ];
         let preloaded = libraries.sockets.iter().chain([&libraries.view]);
-        // What the user preloads stays in front: it may stand before functions that ours have, too, and sanitizers must
-        // come first.
+        // The user's preloads stay first: they may interpose functions that our libraries define as well, and
+        // sanitizers must come first.
         variables.push(Variable::behind("LD_PRELOAD", preloaded, b": "));
         if let Some(folder) = libraries.folder {
-            // For programs that carry a libibverbs under another name: the view leads their calls here.
+            // For programs with a renamed copy of libibverbs: the view redirects their calls here.
             variables.push(Variable::path("FERROCE_VERBS", folder.join("libibverbs.so.1")));
             variables.push(Variable::before("LD_LIBRARY_PATH", folder, b":"));
         }
@@ -104,31 +104,31 @@ impl Environment {
         variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));
         if let Some(path) = &args.trace {
             variables.push(variables::trace(path)?);
-            // A program that we have not started ourselves may have others beside it: its lines say which it is.
+            // Several processes may trace to standard error, so each line contains the process ID.
             variables.push(Variable::text("FERROCE_RUN", std::process::id().to_string()));
         }
         variables.extend(messaging::variables(args));
         Ok(Self { variables, is_empty: devices.is_empty(), folder })
     }
 
-    /// A folder in which processes write their connections down, for whoever says goodbye when they are killed.
+    /// The folder in which processes record their connections, so that they can be disconnected if a process is killed.
     pub(crate) fn ledger(&self) -> Option<PathBuf> {
         let path = self.folder.path().join("connections");
         std::fs::create_dir(&path).ok()?;
         Some(path)
     }
 
-    /// Notes a process that needs the view, even if this one is killed before it.
+    /// Records a process that needs the view even if this one is killed first.
     pub(crate) fn is_used_by(&self, process: u32) {
         self.folder.is_used_by(process);
     }
 }
 
-/// Writes the variables for a shell.
+/// Prints the variables for a shell.
 pub(crate) fn run(args: &EnvironmentArgs, screen: &Screen) -> ExitStatus {
     match Environment::new(args, &Owner::session()) {
         Ok(environment) => {
-            // The folder stays. The next `ferroce run` or `env` after the session has ended removes it.
+            // The folder stays. The next `ferroce run` or `env` after the end of the session removes it.
             environment.folder.stay();
             let mut output = io::stdout().lock();
             let result = environment

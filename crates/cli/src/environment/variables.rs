@@ -1,4 +1,4 @@
-//! Variables of the environment.
+//! Environment variables.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::capture::create_private;
 
-/// A variable to be set.
+/// A variable to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
@@ -23,13 +23,13 @@ impl Variable {
         Self { name, value: value.into_os_string() }
     }
 
-    /// A list of paths with a new first one. The rest is what it was, and the same path is not in it twice.
+    /// A path list with a new first entry. The rest is unchanged, without a duplicate of the entry.
     pub(super) fn before(name: &'static str, path: PathBuf, separators: &[u8]) -> Self {
         let list = std::env::var_os(name).unwrap_or_default();
         Self { name, value: joined([path.as_os_str()], entries(&list, separators)) }
     }
 
-    /// A list of paths with new last ones, in this order.
+    /// A path list with new last entries, in this order.
     pub(super) fn behind<'a>(
         name: &'static str,
         paths: impl IntoIterator<Item = &'a PathBuf>,
@@ -40,7 +40,7 @@ impl Variable {
         Self { name, value: joined(entries(&list, separators), paths) }
     }
 
-    /// As a shell takes it.
+    /// Formats it for a shell.
     pub(super) fn exported(&self) -> Vec<u8> {
         let value = self.value.as_bytes().iter().flat_map(|byte| match byte {
             b'\'' => b"'\\''".as_slice(),
@@ -53,13 +53,13 @@ impl Variable {
     }
 }
 
-/// An empty entry of LD_LIBRARY_PATH is the working folder, which nobody means.
+/// An empty entry of LD_LIBRARY_PATH means the working directory, which is never intended.
 fn entries<'a>(list: &'a OsStr, separators: &[u8]) -> impl Iterator<Item = &'a OsStr> {
     let entries = list.as_bytes().split(|byte| separators.contains(byte));
     entries.filter(|entry| !entry.is_empty()).map(OsStr::from_bytes)
 }
 
-/// One list behind the other, and nothing twice.
+/// Concatenates two lists without duplicates.
 fn joined<'a>(
     first: impl IntoIterator<Item = &'a OsStr>,
     then: impl IntoIterator<Item = &'a OsStr>,
@@ -73,7 +73,7 @@ fn joined<'a>(
     all.join(OsStr::new(":"))
 }
 
-/// A file for captures: as it is found from everywhere, and known to be writable where its name is known.
+/// The absolute path of a capture file, after checking that it is writable if its name is known.
 pub(super) fn capture(path: &Path) -> Result<PathBuf, String> {
     let refused = |error| format!("{}: cannot write the capture: {error}", path.display());
     let path = std::path::absolute(path).map_err(refused)?;
@@ -81,7 +81,7 @@ pub(super) fn capture(path: &Path) -> Result<PathBuf, String> {
         return Ok(path);
     }
     let there = path.exists();
-    // What is in it stays until somebody captures.
+    // Its content stays until something is captured.
     OpenOptions::new().append(true).create(true).open(&path).map_err(refused)?;
     if !there {
         let _ = std::fs::remove_file(&path);
@@ -89,8 +89,7 @@ pub(super) fn capture(path: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Where calls are said: in this file, which is emptied now and found from everywhere, or for `-` on the standard
-/// error output.
+/// The destination of call traces: the absolute path of this file, which is truncated now, or `-` for standard error.
 pub(super) fn trace(path: &Path) -> Result<Variable, String> {
     const NAME: &str = "FERROCE_TRACE";
     if path.as_os_str() == "-" {

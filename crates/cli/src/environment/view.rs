@@ -1,7 +1,7 @@
-//! The files that programs read about devices, as the kernel has them in `/sys` and `/dev`.
+//! The files in which programs look for devices, as the kernel provides them in `/sys` and `/dev`.
 //!
-//! `hw_counters` has the sums of what the processes that use the view have counted; they add to the files themselves.
-//! `counters` is empty: a zero that does not move would be a lie.
+//! `hw_counters` contains the sums over all processes that use the view; the processes add to the files themselves.
+//! `counters` is empty: counters that never move would be misleading.
 
 use std::fs::{DirBuilder, OpenOptions, read_to_string};
 use std::io::{self, Write};
@@ -12,29 +12,29 @@ use ferroce::{Device, Statistics, identity};
 
 use crate::devices::{guid, is_active};
 
-/// What a device file of the view is: a character device that anybody may read and write, and that does nothing.
-/// Programs look whether it is there; making a device needs privilege, and a link to this one does not.
+/// The target of device files in the view: a character device that anybody may read and write. Programs only check that
+/// the file exists; creating a device needs privilege, a link to this one does not.
 const DEVICE: &str = "/dev/null";
 
-/// The interfaces of the kernel's drivers that files speak of; see `rdma/ib_user_verbs.h` and `ib_user_mad.h`.
+/// The ABI versions of the kernel drivers; see `rdma/ib_user_verbs.h` and `ib_user_mad.h`.
 const VERBS_ABI: u32 = 6;
 const DRIVER_ABI: u32 = 1;
 const MAD_ABI: u32 = 5;
 
-/// Where the kernel has its first verbs device: major and minor number.
+/// The major and minor number of the kernel's first verbs device.
 const FIRST_DEVICE: (u32, u32) = (231, 192);
 
-/// `IB_PORT_CM_SUP`: connection management, which is what rdma_rxe has, too.
+/// `IB_PORT_CM_SUP`: connection management, as rdma_rxe sets it.
 const CAPABILITIES: u32 = 1 << 16;
 
-/// Makes all of it in an empty folder.
+/// Creates all files in an empty folder.
 pub(super) fn build(root: &Path, devices: &[Device]) -> io::Result<()> {
     let class = root.join("sys/class");
     let dev = Folder::new(root.join("dev/infiniband"))?;
     let adapters = Folder::new(class.join("infiniband"))?;
     let verbs = Folder::new(class.join("infiniband_verbs"))?;
     let mads = Folder::new(class.join("infiniband_mad"))?;
-    // For paths that leave the view by `..`.
+    // For paths that leave the view through `..`.
     symlink("/sys/class/net", class.join("net"))?;
     verbs.file("abi_version", VERBS_ABI)?;
     mads.file("abi_version", MAD_ABI)?;
@@ -105,15 +105,15 @@ fn port(folder: &Folder, device: &Device) -> io::Result<()> {
     Ok(())
 }
 
-/// A GID as the kernel writes it, without leaving out anything.
+/// Formats a GID in full, as the kernel does.
 fn gid(octets: [u8; 16]) -> String {
     let groups: Vec<_> =
         octets.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
     groups.join(":")
 }
 
-/// The rate of an interface of so many megabits per second, as the kernel chooses for an Ethernet interface among those
-/// that InfiniBand has. An interface without a speed, such as the loopback, gets the smallest.
+/// The InfiniBand rate that the kernel chooses for an Ethernet interface of this speed in Mb/s. An interface without a
+/// speed, such as the loopback, gets the lowest.
 fn rate(megabits: i64) -> &'static str {
     const RATES: [(i64, &str); 8] = [
         (1_000, "2.5 Gb/sec (1X SDR)"),
@@ -148,7 +148,7 @@ impl Folder {
         file.write_all(format!("{value}\n").as_bytes())
     }
 
-    /// A file that processes of this user change.
+    /// A file that processes of this user update.
     fn counter(&self, name: &str, count: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o644).open(self.0.join(name))?;
