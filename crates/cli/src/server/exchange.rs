@@ -1,4 +1,4 @@
-//! The server of the demonstration whose connection comes up by the set-up exchange.
+//! The demo server for connections set up by the set-up exchange.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::session::dump;
 use crate::session::end::{End, Parts, SHARED};
 use crate::session::failure::Failure;
 
-/// Most memory that a client gets.
+/// The maximum memory of a client.
 const MOST: u64 = 1 << 32;
 
-/// What is made for the one client.
+/// The resources of the one client.
 struct Made<'a> {
     context: Context,
     session: Session<'a>,
     end: Option<End>,
 }
 
-/// Serves one client after the other.
+/// Serves one client at a time.
 pub(super) fn serve(address: SocketAddr, reporter: &Reporter) -> Result<(), Failure> {
     let (device, index) = Device::with_address(address)?;
     let context = Context::open(&device, &Options::default())?;
@@ -86,7 +86,7 @@ impl Application for Made<'_> {
 
     fn connect(&mut self, _: &Peer, _: &Agreement) -> Result<(), Status> {
         let end = self.end.as_ref().ok_or(Status::NO_QUEUE_PAIR)?;
-        // It is in INIT by now, and the client may send as soon as it hears our consent.
+        // The QP is in INIT now, and the client may send as soon as it receives our agreement.
         end.post_receives().map_err(|_| Status::INTERNAL_ERROR)?;
         self.session.say("setup", "CONNECTION_REQ: accepted".into());
         Ok(())

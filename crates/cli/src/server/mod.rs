@@ -1,4 +1,4 @@
-//! `ferroce server`: memory for clients, over the network.
+//! `ferroce server`: serves memory to clients over the network.
 
 mod exchange;
 mod report;
@@ -27,50 +27,50 @@ use crate::style::Screen;
 pub(crate) use report::{Report, Reporter};
 use serve::{Budget, Offer, Session, accept, refuse};
 
-/// Most clients at a time, and most that have not confirmed their connections yet. A client has a thread and a few file
-/// descriptors.
+/// The maximum number of clients, and of clients that have not confirmed their connection. A client takes a thread and
+/// a few file descriptors.
 const MOST_CLIENTS: usize = 256;
 const MOST_OFFERS: usize = 128;
 
 /// Arguments of `ferroce server`.
 #[derive(Args, Debug)]
 pub(crate) struct ServerArgs {
-    /// Where to listen: an address of this machine and a port of RDMA-CM; 0 is any port
+    /// Where to listen: an address of this machine and an RDMA-CM port; 0 chooses any port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7471")]
     pub(crate) listen: Listen,
 
-    /// Most memory for all clients together
+    /// Maximum memory for all clients together
     #[arg(long, value_name = "BYTES", default_value = "4G")]
     pub(crate) memory: Size,
 
-    /// Write all packets to this file, for Wireshark; %p in it is the process's number
+    /// Write all packets to this file, for Wireshark; %p in its name becomes the process ID
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) capture: Option<PathBuf>,
 
-    /// End when the first client has left, with its success
+    /// Exit after the first client, with the status of its session
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Write JSON: a line for each event
+    /// Print JSON: one line per event
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Every step is reported, and the server ends with its standard input.
+    /// Report every step, and exit at the end of standard input.
     #[arg(long, hide = true, requires = "json")]
     pub(crate) demo: bool,
 
-    /// How the connection comes up, in the demonstration.
+    /// How the demo's connection is set up.
     #[arg(long, hide = true, requires = "demo", default_value = "cm")]
     pub(crate) set_up: SetUp,
 }
 
-/// Listens and serves until it is ended.
+/// Listens and serves until terminated.
 pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
     let reporter = Arc::new(Reporter::new(args.json, args.demo, *screen));
     let interrupted = Arc::clone(&reporter);
     capture::finish_on_signal(&options(args.capture.as_ref()), move || interrupted.captures());
     if args.demo {
-        // Whoever started us is gone when our input ends.
+        // The end of standard input means that the parent process is gone.
         thread::spawn(|| {
             let _ = io::stdin().lock().read_to_end(&mut Vec::new());
             std::process::exit(0);
@@ -106,8 +106,8 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
         match event.kind {
             EventKind::ConnectRequest(request) => {
                 sessions.retain(|session: &JoinHandle<_>| !session.is_finished());
-                // A client confirms within a round trip, so the oldest offer is the one to give up: refusing newcomers
-                // would let anybody who never confirms lock them out.
+                // A client confirms within a round trip, so the oldest unconfirmed one is dropped. Refusing new clients
+                // would let anyone who never confirms lock them out.
                 if offers.len() >= MOST_OFFERS {
                     let oldest = offers.iter().min_by_key(|(_, offer): &(_, &Offer)| offer.start);
                     let oldest = oldest.map(|(name, _)| *name);
@@ -139,7 +139,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
                 }
                 sessions.push(session);
             }
-            // Of an established connection's end its queue pair tells: it is in error then.
+            // The end of an established connection is noticed by its QP, which goes to the error state.
             _ => {
                 if let Some(offer) = offers.remove(&event.id) {
                     offer.withdraw(reporter);
@@ -149,8 +149,8 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     }
 }
 
-/// Answers `ferroce discover` for the devices that clients may come to, while it is kept. Where that is not possible,
-/// another process answers already, or clients have to know.
+/// Answers `ferroce discover` for the served devices while the returned value exists. If another process already
+/// answers, nothing is done.
 fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
     let options = options(args.capture.as_ref());
     let devices = match address.ip().is_unspecified() {
@@ -163,7 +163,7 @@ fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
 
 fn bind(listener: &CmId, address: SocketAddr) -> Result<(), Failure> {
     listener.bind(address).map_err(|error| {
-        // The connection manager's ports are no UDP ports: `ss` does not show who has one.
+        // RDMA-CM ports are not UDP ports, so `ss` does not show their owner.
         const EADDRINUSE: i32 = 98;
         match &error {
             ferroce::Error::Network(_) if error.errno() == EADDRINUSE && !is_udp(&error) => {
@@ -178,7 +178,7 @@ fn bind(listener: &CmId, address: SocketAddr) -> Result<(), Failure> {
     })
 }
 
-/// Whether it is about the UDP port of RoCE, and its message says what to do.
+/// Whether the error concerns the RoCE UDP port; its message then says what to do.
 fn is_udp(error: &ferroce::Error) -> bool {
     error.to_string().contains("UDP port")
 }

@@ -1,4 +1,4 @@
-//! What the server says: lines for people, or JSON for programs.
+//! The server's output: lines of text, or JSON.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -11,56 +11,56 @@ use crate::session::bytes::Size;
 use crate::session::log::Step;
 use crate::style::{Role, Screen};
 
-/// Something happened.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// Clients may come.
+    /// The server accepts clients.
     Listening {
-        /// Where.
+        /// The address it listens on.
         address: SocketAddr,
     },
     /// A client is connected.
     Connected {
-        /// Who.
+        /// The client's address.
         client: SocketAddr,
-        /// Bytes of memory that it has.
+        /// The size of its memory in bytes.
         bytes: u64,
     },
     /// A client was refused.
     Refused {
-        /// Who.
+        /// The client's address.
         client: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A client has left.
+    /// A client has disconnected.
     Left {
-        /// Who.
+        /// The client's address.
         client: SocketAddr,
-        /// How long it was there, in nanoseconds.
+        /// The duration of its session in nanoseconds.
         duration_ns: u64,
-        /// Bytes that this side has looked at and found right.
+        /// Bytes that the server verified.
         verified_bytes: u64,
-        /// What went wrong.
+        /// The error, if there was one.
         failure: Option<String>,
     },
     /// A capture is complete.
     Capture {
         /// The file.
         path: PathBuf,
-        /// Packets in it.
+        /// Packets written.
         packets: u64,
-        /// Packets that are missing in it.
+        /// Packets missing.
         dropped: u64,
-        /// What is missing and why, in words.
+        /// A message about missing packets.
         complaint: Option<String>,
     },
-    /// A step of the demonstration.
+    /// A step of the demo.
     Step(Step),
 }
 
-/// Writes reports.
+/// Prints events.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     json: bool,
@@ -74,12 +74,12 @@ impl Reporter {
         Self { json, steps, start: clock::now(), screen }
     }
 
-    /// Whether steps are asked for.
+    /// Whether steps are reported.
     pub(super) fn wants_steps(&self) -> bool {
         self.steps
     }
 
-    /// Writes one. A reader that is gone does not keep the server from its work.
+    /// Prints an event. A closed output does not stop the server.
     pub(super) fn report(&self, report: &Report) {
         let mut output = io::stdout().lock();
         let written = match self.json {
@@ -91,7 +91,7 @@ impl Reporter {
         let _ = written.and_then(|()| output.flush());
     }
 
-    /// Says how the captures went, when their devices are closed.
+    /// Reports the status of the captures, after their devices are closed.
     pub(super) fn captures(&self) {
         for (path, status) in ferroce::captures() {
             let complaint = status.complaint();

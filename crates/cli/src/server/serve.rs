@@ -16,17 +16,17 @@ use crate::session::failure::Failure;
 use crate::session::log::Log;
 use crate::session::protocol::{Grant, Message, Wish};
 
-/// How long a client may be silent before it is asked whether it is there.
+/// How long a client may be idle before the server probes the connection.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Memory that clients may have.
+/// The memory available to clients.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
     left: AtomicU64,
 }
 
-/// Memory of one client.
+/// The memory of one client.
 #[derive(Debug)]
 struct Share<'a>(&'a Budget, u64);
 
@@ -35,7 +35,7 @@ impl Budget {
         Self { limit: limit.0, left: AtomicU64::new(limit.0) }
     }
 
-    /// Whether there is as much left.
+    /// Whether this much is available.
     fn has(&self, bytes: u64) -> bool {
         bytes <= self.left.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl Drop for Share<'_> {
     }
 }
 
-/// A client that was sent a REP: its queue pair and its region, which takes no memory before it is used.
+/// A client that was sent a REP: its QP and its region, which takes no memory before it is used.
 pub(super) struct Offer {
     request: Box<Request>,
     client: SocketAddr,
@@ -77,16 +77,16 @@ fn client_of(request: &Request) -> SocketAddr {
     request.id.peer_address().unwrap_or(unknown)
 }
 
-/// Refuses a request, and reports.
+/// Rejects a request and reports it.
 pub(super) fn refuse(request: &Request, reason: String, reporter: &Reporter) -> Failure {
-    // The peer may have given up meanwhile.
+    // The peer may have given up.
     let _ = request.id.reject(reason.as_bytes());
     let client = client_of(request);
     reporter.report(&Report::Refused { client, reason: reason.clone() });
     Failure::Other(reason)
 }
 
-/// Accepts a request. Nothing of the budget is taken before the client has confirmed: anybody can send a request.
+/// Accepts a request. The budget is charged only after the client has confirmed, because anyone can send a request.
 pub(super) fn accept(
     request: Box<Request>,
     budget: &Budget,
@@ -109,17 +109,17 @@ pub(super) fn accept(
 }
 
 impl Offer {
-    /// The client has not confirmed.
+    /// Drops a client that has not confirmed.
     pub(super) fn withdraw(self, reporter: &Reporter) {
         let reason = "it has not completed the connection".to_owned();
         reporter.report(&Report::Refused { client: self.client, reason });
     }
 
-    /// Serves the client, which has confirmed, and reports.
+    /// Serves a client that has confirmed, and reports the result.
     pub(super) fn serve(self, budget: &Budget, reporter: &Reporter) -> Result<(), Failure> {
         let Self { request, client, start, wish, end, region } = self;
         let Some(_share) = wish.region().and_then(|bytes| budget.take(bytes as u64)) else {
-            // Others were faster. The connection ends with its id.
+            // Other clients were faster. Dropping the cm_id ends the connection.
             let reason = budget.exceeded(wish);
             reporter.report(&Report::Refused { client, reason: reason.clone() });
             return Err(Failure::Other(reason));
@@ -139,7 +139,7 @@ impl Offer {
     }
 }
 
-/// What is said about a client, and what was found right.
+/// The report about a client, and the bytes verified so far.
 pub(super) struct Session<'a> {
     reporter: &'a Reporter,
     log: Log,
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         Self { reporter, log: Log::new("server"), verified: 0 }
     }
 
-    /// Makes steps, and reports them if they are asked for.
+    /// Logs steps, and reports them if requested.
     pub(super) fn steps(&mut self, make: impl FnOnce(&mut Log)) {
         make(&mut self.log);
         for step in self.log.steps.drain(..) {
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
         });
     }
 
-    /// Registers memory and tells the client where it is.
+    /// Registers memory and sends its address and rkey to the client.
     fn accept(&mut self, request: &Request, length: usize) -> Result<(End, MemoryRegion), Failure> {
         let closed = Failure::Other("the device is closed".into());
         let context = request.id.context().ok_or(closed)?;
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
         Ok((end, region))
     }
 
-    /// Answers messages until the client has left.
+    /// Answers messages until the client disconnects.
     pub(super) fn converse(&mut self, end: &End, region: &MemoryRegion) -> Result<(), Failure> {
         loop {
             let (arrival, done) = match end.arrival(SILENCE) {
@@ -232,10 +232,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Looks at bytes that the client has written.
+    /// Verifies bytes written by the client.
     fn check(&mut self, region: &MemoryRegion, seed: u64, length: u64) -> Result<Message, Failure> {
         let since = clock::now();
-        // More than there is, is as good as wrong.
+        // A length beyond the region counts as wrong.
         let checked = usize::try_from(length.min(region.len())).map_err(|_| Failure::Stranger)?;
         let right = Pattern::new(seed).check(region, 0, checked)? as u64;
         self.verified += right;

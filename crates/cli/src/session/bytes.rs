@@ -1,4 +1,4 @@
-//! Sizes on the command line, and bytes that can be checked.
+//! Sizes on the command line, and test patterns.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ impl FromStr for Size {
 }
 
 impl fmt::Display for Size {
-    /// With the largest unit that it is a whole number of.
+    /// Formats it with the largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(30, " GiB"), (20, " MiB"), (10, " KiB")];
         let fits = |shift: &u32| self.0 > 0 && self.0 % (1 << shift) == 0;
@@ -39,16 +39,15 @@ impl fmt::Display for Size {
     }
 }
 
-/// A number of bytes without any unit: `1 byte`, `4096 bytes`.
+/// Formats a number of bytes without unit prefix: `1 byte`, `4096 bytes`.
 pub(crate) fn bytes(count: u64) -> String {
     format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
-/// Bytes that differ from place to place and from seed to seed: what is missing, left over from before or in the wrong
-/// place is noticed.
+/// A test pattern that differs by position and by seed, so that missing, stale and misplaced bytes are detected.
 ///
-/// Every 8 bytes are the hash of the seed and their number within a page; the first 8 of a page are its place instead.
-/// So a page that is in memory is moved to another place by 8 bytes, and filling keeps up with the network.
+/// Every 8 bytes are the hash of the seed and their index within a page; the first 8 of a page are its position
+/// instead. So a filled page is moved to another position by changing 8 bytes, and filling keeps up with the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     seed: u64,
@@ -77,7 +76,7 @@ impl Pattern {
         mixed(self.seed.wrapping_add(place)).to_be_bytes()
     }
 
-    /// The bytes from a page on: `place` is the number of the first.
+    /// The bytes from a page on; `place` is the position of the first.
     pub(crate) fn fill(self, place: u64, out: &mut [u8]) {
         let page = self.page();
         for (number, part) in out.chunks_mut(PAGE).enumerate() {
@@ -88,7 +87,7 @@ impl Pattern {
         }
     }
 
-    /// Fills a part of a region, which is to be at `place` of the whole.
+    /// Fills a part of a region with the pattern at position `place`.
     pub(crate) fn write(
         self,
         region: &MemoryRegion,
@@ -105,7 +104,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// Moves what [`Pattern::write`] has written to another place of the whole.
+    /// Moves a part filled by [`Pattern::write`] to another position.
     pub(crate) fn move_to(
         self,
         region: &MemoryRegion,
@@ -120,8 +119,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// How many bytes of a region are right, from `offset` on, where that is the place `offset` of the whole; fewer than
-    /// `length` when one is wrong.
+    /// The number of correct bytes of a region from `offset` on, where position and offset are the same; less than
+    /// `length` if a byte is wrong.
     pub(crate) fn check(
         self,
         region: &MemoryRegion,
@@ -142,7 +141,7 @@ impl Pattern {
     }
 }
 
-/// Bytes that are made or compared at once.
+/// The number of bytes generated or compared at a time.
 const BLOCK: usize = 256 * PAGE;
 
 /// Every bit of the result depends on every bit of the number (the finalizer of SplitMix64).

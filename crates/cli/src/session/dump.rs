@@ -1,4 +1,4 @@
-//! Objects and work requests on one line each, with the names that verbs programs know them by.
+//! One-line descriptions of objects and work requests, with the names of verbs programs.
 
 use ferroce::{
     CompletionKind, Data, MemoryRegion, Operation, QueuePair, RemoteAddress, SendRequest, Sge,
@@ -8,7 +8,7 @@ use ferroce::{
 use super::failure::name;
 use super::log::Log;
 
-/// A queue pair: state, attributes and sizes.
+/// A QP: state, attributes and capabilities.
 pub(crate) fn queue_pair(log: &mut Log, queue_pair: &QueuePair) {
     let now = queue_pair.attributes();
     let text = format!(
@@ -34,7 +34,7 @@ pub(crate) fn queue_pair(log: &mut Log, queue_pair: &QueuePair) {
     log.say("dump_qp", text);
 }
 
-/// A region: where it is and its keys.
+/// An MR: its address and keys.
 pub(crate) fn region(log: &mut Log, since: u64, what: &str, region: &MemoryRegion) {
     let text = format!(
         "MR({what}): addr={:#x} len={} lkey={:#x} rkey={:#x}",
@@ -53,7 +53,7 @@ fn sg_list(data: &Data) -> &[Sge] {
     }
 }
 
-/// A request that is about to be posted.
+/// A request about to be posted.
 pub(crate) fn request(log: &mut Log, request: &SendRequest) {
     let opcode = opcode(&request.operation);
     let sg_list = sg_list(&request.data);
@@ -97,7 +97,7 @@ fn opcode(operation: &Operation) -> &'static str {
     }
 }
 
-/// A completion: `bytes` where the work request knew how many, for those that do not say.
+/// A completion; `bytes` is the length of the request, for completions that do not contain it.
 pub(crate) fn completion(
     log: &mut Log,
     since: Option<u64>,

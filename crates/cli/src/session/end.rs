@@ -1,4 +1,4 @@
-//! One end of a connection: a queue pair with its completions, and memory for messages.
+//! One end of a connection: a QP with its CQ, and buffers for messages.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use ferroce::{
 use super::failure::Failure;
 use super::protocol::{MAIL, Message};
 
-/// Receives that are posted at any time. Nobody has more messages under way.
+/// Receives posted at any time, which bounds the messages in flight.
 const RECEIVES: usize = 16;
 
-/// Sends that fit the queue.
+/// The length of the SQ.
 const SENDS: u32 = 64;
 
-/// How long a completion may take. What is wrong with the network shows sooner, by the transport's own timers.
+/// How long a completion may take. Network failures show earlier, by the transport's own timers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Local write.
 pub(crate) const LOCAL: AccessFlags = AccessFlags(0x1);
 
-/// All that peers may do.
+/// All remote access.
 pub(crate) const SHARED: AccessFlags = AccessFlags(0xf);
 
-/// Completions and the channel that tells of them.
+/// A CQ and its completion channel.
 #[derive(Debug)]
 struct Completions {
     channel: CompletionChannel,
@@ -41,7 +41,7 @@ impl Completions {
         Ok(Self { channel, queue })
     }
 
-    /// The next one, or `None` when it does not come in time.
+    /// Waits for the next completion; `None` after a timeout.
     fn next(&self, patience: Duration) -> Result<Option<WorkCompletion>, Failure> {
         let queue = &self.queue[0];
         let deadline = clock::now().saturating_add(patience.as_nanos() as u64);
@@ -61,16 +61,16 @@ impl Completions {
     }
 }
 
-/// What came in.
+/// A received message or immediate.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// A message.
     Message(Message),
-    /// Immediate data, with a WRITE of so many bytes.
+    /// Immediate data, with the length of its WRITE.
     Immediate(u32, u32),
 }
 
-/// What an end of a connection is made of, before it has a queue pair.
+/// The resources of an end before its QP is created.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) pd: ProtectionDomain,
@@ -87,7 +87,7 @@ impl Parts {
         Ok(Self { pd, sends, receives: Completions::new(context, RECEIVES)?, mail })
     }
 
-    /// What its queue pair is made with.
+    /// The options of its QP.
     pub(crate) fn options(&self) -> QueuePairOptions<'_> {
         let mut options =
             QueuePairOptions::new(ServiceType::ReliableConnection, &self.sends.queue[0]);
@@ -112,7 +112,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Posts all receives: once, when the queue pair takes them.
+    /// Posts all receives, once the QP accepts them.
     pub(crate) fn post_receives(&self) -> Result<(), Failure> {
         (0..RECEIVES).try_for_each(|slot| self.post_receive(slot))
     }
@@ -123,7 +123,7 @@ impl End {
         Ok(self.queue_pair.post_receive(request)?)
     }
 
-    /// A request with a number of its own.
+    /// A request with a new work request ID.
     pub(crate) fn request(&self, operation: Operation, data: Data) -> SendRequest {
         let id = self.next_id.replace(self.next_id.get() + 1);
         SendRequest::new(WorkId(id), operation, data)
@@ -136,7 +136,7 @@ impl End {
         succeeded(found)
     }
 
-    /// Does one operation.
+    /// Performs one operation.
     pub(crate) fn run(&self, operation: Operation, data: Data) -> Result<WorkCompletion, Failure> {
         self.queue_pair.post_send(self.request(operation, data))?;
         self.completed()
@@ -156,7 +156,7 @@ impl End {
         self.completed()
     }
 
-    /// Waits for what comes in; `None` when nothing does.
+    /// Waits for a message or immediate; `None` after a timeout.
     pub(crate) fn arrival(
         &self,
         patience: Duration,
@@ -187,7 +187,7 @@ impl End {
         }
     }
 
-    /// Whether the peer is there: a WRITE of nothing is acknowledged, whatever its key (IBA 9.7.5.2.8).
+    /// Probes the peer with a zero-length WRITE, which is acknowledged whatever its rkey (IBA 9.7.4.1.7).
     pub(crate) fn is_peer_there(&self) -> bool {
         let remote =
             ferroce::RemoteAddress { address: ferroce::VirtualAddress(0), key: ferroce::RKey(0) };

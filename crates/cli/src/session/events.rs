@@ -1,4 +1,4 @@
-//! The connection manager's events, awaited.
+//! Waiting for events of the connection manager.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use ferroce::{AckTimeout, RnrTimer, clock};
 
 use super::failure::Failure;
 
-/// How long a step of the connection manager's may take before something is wrong with the manager itself.
+/// How long a step of the connection manager may take before the manager itself counts as broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Resolving needs no answer from anybody.
+/// How long address resolution may take; it needs no response from a peer.
 pub(crate) const RESOLVE: Duration = Duration::from_secs(5);
 
-/// READs and atomics under way.
+/// READs and atomics in flight.
 const READS: u8 = 16;
 
-/// How soon a client takes something for lost. Servers do as their clients say.
+/// How soon a client considers packets lost. Servers use the client's setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
     /// Within seconds.
     Hasty,
-    /// After longer than a busy machine makes a process wait: where nothing is lost, nothing is sent twice.
+    /// Longer than a busy machine delays a process, so that nothing is retransmitted unless packets are lost.
     Calm,
 }
 
-/// What both sides ask for.
+/// The connection parameters of both sides.
 pub(crate) fn parameters(private_data: Vec<u8>, haste: Haste) -> ConnectParameters {
     let (ack, response) = match haste {
-        // 0.5 s, eight times; 1.1 s, four times.
+        // 0.5 s, eight retries; 1.1 s, four retries.
         Haste::Hasty => (17, 18),
         // 1.1 s; 2.1 s.
         Haste::Calm => (18, 19),
@@ -48,7 +48,7 @@ pub(crate) fn parameters(private_data: Vec<u8>, haste: Haste) -> ConnectParamete
     }
 }
 
-/// A client's id and its events.
+/// A client's cm_id and its events.
 #[derive(Debug)]
 pub(crate) struct Caller {
     channel: EventChannel,
@@ -126,7 +126,7 @@ impl Caller {
     }
 }
 
-/// A stranger's text, with nothing that a terminal would obey.
+/// Text from the peer, without control characters.
 pub(crate) fn printed(text: &[u8]) -> String {
     crate::style::printable(&String::from_utf8_lossy(text)).into_owned()
 }

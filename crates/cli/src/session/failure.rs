@@ -1,4 +1,4 @@
-//! What goes wrong, told to a person: what, where, and what to do about it.
+//! Errors as shown to users: what happened, where, and what to do.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,30 +6,30 @@ use std::net::SocketAddr;
 use ferroce::cm::RejectReason;
 use ferroce::{CompletionKind, Error, OutOfBounds, Status};
 
-/// Why a job is not done.
+/// Why a job failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A call was refused.
+    /// A library call failed.
     Verbs(Error),
-    /// Nobody is at this port.
+    /// No server listens on this port.
     NoListener(SocketAddr),
-    /// Nobody answers at this address.
+    /// No host answers at this address.
     Silent(SocketAddr),
-    /// The server has said no, and why.
+    /// The server refused the request and gave a reason.
     Refused(String),
-    /// The peer's connection manager has said no.
+    /// The peer's connection manager rejected the request.
     Rejected(SocketAddr, RejectReason),
-    /// A work request did not succeed.
+    /// A work request failed.
     Work(CompletionKind, Status),
     /// The peer ended the connection.
     Gone,
-    /// Nothing came for so many seconds.
+    /// Nothing was received for this many seconds.
     Late(&'static str, u64),
-    /// The peer says what no server of ours says.
+    /// The peer does not speak this protocol.
     Stranger,
-    /// Bytes are not what they should be.
+    /// A byte is wrong.
     Wrong(String),
-    /// Something else.
+    /// Another error.
     Other(String),
 }
 
@@ -85,7 +85,7 @@ impl From<OutOfBounds> for Failure {
     }
 }
 
-/// An operation as verbs programs call it.
+/// The name of an operation in verbs programs.
 pub(crate) fn name(kind: CompletionKind) -> &'static str {
     match kind {
         CompletionKind::Send => "SEND",

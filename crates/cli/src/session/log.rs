@@ -1,4 +1,4 @@
-//! The steps of a run, and how long each took.
+//! The steps of a run, with their times.
 
 use std::io::{self, Write};
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::style::{Role, Screen};
 
-/// A step: what was done, by whom, when.
+/// A step: what was done, by which side, when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
     /// `client` or `server`.
     pub(crate) side: String,
-    /// The part of the program that speaks.
+    /// The part of the program.
     pub(crate) part: String,
-    /// When it was done, in nanoseconds: of the monotonic clock, which all processes share.
+    /// When it was done, in nanoseconds of the monotonic clock, which all processes share.
     pub(crate) at_ns: u64,
-    /// How long it took, if it took any time worth speaking of.
+    /// How long it took, if that is significant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) took_ns: Option<u64>,
-    /// What.
+    /// The text.
     pub(crate) text: String,
 }
 
@@ -36,12 +36,12 @@ impl Log {
         Self { side, steps: Vec::new() }
     }
 
-    /// Something was done or is to be.
+    /// Logs a step.
     pub(crate) fn say(&mut self, part: &str, text: impl Into<String>) -> &Step {
         self.push(part, None, text.into())
     }
 
-    /// Something was done, since then.
+    /// Logs a step that began at this time.
     pub(crate) fn done(&mut self, part: &str, since: u64, text: impl Into<String>) -> &Step {
         self.push(part, Some(clock::now().saturating_sub(since)), text.into())
     }
@@ -54,7 +54,7 @@ impl Log {
     }
 }
 
-/// Writes a step: when, who, what, how long it took. What is too long for the screen goes on below.
+/// Prints a step: time, side, text, duration. Long text is wrapped.
 pub(crate) fn write_step(
     step: &Step,
     start: u64,
@@ -78,11 +78,11 @@ pub(crate) fn write_step(
     lines.try_for_each(|line| writeln!(output, "{:INDENT$}{line}", ""))
 }
 
-/// Columns of a step's time, and what the lines below it are indented by.
+/// The width of a step's time, and the indentation of continuation lines.
 const TIME: usize = 8;
 const INDENT: usize = TIME + 1;
 
-/// The text in lines of at most `columns`: the first has `used` columns less, those below [`INDENT`].
+/// Wraps text to `columns`; the first line has `used` columns less, the others [`INDENT`].
 fn hanging(text: &str, columns: usize, used: usize) -> Vec<String> {
     let first = wrap(text, columns.saturating_sub(used).max(LEAST)).into_iter().next();
     let first = first.unwrap_or_default();
@@ -91,7 +91,7 @@ fn hanging(text: &str, columns: usize, used: usize) -> Vec<String> {
     std::iter::once(first).chain(below.into_iter().filter(|line| !line.is_empty())).collect()
 }
 
-/// Columns that a text has at least, however narrow the screen is.
+/// The minimum width of text, however narrow the screen.
 const LEAST: usize = 20;
 
 #[cfg(test)]

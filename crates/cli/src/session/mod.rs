@@ -1,16 +1,16 @@
-//! What `ferroce demo`, `ferroce server` and `ferroce client` share: the ends of a connection, what they say to each
-//! other, and the bytes that are checked.
+//! Shared code of `ferroce demo`, `ferroce server` and `ferroce client`: the ends of a connection, their messages, and
+//! the test pattern.
 //!
 //! | file | role |
 //! |---|---|
-//! | `bytes` | sizes on the command line, and bytes that can be checked |
-//! | `protocol` | what the two programs tell each other |
-//! | `dump` | objects and work requests on one line each |
-//! | `end` | one end: queue pair, completions, mail |
-//! | `events` | the connection manager's events, awaited |
-//! | `failure` | what goes wrong, told to a person |
-//! | `log` | the steps, and how long each took |
-//! | `place` | where to listen and to connect |
+//! | `bytes` | sizes on the command line, and test patterns |
+//! | `protocol` | the messages between client and server |
+//! | `dump` | one-line descriptions of objects and work requests |
+//! | `end` | one end of a connection: QP, CQ, message buffers |
+//! | `events` | waiting for CM events |
+//! | `failure` | errors as shown to users |
+//! | `log` | the steps of a run, with their times |
+//! | `place` | addresses to listen on and connect to |
 
 pub(crate) mod bytes;
 pub(crate) mod dump;
@@ -25,10 +25,10 @@ use std::path::PathBuf;
 
 use ferroce::Options;
 
-/// The port of RDMA-CM that is tried when none is said.
+/// The default RDMA-CM port.
 pub(crate) const PORT: u16 = 7471;
 
-/// How devices are opened: as always, with a capture if one is asked for.
+/// The options for opening devices, with a capture if requested.
 pub(crate) fn options(capture: Option<&PathBuf>) -> Options {
     let mut options = Options::default();
     if let Some(path) = capture {

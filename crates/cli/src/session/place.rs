@@ -1,4 +1,4 @@
-//! Where to listen and to connect, as people write it.
+//! Addresses to listen on and connect to, as users write them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use ferroce_net::interface::interfaces;
 use super::PORT;
 use super::failure::Failure;
 
-/// An address of this machine to listen at: `ADDRESS:PORT`, `ADDRESS`, `:PORT`.
+/// A local address to listen on: `ADDRESS:PORT`, `ADDRESS`, `:PORT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) SocketAddr);
 
@@ -27,14 +27,14 @@ impl FromStr for Listen {
     }
 }
 
-/// The scope of an IPv6 address, as in `fe80::1%eth0` and `[fe80::1%2]:80`, and where it stands.
+/// The scope of an IPv6 address, as in `fe80::1%eth0` and `[fe80::1%2]:80`, and its position.
 fn scope(text: &str) -> Option<(Range<usize>, &str)> {
     let start = text.find('%')? + 1;
     let end = text[start..].find(']').map_or(text.len(), |length| start + length);
     Some((start..end, &text[start..end]))
 }
 
-/// The text with the index of an interface where it had the interface's name: the standard library reads no names.
+/// Replaces an interface name in the scope by its index, because the standard library parses no names.
 fn with_index(text: &str) -> String {
     let index = scope(text).and_then(|(place, name)| {
         let found = interfaces().ok()?.into_iter().find(|one| one.name == name)?;
@@ -47,7 +47,7 @@ fn with_index(text: &str) -> String {
     text
 }
 
-/// An address of one machine, in digits, without a port: whom to ask.
+/// A numeric host address without a port.
 pub(crate) fn host(text: &str) -> Result<SocketAddr, String> {
     let is_port = text.parse::<SocketAddr>().is_ok();
     let address = numeric(text).filter(|_| !is_port).ok_or_else(|| {
@@ -57,7 +57,7 @@ pub(crate) fn host(text: &str) -> Result<SocketAddr, String> {
     Ok(address)
 }
 
-/// Addresses of a link are everybody's on every link.
+/// A link-local address needs a scope: it exists on every link.
 fn has_scope(address: SocketAddr) -> Result<(), String> {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
@@ -68,13 +68,13 @@ fn has_scope(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-/// What to say of an address whose scope is no interface of ours.
+/// The error for an address whose scope is not an interface.
 fn unknown_scope(text: &str) -> Option<String> {
     let (_, name) = scope(text)?;
     Some(format!("{text}: there is no interface {name}; `ip link` lists those that there are"))
 }
 
-/// An address in digits, with a port or without. IPv6 addresses may stand in brackets.
+/// A numeric address with or without a port. IPv6 addresses may be in brackets.
 fn numeric(text: &str) -> Option<SocketAddr> {
     let text = with_index(text);
     let text = text.as_str();
@@ -89,7 +89,7 @@ fn numeric(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// The address that a name or address stands for.
+/// Resolves a name or an address.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     if let Some(address) = numeric(text) {
         return has_scope(address).map(|()| address).map_err(Failure::Other);

@@ -1,6 +1,6 @@
-//! What the two programs tell each other: a wish and a grant in the connection manager's private data, with numbers in
-//! big-endian, and messages by SEND, as text that a capture shows. What comes in is a stranger's, and becomes one of
-//! these types or nothing.
+//! The protocol between client and server: a request and a grant in the CM private data, with big-endian numbers, and
+//! messages by SEND, as text that is readable in a capture. Received bytes are untrusted and are parsed into these
+//! types or refused.
 
 use ferroce::{RKey, RemoteAddress, VirtualAddress};
 
@@ -10,7 +10,7 @@ const MAGIC: u32 = 0x4665_5301;
 /// The longest message.
 pub(crate) const MAIL: usize = 256;
 
-/// The shortest. Spaces fill it up: Wireshark takes a shorter SEND for a broken RPC.
+/// The minimum length of a message, padded with spaces: Wireshark takes a shorter SEND for a malformed RPC.
 const SHORTEST: usize = 32;
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -25,7 +25,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     number(bytes, at).map(u32::from_be_bytes)
 }
 
-/// What a client wants: so many bytes of memory, and 8 more for a counter.
+/// A client's request: this many bytes of memory, and 8 more for a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) size: u64,
@@ -41,19 +41,19 @@ impl Wish {
         (word(bytes, 0)? == MAGIC && size > 0).then_some(Self { size })
     }
 
-    /// Where the counter is: behind the bytes, where 8 of them are one number.
+    /// The offset of the counter: behind the bytes, aligned to 8.
     pub(crate) fn counter(self) -> u64 {
         self.size.next_multiple_of(8)
     }
 
-    /// Bytes of the region.
+    /// The size of the region.
     pub(crate) fn region(self) -> Option<usize> {
         let length = self.size.checked_next_multiple_of(8)?.checked_add(8)?;
         usize::try_from(length).ok()
     }
 }
 
-/// What the server gives: the capability.
+/// The server's grant: address and rkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) remote: RemoteAddress,
@@ -70,7 +70,7 @@ impl Grant {
         (word(bytes, 0)? == MAGIC).then_some(Self { remote: RemoteAddress { address, key } })
     }
 
-    /// A place behind the first byte.
+    /// The remote address at an offset.
     pub(crate) fn at(self, offset: u64) -> RemoteAddress {
         let address = VirtualAddress(self.remote.address.0.wrapping_add(offset));
         RemoteAddress { address, ..self.remote }
@@ -80,13 +80,13 @@ impl Grant {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Any text. The server answers with the same.
+    /// Any text. The server echoes it.
     Text(String),
-    /// Are the first bytes of the region those of this seed? The server answers with a verdict.
+    /// Asks whether the first bytes of the region are the pattern of this seed. The server answers with a verdict.
     Check { seed: u64, length: u64 },
-    /// So many are right.
+    /// This many bytes are correct.
     Verdict { right: u64 },
-    /// That was all.
+    /// The end of the session.
     Goodbye,
 }
 
