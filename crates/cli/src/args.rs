@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use ferroce_trace::link::LinkType;
 
-use crate::analyze::fail_on::{self, FailOn};
+use crate::analyze::AnalyzeArgs;
 use crate::client::ClientArgs;
-use crate::decode::numbers::Numbers;
+use crate::decode::DecodeArgs;
 use crate::demo::DemoArgs;
 use crate::devices::DevicesArgs;
 use crate::devinfo::DevinfoArgs;
 use crate::discover::DiscoverArgs;
-use crate::duration::Interval;
 use crate::environment::EnvironmentArgs;
 use crate::run::RunArgs;
 use crate::server::ServerArgs;
@@ -245,157 +243,6 @@ pub(crate) enum Command {
         #[arg(long, value_hint = ValueHint::DirPath)]
         dir: Option<PathBuf>,
     },
-}
-
-/// Arguments of `ferroce decode`.
-#[derive(Args, Debug)]
-pub(crate) struct DecodeArgs {
-    /// A frame in hexadecimal, or a capture file; - reads standard input
-    ///
-    /// Hexadecimal digits may be separated by spaces, colons, commas and newlines, and prefixed with 0x. Anything else
-    /// is a file name, as is everything if frame numbers follow.
-    #[arg(value_name = "HEX|FILE", required_unless_present = "file", value_hint = ValueHint::FilePath)]
-    pub(crate) input: Option<String>,
-
-    /// The numbers of the frames to show, from 1: N, N-M, or N- for N and all following
-    ///
-    /// Without numbers, all frames of the file are listed, one line each.
-    #[arg(value_name = "N")]
-    pub(crate) numbers: Vec<Numbers>,
-
-    /// The capture file, for names that look like hexadecimal
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "numbers"], value_hint = ValueHint::FilePath)]
-    pub(crate) file: Option<PathBuf>,
-
-    /// A frame to show, with --file; can be repeated
-    #[arg(long = "frame", value_name = "N", requires = "file")]
-    pub(crate) frames: Vec<Numbers>,
-
-    /// The link layer of a frame in hexadecimal
-    ///
-    /// By default Ethernet or IP is guessed. Capture files contain it.
-    #[arg(long, value_name = "TYPE", conflicts_with_all = ["file", "numbers"])]
-    pub(crate) link: Option<Link>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Also show reserved fields that are zero, and complete payloads
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-/// The link layer of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Link {
-    /// Ethernet, starting with the destination address
-    Ethernet,
-    /// IPv4 or IPv6
-    Ip,
-    /// Linux cooked capture, version 1
-    Sll,
-    /// Linux cooked capture, version 2
-    Sll2,
-    /// BSD loopback: an address family in the machine's byte order
-    Null,
-    /// OpenBSD loopback: an address family in network byte order
-    Loop,
-    /// Endace extensible record format
-    Erf,
-    /// InfiniBand, starting with the local route header
-    Infiniband,
-}
-
-impl Link {
-    /// The link type number of capture files.
-    pub(crate) const fn link_type(self) -> LinkType {
-        match self {
-            Self::Ethernet => LinkType::ETHERNET,
-            Self::Ip => LinkType::RAW,
-            Self::Sll => LinkType::LINUX_SLL,
-            Self::Sll2 => LinkType::LINUX_SLL2,
-            Self::Null => LinkType::NULL,
-            Self::Loop => LinkType::LOOP,
-            Self::Erf => LinkType::ERF,
-            Self::Infiniband => LinkType::INFINIBAND,
-        }
-    }
-}
-
-/// Arguments of `ferroce analyze`.
-#[derive(Args, Debug)]
-pub(crate) struct AnalyzeArgs {
-    /// Capture files, pcap or pcapng; - reads standard input
-    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
-    pub(crate) files: Vec<PathBuf>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Draw a ladder diagram of each conversation, or of the one with this number
-    #[arg(long, value_name = "CONVERSATION", num_args = 0..=1, require_equals = true)]
-    pub(crate) ladder: Option<Option<u32>>,
-
-    /// Maximum length of a ladder diagram, in packets
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    pub(crate) rows: usize,
-
-    /// Abbreviate nothing: every row of every list, every packet of a ladder
-    #[arg(long)]
-    pub(crate) all: bool,
-
-    /// List every anomaly
-    #[arg(long)]
-    pub(crate) anomalies: bool,
-
-    /// List every message
-    #[arg(long)]
-    pub(crate) messages: bool,
-
-    /// List every packet, with its ICRC check
-    #[arg(long)]
-    pub(crate) packets: bool,
-
-    /// Show only the conversation with this number
-    #[arg(long, value_name = "N")]
-    pub(crate) conversation: Option<u32>,
-
-    /// Exit with status 3 if there are such anomalies: error, warning, info, or kinds such as retransmission
-    ///
-    /// A comma-separated list. error: unrecoverable failures; warning: also everything the protocol had to recover
-    /// from; info: any anomaly. With --conversation, only anomalies of that conversation count.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = fail_on::parser(), hide_possible_values = true)]
-    pub(crate) fail_on: Vec<FailOn>,
-
-    /// Interval of the traffic graph, such as 10ms or 1s; by default chosen to fit the file
-    #[arg(long, value_name = "TIME")]
-    pub(crate) graph_interval: Option<Interval>,
-
-    /// Draw with ASCII characters only; the default if the locale is not UTF-8
-    #[arg(long)]
-    pub(crate) ascii: bool,
-
-    /// Show no progress bar
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-
-    /// Maximum number of messages listed; further ones are only counted
-    #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
-    pub(crate) max_messages: usize,
-
-    /// Maximum number of anomalies listed
-    #[arg(long, value_name = "N", default_value_t = 100_000, help_heading = "Limits")]
-    pub(crate) max_anomalies: usize,
-
-    /// Maximum number of packets listed
-    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits")]
-    pub(crate) max_packets: usize,
-
-    /// Maximum number of conversations tracked at a time
-    #[arg(long, value_name = "N", default_value_t = 65_536, help_heading = "Limits")]
-    pub(crate) max_conversations: usize,
 }
 
 fn after(examples: &str) -> String {

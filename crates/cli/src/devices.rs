@@ -75,7 +75,7 @@ pub(crate) fn run(args: &DevicesArgs, screen: &Screen) -> ExitStatus {
         return json(&Devices { devices: rows }, screen);
     }
     if rows.is_empty() {
-        screen.complain("no device: no network interface is up and has an address");
+        screen.complain("no device: no network interface is up with an address; bring one up with `ip link set DEV up`");
         return ExitStatus::Failure;
     }
     let result = table(&rows, screen, &mut output).map(|()| ExitStatus::Success);
@@ -123,10 +123,10 @@ fn table(rows: &[Row], screen: &Screen, output: &mut impl Write) -> io::Result<(
 /// The column where addresses start, given `before` columns before them, and their lines: beside the other columns if
 /// the terminal is wide enough, otherwise below.
 fn below(before: usize, addresses: &str, width: Option<usize>) -> (usize, Vec<String>) {
-    const LEAST: usize = 20;
+    const MIN_WIDTH: usize = 20;
     let Some(width) = width else { return (before, vec![addresses.to_owned()]) };
-    let indent = if before + LEAST <= width { before } else { 4 };
-    (indent, wrap(addresses, width.saturating_sub(indent).max(LEAST)))
+    let indent = if before + MIN_WIDTH <= width { before } else { 4 };
+    (indent, wrap(addresses, width.saturating_sub(indent).max(MIN_WIDTH)))
 }
 
 /// Prints JSON to standard output.

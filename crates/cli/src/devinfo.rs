@@ -141,7 +141,7 @@ pub(crate) fn run(args: &DevinfoArgs, screen: &Screen) -> ExitStatus {
         }
     };
     if found.is_empty() {
-        screen.complain("no device: no network interface is up and has an address");
+        screen.complain("no device: no network interface is up with an address; bring one up with `ip link set DEV up`");
         return ExitStatus::Failure;
     }
     let found: Vec<_> = found.iter().map(Info::of).collect();

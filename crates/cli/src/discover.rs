@@ -15,14 +15,14 @@ use crate::capture::{self, CaptureArgs};
 use crate::devices::{guid, json};
 use crate::duration::Interval;
 use crate::exit::ExitStatus;
-use crate::session::place;
+use crate::session::address;
 use crate::style::{Role, Screen};
 
 /// Arguments of `ferroce discover`.
 #[derive(Args, Debug)]
 pub(crate) struct DiscoverArgs {
     /// The hosts to query; by default all hosts on the networks of all devices, by multicast
-    #[arg(value_name = "ADDRESS", value_parser = place::host)]
+    #[arg(value_name = "ADDRESS", value_parser = address::host)]
     pub(crate) addresses: Vec<SocketAddr>,
 
     /// How long to wait for answers, such as 500ms or 2s; default 1s
@@ -56,11 +56,11 @@ struct Host {
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
     #[serde(flatten)]
-    what: Option<What>,
+    what: Option<Capabilities>,
 }
 
 #[derive(Debug, Serialize)]
-struct What {
+struct Capabilities {
     id: u32,
     guid: String,
     path_mtu: Option<usize>,
@@ -109,12 +109,12 @@ impl Host {
             device: device.to_owned(),
             round_trip_ns: round_trip.and_then(|time| u64::try_from(time).ok()),
             refused: responder.answer.err().map(|status| Meaning(&status).to_string()),
-            what: responder.answer.ok().map(|device| What::of(&device)),
+            what: responder.answer.ok().map(|device| Capabilities::of(&device)),
         }
     }
 }
 
-impl What {
+impl Capabilities {
     fn of(device: &RemoteDevice) -> Self {
         Self {
             id: device.id.0,
@@ -236,7 +236,7 @@ fn answer(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec
     }
     let mut output = io::stdout().lock();
     // Scripts wait for this line.
-    let _ = writeln!(output, "answering for {addresses} addresses").and_then(|()| output.flush());
+    let _ = writeln!(output, "answering on {addresses} addresses").and_then(|()| output.flush());
     drop(output);
     match args.timeout {
         Some(time) => std::thread::sleep(Duration::from_nanos(time.nanoseconds)),

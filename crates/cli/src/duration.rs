@@ -21,11 +21,12 @@ impl FromStr for Interval {
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
             "min" => 60_000_000_000,
-            _ => return Err("write a whole number and its unit: ns, us, ms, s or min".to_owned()),
+            _ => return Err("expected a whole number and a unit: ns, us, ms, s or min".to_owned()),
         };
-        let number: u64 = number.parse().map_err(|_| "there is no number before the unit")?;
+        let number: u64 =
+            number.parse().map_err(|_| "the number before the unit is missing or too large")?;
         match number.checked_mul(factor) {
-            Some(0) => Err("it must be longer than nothing".to_owned()),
+            Some(0) => Err("must be greater than zero".to_owned()),
             Some(nanoseconds) => Ok(Self { nanoseconds }),
             None => Err("too long".to_owned()),
         }

@@ -10,7 +10,7 @@ use ferroce_trace::render::units;
 use crate::style::printable;
 
 /// Nothing is drawn before this: most work finishes earlier.
-const PATIENCE: Duration = Duration::from_millis(300);
+const DELAY: Duration = Duration::from_millis(300);
 
 /// The minimum time between two updates.
 const STEP: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ impl Progress {
     pub(crate) fn new(name: &str, length: Option<u64>, unit: Unit, quiet: bool) -> Self {
         let wanted = !quiet && io::stderr().is_terminal();
         let name = printable(name).into_owned();
-        Self { name, length, unit, start: Instant::now(), next: PATIENCE, drawn: false, wanted }
+        Self { name, length, unit, start: Instant::now(), next: DELAY, drawn: false, wanted }
     }
 
     /// Updates the amount done.

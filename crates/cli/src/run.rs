@@ -59,7 +59,7 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
     }
     if environment.is_empty {
         // Programs only report that there is no device, not why.
-        screen.complain("no device: no network interface is up and has an address");
+        screen.complain("no device: no network interface is up with an address; bring one up with `ip link set DEV up`");
     }
     let [program, arguments @ ..] = args.command.as_slice() else {
         return Err("no command".into());

@@ -371,7 +371,7 @@ fn a_conversation_that_is_not_there_is_an_error() {
     assert!(stderr(&output).contains(": no ladder of conversation 9: the file has"));
     let output = run(&["--conversation=2", "--ladder=1", &path]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).ends_with(": --conversation keeps to 2\n"), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with(": --conversation selects 2\n"), "{}", stderr(&output));
     for sound in [&["--conversation", "2", "--ladder"][..], &["--conversation=2", "--ladder=2"]] {
         assert_eq!(run(&[sound, &[path.as_str()]].concat()).status.code(), Some(0));
     }
@@ -393,7 +393,7 @@ fn scripts_can_fail_on_what_was_found() {
     assert_eq!(status("timeout", "rnr"), silent(0));
     let (code, said) = status("warning", "rnr");
     assert_eq!(code, Some(3));
-    let found = "found by --fail-on: 9 retransmission, 3 nak_sequence, 3 rnr_nak";
+    let found = "anomalies named by --fail-on: 9 retransmission, 3 nak_sequence, 3 rnr_nak";
     assert_eq!(said, format!("ferroce: {}: {found}\n", path("rnr")));
     assert_eq!(status("timeout,rnr_nak", "rnr").0, Some(3));
     assert_eq!(status("error", "bad_rkey_write").0, Some(3));

@@ -195,7 +195,7 @@ fn files_that_cannot_be_read_are_named() {
     assert_eq!((status(&output), out(&output)), (1, ""));
     assert_eq!(
         err(&output),
-        "ferroce: no/such/file.pcap: cannot be read: No such file or directory\n"
+        "ferroce: no/such/file.pcap: cannot read it: No such file or directory\n"
     );
     let output = ferroce(&["decode", "no-such-file.pcap"]);
     assert_eq!(status(&output), 1);

@@ -108,10 +108,10 @@ fn the_demonstration_shows_every_step() {
         "[client main] Got remote addr=0x",
         "SGE(RDMA_WRITE): addr=0x",
         "opcode=RDMA_WRITE signaled=1 num_sge=1 remote_addr=0x",
-        "READ complete: 16384 of 16384 bytes as written",
-        "[server main] 16384 of 16384 bytes are as the client says",
+        "READ complete: 16384 of 16384 bytes match",
+        "[server main] 16384 of 16384 bytes match the client's pattern",
         "[server main] RECV complete: 'client-sent-this'",
-        "FETCH_ADD complete: 4791 was there",
+        "FETCH_ADD complete: original value 4791",
         "[client cm] DISCONNECTED",
         "│◀══ CM REP",
         "├─── RC RDMA READ request",
@@ -337,7 +337,7 @@ fn all_jobs(listen: &str) {
     let out = success(&scratch.ferroce(&["client", &address]));
     assert!(out.contains("MiB/s") && out.contains("16 KiB, every byte"), "{out}");
     let greedy = failure(&scratch.ferroce(&["client", &address, "bulk", "--size", "100G"]));
-    assert!(greedy.contains("the server refuses: 100 GiB are more than"), "{greedy}");
+    assert!(greedy.contains("the server refused the request: 100 GiB are more than"), "{greedy}");
     // Its port is taken.
     let second = failure(&scratch.ferroce(&["server", "--listen", &address]));
     assert!(second.contains("another server listens"), "{second}");
@@ -490,7 +490,7 @@ fn a_loopback_that_is_down() {
 fn nobody_listens_there() {
     let scratch = Scratch::new("port");
     let error = failure(&scratch.ferroce(&["client", "127.0.0.1:9"]));
-    assert!(error.contains("nobody listens at 127.0.0.1:9"), "{error}");
+    assert!(error.contains("no server listens on 127.0.0.1:9"), "{error}");
     let error = failure(&scratch.ferroce(&["server", "--listen", "192.0.2.1:7471"]));
     assert!(error.contains("no interface of this machine has the address 192.0.2.1"), "{error}");
 }

@@ -91,7 +91,7 @@ fn a_host_that_answers_is_discovered() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(answering.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("answering for "), "{line}");
+    assert!(line.starts_with("answering on "), "{line}");
     let text = stdout(&ferroce(&["discover", "127.0.0.1", "--port", &port]));
     let found = json(&["discover", "--json", "--timeout", "500ms", "--port", &port, "127.0.0.1"]);
     answering.kill().unwrap();

@@ -43,7 +43,7 @@ struct Unknown;
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no severity or kind of anomaly has this name")
+        f.write_str("not a severity or kind of anomaly")
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ferroce analyze`: explains what happened in capture files, as text or JSON.
 
-pub(crate) mod fail_on;
+mod args;
+mod fail_on;
 pub(crate) mod output;
 
 use std::fs::File;
@@ -11,10 +12,10 @@ use ferroce_trace::analysis::report::{FileReport, ProblemReport};
 use ferroce_trace::analysis::{self, Options, SCHEMA};
 use ferroce_trace::render::sections::{self, LadderView, View};
 
-use crate::args::AnalyzeArgs;
 use crate::exit::ExitStatus;
 use crate::progress::{Progress, Unit};
 use crate::style::Screen;
+pub(crate) use args::AnalyzeArgs;
 use output::{Alphabet, Printable, print};
 
 /// The maximum number of problems of a file printed on standard error.
@@ -84,7 +85,7 @@ impl Analyzed {
                 Self::read(&name, file, data.map(|data| data.len()), args)
             }
             Err(error) => {
-                let text = format!("cannot be opened: {error}");
+                let text = format!("cannot open it: {error}");
                 let report = FileReport {
                     path: name.into_owned(),
                     problems: vec![ProblemReport { frame: None, offset: None, text }],
@@ -125,14 +126,14 @@ impl Analyzed {
             status = status.and(ExitStatus::Failure);
         } else if let Some(id) = ladder.filter(|_| self.opened && !self.draws(ladder)) {
             let there = match args.conversation {
-                Some(kept) => format!("--conversation keeps to {kept}"),
+                Some(kept) => format!("--conversation selects {kept}"),
                 None => self.conversations(),
             };
             screen.complain(format_args!("{path}: no ladder of conversation {id}: {there}"));
             status = status.and(ExitStatus::Failure);
         }
         if let Some(found) = fail_on::found(&args.fail_on, &self.report) {
-            screen.complain(format_args!("{path}: found by --fail-on: {found}"));
+            screen.complain(format_args!("{path}: anomalies named by --fail-on: {found}"));
             status = status.and(ExitStatus::Found);
         }
         status

@@ -11,14 +11,14 @@ use crate::session::end::{End, Parts};
 use crate::session::events::{Caller, Haste, parameters};
 use crate::session::failure::Failure;
 use crate::session::log::Log;
-use crate::session::protocol::{Grant, Wish};
+use crate::session::protocol::{MemoryGrant, MemoryRequest};
 
 /// A connection and the server's memory.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) end: End,
-    pub(crate) wish: Wish,
-    pub(crate) grant: Grant,
+    pub(crate) wish: MemoryRequest,
+    pub(crate) grant: MemoryGrant,
     pub(crate) caller: Caller,
 }
 
@@ -27,7 +27,7 @@ impl Connection {
     pub(crate) fn open(
         channel: EventChannel,
         server: SocketAddr,
-        wish: Wish,
+        wish: MemoryRequest,
         haste: Haste,
         log: &mut Log,
     ) -> Result<Self, Failure> {
@@ -38,7 +38,7 @@ impl Connection {
         caller.resolve_address()?;
         let nowhere = || Failure::Other("the address has no device".into());
         let context = caller.id.context().ok_or_else(nowhere)?;
-        let text = format!("ADDR_RESOLVED: the way there begins at {}", context.device().name());
+        let text = format!("ADDR_RESOLVED: routed through {}", context.device().name());
         log.done("cm", since, text);
         let since = clock::now();
         caller.resolve_route()?;
@@ -52,9 +52,10 @@ impl Connection {
         log.done("main", since, "Build PD/CQ/QP, post receives");
         dump::queue_pair(log, &end.queue_pair);
         let since = clock::now();
-        log.say("cm", format!("connect() with private data: {} wanted", bytes(wish.size)));
+        log.say("cm", format!("connect() with private data: {} requested", bytes(wish.size)));
         let established = caller.connect(&parameters(wish.emit(), haste))?;
-        let grant = Grant::parse(&established.private_data).ok_or(Failure::Stranger)?;
+        let grant =
+            MemoryGrant::parse(&established.private_data).ok_or(Failure::IncompatiblePeer)?;
         log.done("cm", since, "ESTABLISHED");
         dump::queue_pair(log, &end.queue_pair);
         let remote = grant.remote;

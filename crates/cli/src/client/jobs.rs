@@ -9,9 +9,9 @@ use super::connect::Connection;
 use super::output::Outcome;
 use crate::progress::{Progress, Unit};
 use crate::session::bytes::{Pattern, Size};
-use crate::session::end::{End, LOCAL, PATIENCE};
+use crate::session::end::{COMPLETION_TIMEOUT, End, LOCAL};
 use crate::session::failure::Failure;
-use crate::session::protocol::Message;
+use crate::session::protocol::SessionMessage;
 
 /// The longest message (IBA 9.7.7).
 const LONGEST: u64 = 1 << 31;
@@ -31,11 +31,11 @@ const SLOWEST: u64 = 20_000_000;
 /// Checks whether a job is possible with these options.
 pub(super) fn check(job: Job, size: u64, chunk: Size) -> Result<(), Failure> {
     let too_long = |what: &str, bytes| {
-        Failure::Other(format!("{what} of {}: a message has 2 GiB at most", Size(bytes)))
+        Failure::Other(format!("{what} of {}: a message is limited to 2 GiB", Size(bytes)))
     };
     match job {
         Job::Bulk if chunk.0 % PAGE != 0 => {
-            Err(Failure::Other(format!("a chunk of {chunk} is no multiple of 4 KiB")))
+            Err(Failure::Other(format!("a chunk of {chunk} is not a multiple of 4 KiB")))
         }
         Job::Bulk if chunk.0 > LONGEST => Err(too_long("a chunk", chunk.0)),
         Job::WriteRead | Job::Imm if size > LONGEST => Err(too_long("a size", size)),
@@ -59,11 +59,11 @@ fn wrong(what: &str, right: u64, length: u64) -> Failure {
 
 /// Waits for the server's verification of its memory.
 fn verdict(end: &End, length: u64) -> Result<(), Failure> {
-    let patience = PATIENCE + Duration::from_secs(length / SLOWEST);
+    let patience = COMPLETION_TIMEOUT + Duration::from_secs(length / SLOWEST);
     match end.answer(patience)?.0 {
-        Message::Verdict { right } if right == length => Ok(()),
-        Message::Verdict { right } => Err(wrong("what the server found", right, length)),
-        _ => Err(Failure::Stranger),
+        SessionMessage::Verdict { right } if right == length => Ok(()),
+        SessionMessage::Verdict { right } => Err(wrong("what the server found", right, length)),
+        _ => Err(Failure::IncompatiblePeer),
     }
 }
 
@@ -101,7 +101,7 @@ fn write_and_read_back(
     if right != size {
         return Err(wrong("what was read back", right, size));
     }
-    end.send(&Message::Check { seed, length: size })?;
+    end.send(&SessionMessage::Check { seed, length: size })?;
     verdict(end, size)?;
     outcome.verified(size);
     Ok(())
@@ -162,7 +162,7 @@ pub(super) fn bulk(
     }
     outcome.timed("WRITE", size, since);
     progress.erase();
-    end.send(&Message::Check { seed: pattern.seed(), length: size })?;
+    end.send(&SessionMessage::Check { seed: pattern.seed(), length: size })?;
     verdict(end, size)?;
     outcome.verified(size);
     Ok(())

@@ -15,8 +15,8 @@ use crate::session::bytes::Size;
 use crate::session::events::Haste;
 use crate::session::failure::Failure;
 use crate::session::log::Log;
-use crate::session::protocol::Wish;
-use crate::session::{options, place};
+use crate::session::protocol::MemoryRequest;
+use crate::session::{address, options};
 use crate::style::Screen;
 use connect::Connection;
 use output::Outcome;
@@ -100,7 +100,7 @@ impl Plan {
     fn of(args: &ClientArgs) -> Result<Self, Failure> {
         let refused = |option: &str, what: &str| {
             let name = args.job.name();
-            Err(Failure::Other(format!("{option} is not for {name}: {what}")))
+            Err(Failure::Other(format!("{option} does not apply to {name}: {what}")))
         };
         match args.job {
             Job::Bulk if args.count.is_some() => {
@@ -135,8 +135,8 @@ fn work(args: &ClientArgs, screen: &Screen) -> Result<Outcome, Failure> {
     let options = options(args.capture.as_ref());
     let interrupted = *screen;
     capture::finish_on_signal(&options, move || capture::report_all(&interrupted));
-    let server = place::resolve(&args.server)?;
-    let wish = Wish { size: args.size.unwrap_or(args.job.size()).0 };
+    let server = address::resolve(&args.server)?;
+    let wish = MemoryRequest { size: args.size.unwrap_or(args.job.size()).0 };
     let plan = Plan::of(args)?;
     jobs::check(args.job, wish.size, plan.chunk)?;
     let channel = EventChannel::with_options(options)?;

@@ -73,12 +73,15 @@ where
 impl fmt::Display for HexError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("there are no hexadecimal digits"),
+            Self::Empty => f.write_str("no hexadecimal digits"),
             Self::Foreign { character, at } => {
                 write!(f, "{character:?} at character {at} is not a hexadecimal digit")
             }
             Self::Odd { digits } => {
-                write!(f, "{digits} hexadecimal digits: half of the last byte is missing")
+                write!(
+                    f,
+                    "odd number of hexadecimal digits ({digits}): the last byte is incomplete"
+                )
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ferroce_trace::dissect::Tree;
 use serde::Serialize;
 
-use super::writer::Shown;
+use super::frame::DecodedFrame;
 
 #[derive(Serialize)]
 struct Frame<'a> {
@@ -42,7 +42,7 @@ pub(super) fn begin(out: &mut dyn Write, input: &str) -> io::Result<()> {
 }
 
 /// Writes one frame.
-pub(super) fn frame(out: &mut dyn Write, shown: &Shown<'_>, first: bool) -> io::Result<()> {
+pub(super) fn frame(out: &mut dyn Write, shown: &DecodedFrame<'_>, first: bool) -> io::Result<()> {
     let record = shown.record;
     let segment = record.and_then(|record| record.segment);
     let frame = Frame {

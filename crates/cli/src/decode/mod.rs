@@ -1,10 +1,12 @@
 //! `ferroce decode`: shows frames of a capture file, or one in hexadecimal, field by field.
 
+mod args;
 mod dump;
+mod frame;
 mod hex;
 mod json;
 mod link;
-pub(crate) mod numbers;
+mod numbers;
 mod text;
 mod writer;
 
@@ -17,11 +19,12 @@ use ferroce_trace::file::{CaptureReader, FileError, Problem, Record};
 use ferroce_trace::render::units;
 use ferroce_trace::segments::PacketRun;
 
-use crate::args::DecodeArgs;
 use crate::exit::ExitStatus;
 use crate::style::{Screen, printable};
+pub(crate) use args::DecodeArgs;
+use frame::DecodedFrame;
 use numbers::{Numbers, Selection};
-use writer::{Format, Shown, Writer};
+use writer::{Format, Writer};
 
 /// The maximum length of hexadecimal input: fifty times that of a jumbo frame.
 const LONGEST_HEX: u64 = 1 << 20;
@@ -128,7 +131,7 @@ impl Job<'_> {
         let (len, link_name) = (bytes.len(), link::name(link));
         self.writer.remark(&format!("{len} bytes, read as {link_name}{guessed}"))?;
         let tree = dissect(link, bytes, link::wire_length(link, bytes));
-        self.writer.frame(&Shown { record: None, link, tree: &tree })?;
+        self.writer.frame(&DecodedFrame { record: None, link, tree: &tree })?;
         self.writer.end()?;
         self.problems(name, None, &tree)
     }
@@ -143,7 +146,7 @@ impl Job<'_> {
     }
 
     fn unreadable(&self, name: &str, error: &io::Error) -> ExitStatus {
-        self.screen.complain(format_args!("{name}: cannot be read: {}", plain(error)));
+        self.screen.complain(format_args!("{name}: cannot read it: {}", plain(error)));
         ExitStatus::Failure
     }
 
@@ -210,7 +213,11 @@ impl Job<'_> {
     /// A packet: a record, or one of several in a record.
     fn packet(&mut self, name: &str, packet: &Record<'_>) -> io::Result<ExitStatus> {
         let tree = dissect(packet.link, packet.data, packet.original_len as usize);
-        self.writer.frame(&Shown { record: Some(packet), link: packet.link, tree: &tree })?;
+        self.writer.frame(&DecodedFrame {
+            record: Some(packet),
+            link: packet.link,
+            tree: &tree,
+        })?;
         self.problems(name, Some(packet), &tree)
     }
 

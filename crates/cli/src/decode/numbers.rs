@@ -18,7 +18,8 @@ impl FromStr for Numbers {
             Ok(0) => Err("frames are numbered from 1".to_owned()),
             Ok(number) => Ok(number),
             Err(_) => {
-                Err("write a frame number N, a range N-M, or N- for all from N on".to_owned())
+                Err("expected a frame number N, a range N-M, or N- for all frames from N"
+                    .to_owned())
             }
         };
         let (first, last) = match text.split_once('-') {

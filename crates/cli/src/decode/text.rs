@@ -18,7 +18,7 @@ const VALUE_LIMIT: usize = 26;
 /// The bytes and value of a field are cut at this length by default.
 const LONG_FIELD: usize = 16;
 /// The minimum width for an explanation.
-const LEAST_NOTE: usize = 16;
+const MIN_NOTE_WIDTH: usize = 16;
 
 /// Writes trees.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +179,9 @@ impl TreeWriter {
         let used = before + meaning.chars().count() + separator;
         match self.width.map(|width| width.saturating_sub(used)) {
             None => (meaning, doc.to_owned()),
-            Some(room) if room < LEAST_NOTE.min(doc.chars().count()) => (meaning, String::new()),
+            Some(room) if room < MIN_NOTE_WIDTH.min(doc.chars().count()) => {
+                (meaning, String::new())
+            }
             Some(room) => (meaning, fit(doc, room).into_owned()),
         }
     }

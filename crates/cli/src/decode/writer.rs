@@ -2,22 +2,13 @@
 
 use std::io::{self, Write};
 
-use ferroce_trace::dissect::Tree;
 use ferroce_trace::file::Record;
-use ferroce_trace::link::LinkType;
 use ferroce_trace::segments::Segment;
 
+use super::frame::DecodedFrame;
 use super::json;
 use super::text::TreeWriter;
 use crate::style::{Role, Screen, fit, printable};
-
-/// One frame.
-pub(super) struct Shown<'a> {
-    /// Its number and time, if it comes from a file.
-    pub(super) record: Option<&'a Record<'a>>,
-    pub(super) link: LinkType,
-    pub(super) tree: &'a Tree<'a>,
-}
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +55,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a frame.
-    pub(super) fn frame(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+    pub(super) fn frame(&mut self, shown: &DecodedFrame<'_>) -> io::Result<()> {
         let first = self.shown == 0;
         self.shown += 1;
         match self.format {
@@ -134,7 +125,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn list_line(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+    fn list_line(&mut self, shown: &DecodedFrame<'_>) -> io::Result<()> {
         let Some(record) = shown.record else { return Ok(()) };
         let paint = self.screen.paint;
         let (mark, role) = match shown.tree.problems.is_empty() {

@@ -10,17 +10,18 @@ use ferroce::{
     clock,
 };
 
+use super::DemoArgs;
 use super::output::Outcome;
-use super::{DemoArgs, SetUp};
 use crate::client::connect::Connection;
 use crate::session::bytes::{Pattern, bytes};
 use crate::session::dump;
-use crate::session::end::{End, LOCAL, PATIENCE, Parts, SHARED};
+use crate::session::end::{COMPLETION_TIMEOUT, End, LOCAL, Parts, SHARED};
 use crate::session::events::{Caller, Haste};
 use crate::session::failure::Failure;
 use crate::session::log::Log;
 use crate::session::options;
-use crate::session::protocol::{Grant, Message, Wish};
+use crate::session::protocol::{MemoryGrant, MemoryRequest, SessionMessage};
+use crate::session::set_up::SetUp;
 
 /// The message that the server receives by SEND.
 const TEXT: &str = "client-sent-this";
@@ -35,8 +36,8 @@ const ADD: u64 = 100;
 /// The client of an established connection.
 struct Client<'a> {
     end: End,
-    wish: Wish,
-    grant: Grant,
+    wish: MemoryRequest,
+    grant: MemoryGrant,
     /// Disconnects; the set-up exchange has no message for that.
     caller: Option<Caller>,
     /// The buffer for READ responses, followed by the counter's values.
@@ -55,7 +56,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let mut log = Log::new("client");
     let options = options(capture.map(Path::to_path_buf).as_ref());
-    let wish = Wish { size: args.size.0 };
+    let wish = MemoryRequest { size: args.size.0 };
     let connected = match args.set_up {
         SetUp::Cm => EventChannel::with_options(options)
             .map_err(Failure::from)
@@ -82,11 +83,11 @@ pub(super) fn run(
     ran
 }
 
-type Connected = (End, Grant, Option<Caller>, MemoryRegion, MemoryRegion);
+type Connected = (End, MemoryGrant, Option<Caller>, MemoryRegion, MemoryRegion);
 
 fn regions(
     end: &Parts,
-    wish: Wish,
+    wish: MemoryRequest,
     log: &mut Log,
 ) -> Result<(MemoryRegion, MemoryRegion), Failure> {
     log.say("main", "Register local tx/rx");
@@ -94,7 +95,7 @@ fn regions(
     let tx = end.pd.allocate(wish.size as usize, LOCAL)?;
     dump::region(log, since, "tx", &tx);
     let since = clock::now();
-    let rx = end.pd.allocate(wish.region().ok_or(Failure::Stranger)?, SHARED)?;
+    let rx = end.pd.allocate(wish.region().ok_or(Failure::IncompatiblePeer)?, SHARED)?;
     dump::region(log, since, "rx", &rx);
     Ok((tx, rx))
 }
@@ -109,7 +110,7 @@ fn registered(connection: Connection, log: &mut Log) -> Result<Connected, Failur
 fn exchanged(
     options: &ferroce::Options,
     server: SocketAddr,
-    wish: Wish,
+    wish: MemoryRequest,
     log: &mut Log,
     outcome: &mut Outcome,
 ) -> Result<Connected, Failure> {
@@ -137,11 +138,11 @@ fn exchanged(
         }
     }
     dump::queue_pair(log, &end.queue_pair);
-    let region = established.regions.first().ok_or(Failure::Stranger)?;
+    let region = established.regions.first().ok_or(Failure::IncompatiblePeer)?;
     let remote = ferroce::RemoteAddress { address: region.region.address, key: region.remote_key };
     let text = format!("Got remote addr={:#x} rkey={:#x}", remote.address.0, remote.key.0);
     log.say("main", text);
-    Ok((end, Grant { remote }, None, tx, rx))
+    Ok((end, MemoryGrant { remote }, None, tx, rx))
 }
 
 impl Client<'_> {
@@ -181,7 +182,7 @@ impl Client<'_> {
         self.run("RDMA_READ", request)?;
         let right = pattern.check(&self.rx, 0, size as usize)? as u64;
         self.verify("what was written is read back", right, size)?;
-        self.log.say("main", format!("READ complete: {right} of {} as written", bytes(size)));
+        self.log.say("main", format!("READ complete: {right} of {} match", bytes(size)));
         Ok(())
     }
 
@@ -193,15 +194,15 @@ impl Client<'_> {
         let request = self.end.request(write, self.all(&self.tx));
         self.run("RDMA_WRITE_WITH_IMM", request)?;
         match self.answer()? {
-            Message::Verdict { right } => {
+            SessionMessage::Verdict { right } => {
                 self.verify("the server finds what came with the immediate", right, size)
             }
-            _ => Err(Failure::Stranger),
+            _ => Err(Failure::IncompatiblePeer),
         }
     }
 
     fn send_and_receive(&mut self) -> Result<(), Failure> {
-        let message = Message::Text(TEXT.to_owned());
+        let message = SessionMessage::Text(TEXT.to_owned());
         let request = self.end.message(&message)?;
         self.run("SEND", request)?;
         let same = self.answer()? == message;
@@ -211,9 +212,9 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn answer(&mut self) -> Result<Message, Failure> {
+    fn answer(&mut self) -> Result<SessionMessage, Failure> {
         let since = clock::now();
-        let (message, done) = self.end.answer(PATIENCE)?;
+        let (message, done) = self.end.answer(COMPLETION_TIMEOUT)?;
         dump::completion(&mut self.log, Some(since), None, &done);
         Ok(message)
     }
@@ -235,8 +236,8 @@ impl Client<'_> {
         let mut found = [0; 8];
         self.rx.read(place as usize, &mut found)?;
         let found = u64::from_ne_bytes(found);
-        self.log.say("main", format!("{name} complete: {found} was there"));
-        let what = format!("{name} of the counter tells {value}");
+        self.log.say("main", format!("{name} complete: original value {found}"));
+        let what = format!("{name} on the counter returns {value}");
         self.verify(&what, if found == value { 8 } else { 0 }, 8)
     }
 
@@ -244,7 +245,9 @@ impl Client<'_> {
         self.outcome.check(what, right, length);
         match right == length {
             true => Ok(()),
-            false => Err(Failure::Wrong(format!("not so: {what} ({right} of {})", bytes(length)))),
+            false => {
+                Err(Failure::Wrong(format!("check failed: {what} ({right} of {})", bytes(length))))
+            }
         }
     }
 
@@ -257,7 +260,7 @@ impl Client<'_> {
                 self.log.done("cm", since, "DISCONNECTED");
             }
             None => {
-                let request = self.end.message(&Message::Goodbye)?;
+                let request = self.end.message(&SessionMessage::Goodbye)?;
                 self.run("SEND", request)?;
             }
         }

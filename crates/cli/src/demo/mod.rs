@@ -9,27 +9,17 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ferroce::clock;
-use serde::Serialize;
 
 use crate::capture::{Pending, create_new_private, create_private};
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
 use crate::session::failure::Failure;
+use crate::session::set_up::SetUp;
 use crate::style::Screen;
 use output::Outcome;
 use process::ServerProcess;
-
-/// How a connection is set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SetUp {
-    /// The connection manager, as in librdmacm
-    Cm,
-    /// The set-up exchange, in five phases
-    Exchange,
-}
 
 /// Arguments of `ferroce demo`.
 #[derive(Args, Debug)]
@@ -64,19 +54,22 @@ pub(crate) struct DemoArgs {
 }
 
 /// The maximum size: the demo is meant to be looked at.
-const LARGEST: Size = Size(1 << 30);
+const MAX_SIZE: Size = Size(1 << 30);
 
 /// The default capture file.
 const CAPTURE: &str = "demo.pcapng";
 
 /// Runs both sides and reports.
 pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
-    if args.size > LARGEST {
-        screen.complain(format_args!("{} at most: `ferroce client` moves more", LARGEST));
+    if args.size > MAX_SIZE {
+        screen.complain(format_args!(
+            "the demo is limited to {}: use `ferroce client` for more",
+            MAX_SIZE
+        ));
         return ExitStatus::Failure;
     }
     if args.keep && args.set_up == SetUp::Exchange {
-        screen.complain("--keep is for --set-up cm, which `ferroce client` speaks");
+        screen.complain("--keep requires --set-up cm, which `ferroce client` uses");
         return ExitStatus::Failure;
     }
     let capture = match capture(args.capture.as_deref(), screen) {
@@ -97,7 +90,7 @@ pub(crate) fn run(args: &DemoArgs, screen: &Screen) -> ExitStatus {
         (Some(capture), Ok(())) => match capture.commit() {
             Ok(path) => read(&path, &mut outcome),
             Err(error) => {
-                screen.complain(format_args!("cannot put the capture in its place: {error}"))
+                screen.complain(format_args!("cannot move the capture to its final name: {error}"))
             }
         },
         (Some(capture), Err(_)) => {
@@ -166,12 +159,13 @@ fn capture(wanted: Option<&Path>, screen: &Screen) -> Result<Option<Pending>, Fa
     match create_new_private(&elsewhere) {
         Ok(_) => {
             let place = elsewhere.display();
-            screen.complain(format_args!("cannot write {CAPTURE} here ({error}): it is {place}"));
+            screen.complain(format_args!("cannot write {CAPTURE} here ({error}): using {place}"));
             Ok(Some(Pending::fresh(elsewhere)))
         }
         Err(_) => {
-            screen
-                .complain(format_args!("cannot write {CAPTURE} ({error}): no capture, no ladder"));
+            screen.complain(format_args!(
+                "cannot write {CAPTURE} ({error}): continuing without capture and ladder"
+            ));
             Ok(None)
         }
     }

@@ -8,12 +8,13 @@ use ferroce_trace::render::text::wrap;
 use ferroce_trace::render::units;
 use serde::Serialize;
 
+use super::DemoArgs;
 use super::wire::Wire;
-use super::{DemoArgs, SetUp};
 use crate::analyze::output::{Alphabet, print};
 use crate::exit::ExitStatus;
 use crate::session::bytes::Size;
 use crate::session::log::{Step, write_step};
+use crate::session::set_up::SetUp;
 use crate::style::{Role, Screen};
 
 /// The version of the JSON format.
@@ -149,7 +150,7 @@ impl Outcome {
         };
         let (size, address) = (Size(self.size), self.address);
         let title =
-            format!("A server and a client process at {address}: {size}, connected by {how}");
+            format!("A server and a client process on {address}: {size}, connected by {how}");
         for part in wrap(&title, screen.log_columns.unwrap_or(usize::MAX)) {
             writeln!(output, "{}", paint.role(Role::Title, part))?;
         }
@@ -204,7 +205,7 @@ impl Outcome {
         let verified = bytes(self.verified_bytes);
         let (role, text) = match self.verified {
             true => (Role::Good, format!("  all {verified} verified")),
-            false => (Role::Bad, format!("  not done: {verified} verified")),
+            false => (Role::Bad, format!("  failed: only {verified} verified")),
         };
         writeln!(output, "{}", paint.role(role, text))
     }

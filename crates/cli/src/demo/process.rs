@@ -7,15 +7,15 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::SetUp;
 use crate::exit::ExitStatus;
 use crate::server::Report;
 use crate::session::failure::Failure;
 use crate::session::log::Step;
+use crate::session::set_up::SetUp;
 use crate::style::Screen;
 
 /// How long the server may take to listen, and to send its last report.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long to wait for reports if the server may not send its last one.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ impl ServerProcess {
             });
         }
         let mut server = Self { child, input, reports, address: listen };
-        match server.reports.recv_timeout(PATIENCE) {
+        match server.reports.recv_timeout(SERVER_TIMEOUT) {
             Ok(Report::Listening { address }) => server.address = address,
             // It has printed the reason on our standard error.
             _ => return Err(Failure::Other("the server does not start".into())),
@@ -71,7 +71,7 @@ impl ServerProcess {
 
     /// Its steps until the client disconnected.
     pub(super) fn steps(&self, whole: bool) -> Vec<Step> {
-        let end = Instant::now() + if whole { PATIENCE } else { MOMENT };
+        let end = Instant::now() + if whole { SERVER_TIMEOUT } else { MOMENT };
         let mut steps = Vec::new();
         while let Ok(report) =
             self.reports.recv_timeout(end.saturating_duration_since(Instant::now()))
@@ -88,7 +88,9 @@ impl ServerProcess {
     /// Keeps it running until both processes are terminated.
     pub(super) fn stay(mut self, screen: &Screen) -> ExitStatus {
         let address = self.address;
-        let text = format!("\nThe server runs on: ferroce client {address} bulk. Ctrl-C ends it.");
+        let text = format!(
+            "\nThe server keeps running: try `ferroce client {address} bulk`. Ctrl-C stops it."
+        );
         // A closed pipe changes nothing.
         let _ = writeln!(io::stdout(), "{text}");
         match self.child.wait() {
@@ -105,7 +107,7 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         drop(self.input.take());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SERVER_TIMEOUT;
         while let Ok(None) = self.child.try_wait() {
             if Instant::now() > end {
                 let _ = self.child.kill();

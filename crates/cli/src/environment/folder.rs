@@ -99,7 +99,10 @@ impl Folder {
                 }
             }
         }
-        Err(io::Error::other(format!("{} has too many of them", parent.display())))
+        Err(io::Error::other(format!(
+            "{} already holds too many of these folders",
+            parent.display()
+        )))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -60,7 +60,7 @@ impl Found {
             Some(path) => vec![PathBuf::from(path)],
             None => {
                 let program = std::env::current_exe()
-                    .map_err(|error| format!("cannot find out where this command is: {error}"))?;
+                    .map_err(|error| format!("cannot find the path of this command: {error}"))?;
                 let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
                 vec![beside.join("../lib/ferroce"), beside]
             }

@@ -78,9 +78,12 @@ impl Environment {
         let wanted = Wanted { verbs: !args.no_libraries, sockets: args.sockets };
         let found = libraries::Found::new(wanted)?;
         let capture = args.capture.as_deref().map(variables::capture).transpose()?;
-        let folder = Folder::new(owner)
-            .map_err(|error| format!("cannot make a folder for the view: {error}"))?;
-        let place = |error| format!("{}: cannot make the view: {error}", folder.path().display());
+        let folder = Folder::new(owner).map_err(|error| {
+            format!("cannot create a folder for the view of the devices: {error}")
+        })?;
+        let place = |error| {
+            format!("{}: cannot create the view of the devices: {error}", folder.path().display())
+        };
         view::build(folder.path(), &devices).map_err(place)?;
         let libraries = found.placed(folder.path()).map_err(place)?;
         let interfaces: Vec<_> =

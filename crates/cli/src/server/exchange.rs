@@ -17,7 +17,7 @@ use crate::session::end::{End, Parts, SHARED};
 use crate::session::failure::Failure;
 
 /// The maximum memory of a client.
-const MOST: u64 = 1 << 32;
+const MAX_MEMORY: u64 = 1 << 32;
 
 /// The resources of the one client.
 struct Made<'a> {
@@ -32,7 +32,7 @@ pub(super) fn serve(address: SocketAddr, reporter: &Reporter) -> Result<(), Fail
     let context = Context::open(&device, &Options::default())?;
     let server = Server::new(&context, index, ServerConfig::new(present(&context)))?;
     reporter.report(&Report::Listening { address });
-    let text = format!("{} answers set-up exchanges at {}", device.name(), address.ip());
+    let text = format!("{} serves set-up exchanges on {}", device.name(), address.ip());
     Session::new(reporter).say("setup", text);
     loop {
         let session = Session::new(reporter);
@@ -74,7 +74,7 @@ impl Application for Made<'_> {
     fn region(&mut self, _: &Peer, theirs: &RegionParameters) -> Result<Arc<MemoryRegion>, Status> {
         let since = clock::now();
         let end = self.end.as_ref().ok_or(Status::NO_QUEUE_PAIR)?;
-        let length = usize::try_from(theirs.length.min(MOST)).unwrap_or(usize::MAX);
+        let length = usize::try_from(theirs.length.min(MAX_MEMORY)).unwrap_or(usize::MAX);
         let region = end.parts.pd.allocate(length, SHARED);
         let region = region.map_err(|_| Status::NO_MEMORY_REGION)?;
         self.session.steps(|log| {

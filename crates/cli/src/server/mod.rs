@@ -17,20 +17,20 @@ use ferroce::setup::Presence;
 use ferroce::{Context, Device, devices};
 
 use crate::capture;
-use crate::demo::SetUp;
 use crate::exit::ExitStatus;
+use crate::session::address::Listen;
 use crate::session::bytes::Size;
 use crate::session::failure::Failure;
 use crate::session::options;
-use crate::session::place::Listen;
+use crate::session::set_up::SetUp;
 use crate::style::Screen;
 pub(crate) use report::{Report, Reporter};
 use serve::{Budget, Offer, Session, accept, refuse};
 
 /// The maximum number of clients, and of clients that have not confirmed their connection. A client takes a thread and
 /// a few file descriptors.
-const MOST_CLIENTS: usize = 256;
-const MOST_OFFERS: usize = 128;
+const MAX_CLIENTS: usize = 256;
+const MAX_UNCONFIRMED: usize = 128;
 
 /// Arguments of `ferroce server`.
 #[derive(Args, Debug)]
@@ -98,7 +98,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     let address = listener.local_address().unwrap_or(args.listen.0);
     let _found = if args.demo { Vec::new() } else { found(address, args) };
     reporter.report(&Report::Listening { address });
-    Session::new(reporter).say("cm", format!("listen(): clients may come to {address}"));
+    Session::new(reporter).say("cm", format!("listen(): accepting clients on {address}"));
     let budget = Arc::new(Budget::new(args.memory));
     let (mut offers, mut sessions) = (HashMap::new(), Vec::new());
     loop {
@@ -108,7 +108,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
                 sessions.retain(|session: &JoinHandle<_>| !session.is_finished());
                 // A client confirms within a round trip, so the oldest unconfirmed one is dropped. Refusing new clients
                 // would let anyone who never confirms lock them out.
-                if offers.len() >= MOST_OFFERS {
+                if offers.len() >= MAX_UNCONFIRMED {
                     let oldest = offers.iter().min_by_key(|(_, offer): &(_, &Offer)| offer.start);
                     let oldest = oldest.map(|(name, _)| *name);
                     if let Some(offer) = oldest.and_then(|name| offers.remove(&name)) {
@@ -116,7 +116,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
                     }
                 }
                 let name = request.id.name();
-                let accepted = match sessions.len() >= MOST_CLIENTS {
+                let accepted = match sessions.len() >= MAX_CLIENTS {
                     true => Err(refuse(&request, "it has too many clients".into(), reporter)),
                     false => accept(request, &budget, reporter),
                 };
@@ -131,8 +131,8 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
                 let (reporter, budget) = (Arc::clone(reporter), Arc::clone(&budget));
                 let serve = move || offer.serve(&budget, &reporter);
                 let session = thread::Builder::new().spawn(serve);
-                let session =
-                    session.map_err(|error| Failure::Other(format!("no thread: {error}")))?;
+                let session = session
+                    .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
                 if args.once {
                     let panicked = |_| Err(Failure::Other("the session panicked".into()));
                     return session.join().unwrap_or_else(panicked);

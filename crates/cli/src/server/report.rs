@@ -106,21 +106,24 @@ impl Reporter {
         let at = paint.role(Role::Quiet, format!("{at:>9.3} s"));
         match report {
             Report::Listening { address } => {
-                writeln!(output, "{at}  listening at {address} (RDMA-CM), UDP port 4791")
+                writeln!(output, "{at}  listening on {address} (RDMA-CM), UDP port 4791")
             }
             Report::Connected { client, bytes } => {
-                writeln!(output, "{at}  {client} is connected and has {}", Size(*bytes))
+                writeln!(output, "{at}  {client} connected, with {} of memory", Size(*bytes))
             }
             Report::Refused { client, reason } => writeln!(output, "{at}  {client}: {reason}"),
             Report::Left { client, duration_ns, verified_bytes, failure } => {
                 let took = ferroce_trace::render::units::duration(*duration_ns);
                 let (role, end) = match failure {
                     None => (Role::Good, "has left".to_owned()),
-                    Some(why) => (Role::Bad, format!("is gone: {why}")),
+                    Some(why) => (Role::Bad, format!("failed: {why}")),
                 };
                 let verified = Size(*verified_bytes);
                 let end = paint.role(role, end);
-                writeln!(output, "{at}  {client} {end} after {took}; {verified} verified here")
+                writeln!(
+                    output,
+                    "{at}  {client} {end} after {took}; {verified} verified by the server"
+                )
             }
             Report::Capture { path, packets, complaint, .. } => {
                 let packets = ferroce_trace::render::units::counted(*packets, "packet");

@@ -10,11 +10,11 @@ use ferroce::{MemoryRegion, clock};
 use super::{Report, Reporter};
 use crate::session::bytes::{Pattern, Size, bytes};
 use crate::session::dump;
-use crate::session::end::{Arrival, End, Parts, SHARED};
+use crate::session::end::{End, Parts, Received, SHARED};
 use crate::session::events::{Haste, parameters};
 use crate::session::failure::Failure;
 use crate::session::log::Log;
-use crate::session::protocol::{Grant, Message, Wish};
+use crate::session::protocol::{MemoryGrant, MemoryRequest, SessionMessage};
 
 /// How long a client may be idle before the server probes the connection.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ impl Budget {
         bytes <= self.left.load(Ordering::Relaxed)
     }
 
-    fn exceeded(&self, wish: Wish) -> String {
+    fn exceeded(&self, wish: MemoryRequest) -> String {
         format!(
             "{} are more than it has left of {}: see its --memory",
             Size(wish.size),
@@ -66,7 +66,7 @@ pub(super) struct Offer {
     request: Box<Request>,
     client: SocketAddr,
     pub(super) start: u64,
-    wish: Wish,
+    wish: MemoryRequest,
     end: End,
     region: MemoryRegion,
 }
@@ -94,14 +94,14 @@ pub(super) fn accept(
 ) -> Result<Offer, Failure> {
     let (start, client) = (clock::now(), client_of(&request));
     let mut session = Session::new(reporter);
-    let Some(wish) = Wish::parse(&request.private_data) else {
+    let Some(wish) = MemoryRequest::parse(&request.private_data) else {
         let reason = "the client is no `ferroce client` of this version".to_owned();
         return Err(refuse(&request, reason, reporter));
     };
     let Some(length) = wish.region().filter(|&bytes| budget.has(bytes as u64)) else {
         return Err(refuse(&request, budget.exceeded(wish), reporter));
     };
-    session.say("cm", format!("CONNECT_REQUEST from {client}: it wants {}", Size(wish.size)));
+    session.say("cm", format!("CONNECT_REQUEST from {client}: {} requested", Size(wish.size)));
     match session.accept(&request, length) {
         Ok((end, region)) => Ok(Offer { request, client, start, wish, end, region }),
         Err(failure) => Err(refuse(&request, failure.to_string(), reporter)),
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         let since = clock::now();
         let region = end.parts.pd.allocate(length, SHARED)?;
         self.steps(|log| dump::region(log, since, "remote", &region));
-        let grant = Grant { remote: region.remote(0) };
+        let grant = MemoryGrant { remote: region.remote(0) };
         let text = format!(
             "accept() with private data: remote addr={:#x} rkey={:#x}",
             grant.remote.address.0, grant.remote.key.0
@@ -208,21 +208,23 @@ impl<'a> Session<'a> {
             };
             self.steps(|log| dump::completion(log, None, None, &done));
             let answer = match arrival {
-                Arrival::Message(Message::Text(text)) => {
+                Received::Message(SessionMessage::Text(text)) => {
                     self.say("main", format!("RECV complete: '{text}'"));
-                    Message::Text(text)
+                    SessionMessage::Text(text)
                 }
-                Arrival::Message(Message::Check { seed, length }) => {
+                Received::Message(SessionMessage::Check { seed, length }) => {
                     self.check(region, seed, length)?
                 }
-                Arrival::Immediate(immediate, length) => {
+                Received::Immediate(immediate, length) => {
                     self.check(region, u64::from(immediate), u64::from(length))?
                 }
-                Arrival::Message(Message::Goodbye) => {
+                Received::Message(SessionMessage::Goodbye) => {
                     self.say("main", "the client has left".into());
                     return Ok(());
                 }
-                Arrival::Message(Message::Verdict { .. }) => return Err(Failure::Stranger),
+                Received::Message(SessionMessage::Verdict { .. }) => {
+                    return Err(Failure::IncompatiblePeer);
+                }
             };
             match end.send(&answer) {
                 Ok(_) => {}
@@ -233,15 +235,25 @@ impl<'a> Session<'a> {
     }
 
     /// Verifies bytes written by the client.
-    fn check(&mut self, region: &MemoryRegion, seed: u64, length: u64) -> Result<Message, Failure> {
+    fn check(
+        &mut self,
+        region: &MemoryRegion,
+        seed: u64,
+        length: u64,
+    ) -> Result<SessionMessage, Failure> {
         let since = clock::now();
         // A length beyond the region counts as wrong.
-        let checked = usize::try_from(length.min(region.len())).map_err(|_| Failure::Stranger)?;
+        let checked =
+            usize::try_from(length.min(region.len())).map_err(|_| Failure::IncompatiblePeer)?;
         let right = Pattern::new(seed).check(region, 0, checked)? as u64;
         self.verified += right;
         self.steps(|log| {
-            log.done("main", since, format!("{right} of {} are as the client says", bytes(length)));
+            log.done(
+                "main",
+                since,
+                format!("{right} of {} match the client's pattern", bytes(length)),
+            );
         });
-        Ok(Message::Verdict { right })
+        Ok(SessionMessage::Verdict { right })
     }
 }

@@ -19,9 +19,9 @@ impl FromStr for Size {
             "K" => 10,
             "M" => 20,
             "G" => 30,
-            _ => return Err("a number of bytes, such as 4096, 64K, 4M or 1G".to_owned()),
+            _ => return Err("expected a number of bytes, such as 4096, 64K, 4M or 1G".to_owned()),
         };
-        let number: u64 = digits.parse().map_err(|_| "no number of bytes".to_owned())?;
+        let number: u64 = digits.parse().map_err(|_| "not a number of bytes".to_owned())?;
         let bytes = number.checked_mul(1 << shift);
         bytes.filter(|bytes| *bytes > 0).map(Self).ok_or_else(|| "1 byte or more".to_owned())
     }

@@ -10,7 +10,7 @@ use ferroce::{
 };
 
 use super::failure::Failure;
-use super::protocol::{MAIL, Message};
+use super::protocol::{MAIL, SessionMessage};
 
 /// Receives posted at any time, which bounds the messages in flight.
 const RECEIVES: usize = 16;
@@ -19,7 +19,7 @@ const RECEIVES: usize = 16;
 const SENDS: u32 = 64;
 
 /// How long a completion may take. Network failures show earlier, by the transport's own timers.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Local write.
 pub(crate) const LOCAL: AccessFlags = AccessFlags(0x1);
@@ -63,9 +63,9 @@ impl Completions {
 
 /// A received message or immediate.
 #[derive(Debug)]
-pub(crate) enum Arrival {
+pub(crate) enum Received {
     /// A message.
-    Message(Message),
+    Message(SessionMessage),
     /// Immediate data, with the length of its WRITE.
     Immediate(u32, u32),
 }
@@ -131,8 +131,8 @@ impl End {
 
     /// Waits for a send to complete.
     pub(crate) fn completed(&self) -> Result<WorkCompletion, Failure> {
-        let found = self.parts.sends.next(PATIENCE)?;
-        let found = found.ok_or(Failure::Late("a completion", PATIENCE.as_secs()))?;
+        let found = self.parts.sends.next(COMPLETION_TIMEOUT)?;
+        let found = found.ok_or(Failure::Late("a completion", COMPLETION_TIMEOUT.as_secs()))?;
         succeeded(found)
     }
 
@@ -143,7 +143,7 @@ impl End {
     }
 
     /// A SEND of a message.
-    pub(crate) fn message(&self, message: &Message) -> Result<SendRequest, Failure> {
+    pub(crate) fn message(&self, message: &SessionMessage) -> Result<SendRequest, Failure> {
         let bytes = message.emit();
         let at = RECEIVES * MAIL;
         self.parts.mail.write(at, &bytes)?;
@@ -151,7 +151,7 @@ impl End {
         Ok(self.request(Operation::SEND, Data::SgList(sge.into())))
     }
 
-    pub(crate) fn send(&self, message: &Message) -> Result<WorkCompletion, Failure> {
+    pub(crate) fn send(&self, message: &SessionMessage) -> Result<WorkCompletion, Failure> {
         self.queue_pair.post_send(self.message(message)?)?;
         self.completed()
     }
@@ -160,18 +160,18 @@ impl End {
     pub(crate) fn arrival(
         &self,
         patience: Duration,
-    ) -> Result<Option<(Arrival, WorkCompletion)>, Failure> {
+    ) -> Result<Option<(Received, WorkCompletion)>, Failure> {
         let Some(found) = self.parts.receives.next(patience)? else { return Ok(None) };
         let done = succeeded(found)?;
         let slot = done.id.0 as usize;
         let arrival = match (done.kind, done.immediate) {
             (CompletionKind::ReceiveWriteImmediate, Some(immediate)) => {
-                Arrival::Immediate(immediate.0, done.length)
+                Received::Immediate(immediate.0, done.length)
             }
             _ => {
                 let mut bytes = vec![0; (done.length as usize).min(MAIL)];
                 self.parts.mail.read(slot * MAIL, &mut bytes)?;
-                Arrival::Message(Message::parse(&bytes).ok_or(Failure::Stranger)?)
+                Received::Message(SessionMessage::parse(&bytes).ok_or(Failure::IncompatiblePeer)?)
             }
         };
         self.post_receive(slot)?;
@@ -179,10 +179,13 @@ impl End {
     }
 
     /// Waits for the peer's message.
-    pub(crate) fn answer(&self, patience: Duration) -> Result<(Message, WorkCompletion), Failure> {
+    pub(crate) fn answer(
+        &self,
+        patience: Duration,
+    ) -> Result<(SessionMessage, WorkCompletion), Failure> {
         match self.arrival(patience)? {
-            Some((Arrival::Message(message), done)) => Ok((message, done)),
-            Some((Arrival::Immediate(..), _)) => Err(Failure::Stranger),
+            Some((Received::Message(message), done)) => Ok((message, done)),
+            Some((Received::Immediate(..), _)) => Err(Failure::IncompatiblePeer),
             None => Err(Failure::Late("the peer's answer", patience.as_secs())),
         }
     }

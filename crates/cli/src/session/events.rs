@@ -10,7 +10,7 @@ use ferroce::{AckTimeout, RnrTimer, clock};
 use super::failure::Failure;
 
 /// How long a step of the connection manager may take before the manager itself counts as broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long address resolution may take; it needs no response from a peer.
 pub(crate) const RESOLVE: Duration = Duration::from_secs(5);
@@ -63,12 +63,12 @@ impl Caller {
     }
 
     fn next(&self, what: &'static str) -> Result<EventKind, Failure> {
-        let deadline = clock::now() + PATIENCE.as_nanos() as u64;
+        let deadline = clock::now() + EVENT_TIMEOUT.as_nanos() as u64;
         loop {
             match self.channel.wait(Some(deadline))? {
                 Some(event) if event.id == self.id.name() => return Ok(event.kind),
                 Some(_) => {}
-                None => return Err(Failure::Late(what, PATIENCE.as_secs())),
+                None => return Err(Failure::Late(what, EVENT_TIMEOUT.as_secs())),
             }
         }
     }
@@ -89,7 +89,7 @@ impl Caller {
             }
             EventKind::Rejected { reason, .. } => Failure::Rejected(self.peer, reason),
             EventKind::Disconnected => Failure::Gone,
-            other => Failure::Other(format!("an event out of turn: {other:?}")),
+            other => Failure::Other(format!("unexpected CM event: {other:?}")),
         }
     }
 

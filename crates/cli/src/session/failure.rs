@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     /// Nothing was received for this many seconds.
     Late(&'static str, u64),
     /// The peer does not speak this protocol.
-    Stranger,
+    IncompatiblePeer,
     /// A byte is wrong.
     Wrong(String),
     /// Another error.
@@ -39,7 +39,7 @@ impl fmt::Display for Failure {
             Self::Verbs(error) => error.fmt(f),
             Self::NoListener(at) => write!(
                 f,
-                "nobody listens at {at}: start `ferroce server --listen {at}` there first"
+                "no server listens on {at}: start `ferroce server --listen {at}` there first"
             ),
             Self::Silent(at) => write!(
                 f,
@@ -47,25 +47,35 @@ impl fmt::Display for Failure {
                  firewall on the way let UDP port 4791 through?",
                 ip = at.ip()
             ),
-            Self::Refused(why) => write!(f, "the server refuses: {why}"),
-            Self::Rejected(at, reason) => write!(f, "{at} rejects the connection: {reason}"),
+            Self::Refused(why) => write!(f, "the server refused the request: {why}"),
+            Self::Rejected(at, reason) => write!(f, "{at} rejected the connection: {reason}"),
             Self::Work(kind, Status::RetryExceeded) => write!(
                 f,
                 "{} was sent again and again, and no answer came: the peer or the way to it is gone",
                 name(*kind)
             ),
             Self::Work(kind, Status::RnrRetryExceeded) => {
-                write!(f, "{} found the peer never ready to receive", name(*kind))
+                write!(
+                    f,
+                    "{}: the peer posted no receive in time (RNR retries exceeded)",
+                    name(*kind)
+                )
             }
             Self::Work(kind, Status::RemoteAccess) => {
-                write!(f, "{}: the peer's memory does not allow it", name(*kind))
+                write!(
+                    f,
+                    "{}: remote access error, the peer's memory region does not allow it",
+                    name(*kind)
+                )
             }
-            Self::Work(kind, status) => write!(f, "{} ended with {status:?}", name(*kind)),
-            Self::Gone => f.write_str("the peer has ended the connection"),
+            Self::Work(kind, status) => write!(f, "{} failed with {status:?}", name(*kind)),
+            Self::Gone => f.write_str("the peer closed the connection"),
             Self::Late(what, seconds) => {
-                write!(f, "{what} did not come within {seconds} s")
+                write!(f, "{what} not received within {seconds} s")
             }
-            Self::Stranger => f.write_str("the peer is no program of this kind or version"),
+            Self::IncompatiblePeer => f.write_str(
+                "the peer is not a compatible `ferroce`: use the same version on both sides",
+            ),
             Self::Wrong(what) | Self::Other(what) => f.write_str(what),
         }
     }

@@ -64,17 +64,17 @@ pub(crate) fn write_step(
     let paint = screen.paint;
     let at = step.at_ns.saturating_sub(start) as f64 / 1e6;
     let role = if step.side == "server" { Role::Second } else { Role::First };
-    let who = format!("[{} {}]", step.side, step.part);
+    let label = format!("[{} {}]", step.side, step.part);
     let mut text = crate::style::printable(&step.text).into_owned();
     let took = step.took_ns.map(ferroce_trace::render::units::duration);
     if let Some(took) = &took {
         text.push_str(&format!("  ({took})"));
     }
-    let used = TIME + 1 + who.chars().count() + 1;
+    let used = TIME + 1 + label.chars().count() + 1;
     let mut lines = hanging(&text, screen.log_columns.unwrap_or(usize::MAX), used).into_iter();
     let at = paint.role(Role::Quiet, format!("{at:>TIME$.3}"));
     let first = lines.next().unwrap_or_default();
-    writeln!(output, "{at} {} {first}", paint.role(role, who))?;
+    writeln!(output, "{at} {} {first}", paint.role(role, label))?;
     lines.try_for_each(|line| writeln!(output, "{:INDENT$}{line}", ""))
 }
 
@@ -84,15 +84,15 @@ const INDENT: usize = TIME + 1;
 
 /// Wraps text to `columns`; the first line has `used` columns less, the others [`INDENT`].
 fn hanging(text: &str, columns: usize, used: usize) -> Vec<String> {
-    let first = wrap(text, columns.saturating_sub(used).max(LEAST)).into_iter().next();
+    let first = wrap(text, columns.saturating_sub(used).max(MIN_TEXT_WIDTH)).into_iter().next();
     let first = first.unwrap_or_default();
     let rest = text.get(first.len()..).unwrap_or_default().trim_start();
-    let below = wrap(rest, columns.saturating_sub(INDENT).max(LEAST));
+    let below = wrap(rest, columns.saturating_sub(INDENT).max(MIN_TEXT_WIDTH));
     std::iter::once(first).chain(below.into_iter().filter(|line| !line.is_empty())).collect()
 }
 
 /// The minimum width of text, however narrow the screen.
-const LEAST: usize = 20;
+const MIN_TEXT_WIDTH: usize = 20;
 
 #[cfg(test)]
 mod tests {

@@ -10,16 +10,18 @@
 //! | `events` | waiting for CM events |
 //! | `failure` | errors as shown to users |
 //! | `log` | the steps of a run, with their times |
-//! | `place` | addresses to listen on and connect to |
+//! | `set_up` | the ways to set up a connection |
+//! | `address` | addresses to listen on and connect to |
 
+pub(crate) mod address;
 pub(crate) mod bytes;
 pub(crate) mod dump;
 pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod log;
-pub(crate) mod place;
 pub(crate) mod protocol;
+pub(crate) mod set_up;
 
 use std::path::PathBuf;
 

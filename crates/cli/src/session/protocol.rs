@@ -27,11 +27,11 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// A client's request: this many bytes of memory, and 8 more for a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct MemoryRequest {
     pub(crate) size: u64,
 }
 
-impl Wish {
+impl MemoryRequest {
     pub(crate) fn emit(self) -> Vec<u8> {
         [&MAGIC.to_be_bytes()[..], &self.size.to_be_bytes()].concat()
     }
@@ -55,11 +55,11 @@ impl Wish {
 
 /// The server's grant: address and rkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub(crate) struct MemoryGrant {
     pub(crate) remote: RemoteAddress,
 }
 
-impl Grant {
+impl MemoryGrant {
     pub(crate) fn emit(self) -> Vec<u8> {
         let RemoteAddress { address, key } = self.remote;
         [&MAGIC.to_be_bytes()[..], &address.0.to_be_bytes(), &key.0.to_be_bytes()].concat()
@@ -79,7 +79,7 @@ impl Grant {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum SessionMessage {
     /// Any text. The server echoes it.
     Text(String),
     /// Asks whether the first bytes of the region are the pattern of this seed. The server answers with a verdict.
@@ -90,7 +90,7 @@ pub(crate) enum Message {
     Goodbye,
 }
 
-impl Message {
+impl SessionMessage {
     pub(crate) fn emit(&self) -> Vec<u8> {
         let text = match self {
             Self::Text(text) => format!("text {text}"),
@@ -123,30 +123,33 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        let wish = Wish { size: 1001 };
-        assert_eq!(Wish::parse(&wish.emit()), Some(wish));
+        let wish = MemoryRequest { size: 1001 };
+        assert_eq!(MemoryRequest::parse(&wish.emit()), Some(wish));
         assert_eq!((wish.counter(), wish.region()), (1008, Some(1016)));
         let remote = RemoteAddress { address: VirtualAddress(1 << 40), key: RKey(77) };
-        assert_eq!(Grant::parse(&Grant { remote }.emit()), Some(Grant { remote }));
+        assert_eq!(
+            MemoryGrant::parse(&MemoryGrant { remote }.emit()),
+            Some(MemoryGrant { remote })
+        );
         for message in [
-            Message::Text("hello".to_owned()),
-            Message::Check { seed: 1, length: 1 << 40 },
-            Message::Verdict { right: 5 },
-            Message::Goodbye,
+            SessionMessage::Text("hello".to_owned()),
+            SessionMessage::Check { seed: 1, length: 1 << 40 },
+            SessionMessage::Verdict { right: 5 },
+            SessionMessage::Goodbye,
         ] {
-            assert_eq!(Message::parse(&message.emit()), Some(message));
+            assert_eq!(SessionMessage::parse(&message.emit()), Some(message));
         }
     }
 
     #[test]
     fn strangers_are_not_understood() {
         for bytes in [&[][..], &[0; 11], &[0; 56], b"GET / HTTP/1.1\r\n"] {
-            assert_eq!((Wish::parse(bytes), Grant::parse(bytes)), (None, None));
-            assert_eq!(Message::parse(bytes), None);
+            assert_eq!((MemoryRequest::parse(bytes), MemoryGrant::parse(bytes)), (None, None));
+            assert_eq!(SessionMessage::parse(bytes), None);
         }
-        assert_eq!(Wish::parse(&Wish { size: 0 }.emit()), None);
-        assert_eq!(Wish { size: u64::MAX }.region(), None);
-        assert_eq!(Message::parse(b"check 1"), None);
-        assert_eq!(Message::parse(b"right -1"), None);
+        assert_eq!(MemoryRequest::parse(&MemoryRequest { size: 0 }.emit()), None);
+        assert_eq!(MemoryRequest { size: u64::MAX }.region(), None);
+        assert_eq!(SessionMessage::parse(b"check 1"), None);
+        assert_eq!(SessionMessage::parse(b"right -1"), None);
     }
 }

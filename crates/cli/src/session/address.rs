@@ -62,7 +62,7 @@ fn has_scope(address: SocketAddr) -> Result<(), String> {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
             let ip = v6.ip();
-            Err(format!("{ip} is an address on any link: say on which, such as {ip}%eth0"))
+            Err(format!("{ip} is link-local: name the interface, such as {ip}%eth0"))
         }
         _ => Ok(()),
     }
@@ -71,7 +71,7 @@ fn has_scope(address: SocketAddr) -> Result<(), String> {
 /// The error for an address whose scope is not an interface.
 fn unknown_scope(text: &str) -> Option<String> {
     let (_, name) = scope(text)?;
-    Some(format!("{text}: there is no interface {name}; `ip link` lists those that there are"))
+    Some(format!("{text}: no interface {name}; `ip link` lists the interfaces"))
 }
 
 /// A numeric address with or without a port. IPv6 addresses may be in brackets.
@@ -100,7 +100,7 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => match port.parse() {
             Ok(port) => (host, port),
-            Err(_) => return Err(Failure::Other(format!("{text}: {port:?} is no port"))),
+            Err(_) => return Err(Failure::Other(format!("{text}: {port:?} is not a port number"))),
         },
         None => (text, PORT),
     };
@@ -147,7 +147,7 @@ mod tests {
         }
         for text in ["fe80::1%nowhere", "[fe80::1%nowhere]:80"] {
             let message = resolve(text).unwrap_err().to_string();
-            assert!(message.contains("there is no interface nowhere"), "{message}");
+            assert!(message.contains("no interface nowhere"), "{message}");
         }
         assert!(host("fe80::1").is_err() && host("192.0.2.1:80").is_err() && host("name").is_err());
     }
