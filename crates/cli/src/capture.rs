@@ -8,7 +8,7 @@ use std::thread;
 
 use clap::{Args, ValueHint};
 use ferroce::Options;
-use ferroce_net::signal::{Signal, Signals};
+use ferroce_sys::signal::{Signal, Signals};
 
 use crate::style::Screen;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use clap::{Args, ValueHint};
-use ferroce_net::signal::{Signal, Signals, send};
+use ferroce_sys::signal::{Signal, Signals, send};
 
 use crate::environment::{Environment, EnvironmentArgs};
 use crate::style::Screen;

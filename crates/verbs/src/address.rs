@@ -107,5 +107,5 @@ fn leaves_host(destination: SocketAddr) -> bool {
 /// Whether an address is one of this host's: the kernel sends to these from themselves.
 pub(crate) fn is_own(address: SocketAddr) -> bool {
     let ip = address.ip();
-    ip.is_loopback() || ferroce_net::route::source_for(address).is_ok_and(|own| own.ip() == ip)
+    ip.is_loopback() || ferroce_sys::route::source_for(address).is_ok_and(|own| own.ip() == ip)
 }

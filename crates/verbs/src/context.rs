@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ferroce_net::route;
 use ferroce_proto::qp::PathMtu;
+use ferroce_sys::route;
 use ferroce_wire::number::Qpn;
 
 use crate::address::is_own;

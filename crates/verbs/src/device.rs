@@ -6,8 +6,8 @@ mod listing;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ferroce_net::interface::{Address, Interface};
 use ferroce_proto::qp::PathMtu;
+use ferroce_sys::interface::{Address, Interface};
 use ferroce_wire::address::Gid;
 
 use crate::error::Error;
@@ -74,7 +74,7 @@ impl Device {
     ///
     /// When there is no way there.
     pub fn toward(destination: SocketAddr) -> Result<(Self, u8), Error> {
-        let source = ferroce_net::route::source_for(destination)?;
+        let source = ferroce_sys::route::source_for(destination)?;
         Self::with_address(source)
     }
 
@@ -85,7 +85,7 @@ impl Device {
     ///
     /// When the address is not ours.
     pub fn with_address(address: SocketAddr) -> Result<(Self, u8), Error> {
-        let interface = ferroce_net::interface::interface_of(address)?;
+        let interface = ferroce_sys::interface::interface_of(address)?;
         let device = Listing::read()?.device(&interface);
         let addresses: Vec<_> = device.gids().iter().map(|entry| entry.address.ip()).collect();
         match position(&addresses, address.ip()).and_then(|index| u8::try_from(index).ok()) {
@@ -115,7 +115,7 @@ impl Device {
     /// All addresses that it is reached by: those of its GID table, in that order, then loopback addresses.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let all = self.interface.addresses.iter().chain(&self.loopback);
-        all.map(|own| own.with_port(ferroce_net::ROCE_PORT)).collect()
+        all.map(|own| own.with_port(ferroce_sys::ROCE_PORT)).collect()
     }
 
     /// The device without the loopback's addresses.
@@ -153,7 +153,7 @@ impl Device {
         addresses
             .map(|own| GidEntry {
                 gid: Gid::from_ip(own.ip),
-                address: own.with_port(ferroce_net::ROCE_PORT),
+                address: own.with_port(ferroce_sys::ROCE_PORT),
             })
             .collect()
     }

@@ -14,7 +14,7 @@ use ferroce_proto::setup::SetupError;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused: the message says what to do.
-    Network(ferroce_net::Error),
+    Network(ferroce_sys::Error),
     /// A set-up exchange failed.
     Setup(SetupError),
     /// The file for the capture cannot be written.
@@ -62,7 +62,7 @@ pub enum Error {
 impl Error {
     /// The number that a verbs program finds in `errno`.
     pub fn errno(&self) -> i32 {
-        use ferroce_net::errno::*;
+        use ferroce_sys::errno::*;
         match self {
             Self::Network(error) => error.errno(),
             Self::Capture { source, .. } => source.raw_os_error().unwrap_or(EIO),
@@ -147,7 +147,7 @@ macro_rules! from {
 }
 
 from! {
-    ferroce_net::Error => Network,
+    ferroce_sys::Error => Network,
     RegisterError => Register,
     ReregisterError => Reregister,
     DeregisterError => Deregister,

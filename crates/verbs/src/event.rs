@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use ferroce_net::{Event, Interest, Poller};
+use ferroce_sys::{Event, Interest, Poller};
 use ferroce_wire::number::Qpn;
 
 use crate::error::Error;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-use ferroce_net::{RxDatagram, RxInfo};
+use ferroce_sys::{RxDatagram, RxInfo};
 
 /// How often, in a million packets, and where the numbers come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

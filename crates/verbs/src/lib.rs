@@ -68,7 +68,6 @@ pub use tap::{CaptureStatus, captures};
 pub use xrc::XrcDomain;
 
 pub use ferroce_memory::{AddressRange, Buffer, Change, OutOfBounds, RegionInfo, WindowKind};
-pub use ferroce_net::{Options as SocketOptions, clock};
 pub use ferroce_proto::congestion::{Congestion, DcqcnParameters};
 pub use ferroce_proto::endpoint::PostError;
 pub use ferroce_proto::memory::{AccessFlags, Sge};
@@ -80,6 +79,7 @@ pub use ferroce_proto::work::{
     Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest,
     SgList, Status, WorkId,
 };
+pub use ferroce_sys::{Options as SocketOptions, clock};
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 pub use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};

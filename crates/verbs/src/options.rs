@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ferroce_net::environment;
 use ferroce_proto::congestion::Congestion;
+use ferroce_sys::environment;
 
 use crate::faults::Faults;
 
@@ -11,7 +11,7 @@ use crate::faults::Faults;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Which features of sockets to use, and their buffers.
-    pub sockets: ferroce_net::Options,
+    pub sockets: ferroce_sys::Options,
     /// The UDP port, 4791 for all the world. Devices with another one reach only each other: for tests that must not
     /// meet the traffic of others.
     pub port: u16,
@@ -34,8 +34,8 @@ impl Default for Options {
         let faults = faults.and_then(|text| text.to_str()?.parse().ok());
         let capture = environment::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
         Self {
-            sockets: ferroce_net::Options::default(),
-            port: ferroce_net::ROCE_PORT,
+            sockets: ferroce_sys::Options::default(),
+            port: ferroce_sys::ROCE_PORT,
             congestion: None,
             capture: capture.map(PathBuf::from),
             faults,

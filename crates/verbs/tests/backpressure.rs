@@ -11,10 +11,10 @@ const LENGTH: usize = 65_536;
 
 /// A device whose socket holds a few packets only.
 fn narrow() -> Context {
-    let sockets = ferroce_net::Options {
+    let sockets = ferroce_sys::Options {
         receive_buffer: 32 << 10,
         force_buffers: false,
-        ..ferroce_net::Options::default()
+        ..ferroce_sys::Options::default()
     };
     open_alone(&Options { sockets, ..Options::default() })
 }

@@ -144,7 +144,7 @@ fn refusals_are_told() {
     let error = std::thread::scope(|scope| {
         let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
         let accepting = scope.spawn(|| {
-            let deadline = ferroce_net::clock::now() + 500_000_000;
+            let deadline = ferroce_sys::clock::now() + 500_000_000;
             server.accept(&mut application, Some(deadline)).unwrap().is_none()
         });
         let failed = client.establish(&shop.make(), &[], ConnectionParameters::default());

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::str::FromStr;
 
-use ferroce_net::interface::interfaces;
+use ferroce_sys::interface::interfaces;
 
 use super::PORT;
 use super::failure::Failure;

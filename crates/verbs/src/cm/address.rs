@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use ferroce_net::neighbour::Neighbour;
-use ferroce_net::{clock, route};
 use ferroce_proto::qp::PathMtu;
+use ferroce_sys::neighbour::Neighbour;
+use ferroce_sys::{clock, route};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::ServiceId;
 use ferroce_wire::rdmacm::{self, PortSpace};
@@ -144,7 +144,7 @@ impl CmId {
                     port = wanted;
                     break;
                 }
-                Err(Error::Network(ferroce_net::Error::ServiceTaken { .. })) if tries > 0 => {}
+                Err(Error::Network(ferroce_sys::Error::ServiceTaken { .. })) if tries > 0 => {}
                 Err(error) => return Err(error),
             }
         }

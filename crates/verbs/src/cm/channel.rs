@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 
-use ferroce_net::{Interest, Poller};
+use ferroce_sys::{Interest, Poller};
 
 use super::event::{Event, IdName};
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::sync::lock;
 
 #[derive(Debug)]
 pub(super) struct Channel {
-    event: ferroce_net::Event,
+    event: ferroce_sys::Event,
     waiting: Mutex<VecDeque<Event>>,
     pub(super) options: Options,
 }
@@ -72,7 +72,7 @@ impl EventChannel {
     ///
     /// As [`EventChannel::new`].
     pub fn with_options(options: Options) -> Result<Self, Error> {
-        let event = ferroce_net::Event::counting()?;
+        let event = ferroce_sys::Event::counting()?;
         Ok(Self { channel: Arc::new(Channel { event, waiting: Mutex::default(), options }) })
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
-use ferroce_net::{Event, Interest, Poller};
+use ferroce_sys::{Event, Interest, Poller};
 
 use super::CompletionQueue;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! Which interfaces are devices, in which order, and what they are called.
 
-use ferroce_net::environment;
-use ferroce_net::interface::{Address, Interface, interfaces};
+use ferroce_sys::environment;
+use ferroce_sys::interface::{Address, Interface, interfaces};
 
 use super::Device;
 use crate::error::Error;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use ferroce_memory::Registry;
-use ferroce_net::interface::Interface;
-use ferroce_net::{Slot, Socket, clock, random, signal};
 use ferroce_proto::memory::PdId;
 use ferroce_proto::time::Instant;
+use ferroce_sys::interface::Interface;
+use ferroce_sys::{Slot, Socket, clock, random, signal};
 use ferroce_wire::number::Qpn;
 
 use super::claim::Claim;
@@ -178,10 +178,10 @@ impl Adapter {
             }
             match Slot::open_all(&addresses, &options.sockets) {
                 Ok(opened) => return Ok((device, addresses, opened)),
-                Err(ferroce_net::Error::AddressNotOurs { address }) if addresses.len() > 1 => {
+                Err(ferroce_sys::Error::AddressNotOurs { address }) if addresses.len() > 1 => {
                     device = device.without(address);
                 }
-                Err(ferroce_net::Error::PortTaken { address })
+                Err(ferroce_sys::Error::PortTaken { address })
                     if address.ip().is_loopback() && device.carries_loopback() =>
                 {
                     device = device.without_loopback();
@@ -497,7 +497,7 @@ impl Drop for Handle {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use ferroce_net::clock;
+    use ferroce_sys::clock;
 
     use crate::event::{AsyncEvent, EventKind, Source};
     use crate::{Context, Device, Options};

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use ferroce_net::clock;
+use ferroce_sys::clock;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use ferroce_net::{Error, Recipient, RxInfo};
+use ferroce_sys::{Error, Recipient, RxInfo};
 
 use super::adapter::Adapter;
 use super::counters::count;

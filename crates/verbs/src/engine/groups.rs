@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ferroce_net::{Interest, Poller, Socket};
+use ferroce_sys::{Interest, Poller, Socket};
 use ferroce_wire::address::Gid;
 
 use super::queue_pair::Core;

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ferroce_net::{lock as file_lock, secure};
+use ferroce_sys::{lock as file_lock, secure};
 
 use super::counters::Statistics;
 

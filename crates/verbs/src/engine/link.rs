@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ferroce_net::{Slot, Socket};
 use ferroce_proto::ud::GRH_LEN;
+use ferroce_sys::{Slot, Socket};
 use ferroce_wire::icrc::Icrc;
 use ferroce_wire::icrc::hidden::{Identification, UdpIpv4, solve};
 

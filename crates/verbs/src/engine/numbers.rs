@@ -61,7 +61,7 @@ mod tests {
     fn numbers_are_random_and_rest() {
         let mut numbers = Numbers::default();
         let drawn: Vec<u32> = (0..REST)
-            .map(|_| numbers.next(ferroce_net::random::number, |_| false).unwrap())
+            .map(|_| numbers.next(ferroce_sys::random::number, |_| false).unwrap())
             .collect();
         assert!(drawn.iter().all(|low| (FIRST..COUNT).contains(low)));
         assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), REST);

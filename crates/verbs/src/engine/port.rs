@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_net::interface::is_active;
-use ferroce_net::{NetlinkMonitor, Subject};
+use ferroce_sys::interface::is_active;
+use ferroce_sys::{NetlinkMonitor, Subject};
 
 use crate::device::Device;
 use crate::event::{AsyncEvent, EventKind, Events, Source};

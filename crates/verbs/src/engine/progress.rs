@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_net::ReceiveBatch;
 use ferroce_proto::time::Instant;
+use ferroce_sys::ReceiveBatch;
 
 use super::adapter::{self, Adapter};
 use super::link::{Link, Route};

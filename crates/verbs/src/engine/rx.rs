@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_net::{Recipient, RxDatagram, RxInfo};
 use ferroce_proto::endpoint;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
+use ferroce_sys::{Recipient, RxDatagram, RxInfo};
 use ferroce_wire::address::Gid;
 use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,

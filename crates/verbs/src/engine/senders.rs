@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::{Mutex, OnceLock};
 
-use ferroce_net::{SOURCE_PORTS, Socket};
+use ferroce_sys::{SOURCE_PORTS, Socket};
 use ferroce_wire::number::Qpn;
 
 use crate::sync::lock;
@@ -114,7 +114,7 @@ mod tests {
 
     fn at(port: u16) -> Option<Socket> {
         let local = SocketAddr::from(([127, 0, 0, 1], port));
-        Socket::source(local, &ferroce_net::Options::default()).ok()
+        Socket::source(local, &ferroce_sys::Options::default()).ok()
     }
 
     fn senders() -> Senders {

@@ -1,4 +1,4 @@
-//! When the kernel is told anew which process gets which packet (`ferroce_net::steering`).
+//! When the kernel is told anew which process gets which packet (`ferroce_sys::steering`).
 //!
 //! What it was told becomes outdated when processes of this address start, end, listen or stop listening. Starting
 //! processes see to it themselves. A process that listens has it done by its device thread, and device threads with traffic

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_net::{Event, Interest, Poller, clock};
 use ferroce_proto::time::Instant;
+use ferroce_sys::{Event, Interest, Poller, clock};
 
 use super::adapter::{Adapter, Handle};
 use super::hw_counters::HwCounters;

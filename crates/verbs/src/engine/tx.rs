@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_net::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
-use ferroce_net::steering::slot_of;
-use ferroce_net::{Batch, Error, Socket};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
+use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
+use ferroce_sys::steering::slot_of;
+use ferroce_sys::{Batch, Error, Socket};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use ferroce_net::{Interest, Poller, Socket};
+use ferroce_sys::{Interest, Poller, Socket};
 use ferroce_wire::address::Gid;
 use ferroce_wire::transport::{Bth, Deth};
 

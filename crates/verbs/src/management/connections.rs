@@ -12,11 +12,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use ferroce_net::{ProcessName, Processes, Recipient, Slot};
 use ferroce_proto::cm::{
     Config, ConnectionId, ConnectionManager, Event, Keepalive, QueryId, ResolutionId, State,
 };
 use ferroce_proto::time::Instant;
+use ferroce_sys::{ProcessName, Processes, Recipient, Slot};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CommId, Message};
 use ferroce_wire::mad::Mad;

@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ferroce_net::Recipient;
-use ferroce_net::steering::SETUP_SERVICE as SERVICE;
 use ferroce_proto::setup::{
     Client, ClientConfig, ClientEvent, Discovery, DiscoveryConfig, DiscoveryEvent, Peer, Server,
     ServerConfig, ServerEvent,
 };
 use ferroce_proto::time::Instant;
+use ferroce_sys::Recipient;
+use ferroce_sys::steering::SETUP_SERVICE as SERVICE;
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::Opcode;

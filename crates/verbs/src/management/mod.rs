@@ -19,7 +19,7 @@ use crate::engine::{Adapter, ReceivedPacket, Route};
 
 pub(crate) use connections::{Connections, MANAGEMENT, Manager};
 pub(crate) use exchanges::Exchanges;
-pub(crate) use ferroce_net::random::number as random;
+pub(crate) use ferroce_sys::random::number as random;
 pub use ledger::say_goodbye;
 use neighbours::Neighbours;
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_net::neighbour::{Knowledge, Neighbour};
-use ferroce_net::{NetlinkMonitor, Subject, clock};
+use ferroce_sys::neighbour::{Knowledge, Neighbour};
+use ferroce_sys::{NetlinkMonitor, Subject, clock};
 
 use crate::cm::Shared;
 use crate::engine::Adapter;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-use ferroce_net::{Event, Service};
+use ferroce_sys::{Event, Service};
 
 use crate::error::Error;
 use crate::sync::lock;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
-use ferroce_net::{Event, Interest, Poller};
+use ferroce_sys::{Event, Interest, Poller};
 
 use crate::error::Error;
 use crate::sync::lock;

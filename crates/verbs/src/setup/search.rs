@@ -122,7 +122,7 @@ impl Presence {
             let config = ServerConfig::new(present(context));
             match adapter.management.exchanges.serve(adapter, index, config, None) {
                 Ok(()) => presence.served.push(index),
-                Err(Error::Network(ferroce_net::Error::ServiceTaken { .. })) => {}
+                Err(Error::Network(ferroce_sys::Error::ServiceTaken { .. })) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use ferroce_net::{clock, signal};
+use ferroce_sys::{clock, signal};
 use ferroce_trace::file::WriteError;
 
 use super::CaptureStatus;
@@ -166,7 +166,7 @@ pub(super) fn all() -> Vec<(PathBuf, CaptureStatus)> {
 mod tests {
     use std::fs::File;
 
-    use ferroce_net::lock as file_lock;
+    use ferroce_sys::lock as file_lock;
 
     use super::*;
 

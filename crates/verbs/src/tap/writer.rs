@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ferroce_net::lock as file_lock;
+use ferroce_sys::lock as file_lock;
 use ferroce_trace::file::{
     self as trace, Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
 };

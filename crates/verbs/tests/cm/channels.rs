@@ -21,9 +21,9 @@ fn events_come_along_to_another_channel() {
     let end = equip(&id);
     id.connect(&ConnectParameters::default()).unwrap();
     // The request waits, and moves with its listener; and so does the id in it.
-    let deadline = ferroce_net::clock::now() + 20_000_000_000;
-    let mut poller = ferroce_net::Poller::new();
-    poller.watch(&first, ferroce_net::Interest::Read);
+    let deadline = ferroce_sys::clock::now() + 20_000_000_000;
+    let mut poller = ferroce_sys::Poller::new();
+    poller.watch(&first, ferroce_sys::Interest::Read);
     assert_eq!(poller.wait(Some(deadline)).unwrap(), 1);
     listening.migrate(&second);
     assert!(first.try_event().unwrap().is_none());

@@ -92,7 +92,7 @@ fn a_port_belongs_to_one() {
     let (first, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let second = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = second.bind(address).unwrap_err();
-    assert_eq!(error.errno(), ferroce_net::errno::EADDRINUSE);
+    assert_eq!(error.errno(), ferroce_sys::errno::EADDRINUSE);
     // The same number in the other port space is another port.
     let datagrams = CmId::new(&channel, PortSpace::Udp).unwrap();
     datagrams.bind(address).unwrap();
@@ -101,7 +101,7 @@ fn a_port_belongs_to_one() {
     second.listen(1).unwrap();
     let foreign = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = foreign.bind("192.0.2.77:0".parse().unwrap()).unwrap_err();
-    assert_eq!(error.errno(), ferroce_net::errno::EADDRNOTAVAIL);
+    assert_eq!(error.errno(), ferroce_sys::errno::EADDRNOTAVAIL);
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn an_id_may_be_dropped_at_any_time() {
     }
     // The listener, with a request that nobody has looked at.
     let (client, _end) = start();
-    let mut poller = ferroce_net::Poller::new();
-    poller.watch(&there, ferroce_net::Interest::Read);
+    let mut poller = ferroce_sys::Poller::new();
+    poller.watch(&there, ferroce_sys::Interest::Read);
     assert_eq!(poller.wait(None).unwrap(), 1);
     drop(listener);
     let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);

@@ -25,7 +25,7 @@ pub(crate) fn channel() -> EventChannel {
 
 /// The next event. Twenty seconds are for a machine that is very busy.
 pub(crate) fn next(channel: &EventChannel) -> Event {
-    let deadline = ferroce_net::clock::now() + 20_000_000_000;
+    let deadline = ferroce_sys::clock::now() + 20_000_000_000;
     channel.wait(Some(deadline)).unwrap().expect("no event came")
 }
 

@@ -40,7 +40,7 @@ impl Other {
     }
 
     pub(crate) fn signal(&self, signal: i32) {
-        ferroce_net::signal::send(self.child.id(), signal);
+        ferroce_sys::signal::send(self.child.id(), signal);
     }
 
     pub(crate) fn wait(&mut self) {
@@ -88,7 +88,7 @@ impl Other {
 impl Other {
     /// Stops it, as SIGSTOP does, and returns when it is.
     pub(crate) fn stop(&self) {
-        ferroce_net::signal::send(self.child.id(), libc::SIGSTOP);
+        ferroce_sys::signal::send(self.child.id(), libc::SIGSTOP);
         let status = format!("/proc/{}/stat", self.child.id());
         // The state stands behind the name, which is in brackets.
         while !std::fs::read_to_string(&status).unwrap().contains(") T ") {
@@ -97,7 +97,7 @@ impl Other {
     }
 
     pub(crate) fn resume(&self) {
-        ferroce_net::signal::send(self.child.id(), libc::SIGCONT);
+        ferroce_sys::signal::send(self.child.id(), libc::SIGCONT);
     }
 
     /// Kills it, and returns when its sockets are closed.

@@ -138,7 +138,7 @@ fn the_listener_is_another_process() {
     let address = SocketAddr::new(V4, port);
     let taken = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = taken.bind(address).unwrap_err();
-    assert_eq!(error.errno(), ferroce_net::errno::EADDRINUSE);
+    assert_eq!(error.errno(), ferroce_sys::errno::EADDRINUSE);
     let client = resolved(&channel, PortSpace::Tcp, address);
     let end = equip(&client);
     end.receive(1024, 1024);

@@ -30,7 +30,7 @@ pub fn make() -> bool {
             && ip("link set eth0 up")
             && ip("link set eth1 up");
         // The kernel takes a moment to notice the cable.
-        while made && !ferroce_net::interface::is_active("eth0") {
+        while made && !ferroce_sys::interface::is_active("eth0") {
             thread::sleep(Duration::from_millis(1));
         }
         made
