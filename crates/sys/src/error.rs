@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::slot::SLOTS;
-use crate::system::errno;
+use crate::net::slot::SLOTS;
+use crate::syscall::errno;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -116,7 +116,8 @@ impl Error {
     }
 
     /// An error of the operating system, by kind where the kind tells a person more.
-    pub(crate) fn system(action: &'static str, error: io::Error) -> Self {
+    pub(crate) fn system(action: &'static str, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
         match errno(&error) {
             libc::EPERM | libc::EACCES => Self::Denied { action, source: error },
             libc::EMFILE | libc::ENFILE => Self::TooManyFiles { action },

@@ -1,89 +1,72 @@
-//! The network as the operating system gives it: UDP sockets that carry RoCEv2, and waiting for them.
+//! System calls: the only crate that opens sockets, waits, handles signals and asks the kernel about memory.
 //!
-//! System calls live here alone. This crate knows sockets, addresses and interfaces; it does not know what the bytes
-//! mean, with one exception: [`steering`] reads the queue pair's number, because the kernel must choose a process by
-//! it.
+//! This crate knows the operating system. It does not know what the bytes of a packet mean, with one exception:
+//! [`steering`] reads the QPN, because the kernel selects the receiving process by it. It does not know queue pairs,
+//! memory regions or any other crate of the workspace.
 //!
+//! # RoCEv2 sockets
 //! - [`Socket`] is one local address and port. [`Socket::send`] gathers up to 64 packets into one system call,
-//!   [`Socket::receive`] takes many from one.
-//! - [`Slot`] is a process's share of the queue pair numbers of an address, and the mailbox through which other
-//!   processes hand it the packets that reached them by mistake. [`Service`] is a connection manager's listener.
-//! - [`interface`], [`route`] and [`neighbour`] say which addresses there are, what fits on the way to another, and whether
-//!   the next host on it has been found.
-//! - [`Processes`] says when other processes of this machine have ended.
-//! - [`Poller`], [`Event`] and [`clock`] are how a thread waits.
+//!   [`Socket::receive`] receives many with one.
+//! - [`Slot`] is the share of the QPN space of an address that a process owns, and the mailbox through which other
+//!   processes hand off packets that were steered to the wrong process. [`Service`] is a listener of the connection
+//!   manager.
+//! - [`interface`], [`route`] and [`neighbour`] report local addresses, the path MTU to a destination, and whether the
+//!   link-layer address of the next hop is resolved. [`NetlinkMonitor`] reports changes.
+//! - [`Processes`] reports when other local processes have ended.
+//!
+//! # Everything else
+//! - [`Poller`], [`poll`], [`Epoll`], [`Event`] and [`clock`]: waiting.
+//! - [`UdpSocket`]: an ordinary UDP socket.
+//! - [`signal`], [`thread`], [`file_lock`], [`random`], [`environment`], [`memory`]: one system facility each.
+//!
+//! # rustix and libc
+//! Calls go through rustix wherever it has them. Its `linux_raw` backend enters the kernel without the C library, so a
+//! preloaded library that replaces `socket` or `accept` (librspreload, which maps sockets to RDMA devices) does not
+//! intercept the sockets of those devices. A file that needs libc says why at its top.
 //!
 //! # What the ICRC needs to know
-//! The ICRC covers the IPv4 identification, the "don't fragment" bit and both UDP ports, which a UDP socket chooses by
-//! itself. It chooses predictably: a [`Socket`] is never connected and never lets a router fragment, so DF is 1, and
-//! the identification of a packet is its index in its [`Batch`] where [`Socket::gso`] is on, and 0 where it is off.
-//! The source port is [`Socket::port`].
+//! The ICRC covers the IPv4 identification, the "don't fragment" bit and both UDP ports, which the kernel chooses. The
+//! choice is predictable: a [`Socket`] is never connected and sets DF, and the identification of a packet is its index
+//! in its [`Batch`] if [`Socket::gso`] is on and 0 if it is off. The source port is [`Socket::port`].
 //!
-//! # Where a feature is missing
-//! Nothing here is required of the kernel but UDP. What is missing, or was forced off in [`Options`], shows in
-//! [`Socket::features`], and the calls work without it.
+//! # Missing kernel features
+//! The kernel has to support UDP and nothing else. [`Socket::features`] reports which features are missing or were
+//! disabled in [`Options`]; all calls work without them.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod address;
-pub mod batch;
 pub mod clock;
-mod control;
-mod diag;
 pub mod environment;
+mod epoll;
 mod error;
 mod event;
-mod fork;
-mod forward;
-pub mod interface;
-pub mod lock;
-mod mailbox;
-mod multicast;
-mod name;
-pub mod neighbour;
-mod netlink;
-mod news;
-mod options;
-mod peek;
-mod poll;
-mod processes;
+pub mod file_lock;
+pub mod memory;
+mod net;
+pub mod poll;
 pub mod random;
-mod receive;
-mod report;
-pub mod route;
-pub mod secure;
-mod send;
 pub mod signal;
-mod slot;
-mod socket;
-mod start_lock;
-pub mod steering;
-mod system;
-#[cfg(test)]
-mod tests;
+mod syscall;
+pub mod thread;
 
-pub use batch::Batch;
+pub use epoll::{Epoll, EpollEvent};
 pub use error::Error;
 pub use event::Event;
-pub use mailbox::Recipient;
-pub use news::{NetlinkMonitor, Subject};
-pub use options::{Features, Options};
+pub use net::batch::{self, Batch};
+pub use net::mailbox::Recipient;
+pub use net::netlink_monitor::{NetlinkMonitor, Subject};
+pub use net::options::{Features, Options};
+pub use net::process_watch::{ProcessName, Processes};
+pub use net::receive::{ReceiveBatch, RxDatagram, RxInfo};
+pub use net::slot::{Service, Slot};
+pub use net::socket::Socket;
+pub use net::udp::UdpSocket;
+pub use net::{ROCE_PORT, SOURCE_PORTS, interface, neighbour, route, steering};
 pub use poll::{Interest, Poller, Readiness};
-pub use processes::{ProcessName, Processes};
-pub use receive::{ReceiveBatch, RxDatagram, RxInfo};
-pub use slot::{Service, Slot};
-pub use socket::Socket;
 
-/// Numbers of the operating system's errors, for those who have to name one without calling it.
+/// Error numbers, for crates that report one without making a system call.
 pub mod errno {
     pub use libc::{
         EADDRINUSE, EADDRNOTAVAIL, EAGAIN, EBADF, EBUSY, ECONNREFUSED, EFAULT, EINTR, EINVAL, EIO,
         EISCONN, EMSGSIZE, ENODEV, ENOMEM, ENOSYS, ENOTCONN, EOPNOTSUPP, EPERM, ETIMEDOUT,
     };
 }
-
-/// The UDP destination port of RoCEv2, registered with IANA (IBA A17.3.1.1).
-pub const ROCE_PORT: u16 = 4791;
-
-/// The ports that RoCEv2 packets come from: the dynamic range, whose 14 bits spread connections over equal paths
-/// (IBA A17.3.1.1).
-pub const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 0xc000..=0xffff;

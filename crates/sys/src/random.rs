@@ -1,30 +1,29 @@
-//! Random numbers that nobody can predict, from the system's generator.
+//! Unpredictable random numbers: getrandom(2).
 
-/// Fills a buffer with random bytes: getrandom(2).
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Fills a buffer with random bytes.
 pub fn fill(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {
-        let rest = &mut bytes[filled..];
-        // SAFETY: the buffer is as long as said.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(got) {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
             Ok(count) => filled += count,
-            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
-            }
-            Err(_) => return fill_by_hashing(rest),
+            Err(Errno::INTR) => {}
+            Err(_) => return fill_by_hashing(&mut bytes[filled..]),
         }
     }
 }
 
-/// 64 random bits.
+/// Returns 64 random bits.
 pub fn number() -> u64 {
     let mut bytes = [0; 8];
     fill(&mut bytes);
     u64::from_ne_bytes(bytes)
 }
 
-/// For a sandbox without the system call: the standard library's hash keys are random too, and it knows other ways to
-/// get them.
+/// For a sandbox that forbids the system call: the keys of the standard library's hash maps are random too, and it has
+/// other sources for them.
 fn fill_by_hashing(bytes: &mut [u8]) {
     use std::hash::{BuildHasher, RandomState};
     for piece in bytes.chunks_mut(8) {

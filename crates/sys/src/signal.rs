@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use libc::c_int;
 
 use crate::error::Error;
-use crate::system::{check, check_length, errno, zeroed};
+use crate::syscall::{check, check_length, errno, zeroed};
 
 /// The signals that somebody sends to a program to be passed on, and the one that says that a child ended.
 const WAITED_FOR: [c_int; 7] = [

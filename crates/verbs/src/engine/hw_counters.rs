@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ferroce_sys::{lock as file_lock, secure};
+use ferroce_sys::{environment, file_lock};
 
 use super::counters::Statistics;
 
@@ -29,7 +29,7 @@ impl HwCounters {
     /// The files of this device in the view that `ferroce run` made; `None` without one.
     pub(crate) fn of(device: &str) -> Option<Self> {
         // Whoever sets the variable chooses what is written to.
-        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !secure::is_secure())?;
+        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !environment::is_privileged())?;
         Self::below(Path::new(&view), device)
     }
 
@@ -85,7 +85,7 @@ impl HwCounters {
 /// Adds to the number in a file. False when another process is at it.
 fn add_to(path: &Path, more: u64) -> io::Result<bool> {
     let mut file: File = OpenOptions::new().read(true).write(true).open(path)?;
-    if !file_lock::is_mine(&file)? {
+    if !file_lock::try_lock_exclusive(&file)? {
         return Ok(false);
     }
     let mut text = String::new();
@@ -161,7 +161,7 @@ mod tests {
         let mut counters = view.open();
         let counted = Statistics { np_cnp_sent: 3, ..Statistics::default() };
         let file = File::open(view.folder().join("np_cnp_sent")).unwrap();
-        assert!(file_lock::is_mine(&file).unwrap());
+        assert!(file_lock::try_lock_exclusive(&file).unwrap());
         assert_eq!(counters.publish(&counted, 100), Some(100 + LIFESPAN));
         drop(file);
         assert_eq!(counters.publish(&counted, 100 + LIFESPAN), None);

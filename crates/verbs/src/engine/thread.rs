@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_proto::time::Instant;
-use ferroce_sys::{Event, Interest, Poller, clock};
+use ferroce_sys::{Event, Interest, Poller, clock, thread};
 
 use super::adapter::{Adapter, Handle};
 use super::hw_counters::HwCounters;
@@ -141,8 +141,8 @@ pub(crate) fn run(adapter: &Adapter) {
     let mut reports = Vec::new();
     let mut watches_sender = false;
     let mut seen = None;
-    clock::precise();
-    clock::prompt();
+    thread::set_low_timer_slack();
+    thread::set_short_time_slice();
     let mut shown = HwCounters::of(adapter.device.name());
     let mut look = LOOK_SOON;
     let mut steering = Steering::new(clock::now());

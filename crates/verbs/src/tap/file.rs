@@ -166,7 +166,7 @@ pub(super) fn all() -> Vec<(PathBuf, CaptureStatus)> {
 mod tests {
     use std::fs::File;
 
-    use ferroce_sys::lock as file_lock;
+    use ferroce_sys::file_lock;
 
     use super::*;
 
@@ -193,7 +193,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ferroce-writer-{}", std::process::id()));
         std::fs::write(&path, "another's packets").unwrap();
         let other = File::open(&path).unwrap();
-        assert!(file_lock::is_mine(&other).unwrap());
+        assert!(file_lock::try_lock_exclusive(&other).unwrap());
         let interface = Interface { name: "ferroce_lo".into(), mac: None };
         let error = open(&path, interface.clone(), std::iter::empty()).unwrap_err();
         assert!(error.to_string().contains("put %p into its name"), "{error}");
@@ -214,7 +214,7 @@ mod tests {
         assert!(!temporary.exists());
         // And it is ours as before.
         let other = File::open(&path).unwrap();
-        assert!(!file_lock::is_mine(&other).unwrap());
+        assert!(!file_lock::try_lock_exclusive(&other).unwrap());
         release(&shared);
         std::fs::remove_file(path).unwrap();
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ferroce_sys::lock as file_lock;
+use ferroce_sys::file_lock;
 use ferroce_trace::file::{
     self as trace, Batch, LinkType, Packet, PcapngWriter, Timestamp, WriteError,
 };
@@ -32,7 +32,7 @@ impl Output {
         let there = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
         if there {
             let old = OpenOptions::new().write(true).open(path)?;
-            if !file_lock::is_mine(&old)? {
+            if !file_lock::try_lock_exclusive(&old)? {
                 return Err(taken());
             }
             let target = fs::canonicalize(path)?;
@@ -52,7 +52,7 @@ impl Output {
     pub(super) fn append(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(path)?;
         // Two writers would damage it. What is no file, such as /dev/null, any number may write.
-        if file.metadata()?.is_file() && !file_lock::is_mine(&file)? {
+        if file.metadata()?.is_file() && !file_lock::try_lock_exclusive(&file)? {
             return Err(taken());
         }
         Ok(Self { file, replaces: None })
@@ -73,7 +73,7 @@ fn private() -> OpenOptions {
 /// Makes a file ours, and empty. What is no file, such as /dev/null, any number of processes may write.
 fn own(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
-        if !file_lock::is_mine(&file)? {
+        if !file_lock::try_lock_exclusive(&file)? {
             return Err(taken());
         }
         file.set_len(0)?;

@@ -1,0 +1,128 @@
+//! epoll(7) instances over descriptors that the caller knows by number.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+
+/// An event that [`Epoll::wait`] reports: `struct epoll_event`.
+pub type EpollEvent = libc::epoll_event;
+
+// The two types describe one structure of the kernel's interface.
+const _: () = assert!(
+    size_of::<EpollEvent>() == size_of::<epoll::Event>()
+        && align_of::<EpollEvent>() == align_of::<epoll::Event>()
+);
+
+/// An epoll instance.
+///
+/// Event masks are `EPOLLIN` and so on, passed to the kernel unchanged.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+impl Epoll {
+    /// Creates an instance. Programs that this one executes inherit it unless `close_on_exec` is set.
+    pub fn new(close_on_exec: bool) -> io::Result<Self> {
+        let flags =
+            if close_on_exec { epoll::CreateFlags::CLOEXEC } else { epoll::CreateFlags::empty() };
+        Ok(Self { fd: epoll::create(flags)? })
+    }
+
+    /// Adds a descriptor. `EEXIST` if it is in the instance already, `EPERM` if it cannot be polled.
+    pub fn add(&self, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
+        let (data, flags) = (epoll::EventData::new_u64(data), flags(events));
+        Ok(epoll::add(&self.fd, borrow(&fd)?, data, flags)?)
+    }
+
+    /// Replaces the event mask and data of a descriptor. `ENOENT` if it is not in the instance.
+    pub fn modify(&self, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
+        let (data, flags) = (epoll::EventData::new_u64(data), flags(events));
+        Ok(epoll::modify(&self.fd, borrow(&fd)?, data, flags)?)
+    }
+
+    /// Removes a descriptor. `ENOENT` if it is not in the instance.
+    pub fn remove(&self, fd: RawFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.fd, borrow(&fd)?)?)
+    }
+
+    /// Waits for events and returns how many it wrote to the start of `events`. `None` waits without a timeout, zero
+    /// does not wait. A signal handler ends it with `EINTR`. An empty list is `EINVAL`.
+    pub fn wait(&self, events: &mut [EpollEvent], timeout: Option<Duration>) -> io::Result<usize> {
+        // epoll_pwait(2), which kernels before 5.11 have alone, takes no more milliseconds than an `int` holds.
+        const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+        let timeout = timeout.and_then(|time| Timespec::try_from(time.min(LONGEST)).ok());
+        // SAFETY: both types have the layout of the kernel's structure (asserted above) and no invalid values.
+        let events = unsafe {
+            std::slice::from_raw_parts_mut(events.as_mut_ptr().cast::<epoll::Event>(), events.len())
+        };
+        Ok(epoll::wait(&self.fd, events, timeout.as_ref())?)
+    }
+}
+
+fn flags(events: u32) -> epoll::EventFlags {
+    epoll::EventFlags::from_bits_retain(events)
+}
+
+fn borrow(fd: &RawFd) -> io::Result<BorrowedFd<'_>> {
+    if *fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: not -1. The kernel checks the number: `EBADF` if it is not open. epoll neither reads, writes nor closes it.
+    Ok(unsafe { BorrowedFd::borrow_raw(*fd) })
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    const NONE: EpollEvent = EpollEvent { events: 0, u64: 0 };
+
+    fn found(set: &Epoll) -> Vec<(u32, u64)> {
+        let mut events = [NONE; 4];
+        let count = set.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        events[..count].iter().map(|event| (event.events, event.u64)).collect()
+    }
+
+    #[test]
+    fn reports_ready_descriptors_with_their_data() {
+        let (set, event) = (Epoll::new(true).unwrap(), Event::new().unwrap());
+        set.add(event.as_raw_fd(), libc::EPOLLIN as u32, u64::MAX - 7).unwrap();
+        assert_eq!(found(&set), []);
+        event.signal().unwrap();
+        assert_eq!(found(&set), [(libc::EPOLLIN as u32, u64::MAX - 7)]);
+        set.modify(event.as_raw_fd(), libc::EPOLLOUT as u32, 3).unwrap();
+        assert_eq!(found(&set), [(libc::EPOLLOUT as u32, 3)]);
+        set.remove(event.as_raw_fd()).unwrap();
+        assert_eq!(found(&set), []);
+    }
+
+    #[test]
+    fn refuses_what_the_kernel_refuses() {
+        let (set, event) = (Epoll::new(true).unwrap(), Event::new().unwrap());
+        let number = |result: io::Result<()>| result.unwrap_err().raw_os_error();
+        let fd = event.as_raw_fd();
+        assert_eq!(number(set.modify(fd, 0, 0)), Some(libc::ENOENT));
+        assert_eq!(number(set.remove(fd)), Some(libc::ENOENT));
+        set.add(fd, 0, 0).unwrap();
+        assert_eq!(number(set.add(fd, 0, 0)), Some(libc::EEXIST));
+        assert_eq!(number(set.add(-1, 0, 0)), Some(libc::EBADF));
+        assert_eq!(number(set.add(i32::MAX, 0, 0)), Some(libc::EBADF));
+        assert_eq!(number(set.wait(&mut [], None).map(drop)), Some(libc::EINVAL));
+    }
+}

@@ -1,0 +1,73 @@
+//! What stands before a packet that one process forwards to another: what the kernel told the first about it.
+//!
+//! Processes built from different versions may meet on one machine, so the header has a version, and what is not
+//! understood is dropped: the transport sends it again.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use crate::net::address::scope;
+use crate::net::receive::RxInfo;
+
+/// Bytes of the header.
+pub(crate) const LENGTH: usize = 56;
+
+/// "Ferroce forwards", version 1.
+const MARK: [u8; 4] = *b"Ff\0\x01";
+
+/// Writes the header.
+pub(crate) fn encode(info: &RxInfo) -> [u8; LENGTH] {
+    let mut header = [0; LENGTH];
+    header[..4].copy_from_slice(&MARK);
+    header[4] = info.tos;
+    header[5] = info.hop_limit.unwrap_or(0);
+    header[6] = u8::from(info.hop_limit.is_some());
+    header[8..24].copy_from_slice(&mapped(info.source.ip()));
+    header[24..26].copy_from_slice(&info.source.port().to_be_bytes());
+    header[28..32].copy_from_slice(&scope(info.source).to_be_bytes());
+    header[32..48].copy_from_slice(&mapped(info.destination));
+    header[48..52].copy_from_slice(&info.interface.unwrap_or(0).to_be_bytes());
+    // Messages are below 64 KiB.
+    header[52..].copy_from_slice(&(info.segment as u32).to_be_bytes());
+    header
+}
+
+/// Reads what arrived: `None` when it is not a packet that a process of ours forwarded.
+pub(crate) fn decode(bytes: &[u8]) -> Option<RxInfo> {
+    let (header, packet) = bytes.split_first_chunk::<LENGTH>()?;
+    let number = |at: usize| array(header, at).map(u32::from_be_bytes);
+    if header[..4] != MARK {
+        return None;
+    }
+    let port = u16::from_be_bytes(array(header, 24)?);
+    let source = match unmapped(array(header, 8)?) {
+        IpAddr::V6(ip) => SocketAddr::V6(SocketAddrV6::new(ip, port, 0, number(28)?)),
+        ip => SocketAddr::new(ip, port),
+    };
+    let segment = number(52)? as usize;
+    Some(RxInfo {
+        source,
+        destination: unmapped(array(header, 32)?),
+        interface: number(48).filter(|&index| index != 0),
+        tos: header[4],
+        hop_limit: (header[6] != 0).then_some(header[5]),
+        length: packet.len(),
+        segment: if segment == 0 { packet.len() } else { segment.min(packet.len()) },
+        truncated: false,
+    })
+}
+
+fn array<const N: usize>(header: &[u8; LENGTH], at: usize) -> Option<[u8; N]> {
+    header.get(at..)?.first_chunk().copied()
+}
+
+/// An address in 16 bytes. IPv6 sockets here are never given mapped addresses, so nothing is taken for another.
+fn mapped(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+fn unmapped(bytes: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(bytes).to_canonical()
+}

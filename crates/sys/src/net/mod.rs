@@ -1,0 +1,36 @@
+//! Sockets: those that carry RoCEv2, those by which the processes of one address cooperate, and netlink.
+
+pub(crate) mod address;
+pub mod batch;
+mod control;
+mod device_fd;
+mod forward_header;
+mod icmp_error;
+pub mod interface;
+pub(crate) mod mailbox;
+mod multicast;
+pub mod neighbour;
+mod netlink;
+pub(crate) mod netlink_monitor;
+pub(crate) mod options;
+mod peek;
+pub(crate) mod process_watch;
+pub(crate) mod receive;
+pub mod route;
+mod send;
+pub(crate) mod slot;
+pub(crate) mod socket;
+mod start_lock;
+pub mod steering;
+#[cfg(test)]
+mod tests;
+pub(crate) mod udp;
+mod unix_diag;
+mod unix_name;
+
+/// The UDP destination port of RoCEv2, registered with IANA (IBA A17.3.1.1).
+pub const ROCE_PORT: u16 = 4791;
+
+/// The UDP source ports of RoCEv2 packets: the dynamic range, whose 14 bits spread connections over equal-cost paths
+/// (IBA A17.3.1.1).
+pub const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 0xc000..=0xffff;

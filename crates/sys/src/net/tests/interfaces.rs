@@ -1,0 +1,152 @@
+//! Interfaces, addresses, routes, groups.
+
+use std::net::IpAddr;
+
+use ferroce_wire::opcode::{Opcode, Transport};
+
+use super::namespace::{self, FAR, NEAR, ip};
+use super::{at, is_first, is_quiet, open, receive, send};
+use crate::net::interface::{self, Address};
+use crate::net::route::{self, ROCE_HEADERS};
+use crate::{Error, Options, Socket};
+
+#[test]
+fn the_loopback_is_found() {
+    let interfaces = interface::interfaces().unwrap();
+    let loopback = interfaces.iter().find(|interface| interface.loopback).unwrap();
+    assert!(loopback.up && loopback.index > 0 && loopback.mtu >= 1280);
+    assert_eq!(interface::index_of(&loopback.name), Some(loopback.index));
+    let own = Address { ip: IpAddr::from([127, 0, 0, 1]), prefix: 8, scope: 0 };
+    assert!(loopback.addresses.contains(&own), "{loopback:?}");
+    assert_eq!(own.with_port(4791), at("127.0.0.1:4791"));
+    assert_eq!(interface::interface_of(at("127.9.7.1:0")).unwrap(), *loopback);
+    let error = interface::interface_of(at("198.51.100.1:0")).unwrap_err();
+    assert!(matches!(error, Error::AddressNotOurs { .. }), "{error}");
+    assert_eq!(route::source_for(at("127.9.7.1:0")).unwrap(), at("127.0.0.1:0"));
+}
+
+#[test]
+fn interfaces_are_described() {
+    namespace::run("interfaces_are_described", || {
+        assert!(ip("link set near mtu 4200"));
+        assert!(ip("address add 10.9.0.9/32 dev near label near:1"));
+        assert!(ip("address add fe80::9/64 dev near nodad"));
+        namespace::route_to_ourselves("fe80::9");
+        let near = interface::interface_of(at("10.9.0.1:0")).unwrap();
+        assert_eq!((near.name.as_str(), near.mtu), (NEAR, 4200));
+        assert_eq!(near.mac, Some([2, 0, 0, 0, 0, 1]));
+        assert!(near.up && near.running && near.multicast && !near.loopback);
+        assert!(near.has("10.9.0.9".parse().unwrap()) && near.has("fd09::1".parse().unwrap()));
+        assert!(!near.has("10.9.0.2".parse().unwrap()));
+        let link_local =
+            near.addresses.iter().find(|own| own.ip == "fe80::9".parse::<IpAddr>().unwrap());
+        assert_eq!(link_local.unwrap().scope, near.index);
+        assert_eq!((near.roce_mtu(false), near.roce_mtu(true)), (Some(4096), Some(4096)));
+        let interfaces = interface::interfaces().unwrap();
+        assert_eq!(interfaces.iter().filter(|one| one.name.starts_with("near")).count(), 1);
+        let far = interfaces.iter().find(|one| one.name == FAR).unwrap();
+        assert!(far.addresses.iter().all(|own| own.scope == far.index));
+        assert_eq!(route::source_for(at("10.9.0.2:0")).unwrap(), at("10.9.0.1:0"));
+        // A socket on a link-local address, which the scope makes unique.
+        let scoped = link_local.unwrap().with_port(0);
+        let (one, other) = (
+            Socket::open(scoped, &Options::default()).unwrap(),
+            Socket::open(scoped, &Options::default()).unwrap(),
+        );
+        send(&one, other.local(), b"link-local");
+        let (info, packet) = receive(&other, 1).remove(0);
+        assert_eq!((info.source, packet.as_slice()), (one.local(), &b"link-local"[..]));
+    });
+}
+
+#[test]
+fn the_roce_mtu_leaves_room_for_all_headers() {
+    let cases =
+        [(1500, 1024), (1400, 1024), (9000, 4096), (65_536, 4096), (2200, 2048), (576, 256)];
+    for (mtu, roce) in cases {
+        assert_eq!(route::roce_mtu(mtu, false), Some(roce));
+        assert_eq!(route::roce_mtu(mtu, true), Some(roce));
+    }
+    let exactly = 4096 + ROCE_HEADERS as u32;
+    assert_eq!(
+        [27, 28, 47, 48].map(|ip| route::roce_mtu(exactly + ip, ip > 40)),
+        [Some(2048), Some(4096), Some(2048), Some(4096)]
+    );
+    assert_eq!((route::roce_mtu(0, false), route::roce_mtu(300, true)), (None, None));
+}
+
+#[test]
+fn no_packet_with_payload_has_larger_headers() {
+    // Reliable datagram's are larger, but no device implements it.
+    let with_payload = Opcode::all()
+        .filter_map(Opcode::info)
+        .filter(|info| info.payload && info.transport != Transport::ReliableDatagram);
+    let largest = with_payload.map(|info| info.extensions_len).max();
+    assert_eq!(largest, Some(ROCE_HEADERS - 12 - 4));
+}
+
+fn group_packets_reach_all(group: &str, local: &str, interface: u32) {
+    let options = Options::default();
+    let members = [(); 2].map(|()| Socket::group(at(group), interface, &options).unwrap());
+    let sender = Socket::source(at(local), &options).unwrap();
+    sender.multicast_out(interface, true).unwrap();
+    send(&sender, at(group), b"to all");
+    for member in &members {
+        let (info, packet) = receive(member, 1).remove(0);
+        assert_eq!((info.source, packet.as_slice()), (sender.local(), &b"to all"[..]));
+        assert_eq!((info.destination, info.interface), (at(group).ip(), Some(interface)));
+    }
+    members[0].leave(at(group).ip(), interface).unwrap();
+    send(&sender, at(group), b"to one");
+    assert_eq!(receive(&members[1], 1)[0].1, b"to one");
+    assert!(is_quiet(&members[0]));
+    sender.multicast_out(interface, false).unwrap();
+    send(&sender, at(group), b"to none of us");
+    assert!(is_quiet(&members[1]));
+}
+
+#[test]
+fn groups_are_joined_and_left() {
+    namespace::run("groups_are_joined_and_left", || {
+        let near = interface::index_of(NEAR).unwrap();
+        group_packets_reach_all("239.9.0.1:4791", "10.9.0.1:50000", near);
+        group_packets_reach_all("[ff05::9]:4791", "[fd09::1]:50000", near);
+    });
+}
+
+/// Sockets that share a port are one to kernels that look for a packet's socket early (Linux 6.18 does): they gave a
+/// member on one interface what came by another, and the member there nothing.
+#[test]
+fn group_packets_keep_to_their_interface() {
+    const TEST: &str = "group_packets_keep_to_their_interface";
+    namespace::run(TEST, || {
+        // Who sends is on this machine, and its packets come in from the cable.
+        let set = ["accept_local", "rp_filter"].iter().zip(["1", "0"]).all(|(name, value)| {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{NEAR}/{name}"), value).is_ok()
+        });
+        if !set || !namespace::ip(&format!("address add 10.9.0.2/24 dev {FAR}")) {
+            return super::skipped(TEST, "the kernel cannot be told to accept our own packets");
+        }
+        let options = Options::default();
+        let group = at("239.9.0.1:4791");
+        let [lo, near, far] = ["lo", NEAR, FAR].map(|name| interface::index_of(name).unwrap());
+        let members = [lo, near].map(|one| Socket::group(group, one, &options).unwrap());
+        // A kernel that chose would do so by the ports.
+        for port in 50_000..50_016 {
+            let local = at(&format!("10.9.0.2:{port}"));
+            let sender = Socket::source(local, &options).unwrap();
+            sender.multicast_out(far, false).unwrap();
+            send(&sender, group, b"by the cable");
+            assert!(!is_first(&members[0], &members[1]), "from {port}");
+            assert_eq!(receive(&members[1], 1)[0].1, b"by the cable");
+        }
+    });
+}
+
+#[test]
+fn a_group_is_a_multicast_address() {
+    let options = Options::default();
+    assert!(matches!(Socket::group(at("127.9.7.2:4791"), 1, &options), Err(Error::Unfit(_))));
+    let socket = open("127.9.7.2");
+    assert!(socket.join("127.9.7.2".parse().unwrap(), 1).is_err());
+}

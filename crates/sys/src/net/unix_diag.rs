@@ -1,0 +1,241 @@
+//! The kernel's table of Unix sockets: names, and who owns them. sock_diag(7), which needs no privilege.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::syscall::{check, check_length, errno, socket, zeroed};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// A datagram socket counts as connected when another one has connected to it, so states tell nothing.
+const ALL_STATES: u32 = u32::MAX;
+
+const SHOW_NAME: u32 = 1;
+const SHOW_PEER: u32 = 1 << 2;
+const SHOW_UID: u32 = 1 << 6;
+const NAME: u16 = 0;
+const PEER: u16 = 2;
+const UID: u16 = 7;
+
+/// Bytes of a message's header, and of `struct unix_diag_msg`.
+const HEADER: usize = 16;
+const FIXED: usize = 16;
+const BUFFER: usize = 64 << 10;
+
+/// A socket with an abstract name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Without the zero byte that makes it abstract.
+    pub(crate) name: String,
+    pub(crate) inode: u32,
+    /// The user who made it. `None` where the kernel does not tell: before Linux 5.3, or without `unix_diag`.
+    pub(crate) user: Option<u32>,
+}
+
+/// All sockets of this network namespace whose abstract name begins so.
+pub(crate) fn named(prefix: &str) -> io::Result<Vec<Named>> {
+    let mut found = Vec::new();
+    let dumped = dump(|fixed, attributes| {
+        let name = attributes.clone().find(|(kind, _)| *kind == NAME).map(|(_, name)| name);
+        let Some(name) = name.and_then(abstract_name).filter(|name| name.starts_with(prefix))
+        else {
+            return;
+        };
+        let user =
+            attributes.clone().find(|(kind, _)| *kind == UID).and_then(|(_, uid)| number(uid, 0));
+        found.push(Named { name: name.into(), inode: number(fixed, 4).unwrap_or(0), user });
+    });
+    match dumped {
+        Ok(()) => Ok(found),
+        // The table as text has everything but the owners. This thread may be in another namespace than the process.
+        Err(_) => Ok(listed(&std::fs::read_to_string("/proc/thread-self/net/unix")?, prefix)),
+    }
+}
+
+/// The inode of the socket that a Unix socket is connected to; `None` where the kernel does not tell.
+pub(crate) fn peer(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // SAFETY: a stat is numbers.
+    let mut status: libc::stat = unsafe { zeroed() };
+    // SAFETY: the structure is a local.
+    check(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) })?;
+    let asked = ask(libc::NLM_F_REQUEST as u16, status.st_ino as u32, SHOW_PEER)?;
+    let mut buffer = vec![0; BUFFER];
+    let length = receive(&asked, &mut buffer)?;
+    let (kind, body, _) = message(&buffer[..length]).ok_or_else(malformed)?;
+    if i32::from(kind) == libc::NLMSG_ERROR {
+        return Err(refused(body));
+    }
+    let mut attributes = Attributes(body.get(FIXED..).unwrap_or_default());
+    Ok(attributes.find(|(kind, _)| *kind == PEER).and_then(|(_, peer)| number(peer, 0)))
+}
+
+/// Shows each socket's fixed part and attributes.
+fn dump(mut show: impl FnMut(&[u8], Attributes<'_>)) -> io::Result<()> {
+    let asked = ask((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, 0, SHOW_NAME | SHOW_UID)?;
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let length = receive(&asked, &mut buffer)?;
+        let mut rest = &buffer[..length];
+        while let Some((kind, body, behind)) = message(rest) {
+            match i32::from(kind) {
+                libc::NLMSG_DONE => return Ok(()),
+                libc::NLMSG_ERROR => return Err(refused(body)),
+                _ => {
+                    let fixed = body.get(..FIXED).ok_or_else(malformed)?;
+                    show(fixed, Attributes(&body[FIXED..]));
+                }
+            }
+            rest = behind;
+        }
+        if length == 0 || !rest.is_empty() {
+            return Err(malformed());
+        }
+    }
+}
+
+fn ask(flags: u16, inode: u32, show: u32) -> io::Result<OwnedFd> {
+    let mut request = Vec::with_capacity(40);
+    request.extend_from_slice(&40_u32.to_ne_bytes());
+    request.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request.extend_from_slice(&flags.to_ne_bytes());
+    request.extend_from_slice(&[0; 8]);
+    // struct unix_diag_req: family and protocol, states, inode, what to show, and a cookie that stands for any.
+    request.extend_from_slice(&[libc::AF_UNIX as u8, 0, 0, 0]);
+    for word in [ALL_STATES, inode, show, u32::MAX, u32::MAX] {
+        request.extend_from_slice(&word.to_ne_bytes());
+    }
+    let fd = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_SOCK_DIAG)?;
+    // SAFETY: the request is a local, as long as said.
+    check_length(unsafe {
+        libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), libc::MSG_NOSIGNAL)
+    })?;
+    Ok(fd)
+}
+
+/// The kernel has answered before `send` or the last `recv` returned, so this never waits.
+fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the buffer is as long as said.
+        let length = check_length(unsafe {
+            libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
+        });
+        match length {
+            Err(error) if errno(&error) == libc::EINTR => {}
+            length => return length,
+        }
+    }
+}
+
+/// The first message: its kind, its body, and what is behind it.
+fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = number(bytes, 0)? as usize;
+    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    let body = bytes.get(HEADER..length)?;
+    Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
+}
+
+#[derive(Clone)]
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let half = |at: usize| Some(u16::from_ne_bytes(self.0.get(at..at + 2)?.try_into().ok()?));
+        let (length, kind) = (usize::from(half(0)?), half(2)?);
+        let value = self.0.get(4..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn abstract_name(name: &[u8]) -> Option<&str> {
+    std::str::from_utf8(name.strip_prefix(&[0])?).ok()
+}
+
+fn refused(body: &[u8]) -> io::Error {
+    let error = number(body, 0).map_or(libc::EPROTO, |error| -(error as i32));
+    io::Error::from_raw_os_error(error)
+}
+
+fn malformed() -> io::Error {
+    io::Error::from_raw_os_error(libc::EPROTO)
+}
+
+/// Reads `/proc/net/unix`: address, references, protocol, flags, type, state, inode and name in each line.
+fn listed(table: &str, prefix: &str) -> Vec<Named> {
+    let line = |line: &str| {
+        let mut columns = line.split_ascii_whitespace().skip(6);
+        let inode = columns.next()?.parse().ok()?;
+        let name = columns.next()?.strip_prefix('@')?;
+        name.starts_with(prefix).then(|| Named { name: name.into(), inode, user: None })
+    };
+    table.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    use super::*;
+
+    fn bind(name: &str) -> UnixDatagram {
+        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+    }
+
+    fn inode(socket: &UnixDatagram) -> u32 {
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap();
+        let text = link.to_str().unwrap().trim_start_matches("socket:[").trim_end_matches(']');
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn sockets_are_found_by_name_with_their_owner() {
+        let prefix = format!("ferroce-diag-{}", std::process::id());
+        let sockets = ["/1", "/2", "x"].map(|end| bind(&format!("{prefix}{end}")));
+        let mut found = named(&format!("{prefix}/")).unwrap();
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        // SAFETY: the call takes nothing.
+        let user = unsafe { libc::geteuid() };
+        let expected = [0, 1].map(|at| Named {
+            name: format!("{prefix}/{}", at + 1),
+            inode: inode(&sockets[at]),
+            user: Some(user),
+        });
+        assert_eq!(found, expected);
+        // The table as text says the same but for the owner.
+        let table = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
+        let mut listed = listed(&table, &format!("{prefix}/"));
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        assert_eq!(listed, expected.map(|one| Named { user: None, ..one }));
+    }
+
+    #[test]
+    fn the_peer_of_a_connected_socket_is_known() {
+        let name = format!("ferroce-diag-peer-{}", std::process::id());
+        let owner = bind(&name);
+        let sender = UnixDatagram::unbound().unwrap();
+        assert_eq!(peer(sender.as_fd()).unwrap(), None);
+        sender.connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        assert_eq!(peer(sender.as_fd()).unwrap(), Some(inode(&owner)));
+    }
+
+    #[test]
+    fn damaged_messages_are_refused() {
+        let mut bytes = vec![0; 40];
+        bytes[0] = 40;
+        for length in 0..40 {
+            assert!(message(&bytes[..length]).is_none(), "{length} bytes");
+        }
+        assert!(message(&bytes).is_some());
+        for length in [0_u16, 3, 9, u16::MAX] {
+            let attribute = [&length.to_ne_bytes()[..], &[0, 0, 1, 2]].concat();
+            assert!(Attributes(&attribute).next().is_none(), "{length}");
+        }
+    }
+}
