@@ -69,7 +69,7 @@ fn try_run(args: &RunArgs, screen: &Screen) -> Result<u8, String> {
     command.envs(environment.variables.iter().map(|variable| (variable.name, &variable.value)));
     let ledger = environment.ledger();
     command.envs(ledger.iter().map(|folder| ("FERROCE_LEDGER", folder)));
-    let child = match signals.leave_out(&mut command).spawn() {
+    let child = match signals.restore_mask(&mut command).spawn() {
         Ok(child) => child,
         Err(error) => {
             let program = Path::new(program).display();

@@ -1,4 +1,4 @@
-//! What can go wrong, told to a person: what happened, and what can be done about it.
+//! Errors, worded for users: what happened, why, and what to do about it.
 
 use std::fmt;
 use std::io;
@@ -11,38 +11,38 @@ use crate::syscall::errno;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The port belongs to a program that does not share it.
+    /// The port is in use by a program that does not share it.
     PortTaken {
-        /// What we wanted to bind.
+        /// The address to bind.
         address: SocketAddr,
     },
     /// Every source port of the range is in use on this address.
     NoSourcePort {
-        /// The address whose ports are gone.
+        /// The address to bind.
         address: IpAddr,
     },
-    /// No interface of this machine has the address.
+    /// No local interface has the address.
     AddressNotOurs {
-        /// What we wanted to bind.
+        /// The address to bind.
         address: IpAddr,
     },
-    /// The kernel has no IPv6, or it is switched off.
+    /// The kernel does not support IPv6, or it is disabled.
     NoIpv6,
-    /// The operating system forbids it.
+    /// The operating system denied permission.
     Denied {
-        /// What we wanted to do.
+        /// The action that failed.
         action: &'static str,
-        /// What it said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The process has as many files and sockets open as it may.
+    /// The process has reached its limit of open files.
     TooManyFiles {
-        /// What we wanted to do.
+        /// The action that failed.
         action: &'static str,
     },
-    /// The kernel has no memory for it now. The packets were not sent: trying again later is all there is to do.
+    /// The kernel is out of memory for sockets. The packets were not sent; retry later.
     NoMemory {
-        /// What we wanted to do.
+        /// The action that failed.
         action: &'static str,
     },
     /// All slots of an address are claimed.
@@ -50,51 +50,51 @@ pub enum Error {
         /// The address.
         address: SocketAddr,
     },
-    /// Another listener has this service.
+    /// The service already has a listener.
     ServiceTaken {
         /// The address it listens on.
         address: SocketAddr,
         /// The service identifier.
         service: u64,
     },
-    /// Nobody has the slot or the service that a packet was forwarded to.
+    /// No process owns the slot or service that a packet was forwarded to.
     NoOwner,
-    /// The owner of the slot or service has not taken what it was forwarded before, so this packet is dropped.
+    /// The mailbox of the owner is full, so the packet is dropped.
     OwnerBusy,
-    /// The owner of a slot or service was looked for too often in a short time, so this packet is dropped.
+    /// The rate limit for owner look-ups is exceeded, so the packet is dropped.
     TooManyLookups,
-    /// The kernel will not segment for this destination. Call [`crate::Socket::disable_gso`], compute the ICRCs anew
-    /// with identification 0, and send again.
+    /// The kernel does not segment for this destination. Call [`crate::Socket::disable_gso`], compute the ICRCs again
+    /// with identification 0, and resend.
     GsoRefused,
-    /// The packet does not fit on the path.
+    /// The packet exceeds the path MTU.
     TooLong {
         /// Bytes of UDP payload in the packet.
         length: usize,
-        /// Where it should have gone.
+        /// The destination.
         destination: SocketAddr,
-        /// What the path takes, IP header included, as far as the kernel knows.
+        /// The path MTU, IP header included, as far as the kernel knows.
         path_mtu: Option<u32>,
     },
-    /// There is no way to the destination.
+    /// There is no route to the destination.
     Unreachable {
-        /// Where it should have gone.
+        /// The destination.
         destination: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The caller asked for something that can never be sent; the text says what.
-    Unfit(&'static str),
-    /// Something else.
+    /// The arguments can never succeed; the text explains why.
+    Invalid(&'static str),
+    /// Any other error.
     System {
-        /// What we wanted to do.
+        /// The action that failed.
         action: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The number that the operating system has for this.
+    /// The corresponding error number.
     pub fn errno(&self) -> i32 {
         match self {
             Self::PortTaken { .. } | Self::NoSourcePort { .. } | Self::ServiceTaken { .. } => {
@@ -108,14 +108,14 @@ impl Error {
             Self::OwnerBusy | Self::TooManyLookups => libc::EAGAIN,
             Self::GsoRefused => libc::EIO,
             Self::TooLong { .. } => libc::EMSGSIZE,
-            Self::Unfit(_) => libc::EINVAL,
+            Self::Invalid(_) => libc::EINVAL,
             Self::Denied { source, .. }
             | Self::Unreachable { source, .. }
             | Self::System { source, .. } => errno(source),
         }
     }
 
-    /// An error of the operating system, by kind where the kind tells a person more.
+    /// Classifies an error of the operating system.
     pub(crate) fn system(action: &'static str, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         match errno(&error) {
@@ -126,7 +126,7 @@ impl Error {
         }
     }
 
-    /// An error of opening a socket for this address.
+    /// Classifies an error of opening a socket for this address.
     pub(crate) fn open(address: SocketAddr, error: io::Error) -> Self {
         match errno(&error) {
             libc::EAFNOSUPPORT if address.is_ipv6() => Self::NoIpv6,
@@ -134,7 +134,7 @@ impl Error {
         }
     }
 
-    /// An error of binding a socket to this address.
+    /// Classifies an error of binding a socket to this address.
     pub(crate) fn bind(address: SocketAddr, error: io::Error) -> Self {
         match errno(&error) {
             libc::EADDRINUSE => Self::PortTaken { address },
@@ -149,29 +149,29 @@ impl fmt::Display for Error {
         match self {
             Self::PortTaken { address } => write!(
                 f,
-                "UDP port {port} of {ip} is taken by a program, or another user's process, that does \
-                 not share it; `ss -ulpn 'sport = :{port}'` shows which (a kernel RoCE device, \
-                 rdma_rxe, shows no process: `rdma link` lists it)",
+                "cannot bind UDP port {port} of {ip}: it is in use by a program, or another user's \
+                 process, that does not share it; `ss -ulpn 'sport = :{port}'` shows which (a kernel \
+                 RoCE device, rdma_rxe, shows no process: `rdma link` lists it)",
                 port = address.port(),
                 ip = address.ip(),
             ),
             Self::NoSourcePort { address } => write!(
                 f,
-                "all source ports of {address} from 49152 to 65535 are in use; `ss -uan` shows by \
-                 what"
+                "all source ports of {address} from 49152 to 65535 are in use; `ss -uan` lists the \
+                 sockets"
             ),
             Self::AddressNotOurs { address } if address.is_loopback() => write!(
                 f,
-                "no interface of this machine has the address {address}: the loopback is down, or not \
-                 set up; `ip link set lo up` does both"
+                "no interface of this machine has the address {address}: the loopback interface is \
+                 down or not configured; `ip link set lo up` does both"
             ),
             Self::AddressNotOurs { address } => write!(
                 f,
-                "no interface of this machine has the address {address}; `ip address` lists those \
-                 there are"
+                "no interface of this machine has the address {address}; `ip address` lists the \
+                 local addresses"
             ),
             Self::NoIpv6 => f.write_str(
-                "this kernel has no IPv6, or it is switched off \
+                "the kernel does not support IPv6, or it is disabled \
                  (`sysctl net.ipv6.conf.all.disable_ipv6`); use an IPv4 address",
             ),
             Self::Denied { action, source } => write!(
@@ -184,32 +184,32 @@ impl fmt::Display for Error {
             }
             Self::NoMemory { action } => write!(
                 f,
-                "cannot {action}: the kernel has no memory left for it; try again, and if it stays \
-                 so look at `sysctl net.core.optmem_max net.ipv4.udp_mem`"
+                "cannot {action}: the kernel has no memory left for it; retry, and if it persists \
+                 check `sysctl net.core.optmem_max net.ipv4.udp_mem`"
             ),
             Self::NoFreeSlot { address } => {
                 write!(f, "all {SLOTS} slots of {address} are claimed by other processes")
             }
             Self::ServiceTaken { address, service } => {
-                write!(f, "service {service:#018x} of {address} has a listener already")
+                write!(f, "service {service:#018x} of {address} already has a listener")
             }
             Self::NoOwner => {
-                f.write_str("no process has the queue pair or the service of this packet")
+                f.write_str("no process owns the queue pair or the service of this packet")
             }
             Self::OwnerBusy => f.write_str(
-                "the process that this packet belongs to does not keep up: packet dropped",
+                "the process that owns this packet's queue pair does not keep up: packet dropped",
             ),
             Self::TooManyLookups => {
-                f.write_str("too many packets for processes that are not known: packet dropped")
+                f.write_str("too many packets for unknown queue pairs or services: packet dropped")
             }
             Self::GsoRefused => f.write_str(
-                "the kernel will not segment packets for this destination: send them one by one, \
+                "the kernel does not segment packets for this destination: send them one by one, \
                  with identification 0",
             ),
             Self::TooLong { length, destination, path_mtu } => {
-                write!(f, "a packet of {length} bytes does not fit on the path to {destination}")?;
+                write!(f, "a packet of {length} bytes exceeds the path MTU to {destination}")?;
                 if let Some(mtu) = path_mtu {
-                    write!(f, ", which takes {mtu} bytes with the IP header")?;
+                    write!(f, " ({mtu} bytes with the IP header)")?;
                 }
                 f.write_str(
                     "; use a smaller RoCE MTU, or raise the interfaces' MTU (`ip link set dev … mtu …`)",
@@ -217,9 +217,12 @@ impl fmt::Display for Error {
             }
             Self::Unreachable { destination, source } => {
                 let ip = destination.ip();
-                write!(f, "no way to {destination}: {source}; `ip route get {ip}` shows the route")
+                write!(
+                    f,
+                    "no route to {destination}: {source}; `ip route get {ip}` shows the route"
+                )
             }
-            Self::Unfit(what) => f.write_str(what),
+            Self::Invalid(what) => f.write_str(what),
             Self::System { action, source } => write!(f, "cannot {action}: {source}"),
         }
     }

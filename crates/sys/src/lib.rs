@@ -53,7 +53,7 @@ pub use error::Error;
 pub use event::Event;
 pub use net::batch::{self, Batch};
 pub use net::mailbox::Recipient;
-pub use net::netlink_monitor::{NetlinkMonitor, Subject};
+pub use net::netlink_monitor::{NetlinkGroup, NetlinkMonitor};
 pub use net::options::{Features, Options};
 pub use net::process_watch::{ProcessName, Processes};
 pub use net::receive::{ReceiveBatch, RxDatagram, RxInfo};

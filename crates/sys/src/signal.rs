@@ -1,17 +1,21 @@
-//! Signals as something to wait for: how a program that runs another stays between it and who ends it.
+//! signalfd wrapper, used by `ferroce run` to forward signals to its child; and signal masks of threads.
+//!
+//! libc: rustix has no signalfd(2), and signal masks only in its experimental `runtime` feature.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::null_mut;
 
 use libc::c_int;
+use rustix::io::{read, retry_on_intr};
+use rustix::process::{Pid, kill_process};
 
 use crate::error::Error;
-use crate::syscall::{check, check_length, errno, zeroed};
+use crate::syscall::{check, zeroed};
 
-/// The signals that somebody sends to a program to be passed on, and the one that says that a child ended.
-const WAITED_FOR: [c_int; 7] = [
+/// The signals that are read from the descriptor: those to forward, and SIGCHLD.
+const FORWARDED: [c_int; 7] = [
     libc::SIGTERM,
     libc::SIGINT,
     libc::SIGHUP,
@@ -21,39 +25,39 @@ const WAITED_FOR: [c_int; 7] = [
     libc::SIGCHLD,
 ];
 
-/// What arrived.
+/// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// A child ended, or stopped.
+    /// A child ended or stopped.
     Child,
-    /// The terminal sent it, and not to us alone: all processes in the foreground got it.
+    /// The terminal sent it to all processes in the foreground.
     Terminal(c_int),
-    /// A process sent it, to us.
+    /// A process sent it to this process.
     Process(c_int),
 }
 
-/// Signals that wait to be read instead of ending this program (`signalfd`).
+/// Signals that are read from a descriptor instead of ending the process (`signalfd`).
 pub struct Signals {
     fd: OwnedFd,
-    /// What was blocked before.
+    /// The signal mask before.
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// From here on they wait: those that are sent to this thread, and to threads that it starts.
+    /// Blocks the signals for this thread and threads that it starts, and opens the descriptor.
     ///
     /// # Errors
     ///
-    /// When the system has no descriptor left.
+    /// If the process has no descriptor left.
     pub fn new() -> Result<Self, Error> {
-        // SAFETY: a set of signals is numbers.
+        // SAFETY: a signal set is numbers.
         let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
             unsafe { (zeroed(), zeroed()) };
-        // SAFETY: the sets are locals, and all numbers are those of signals. Whoever started us may have us ignore
-        // SIGCHLD, and then the system would forget how a child ended.
+        // SAFETY: the sets are locals, and all numbers are signals. SIGCHLD is reset because the parent may have set it
+        // to be ignored, and then the kernel would discard the exit status of a child.
         let fd = check(unsafe {
             libc::sigemptyset(&raw mut set);
-            for signal in WAITED_FOR {
+            for signal in FORWARDED {
                 libc::sigaddset(&raw mut set, signal);
             }
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -61,42 +65,35 @@ impl Signals {
             libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC)
         })
         .map_err(|error| Error::system("wait for signals", error))?;
-        // SAFETY: the descriptor is new, so nobody else owns it.
+        // SAFETY: the descriptor is new, so nothing else owns it.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
     }
 
-    /// Has a command start with the signals blocked that were before. Without it, it would have those blocked that wait
-    /// here.
-    pub fn leave_out<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    /// Makes a command start with the signal mask from before [`Signals::new`], which it would otherwise inherit.
+    pub fn restore_mask<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let before = self.before;
         let restore = move || {
-            // SAFETY: the set is a copy of one that the system gave.
+            // SAFETY: the set is a copy of one that the kernel returned.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut()) };
             Ok(())
         };
-        // SAFETY: between fork and exec it makes one call, which POSIX lists as safe there.
+        // SAFETY: it makes one call between fork and exec, which POSIX lists as async-signal-safe.
         unsafe { command.pre_exec(restore) }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     ///
     /// # Errors
     ///
-    /// When the descriptor cannot be read.
+    /// If the descriptor cannot be read.
     pub fn wait(&self) -> Result<Signal, Error> {
-        // SAFETY: the structure is numbers.
-        let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
-        loop {
-            // SAFETY: a local of the size that is said.
-            let read = check_length(unsafe {
-                libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info))
-            });
-            match read {
-                Ok(_) => break,
-                Err(error) if errno(&error) == libc::EINTR => {}
-                Err(error) => return Err(Error::system("wait for signals", error)),
-            }
-        }
+        const SIZE: usize = size_of::<libc::signalfd_siginfo>();
+        let mut bytes = [0; SIZE];
+        retry_on_intr(|| read(&self.fd, &mut bytes))
+            .map_err(|error| Error::system("wait for signals", error))?;
+        // SAFETY: as many bytes as the structure has, which is numbers; alignment is not assumed.
+        let info: libc::signalfd_siginfo =
+            unsafe { bytes.as_ptr().cast::<libc::signalfd_siginfo>().read_unaligned() };
         let number = info.ssi_signo as c_int;
         Ok(match number {
             libc::SIGCHLD => Signal::Child,
@@ -112,24 +109,24 @@ impl std::fmt::Debug for Signals {
     }
 }
 
-/// Signals that a thread raises itself by a fault: blocked, they would end the process without asking its handlers.
+/// Signals that a thread raises by a fault: if they are blocked, the kernel kills the process without calling handlers.
 const FAULTS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// Does something with all signals blocked but those of faults. A thread that is started meanwhile has them blocked for
-/// ever: signals are for the program's own threads, which may have blocked them to wait for them.
-pub fn blocked<T>(body: impl FnOnce() -> T) -> T {
-    /// Sets the mask from before, also when there is a panic.
+/// Runs `body` with all signals blocked except those of faults. A thread that `body` starts keeps them blocked: signals
+/// are for the program's own threads, which may block them to wait for them.
+pub fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
+    /// Restores the mask, also after a panic.
     struct Restore(libc::sigset_t);
     impl Drop for Restore {
         fn drop(&mut self) {
-            // SAFETY: the set is a copy of one that the system gave.
+            // SAFETY: the set is a copy of one that the kernel returned.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
         }
     }
-    // SAFETY: a set of signals is numbers.
+    // SAFETY: a signal set is numbers.
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (zeroed(), zeroed()) };
-    // SAFETY: the sets are locals, and all numbers are those of signals.
+    // SAFETY: the sets are locals, and all numbers are signals.
     unsafe {
         libc::sigfillset(&raw mut set);
         for signal in FAULTS {
@@ -141,12 +138,14 @@ pub fn blocked<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Sends a signal to a process. One that is gone gets none, and that is no error.
+/// Sends a signal to a process. A process that has ended is not an error.
 ///
-/// Only for children that were not waited for yet: their numbers are theirs until then.
+/// Only for children that were not waited for yet: the kernel does not reuse their numbers before.
 pub fn send(process: u32, signal: c_int) {
-    if let Ok(process @ 1..) = libc::pid_t::try_from(process) {
-        // SAFETY: the call takes no pointers, and a positive number is one process.
-        unsafe { libc::kill(process, signal) };
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    if let (Some(process), Some(signal)) =
+        (process, rustix::process::Signal::from_named_raw(signal))
+    {
+        let _ = kill_process(process, signal);
     }
 }

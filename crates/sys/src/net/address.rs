@@ -1,13 +1,16 @@
-//! Socket addresses, ours and the kernel's.
+//! Socket addresses in the kernel's form, for the calls that go through libc.
 
+use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::BorrowedFd;
 
 use libc::{c_int, sa_family_t, socklen_t};
+use rustix::net::{AddressFamily, getsockname};
 
 use crate::syscall::zeroed;
 
-/// A socket address as the kernel has it, of either family.
+/// A `sockaddr` of either family.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union RawAddress {
@@ -16,10 +19,10 @@ pub(crate) union RawAddress {
 }
 
 impl RawAddress {
-    /// Room for an address of either family.
-    pub(crate) const ROOM: socklen_t = size_of::<Self>() as socklen_t;
+    /// The size of an address of either family.
+    pub(crate) const CAPACITY: socklen_t = size_of::<Self>() as socklen_t;
 
-    /// No address, to be filled in by the kernel.
+    /// An address for the kernel to fill in.
     pub(crate) fn empty() -> Self {
         // SAFETY: both variants are C structures of numbers.
         unsafe { zeroed() }
@@ -52,24 +55,24 @@ impl RawAddress {
         }
     }
 
-    /// The address the kernel wrote here. `None` when it is of no family of ours.
+    /// The address that the kernel wrote. `None` if it is neither IPv4 nor IPv6.
     #[inline]
     pub(crate) fn get(&self) -> Option<SocketAddr> {
-        // SAFETY: the family stands first in both variants, and every byte of the union is initialised.
+        // SAFETY: the family is the first field of both variants, and every byte of the union is initialised.
         let family = c_int::from(unsafe { self.v4.sin_family });
         match family {
             libc::AF_INET => {
-                // SAFETY: the family says which variant it is.
+                // SAFETY: the family selects the variant.
                 let v4 = unsafe { self.v4 };
                 let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
                 Some(SocketAddr::new(IpAddr::V4(ip), u16::from_be(v4.sin_port)))
             }
             libc::AF_INET6 => {
-                // SAFETY: the family says which variant it is.
+                // SAFETY: the family selects the variant.
                 let v6 = unsafe { self.v6 };
                 let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
                 let port = u16::from_be(v6.sin6_port);
-                // The flow label is of no use to anyone here, and would make two equal peers differ.
+                // The flow label is dropped: it would make two equal peers differ.
                 Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)))
             }
             _ => None,
@@ -77,35 +80,40 @@ impl RawAddress {
     }
 }
 
-/// The address that a pointer of the kernel's lists refers to. `None` when it is null or of no family of ours.
+/// Reads the address behind a pointer of getifaddrs(3). `None` if it is null, or neither IPv4 nor IPv6.
 ///
 /// # Safety
-/// `address` must be null, or point to a socket address that is as long as its family says.
+/// `address` must be null, or point to a socket address with the length of its family.
 pub(crate) unsafe fn from_pointer(address: *const libc::sockaddr) -> Option<SocketAddr> {
     if address.is_null() {
         return None;
     }
     let mut raw = RawAddress::empty();
-    // SAFETY: not null, and the family is part of every socket address.
+    // SAFETY: not null, and every socket address has a family.
     match c_int::from(unsafe { (*address).sa_family }) {
-        // SAFETY: the family says which structure it is.
+        // SAFETY: the family selects the structure.
         libc::AF_INET => raw.v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() },
-        // SAFETY: the family says which structure it is.
+        // SAFETY: the family selects the structure.
         libc::AF_INET6 => raw.v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() },
         _ => return None,
     }
     raw.get()
 }
 
+/// The address that a socket is bound to.
+pub(crate) fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    Ok(getsockname(fd)?.try_into()?)
+}
+
 /// The address family of an address.
-pub(crate) fn family(address: SocketAddr) -> c_int {
+pub(crate) fn family(address: SocketAddr) -> AddressFamily {
     match address {
-        SocketAddr::V4(_) => libc::AF_INET,
-        SocketAddr::V6(_) => libc::AF_INET6,
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
     }
 }
 
-/// The scope (interface index) that goes with an address: zero where it needs none.
+/// The scope (interface index) of an address, or zero if it has none.
 pub(crate) fn scope(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => 0,

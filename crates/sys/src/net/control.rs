@@ -1,30 +1,32 @@
-//! Control messages: what travels beside the bytes of a packet, from and to the kernel.
+//! Control messages: the ancillary data of a packet, from and to the kernel.
+//!
+//! libc: rustix has none of these messages but credentials.
 
 use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libc::{c_int, c_uint, cmsghdr};
 
-/// Room for all control messages of one packet, either way. Ours take 72 bytes at most, those we ask for 144.
-const ROOM: usize = 192;
+/// Bytes for all control messages of one packet. Sending takes at most 72 bytes, receiving 144.
+const CAPACITY: usize = 192;
 
-/// Where the value of a control message starts: its header, aligned.
+/// Offset of the value in a control message: its header, aligned.
 const VALUE: usize = size_of::<cmsghdr>().next_multiple_of(size_of::<usize>());
 
-/// A buffer for control messages, aligned as the kernel wants it.
+/// A buffer for control messages with the alignment that the kernel requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct Control {
-    bytes: [u8; ROOM],
+    bytes: [u8; CAPACITY],
 }
 
 impl Control {
-    /// Room to receive into.
-    pub(crate) const ROOM: usize = ROOM;
+    /// Bytes of the buffer.
+    pub(crate) const CAPACITY: usize = CAPACITY;
 
-    /// No messages.
+    /// A buffer without messages.
     pub(crate) const fn empty() -> Self {
-        Self { bytes: [0; ROOM] }
+        Self { bytes: [0; CAPACITY] }
     }
 
     /// The buffer, for the kernel to read or write.
@@ -32,15 +34,15 @@ impl Control {
         self.bytes.as_mut_ptr().cast()
     }
 
-    /// Appends a message at `at` and returns where the next one starts.
+    /// Writes a message at `at`, and returns the offset of the next one.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, level: c_int, kind: c_int, value: &[u8]) -> usize {
         let end = at + VALUE + value.len();
-        // The callers in this crate put a handful of numbers: never more than there is room for.
-        debug_assert!(end <= ROOM);
+        // The callers put a few numbers, which always fit.
+        debug_assert!(end <= CAPACITY);
         let header = &mut self.bytes[at..end];
         let length = offset_of!(cmsghdr, cmsg_len);
-        // The field's width differs between C libraries; little and big endian both start with zeroed bytes.
+        // The width of the field differs between C libraries; the buffer is zeroed, so both byte orders work.
         put_length(&mut header[length..], VALUE + value.len());
         header[offset_of!(cmsghdr, cmsg_level)..][..4].copy_from_slice(&level.to_ne_bytes());
         header[offset_of!(cmsghdr, cmsg_type)..][..4].copy_from_slice(&kind.to_ne_bytes());
@@ -48,18 +50,18 @@ impl Control {
         end.next_multiple_of(size_of::<usize>())
     }
 
-    /// The messages in the first `length` bytes, which the kernel wrote.
+    /// Parses the messages in the first `length` bytes, which the kernel wrote.
     #[inline]
-    pub(crate) fn read(&self, length: usize) -> Marks {
-        let mut marks = Marks::default();
-        let mut rest = &self.bytes[..length.min(ROOM)];
+    pub(crate) fn read(&self, length: usize) -> ControlData {
+        let mut data = ControlData::default();
+        let mut rest = &self.bytes[..length.min(CAPACITY)];
         while let Some((length, level, kind)) = header(rest) {
             let Some(value) = rest.get(VALUE..length) else { break };
-            marks.take(level, kind, value);
+            data.add(level, kind, value);
             let next = length.next_multiple_of(size_of::<usize>());
             rest = rest.get(next..).unwrap_or_default();
         }
-        marks
+        data
     }
 }
 
@@ -72,7 +74,7 @@ fn put_length(field: &mut [u8], length: usize) {
     }
 }
 
-/// Length, level and type of the message at the front.
+/// Length, level and type of the first message.
 #[inline]
 fn header(bytes: &[u8]) -> Option<(usize, c_int, c_int)> {
     let bytes = bytes.get(..size_of::<cmsghdr>())?;
@@ -84,26 +86,26 @@ fn header(bytes: &[u8]) -> Option<(usize, c_int, c_int)> {
     (length >= VALUE).then_some((length, header.cmsg_level, header.cmsg_type))
 }
 
-/// What the kernel says beside a packet.
+/// The control messages of a received packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct ControlData {
     pub(crate) tos: Option<u8>,
     pub(crate) hop_limit: Option<u8>,
     pub(crate) destination: Option<IpAddr>,
     pub(crate) interface: Option<u32>,
-    /// Bytes of each packet that GRO put together.
+    /// Bytes of each packet that GRO coalesced.
     pub(crate) segment: Option<usize>,
-    /// The user that sent it through a Unix socket.
+    /// The user ID of the sender, on a Unix socket.
     pub(crate) user: Option<u32>,
-    /// It is a report that nobody receives at the port where a packet of ours went.
+    /// An ICMP error "port unreachable" for a packet that this socket sent.
     pub(crate) port_unreachable: bool,
 }
 
-impl Marks {
+impl ControlData {
     #[inline]
-    fn take(&mut self, level: c_int, kind: c_int, value: &[u8]) {
+    fn add(&mut self, level: c_int, kind: c_int, value: &[u8]) {
         match (level, kind) {
-            // The kernel gives one byte here and an `int` everywhere else.
+            // The kernel writes one byte here and an `int` everywhere else.
             (libc::IPPROTO_IP, libc::IP_TOS) => self.tos = value.first().copied(),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.tos = int(value).map(|tos| tos as u8),
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {

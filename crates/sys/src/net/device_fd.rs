@@ -1,26 +1,30 @@
-//! Device descriptors do not survive a fork in the child.
+//! Device sockets, which a forked child loses.
 //!
-//! A child shares its parent's sockets: while it lives, the parent's UDP port, slot and services stay taken, though no
-//! thread of the child reads them. So every socket of a device is a [`DeviceFd`], and `pthread_atfork` replaces all of
-//! them in the child by one dead socket. They are replaced and not closed: objects that the child inherited still refer to
-//! the numbers, which must not become other files.
+//! A forked child shares its parent's sockets: while it lives, the UDP port, slot and services of the parent stay in use,
+//! though no thread of the child reads them. So every socket of a device is a [`DeviceFd`], and a pthread_atfork(3)
+//! handler replaces all of them in the child by one unconnected socket. They are replaced, not closed: objects that the
+//! child inherited still refer to the numbers, which must not become other files.
 //!
-//! Only fork(3) runs these handlers. Children of posix_spawn(3) and vfork(2) call exec at once, which closes the sockets;
-//! a raw clone(2) without exec keeps them.
+//! Only fork(3) runs these handlers. Children of posix_spawn(3) and vfork(2) call exec immediately, which closes the
+//! sockets; a raw clone(2) without exec keeps them.
+//!
+//! libc: fork handlers and the mutex that they lock are the C library's.
 
 use std::cell::UnsafeCell;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::c_int;
+use rustix::io::{DupFlags, dup3};
+use rustix::net::{AddressFamily, Protocol, SocketType};
 
 use crate::syscall::socket;
 
 unsafe extern "C" {
-    /// pthread_atfork(3), which the `libc` crate does not have for Linux.
+    /// pthread_atfork(3), which the `libc` crate does not declare for Linux.
     fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -28,22 +32,22 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Descriptors up to this one can be registered: the kernel's default for `fs.nr_open`.
-const MOST: usize = 1 << 20;
+/// Only descriptors below this number are registered: the kernel's default for `fs.nr_open`.
+const MAX_FDS: usize = 1 << 20;
 
-/// A bit for each registered descriptor. Atomics, because the child of a program with threads may take no lock that is not
-/// [`CHANGES`].
-static REGISTERED: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
-/// No word from this one on has a bit set.
+/// A bit for each registered descriptor. Atomics, because the child of a multi-threaded program must not take any lock
+/// except [`CHANGES`].
+static REGISTERED: [AtomicU64; MAX_FDS / 64] = [const { AtomicU64::new(0) }; MAX_FDS / 64];
+/// No word from this index on has a bit set.
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Held while a descriptor is created and registered, or closed, and during fork: a child is never made in between.
-/// One of the C library's, because the handler that unlocks it is not the one that locked it.
+/// Held while a descriptor is created and registered, or closed, and during fork, so that no child is created in
+/// between. A mutex of the C library, because the handler that unlocks it is not the one that locked it.
 static CHANGES: Changes = Changes(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 
 struct Changes(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex is made to be shared.
+// SAFETY: a mutex may be shared between threads.
 unsafe impl Sync for Changes {}
 
 extern "C" fn lock() {
@@ -52,29 +56,31 @@ extern "C" fn lock() {
 }
 
 extern "C" fn unlock() {
-    // SAFETY: this thread, or the one that it was forked from, has locked it.
+    // SAFETY: locked by this thread, or by the thread that this one was forked from.
     unsafe { libc::pthread_mutex_unlock(CHANGES.0.get()) };
 }
 
-/// Runs in the child, and makes only calls that POSIX allows there.
+/// Runs in the child: makes system calls only, and allocates nothing.
 extern "C" fn replace_all() {
-    // Nothing arrives at a Unix socket without a name, and what is sent from it to an IP address is refused.
-    // SAFETY: the calls take no pointers.
-    unsafe {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let dead = libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) as c_int;
-        for (index, word) in REGISTERED.iter().enumerate().take(END.load(Ordering::Relaxed)) {
-            let mut bits = word.load(Ordering::Relaxed);
-            while bits != 0 {
-                let fd = (index * 64) as c_int + bits.trailing_zeros() as c_int;
-                if dead < 0 || libc::dup3(dead, fd, libc::O_CLOEXEC) < 0 {
-                    libc::close(fd);
-                }
-                bits &= bits - 1;
+    // Nothing arrives at a Unix socket without a name, and sends to IP addresses fail on it.
+    let dead = socket(AddressFamily::UNIX, SocketType::DGRAM, None).ok();
+    for (index, word) in REGISTERED.iter().enumerate().take(END.load(Ordering::Relaxed)) {
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            let fd = (index * 64) as c_int + bits.trailing_zeros() as c_int;
+            // SAFETY: a registered descriptor, which this does not close.
+            let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+            let replaced = dead
+                .as_ref()
+                .is_some_and(|dead| dup3(dead, &mut target, DupFlags::CLOEXEC).is_ok());
+            if !replaced {
+                // SAFETY: the parent's socket, which no thread of the child uses.
+                unsafe { rustix::io::close(fd) };
             }
+            bits &= bits - 1;
         }
-        libc::close(dead);
     }
+    drop(dead);
     unlock();
 }
 
@@ -95,15 +101,19 @@ pub(crate) struct DeviceFd(ManuallyDrop<OwnedFd>);
 
 impl DeviceFd {
     /// As [`socket`].
-    pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<Self> {
+    pub(crate) fn socket(
+        family: AddressFamily,
+        kind: SocketType,
+        protocol: Option<Protocol>,
+    ) -> io::Result<Self> {
         Self::open(|| socket(family, kind, protocol))
     }
 
-    /// What `open` opens. No child is forked meanwhile, so `open` must not wait.
+    /// Registers the descriptor that `open` returns. The process cannot fork during the call, so `open` must not block.
     pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         static HANDLERS: Once = Once::new();
         HANDLERS.call_once(|| {
-            // SAFETY: the handlers live as long as the program. Where there is no memory for them, children keep the sockets.
+            // SAFETY: the handlers are functions of the program. If memory for them is missing, children keep the sockets.
             unsafe { pthread_atfork(Some(lock), Some(unlock), Some(replace_all)) };
         });
         lock();
@@ -120,7 +130,7 @@ impl Drop for DeviceFd {
     fn drop(&mut self) {
         lock();
         register(self.0.as_raw_fd(), false);
-        // SAFETY: nobody uses it after this.
+        // SAFETY: it is not used after this.
         drop(unsafe { ManuallyDrop::take(&mut self.0) });
         unlock();
     }

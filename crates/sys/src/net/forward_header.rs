@@ -1,23 +1,23 @@
-//! What stands before a packet that one process forwards to another: what the kernel told the first about it.
+//! The header of a packet that one process forwards to another: the [`RxInfo`] that the first received with it.
 //!
-//! Processes built from different versions may meet on one machine, so the header has a version, and what is not
-//! understood is dropped: the transport sends it again.
+//! Processes of different versions may run on one machine, so the header has a version. Packets with an unknown header
+//! are dropped; the transport retransmits them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::net::address::scope;
 use crate::net::receive::RxInfo;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub(crate) const LENGTH: usize = 56;
 
 /// "Ferroce forwards", version 1.
-const MARK: [u8; 4] = *b"Ff\0\x01";
+const MAGIC: [u8; 4] = *b"Ff\0\x01";
 
 /// Writes the header.
 pub(crate) fn encode(info: &RxInfo) -> [u8; LENGTH] {
     let mut header = [0; LENGTH];
-    header[..4].copy_from_slice(&MARK);
+    header[..4].copy_from_slice(&MAGIC);
     header[4] = info.tos;
     header[5] = info.hop_limit.unwrap_or(0);
     header[6] = u8::from(info.hop_limit.is_some());
@@ -26,16 +26,16 @@ pub(crate) fn encode(info: &RxInfo) -> [u8; LENGTH] {
     header[28..32].copy_from_slice(&scope(info.source).to_be_bytes());
     header[32..48].copy_from_slice(&mapped(info.destination));
     header[48..52].copy_from_slice(&info.interface.unwrap_or(0).to_be_bytes());
-    // Messages are below 64 KiB.
+    // Datagrams are below 64 KiB.
     header[52..].copy_from_slice(&(info.segment as u32).to_be_bytes());
     header
 }
 
-/// Reads what arrived: `None` when it is not a packet that a process of ours forwarded.
+/// Parses a forwarded packet: `None` if it does not have this header.
 pub(crate) fn decode(bytes: &[u8]) -> Option<RxInfo> {
     let (header, packet) = bytes.split_first_chunk::<LENGTH>()?;
     let number = |at: usize| array(header, at).map(u32::from_be_bytes);
-    if header[..4] != MARK {
+    if header[..4] != MAGIC {
         return None;
     }
     let port = u16::from_be_bytes(array(header, 24)?);
@@ -60,7 +60,7 @@ fn array<const N: usize>(header: &[u8; LENGTH], at: usize) -> Option<[u8; N]> {
     header.get(at..)?.first_chunk().copied()
 }
 
-/// An address in 16 bytes. IPv6 sockets here are never given mapped addresses, so nothing is taken for another.
+/// An address in 16 bytes. The IPv6 sockets of this crate never receive mapped addresses, so this is unambiguous.
 fn mapped(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

@@ -1,11 +1,16 @@
-//! The machine's network interfaces and their addresses.
+//! Network interfaces and their addresses.
+//!
+//! libc: rustix has no getifaddrs(3).
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use libc::{c_int, ifaddrs};
+use rustix::ioctl;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::error::Error;
 use crate::net::address::{from_pointer, scope};
@@ -15,25 +20,25 @@ use crate::syscall::{check, socket, zeroed};
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, as `ip link` shows it.
+    /// The name, as `ip link` prints it.
     pub name: String,
-    /// Its index, which scopes of IPv6 addresses refer to.
+    /// The index, which the scope of an IPv6 address refers to.
     pub index: u32,
-    /// The largest packet it takes, from the IP header on.
+    /// The MTU, which includes the IP header.
     pub mtu: u32,
-    /// It is switched on.
+    /// The interface is up (`IFF_UP`).
     pub up: bool,
-    /// It has a carrier.
+    /// The link has a carrier (`IFF_RUNNING`).
     pub running: bool,
-    /// It is the loopback.
+    /// It is the loopback interface.
     pub loopback: bool,
-    /// Its hosts have addresses of the link's, which are found out: Ethernet, and not a tunnel.
+    /// Next hops are resolved to link-layer addresses (ARP, neighbour discovery): Ethernet, but not a tunnel.
     pub neighbours: bool,
-    /// It can multicast.
+    /// It supports multicast.
     pub multicast: bool,
-    /// Its Ethernet address, if it has one: the loopback's is all zeroes.
+    /// The Ethernet address, if it has one; all zeroes for the loopback interface.
     pub mac: Option<[u8; 6]>,
-    /// Its addresses, in the kernel's order.
+    /// The addresses, in the kernel's order.
     pub addresses: Vec<Address>,
 }
 
@@ -42,14 +47,14 @@ pub struct Interface {
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
-    /// How many of its leading bits are the network's.
+    /// The prefix length.
     pub prefix: u8,
-    /// The interface's index, where the address means something on it alone (IPv6 link-local). Zero otherwise.
+    /// The interface index if the address is scoped (IPv6 link-local), otherwise zero.
     pub scope: u32,
 }
 
 impl Address {
-    /// The address with a port, ready to be bound.
+    /// The address with a port, for binding.
     pub fn with_port(&self, port: u16) -> SocketAddr {
         let mut address = SocketAddr::new(self.ip, port);
         if let SocketAddr::V6(address) = &mut address {
@@ -60,12 +65,12 @@ impl Address {
 }
 
 impl Interface {
-    /// The largest RoCE path MTU that fits, with the headers of this address family. `None` when none does.
+    /// The largest RoCE path MTU that fits with the headers of this address family, if any.
     pub fn roce_mtu(&self, ipv6: bool) -> Option<u16> {
         route::roce_mtu(self.mtu, ipv6)
     }
 
-    /// Whether an address reaches us here: one of ours, or on the loopback any of its networks' (127.0.0.0/8).
+    /// Whether packets to an address arrive here: one of the addresses, or any of 127.0.0.0/8 on the loopback interface.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| {
             own.ip == address || self.loopback && same_network(own.ip, address, own.prefix)
@@ -73,17 +78,15 @@ impl Interface {
     }
 }
 
-/// All interfaces, by index, those that are down and those without addresses included.
+/// Lists all interfaces by index, including those that are down and those without addresses.
 pub fn interfaces() -> Result<Vec<Interface>, Error> {
     let list = List::read()?;
-    let probe = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
-        .or_else(|_| socket(libc::AF_INET6, libc::SOCK_DGRAM, 0))
-        .map_err(|error| Error::system("ask about interfaces", error))?;
+    let probe = probe()?;
     let mut interfaces: Vec<Interface> = Vec::new();
     for entry in list.iter() {
-        // SAFETY: every entry of the list has a name, ended by a zero.
+        // SAFETY: every entry of the list has a name that ends with a zero.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy();
-        // An IPv4 address can have a label, which stands for its interface: "eth0:1".
+        // An IPv4 address may have a label instead of the interface's name: "eth0:1".
         let name = name.split(':').next().unwrap_or_default();
         let at = match interfaces.iter().position(|known| known.name == name) {
             Some(at) => at,
@@ -93,7 +96,7 @@ pub fn interfaces() -> Result<Vec<Interface>, Error> {
             }
         };
         let interface = &mut interfaces[at];
-        // SAFETY: the list's addresses are null or as long as their family says.
+        // SAFETY: the addresses of the list are null or have the length of their family.
         unsafe {
             interface.mac = interface.mac.or(mac(entry.ifa_addr));
             if let Some(address) = from_pointer(entry.ifa_addr) {
@@ -104,27 +107,27 @@ pub fn interfaces() -> Result<Vec<Interface>, Error> {
             }
         }
     }
-    // An interface can vanish while we ask: then it has no index.
+    // An interface that was removed meanwhile has no index.
     interfaces.retain(|interface| interface.index != 0);
     interfaces.sort_by_key(|interface| interface.index);
     Ok(interfaces)
 }
 
-/// The interface that has an address. An IPv6 link-local address is told from its likes by the scope.
+/// Finds the interface that has an address. The scope selects among equal IPv6 link-local addresses.
 pub fn interface_of(address: SocketAddr) -> Result<Interface, Error> {
     let scope = scope(address);
     interfaces()?
         .into_iter()
-        .find(|one| one.has(address.ip()) && (scope == 0 || scope == one.index))
+        .find(|interface| interface.has(address.ip()) && (scope == 0 || scope == interface.index))
         .ok_or(Error::AddressNotOurs { address: address.ip() })
 }
 
-/// Whether the interface of this name is there, switched on, and has a carrier, now.
+/// Whether an interface of this name exists, is up and has a carrier.
 pub fn is_active(name: &str) -> bool {
     let active = libc::IFF_UP | libc::IFF_RUNNING;
     let Ok(list) = List::read() else { return false };
     list.iter().any(|entry| {
-        // SAFETY: every entry of the list has a name, ended by a zero.
+        // SAFETY: every entry of the list has a name that ends with a zero.
         let own = unsafe { CStr::from_ptr(entry.ifa_name) };
         own.to_bytes() == name.as_bytes() && entry.ifa_flags as c_int & active == active
     })
@@ -134,7 +137,7 @@ fn describe(name: &str, entry: &ifaddrs, probe: &OwnedFd) -> Interface {
     let is = |flag: c_int| entry.ifa_flags & flag.unsigned_abs() != 0;
     Interface {
         name: name.to_owned(),
-        index: index_of(name).unwrap_or(0),
+        index: name_to_index(probe, name).unwrap_or(0),
         mtu: mtu(name, probe),
         up: is(libc::IFF_UP),
         running: is(libc::IFF_RUNNING),
@@ -148,7 +151,7 @@ fn describe(name: &str, entry: &ifaddrs, probe: &OwnedFd) -> Interface {
     }
 }
 
-/// An interface's MTU, from the kernel's call or else its file; 0 when neither knows the interface.
+/// The MTU of an interface, from the system call or else from sysfs; 0 if neither knows the interface.
 fn mtu(name: &str, probe: &OwnedFd) -> u32 {
     // SAFETY: an ifreq is numbers and a pointer.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -156,12 +159,11 @@ fn mtu(name: &str, probe: &OwnedFd) -> u32 {
     for (to, from) in request.ifr_name[..length].iter_mut().zip(name.bytes()) {
         *to = from as _;
     }
-    // SAFETY: the request is a local of the type that this call wants.
-    let asked =
-        check(unsafe { libc::ioctl(probe.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) });
-    match asked {
-        // SAFETY: the call has filled in this member.
-        Ok(_) => unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs(),
+    type GetMtu<'a> = ioctl::Updater<'a, { libc::SIOCGIFMTU as ioctl::Opcode }, libc::ifreq>;
+    // SAFETY: the request is a local of the type that this call reads and writes.
+    match unsafe { ioctl::ioctl(probe, GetMtu::new(&mut request)) } {
+        // SAFETY: the call wrote this member.
+        Ok(()) => unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs(),
         Err(_) => fs::read_to_string(format!("/sys/class/net/{name}/mtu"))
             .ok()
             .and_then(|text| text.trim().parse().ok())
@@ -172,21 +174,21 @@ fn mtu(name: &str, probe: &OwnedFd) -> u32 {
 /// The Ethernet address in a link-layer socket address.
 ///
 /// # Safety
-/// `address` must be null, or point to a socket address that is as long as its family says.
+/// `address` must be null, or point to a socket address with the length of its family.
 unsafe fn mac(address: *const libc::sockaddr) -> Option<[u8; 6]> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: not null, and the family is part of every socket address.
+    // SAFETY: not null, and every socket address has a family.
     if c_int::from(unsafe { (*address).sa_family }) != libc::AF_PACKET {
         return None;
     }
-    // SAFETY: the family says which structure it is.
+    // SAFETY: the family selects the structure.
     let link = unsafe { address.cast::<libc::sockaddr_ll>().read_unaligned() };
     (link.sll_halen == 6).then(|| link.sll_addr.first_chunk().copied()).flatten()
 }
 
-/// How many bits of a network mask are set.
+/// The number of bits set in a network mask.
 fn prefix(mask: IpAddr) -> u8 {
     let ones = match mask {
         IpAddr::V4(mask) => mask.to_bits().count_ones(),
@@ -195,13 +197,17 @@ fn prefix(mask: IpAddr) -> u8 {
     ones as u8
 }
 
-fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
-    let differing = match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+fn same_network(first: IpAddr, second: IpAddr, prefix: u8) -> bool {
+    let common = match (first, second) {
+        (IpAddr::V4(first), IpAddr::V4(second)) => {
+            (first.to_bits() ^ second.to_bits()).leading_zeros()
+        }
+        (IpAddr::V6(first), IpAddr::V6(second)) => {
+            (first.to_bits() ^ second.to_bits()).leading_zeros()
+        }
         _ => return false,
     };
-    differing >= u32::from(prefix)
+    common >= u32::from(prefix)
 }
 
 /// The list that `getifaddrs` allocates.
@@ -232,15 +238,19 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: the list is what `getifaddrs` gave, and is freed once.
+        // SAFETY: the list is from `getifaddrs`, and is freed once.
         unsafe { libc::freeifaddrs(self.first) };
     }
 }
 
 /// The index of the interface with this name.
 pub fn index_of(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the name ends with a zero.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index)
+    name_to_index(probe().ok()?, name).ok()
+}
+
+/// A socket for asking about interfaces.
+fn probe() -> Result<OwnedFd, Error> {
+    socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .or_else(|_| socket(AddressFamily::INET6, SocketType::DGRAM, None))
+        .map_err(|error| Error::system("query the network interfaces", error))
 }

@@ -1,41 +1,43 @@
-//! Mailboxes: Unix datagram sockets by which the processes of one address hand each other packets.
+//! Mailboxes: Unix datagram sockets by which the processes of one address forward packets to each other.
 //!
-//! A user's processes trust each other and nobody else. What another user sends to a mailbox is dropped, since it could
-//! name any sender, and nothing is sent to a mailbox of another user. (The kernel lets only processes of one user share a
-//! port, so nothing is lost.) The receiver is verified once, after connecting to it: a connected socket sends to the one
-//! it was connected to, and never to another that was given the same name later.
+//! Processes of one user trust each other and no others. Packets from another user are dropped, since they could carry any
+//! source address, and nothing is sent to a mailbox of another user. (The kernel lets only processes of one user share a
+//! port, so this loses nothing.) The receiver is verified once, after connecting to it: a connected socket never sends to
+//! another socket that is bound to the same name later.
 
 use std::collections::HashMap;
+use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use libc::{SOL_SOCKET, c_int, iovec, msghdr};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketType, sockopt};
 
 use crate::clock;
 use crate::error::Error;
 use crate::net::device_fd::DeviceFd;
 use crate::net::receive::{ReceiveBatch, RxInfo};
-use crate::net::socket::buffer;
+use crate::net::socket::set_send_buffer;
 use crate::net::unix_name::{self, Directory, Role};
 use crate::net::{forward_header, unix_diag};
-use crate::syscall::{check, check_length, errno, set_option, zeroed};
+use crate::syscall::errno;
 
-/// Whom to forward a packet to.
+/// The process to forward a packet to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// The process that has a slot: a queue pair's number divided by 65,536.
+    /// The owner of a slot: the upper 8 bits of the QPN.
     Slot(u8),
-    /// The process that listens for a service of the connection manager.
+    /// The listener of a service of the connection manager.
     Service(u64),
 }
 
-/// A named socket, which packets are forwarded to and from.
+/// A named socket that packets are forwarded to and from.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     fd: DeviceFd,
-    /// Whose mailboxes it forwards to.
+    /// The address whose mailboxes it forwards to.
     address: SocketAddr,
     slot: u8,
     user: u32,
@@ -43,22 +45,22 @@ pub(crate) struct Mailbox {
     peers: Mutex<Peers>,
 }
 
-/// The mailboxes that this one has sent to.
+/// The mailboxes that this one forwards to.
 #[derive(Debug)]
 struct Peers {
-    /// A connected socket for each.
+    /// A connected socket for each slot.
     connected: HashMap<u8, DeviceFd>,
-    lookups: Budget,
+    lookups: LookupBudget,
 }
 
 impl Mailbox {
-    /// Binds a mailbox for a slot, which is claimed then if nobody else has it. The place is how many others there are.
-    pub(crate) fn bind(address: SocketAddr, slot: u8, place: u8) -> Result<Self, Error> {
+    /// Binds a mailbox for a slot, which claims the slot if no other process has it.
+    pub(crate) fn bind(address: SocketAddr, slot: u8, bind_index: u8) -> Result<Self, Error> {
         let fd = open()?;
-        // Before binding: no message without its sender's credentials may be waiting.
-        set_option::<c_int>(fd.as_fd(), SOL_SOCKET, libc::SO_PASSCRED, 1).map_err(failed)?;
-        bind(&fd, &unix_name::new(address, Role::Slot { slot, place }))?;
-        let peers = Peers { connected: HashMap::new(), lookups: Budget::new(clock::now()) };
+        // Before binding, so that no message is queued without the credentials of its sender.
+        sockopt::set_socket_passcred(&fd, true).map_err(open_failed)?;
+        bind(&fd, &unix_name::new(address, Role::Slot { slot, bind_index }))?;
+        let peers = Peers { connected: HashMap::new(), lookups: LookupBudget::new(clock::now()) };
         Ok(Self {
             fd,
             address,
@@ -69,7 +71,7 @@ impl Mailbox {
         })
     }
 
-    /// Hands packets to their owner: all those of one message, if they all are its. It does not wait.
+    /// Forwards the packets of one received datagram to their owner, without blocking.
     pub(crate) fn forward(&self, to: Recipient, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let (slot, directory) = match to {
@@ -77,14 +79,14 @@ impl Mailbox {
             Recipient::Service(id) => {
                 let directory = peers.look_up(self.address)?;
                 let found = directory.services().find(|&(service, _)| service == id);
-                // One of our own would not be looked for: it was given up just now.
+                // A service of this process is not forwarded to: it was closed just now.
                 let slot = found.map(|(_, slot)| slot).filter(|&slot| slot != self.slot);
                 (slot.ok_or(Error::NoOwner)?, Some(directory))
             }
         };
         if let Some(peer) = peers.connected.get(&slot) {
             match send(peer, info, data) {
-                // It has ended; another may have its slot.
+                // The process has ended; another one may own the slot.
                 Err(Error::NoOwner) => drop(peers.connected.remove(&slot)),
                 sent => return sent,
             }
@@ -106,7 +108,7 @@ impl Mailbox {
         Ok(directory.slots().filter(|&slot| slot != self.slot).collect())
     }
 
-    /// Receives what other processes forwarded, and returns how many messages that are.
+    /// Receives forwarded packets, and returns the number of datagrams.
     pub(crate) fn receive(&self, batch: &mut ReceiveBatch) -> Result<usize, Error> {
         let count = loop {
             match batch.fill(self.fd.as_fd(), false, usize::MAX) {
@@ -119,11 +121,11 @@ impl Mailbox {
             }
         };
         for index in 0..count {
-            let taken = batch.taken(index);
-            let trusted = taken.marks.user == Some(self.user) || taken.marks.user == Some(0);
-            let info = forward_header::decode(batch.buffer(index, taken.length));
-            match info.filter(|_| trusted && !taken.truncated) {
-                Some(info) => batch.keep(index, forward_header::LENGTH, info),
+            let raw = batch.raw(index);
+            let trusted = raw.control.user == Some(self.user) || raw.control.user == Some(0);
+            let info = forward_header::decode(batch.buffer(index, raw.length));
+            match info.filter(|_| trusted && !raw.truncated) {
+                Some(info) => batch.accept(index, forward_header::LENGTH, info),
                 None => drop(self.rejected.fetch_add(1, Ordering::Relaxed)),
             }
         }
@@ -157,19 +159,17 @@ impl Peers {
     }
 }
 
-fn failed(error: std::io::Error) -> Error {
+fn open_failed(error: impl Into<std::io::Error>) -> Error {
     Error::system("open a Unix socket", error)
 }
 
 fn open() -> Result<DeviceFd, Error> {
-    DeviceFd::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0).map_err(failed)
+    DeviceFd::socket(AddressFamily::UNIX, SocketType::DGRAM, None).map_err(open_failed)
 }
 
 pub(crate) fn bind(fd: &DeviceFd, name: &str) -> Result<(), Error> {
-    let (raw, length) = unix_name::raw(name);
-    // SAFETY: the name is a local, as long as said.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), length) })
-        .map(drop)
+    unix_name::socket_address(name)
+        .and_then(|address| Ok(rustix::net::bind(fd, &address)?))
         .map_err(|error| Error::system("bind a Unix socket", error))
 }
 
@@ -177,87 +177,70 @@ pub(crate) fn bind(fd: &DeviceFd, name: &str) -> Result<(), Error> {
 fn connect(directory: &Directory, slot: u8) -> Result<DeviceFd, Error> {
     let owner = directory.mailbox(slot).ok_or(Error::NoOwner)?;
     let fd = open()?;
-    buffer(fd.as_fd(), 4 << 20, Some(libc::SO_SNDBUFFORCE), libc::SO_SNDBUF);
-    let (raw, length) = unix_name::raw(&owner.name);
-    // SAFETY: the name is a local, as long as said.
-    check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), length) })
+    set_send_buffer(fd.as_fd(), 4 << 20, true);
+    unix_name::socket_address(&owner.name)
+        .and_then(|address| Ok(rustix::net::connect(&fd, &address)?))
         .map_err(|_| Error::NoOwner)?;
-    // The name may have changed hands since the table was read. A kernel that does not tell the owner does not tell this.
-    let proven = match owner.user {
+    // The name may be bound by another process since the table was read. A kernel that does not report owners does not
+    // report the peer either.
+    let verified = match owner.user {
         None => true,
         Some(_) => unix_diag::peer(fd.as_fd()).is_ok_and(|peer| peer == Some(owner.inode)),
     };
-    if proven { Ok(fd) } else { Err(Error::NoOwner) }
+    if verified { Ok(fd) } else { Err(Error::NoOwner) }
 }
 
 fn send(to: &DeviceFd, info: &RxInfo, data: &[u8]) -> Result<(), Error> {
-    let mut header = forward_header::encode(info);
-    let mut pieces = [
-        iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
-        iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() },
-    ];
-    // SAFETY: a msghdr is numbers and pointers.
-    let mut message: msghdr = unsafe { zeroed() };
-    message.msg_iov = pieces.as_mut_ptr();
-    message.msg_iovlen = pieces.len() as _;
-    loop {
-        // SAFETY: the message refers to locals and to `data`, which the kernel only reads.
-        let sent = check_length(unsafe {
-            libc::sendmsg(
-                to.as_raw_fd(),
-                &raw const message,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        });
-        return match sent {
-            Ok(_) => Ok(()),
-            Err(error) => match errno(&error) {
-                libc::EINTR => continue,
-                libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET => Err(Error::NoOwner),
-                libc::EAGAIN | libc::ENOBUFS => Err(Error::OwnerBusy),
-                _ => Err(Error::system("forward a packet", error)),
-            },
-        };
+    let header = forward_header::encode(info);
+    let pieces = [IoSlice::new(&header), IoSlice::new(data)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut control = SendAncillaryBuffer::default();
+    match retry_on_intr(|| rustix::net::sendmsg(to, &pieces, &mut control, flags)) {
+        Ok(_) => Ok(()),
+        Err(Errno::CONNREFUSED | Errno::NOTCONN | Errno::CONNRESET) => Err(Error::NoOwner),
+        Err(Errno::AGAIN | Errno::NOBUFS) => Err(Error::OwnerBusy),
+        Err(error) => Err(Error::system("forward a packet", error)),
     }
 }
 
-/// How often the table of sockets is read: a stranger's packets for owners that do not exist lead to a look-up each.
+/// Rate limit for reading the table of sockets: each packet of a remote attacker for an owner that does not exist causes
+/// a look-up.
 #[derive(Debug)]
-struct Budget {
+struct LookupBudget {
     left: u64,
-    /// When it was last added to, nanoseconds.
-    since: u64,
+    /// When it was last refilled, in nanoseconds.
+    refilled: u64,
 }
 
-impl Budget {
-    /// Look-ups at once: more than there are slots.
-    const MOST: u64 = 512;
-    /// Nanoseconds until there is one more.
-    const EACH: u64 = 1_000_000;
+impl LookupBudget {
+    /// Maximum burst: more than there are slots.
+    const MAX_BURST: u64 = 512;
+    /// Nanoseconds until one more look-up is allowed.
+    const REFILL_INTERVAL: u64 = 1_000_000;
 
     fn new(now: u64) -> Self {
-        Self { left: Self::MOST, since: now }
+        Self { left: Self::MAX_BURST, refilled: now }
     }
 
     fn spend(&mut self, now: u64) -> bool {
-        let more = now.saturating_sub(self.since) / Self::EACH;
-        self.left = (self.left + more).min(Self::MOST);
-        self.since += more * Self::EACH;
-        let some = self.left > 0;
-        self.left -= u64::from(some);
-        some
+        let more = now.saturating_sub(self.refilled) / Self::REFILL_INTERVAL;
+        self.left = (self.left + more).min(Self::MAX_BURST);
+        self.refilled += more * Self::REFILL_INTERVAL;
+        let allowed = self.left > 0;
+        self.left -= u64::from(allowed);
+        allowed
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Budget;
+    use super::LookupBudget;
 
     #[test]
-    fn lookups_are_bounded() {
-        let mut budget = Budget::new(1000);
+    fn lookups_are_rate_limited() {
+        let mut budget = LookupBudget::new(1000);
         assert_eq!((0..10_000).filter(|_| budget.spend(1000)).count(), 512);
-        let later = 1000 + 5 * Budget::EACH;
+        let later = 1000 + 5 * LookupBudget::REFILL_INTERVAL;
         assert_eq!((0..10_000).filter(|_| budget.spend(later)).count(), 5);
         assert_eq!((0..10_000).filter(|_| budget.spend(u64::MAX / 2)).count(), 512);
     }

@@ -13,7 +13,6 @@ pub mod neighbour;
 mod netlink;
 pub(crate) mod netlink_monitor;
 pub(crate) mod options;
-mod peek;
 pub(crate) mod process_watch;
 pub(crate) mod receive;
 pub mod route;

@@ -1,24 +1,27 @@
-//! Neighbours: whether the next host on the way has been found, as ARP and neighbour discovery do.
+//! Next hops: whether the kernel has resolved their link-layer address by ARP or neighbour discovery.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::error::Error;
-use crate::net::netlink::{self, ask};
+use crate::net::address::scope;
+use crate::net::netlink::{self, request};
+use crate::net::udp::UdpSocket;
 use crate::syscall::errno;
 
 /// `RTA_DST`, `RTA_OIF` and `RTA_GATEWAY` of a route; `NDA_DST` of a neighbour.
-const ROUTE_TO: u16 = 1;
-const ROUTE_INTERFACE: u16 = 4;
-const ROUTE_GATEWAY: u16 = 5;
-const NEIGHBOUR: u16 = 1;
-/// `NUD_VALID`: all states in which packets are sent. `NUD_INCOMPLETE`: it is being looked for.
-const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
-const INCOMPLETE: u16 = 0x01;
-/// The port for what nobody needs (RFC 863).
-const DISCARD: u16 = 9;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const NDA_DST: u16 = 1;
+/// `NUD_VALID`: all states in which packets are sent.
+const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+/// `NUD_INCOMPLETE`: resolution is in progress.
+const NUD_INCOMPLETE: u16 = 0x01;
+/// The discard port (RFC 863).
+const DISCARD_PORT: u16 = 9;
 
-/// The next host on the way to a destination.
+/// The next hop on the route to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     ip: IpAddr,
@@ -26,21 +29,20 @@ pub struct Neighbour {
     destination: SocketAddr,
 }
 
-/// What is known of it.
+/// The state of a neighbour's entry in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knowledge {
-    /// Packets are sent to it.
-    Found,
-    /// It is being looked for.
-    Sought,
-    /// Nobody looks for it, or it was not found.
-    Nothing,
+pub enum NeighbourState {
+    /// The link-layer address is known.
+    Resolved,
+    /// Resolution is in progress.
+    Resolving,
+    /// There is no entry, or resolution failed.
+    Unresolved,
 }
 
 impl Neighbour {
-    /// Who is next on the way. `None` where there is nobody to find: at home, and for groups.
-    pub fn toward(destination: SocketAddr) -> Result<Option<Self>, Error> {
-        let told = |error| Error::system("ask for a route", error);
+    /// Returns the next hop to a destination. `None` if there is nothing to resolve: for local destinations and groups.
+    pub fn next_hop(destination: SocketAddr) -> Result<Option<Self>, Error> {
         let ip = destination.ip();
         if ip.is_multicast() || ip.is_loopback() {
             return Ok(None);
@@ -48,62 +50,54 @@ impl Neighbour {
         let mut fixed = [0; 12];
         fixed[..2].copy_from_slice(&[netlink::family(ip), if ip.is_ipv4() { 32 } else { 128 }]);
         let to = netlink::octets(ip);
-        let scope = match destination {
-            SocketAddr::V6(address) => address.scope_id(),
-            SocketAddr::V4(_) => 0,
-        };
+        let scope = scope(destination);
         let interface = scope.to_ne_bytes();
-        let attributes = [(ROUTE_TO, &to[..]), (ROUTE_INTERFACE, &interface[..])];
-        let given = if scope == 0 { 1 } else { 2 };
-        let route = ask(libc::RTM_GETROUTE, fixed, &attributes[..given]).map_err(told)?;
+        let attributes = [(RTA_DST, &to[..]), (RTA_OIF, &interface[..])];
+        let count = if scope == 0 { 1 } else { 2 };
+        let route = request(libc::RTM_GETROUTE, fixed, &attributes[..count])
+            .map_err(|error| Error::system("look up a route", error))?;
         let unicast = route.fixed()[7] == libc::RTN_UNICAST;
         if route.kind() != libc::RTM_NEWROUTE || !unicast {
             return Ok(None);
         }
-        let Some(interface) = route.number(ROUTE_INTERFACE) else { return Ok(None) };
-        let ip = route.address(ROUTE_GATEWAY).unwrap_or(ip);
+        let Some(interface) = route.number(RTA_OIF) else { return Ok(None) };
+        let ip = route.address(RTA_GATEWAY).unwrap_or(ip);
         Ok(Some(Self { ip, interface, destination }))
     }
 
-    /// What the kernel knows of it now.
-    pub fn knowledge(&self) -> Result<Knowledge, Error> {
+    /// Returns the state of the kernel's entry.
+    pub fn state(&self) -> Result<NeighbourState, Error> {
         let mut fixed = [0; 12];
         fixed[0] = netlink::family(self.ip);
         fixed[4..8].copy_from_slice(&self.interface.to_ne_bytes());
         let ip = netlink::octets(self.ip);
-        let entry = match ask(libc::RTM_GETNEIGH, fixed, &[(NEIGHBOUR, &ip)]) {
-            Err(error) if errno(&error) == libc::ENOENT => return Ok(Knowledge::Nothing),
-            entry => entry.map_err(|error| Error::system("ask for a neighbour", error))?,
+        let entry = match request(libc::RTM_GETNEIGH, fixed, &[(NDA_DST, &ip)]) {
+            Err(error) if errno(&error) == libc::ENOENT => return Ok(NeighbourState::Unresolved),
+            entry => entry.map_err(|error| Error::system("look up a neighbour", error))?,
         };
         let state = u16::from_ne_bytes([entry.fixed()[8], entry.fixed()[9]]);
         Ok(match state {
-            _ if state & VALID != 0 => Knowledge::Found,
-            _ if state & INCOMPLETE != 0 => Knowledge::Sought,
-            _ => Knowledge::Nothing,
+            _ if state & NUD_VALID != 0 => NeighbourState::Resolved,
+            _ if state & NUD_INCOMPLETE != 0 => NeighbourState::Resolving,
+            _ => NeighbourState::Unresolved,
         })
     }
 
-    /// Has the kernel look for it, as it does for whoever sends something: an empty datagram, to the port that takes
-    /// what nobody needs.
-    pub fn seek(&self) {
-        let any = match self.destination {
-            SocketAddr::V4(_) => "0.0.0.0:0",
-            SocketAddr::V6(_) => "[::]:0",
-        };
-        let Ok(probe) = UdpSocket::bind(any) else { return };
+    /// Makes the kernel start resolution, by sending an empty datagram to the discard port of the destination.
+    pub fn solicit(&self) {
+        let Ok(probe) = UdpSocket::open(self.destination.is_ipv6()) else { return };
         let mut to = self.destination;
-        to.set_port(DISCARD);
-        let _ = probe.set_nonblocking(true);
-        let _ = probe.send_to(&[], to);
+        to.set_port(DISCARD_PORT);
+        let _ = probe.send(&[], to);
     }
 
-    /// Where it should have been.
+    /// The destination that it is the next hop to.
     pub fn destination(&self) -> SocketAddr {
         self.destination
     }
 
-    /// That it was not found in time.
-    pub fn late(&self) -> Error {
+    /// The error for a resolution that timed out.
+    pub fn timeout_error(&self) -> Error {
         let source = io::Error::from_raw_os_error(libc::ETIMEDOUT);
         Error::Unreachable { destination: self.destination, source }
     }

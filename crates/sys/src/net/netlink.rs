@@ -1,42 +1,40 @@
-//! Questions to the kernel about routes and neighbours, by netlink(7): rtnetlink(7) has the messages. None needs a
-//! privilege.
+//! Requests about routes and neighbours over netlink(7); rtnetlink(7) describes the messages. They need no privilege.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use crate::syscall::{check, check_length, socket, zeroed};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, bind, recv, send};
 
-/// Bytes of the header of a message, of an attribute's, and of the headers of a route and of a neighbour.
+use crate::syscall::socket;
+
+/// Bytes of the header of a message, of an attribute, and of the fixed part of a route or neighbour message.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
 const FIXED: usize = 12;
-/// More than the kernel says of one route or neighbour.
-const LONGEST: usize = 4096;
+/// More than the kernel sends for one route or neighbour.
+const MAX_MESSAGE: usize = 4096;
 
-/// A message to the kernel, and the first that it answers.
-pub(crate) struct Answer {
+/// The first message of the kernel's response.
+pub(crate) struct Response {
     kind: u16,
     body: Vec<u8>,
 }
 
 pub(crate) fn open() -> io::Result<OwnedFd> {
-    socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)
+    // No protocol is 0, which is NETLINK_ROUTE.
+    socket(AddressFamily::NETLINK, SocketType::RAW, None)
 }
 
-/// The same with an address of its own: the kernel's news go to no socket that has none.
+/// As [`open`], bound: the kernel sends notifications only to sockets with an address.
 pub(crate) fn open_bound() -> io::Result<OwnedFd> {
     let fd = open()?;
-    // SAFETY: a sockaddr_nl is numbers.
-    let mut any: libc::sockaddr_nl = unsafe { zeroed() };
-    any.nl_family = libc::AF_NETLINK as u16;
-    let length = size_of::<libc::sockaddr_nl>() as u32;
-    // SAFETY: the address is a local, as long as said.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const any).cast(), length) })?;
+    bind(&fd, &SocketAddrNetlink::new(0, 0))?;
     Ok(fd)
 }
 
-/// The family's number, as these messages have it.
+/// The address family, as these messages encode it.
 pub(crate) fn family(ip: IpAddr) -> u8 {
     (if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
@@ -48,12 +46,12 @@ pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Asks one question: its kind, the header of its kind, and attributes with their kinds.
-pub(crate) fn ask(
+/// Sends one request (its type, the fixed part of that type, and attributes with their types) and returns the response.
+pub(crate) fn request(
     kind: u16,
     fixed: [u8; FIXED],
     attributes: &[(u16, &[u8])],
-) -> io::Result<Answer> {
+) -> io::Result<Response> {
     let mut message = vec![0; HEADER];
     message.extend_from_slice(&fixed);
     for (kind, value) in attributes {
@@ -67,26 +65,20 @@ pub(crate) fn ask(
     message[4..6].copy_from_slice(&kind.to_ne_bytes());
     message[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
     let fd = open()?;
-    // SAFETY: the message is a local, as long as said.
-    check_length(unsafe {
-        libc::send(fd.as_raw_fd(), message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL)
-    })?;
-    let mut answer = vec![0; LONGEST];
-    // The kernel has answered before the call above returned.
-    // SAFETY: the buffer is a local, as long as said.
-    let length = check_length(unsafe {
-        libc::recv(fd.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
-    })?;
-    answer.truncate(length);
-    Answer::parse(&answer).ok_or_else(|| io::Error::from_raw_os_error(libc::EPROTO))?
+    send(&fd, &message, SendFlags::NOSIGNAL)?;
+    let mut response = vec![0; MAX_MESSAGE];
+    // The kernel queues the response before `send` returns, so this does not wait.
+    let (length, _) = recv(&fd, &mut response, RecvFlags::empty())?;
+    response.truncate(length);
+    Response::parse(&response).ok_or_else(|| io::Error::from_raw_os_error(libc::EPROTO))?
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-impl Answer {
-    /// `None` when it is no message.
+impl Response {
+    /// `None` if it is malformed.
     fn parse(bytes: &[u8]) -> Option<io::Result<Self>> {
         let length = u32::from_ne_bytes(number(bytes, 0)?) as usize;
         let kind = u16::from_ne_bytes(number(bytes, 4)?);
@@ -103,12 +95,12 @@ impl Answer {
         self.kind
     }
 
-    /// The header of its kind.
+    /// The fixed part.
     pub(crate) fn fixed(&self) -> &[u8] {
         &self.body[..FIXED]
     }
 
-    /// The attribute of this kind.
+    /// The attribute of this type.
     pub(crate) fn attribute(&self, wanted: u16) -> Option<&[u8]> {
         let mut rest = &self.body[FIXED..];
         loop {
@@ -128,34 +120,34 @@ impl Answer {
 
     pub(crate) fn address(&self, wanted: u16) -> Option<IpAddr> {
         let value = self.attribute(wanted)?;
-        let short = <[u8; 4]>::try_from(value).map(|value| IpAddr::V4(Ipv4Addr::from(value)));
-        let long = <[u8; 16]>::try_from(value).map(|value| IpAddr::V6(Ipv6Addr::from(value)));
-        short.or(long).ok()
+        let v4 = <[u8; 4]>::try_from(value).map(|value| IpAddr::V4(Ipv4Addr::from(value)));
+        let v6 = <[u8; 16]>::try_from(value).map(|value| IpAddr::V6(Ipv6Addr::from(value)));
+        v4.or(v6).ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Answer;
+    use super::Response;
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn malformed_responses_are_rejected() {
         let mut message = vec![0; 28];
         message[..4].copy_from_slice(&28_u32.to_ne_bytes());
         message[4..6].copy_from_slice(&24_u16.to_ne_bytes());
         for length in 0..28 {
-            assert!(Answer::parse(&message[..length]).is_none(), "{length} bytes");
+            assert!(Response::parse(&message[..length]).is_none(), "{length} bytes");
         }
-        let whole = Answer::parse(&message).unwrap().unwrap();
+        let whole = Response::parse(&message).unwrap().unwrap();
         assert!(whole.attribute(1).is_none());
-        // Attributes that end behind the message, or are shorter than their header.
+        // Attributes that extend beyond the message, or are shorter than their header.
         for length in [0_u16, 3, 9, 0xffff] {
             let mut damaged = message.clone();
             damaged[0] = 36;
             damaged.extend_from_slice(&length.to_ne_bytes());
             damaged.extend_from_slice(&[1, 0, 1, 2, 3, 4]);
-            let answer = Answer::parse(&damaged).unwrap().unwrap();
-            assert!(answer.number(1).is_none() && answer.address(2).is_none(), "{length}");
+            let response = Response::parse(&damaged).unwrap().unwrap();
+            assert!(response.number(1).is_none() && response.address(2).is_none(), "{length}");
         }
     }
 }

@@ -1,55 +1,55 @@
-//! What the kernel tells of changes to the network: netlink(7), which needs no privilege.
+//! Notifications of the kernel about changes of the network: rtnetlink(7) multicast groups, which need no privilege.
+//!
+//! libc: rustix does not have `NETLINK_ADD_MEMBERSHIP`.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 use crate::error::Error;
 use crate::net::netlink;
-use crate::syscall::{check_length, errno, set_option};
+use crate::syscall::set_option;
 
-/// What there are news of.
+/// What to be notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// Interfaces come, go, and are switched on and off (`RTNLGRP_LINK`).
+pub enum NetlinkGroup {
+    /// Interfaces that appear, disappear, or change their state (`RTNLGRP_LINK`).
     Interfaces = 1,
-    /// Neighbours are found, and lost (`RTNLGRP_NEIGH`).
+    /// Neighbours that are resolved or become unreachable (`RTNLGRP_NEIGH`).
     Neighbours = 3,
 }
 
-/// News, behind a descriptor that is readable when there are some.
+/// A descriptor that is readable while notifications are queued.
 #[derive(Debug)]
 pub struct NetlinkMonitor {
     fd: OwnedFd,
-    subject: Subject,
+    group: NetlinkGroup,
 }
 
 impl NetlinkMonitor {
-    /// Hears of nothing until it is told to listen.
-    pub fn of(subject: Subject) -> Result<Self, Error> {
+    /// Opens a monitor. It receives nothing until [`NetlinkMonitor::set_subscribed`].
+    pub fn new(group: NetlinkGroup) -> Result<Self, Error> {
         let fd = netlink::open_bound()
-            .map_err(|error| Error::system("listen for changes of the network", error))?;
-        Ok(Self { fd, subject })
+            .map_err(|error| Error::system("monitor the network for changes", error))?;
+        Ok(Self { fd, group })
     }
 
-    /// Listens, or stops to.
-    pub fn listen(&self, listens: bool) -> Result<(), Error> {
+    /// Subscribes or unsubscribes.
+    pub fn set_subscribed(&self, subscribed: bool) -> Result<(), Error> {
         let name =
-            if listens { libc::NETLINK_ADD_MEMBERSHIP } else { libc::NETLINK_DROP_MEMBERSHIP };
-        set_option(self.fd.as_fd(), libc::SOL_NETLINK, name, self.subject as libc::c_int)
-            .map_err(|error| Error::system("listen for changes of the network", error))
+            if subscribed { libc::NETLINK_ADD_MEMBERSHIP } else { libc::NETLINK_DROP_MEMBERSHIP };
+        set_option(self.fd.as_fd(), libc::SOL_NETLINK, name, self.group as libc::c_int)
+            .map_err(|error| Error::system("monitor the network for changes", error))
     }
 
-    /// Forgets the news so far: who is concerned asks.
-    pub fn clear(&self) {
+    /// Discards the queued notifications: the caller queries the state that it needs.
+    pub fn drain(&self) {
         let mut bytes = [0_u8; 4096];
         loop {
-            // SAFETY: the buffer is a local, as long as said.
-            let length = check_length(unsafe {
-                libc::recv(self.fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0)
-            });
-            match length {
-                Ok(_) => {}
-                // More news than it holds: they are all to be forgotten.
-                Err(error) if matches!(errno(&error), libc::ENOBUFS | libc::EINTR) => {}
+            match recv(&self.fd, &mut bytes, RecvFlags::empty()) {
+                // ENOBUFS: the queue overflowed.
+                Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
                 Err(_) => return,
             }
         }

@@ -1,27 +1,27 @@
-//! What to ask of the kernel, and what it gave.
+//! Kernel features that a socket requests, and those it has.
 
-/// What a socket shall use. The default is everything; a test switches off what it wants to do without.
+/// Features that a socket requests. The default is all of them; tests disable some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Segmentation by the kernel: one system call for many packets (`UDP_SEGMENT`, Linux 4.18).
+    /// Segmentation offload: one system call sends many packets (`UDP_SEGMENT`, Linux 4.18).
     pub gso: bool,
-    /// Packets of one flow received as one (`UDP_GRO`, Linux 5.0).
+    /// Receive offload: packets of one flow are coalesced (`UDP_GRO`, Linux 5.0).
     pub gro: bool,
-    /// Packets go to the process that their queue pair belongs to (`SO_ATTACH_REUSEPORT_CBPF`, Linux 4.5).
+    /// The kernel delivers packets to the process that owns their queue pair (`SO_ATTACH_REUSEPORT_CBPF`, Linux 4.5).
     pub steering: bool,
-    /// Each packet comes with the address it was sent to and its interface.
+    /// Report the destination address and interface of each packet.
     pub packet_info: bool,
-    /// Each packet comes with its type of service, where ECN is, and its hop limit.
+    /// Report the type of service, which contains ECN, and the hop limit of each packet.
     pub packet_marks: bool,
-    /// IPv6 packets without a UDP checksum are welcome, as rdma_rxe and hardware send them.
+    /// Accept IPv6 packets without a UDP checksum, which rdma_rxe and hardware send.
     pub zero_checksum: bool,
-    /// Other processes of this user may bind the same address and port.
+    /// Other processes of the same user may bind the same address and port.
     pub shared: bool,
-    /// Bytes of packets that may wait to be received. As many as the kernel allows, if that is less.
+    /// Size of the receive buffer in bytes, up to the kernel's limit.
     pub receive_buffer: usize,
-    /// Bytes of packets that may wait to be sent. As many as the kernel allows, if that is less.
+    /// Size of the send buffer in bytes, up to the kernel's limit.
     pub send_buffer: usize,
-    /// Go beyond the limits `net.core.rmem_max` and `wmem_max` where we are privileged to.
+    /// Exceed the limits `net.core.rmem_max` and `wmem_max` if the process is privileged.
     pub force_buffers: bool,
 }
 
@@ -42,23 +42,23 @@ impl Default for Options {
     }
 }
 
-/// What a socket really uses: what was asked for, less what the kernel does not have.
+/// Features that a socket has: those requested, less those that the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// See [`Options::gso`]. [`crate::Socket::gso`] tells whether it still is on.
+    /// See [`Options::gso`]. [`crate::Socket::gso`] returns whether it is still on.
     pub gso: bool,
     /// See [`Options::gro`].
     pub gro: bool,
-    /// See [`Options::steering`]: without it any process may receive any packet, and forwards it.
+    /// See [`Options::steering`]: without it any process may receive a packet, and forwards it to its owner.
     pub steering: bool,
-    /// See [`Options::packet_info`]: without it a packet's destination is the socket's address.
+    /// See [`Options::packet_info`]: without it the destination of a packet is the socket's address.
     pub packet_info: bool,
-    /// See [`Options::packet_marks`]: without it every packet seems unmarked.
+    /// See [`Options::packet_marks`]: without it the type of service of every packet is reported as 0.
     pub packet_marks: bool,
-    /// See [`Options::zero_checksum`]; always so with IPv4.
+    /// See [`Options::zero_checksum`]; always true for IPv4.
     pub zero_checksum: bool,
-    /// What the kernel counts against waiting packets, its own overhead included.
+    /// Size of the receive buffer in bytes, including the kernel's overhead.
     pub receive_buffer: usize,
-    /// The same for sending.
+    /// Size of the send buffer in bytes, including the kernel's overhead.
     pub send_buffer: usize,
 }

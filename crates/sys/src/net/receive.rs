@@ -1,4 +1,6 @@
-//! Receiving: many packets from one system call.
+//! Receiving many packets with one system call.
+//!
+//! libc: rustix has no recvmmsg(2).
 
 use std::fmt;
 use std::io;
@@ -9,148 +11,151 @@ use libc::{c_uint, iovec, mmsghdr};
 
 use crate::error::Error;
 use crate::net::address::RawAddress;
-use crate::net::control::{Control, Marks};
+use crate::net::control::{Control, ControlData};
 use crate::net::forward_header;
 use crate::net::socket::Socket;
 use crate::syscall::{check, errno, zeroed};
 
-/// What a message may hold where GRO puts packets together.
-const COALESCED: usize = 65_536;
+/// Capacity of a buffer for packets that GRO coalesced.
+const COALESCED_CAPACITY: usize = 65_536;
 
-/// What a message may hold otherwise: the largest RoCE packet, and what fits into a jumbo frame.
-const SINGLE: usize = 9 * 1024;
+/// Capacity of a buffer for one packet: more than the largest RoCE packet, and than a jumbo frame.
+const PACKET_CAPACITY: usize = 9 * 1024;
 
-/// What is known about a message beside its bytes.
+/// Metadata of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxInfo {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// The address it was sent to: ours, or a multicast group's.
+    /// The destination address: a local one, or that of a multicast group.
     pub destination: IpAddr,
-    /// The index of the interface that it came in by, where the kernel tells.
+    /// The index of the receiving interface, if the kernel reports it.
     pub interface: Option<u32>,
-    /// The type of service or traffic class: six bits of DSCP, two of ECN. Zero where the kernel does not tell.
+    /// The type of service or traffic class: six bits of DSCP, two of ECN. Zero if the kernel does not report it.
     pub tos: u8,
-    /// The time to live or hop limit left, where the kernel tells.
+    /// The remaining time to live or hop limit, if the kernel reports it.
     pub hop_limit: Option<u8>,
     /// Bytes received.
     pub length: usize,
-    /// Bytes of each packet in it, of which the last may have fewer: GRO puts those of one flow together.
+    /// Bytes of each packet in it, except that the last may be shorter: GRO coalesces packets of one flow.
     pub segment: usize,
-    /// The buffer was too small, so the end is missing.
+    /// The buffer was too small, and the rest is lost.
     pub truncated: bool,
 }
 
 impl RxInfo {
-    /// The two bits by which routers mark congestion (RFC 3168).
+    /// The ECN field, by which routers mark congestion (RFC 3168).
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.tos & 3
     }
 }
 
-/// A message: the packets of one flow that arrived together, or one packet.
+/// A received datagram: packets of one flow that GRO coalesced, or one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct RxDatagram<'a> {
-    /// What is known about all of them.
+    /// Metadata of all its packets.
     pub info: &'a RxInfo,
-    /// Their bytes.
+    /// The bytes of the packets.
     pub data: &'a [u8],
 }
 
 impl<'a> RxDatagram<'a> {
-    /// The packets, each the UDP payload of one datagram. They may be for different queue pairs.
+    /// The packets, each the UDP payload of one packet on the wire. They may be for different queue pairs.
     #[inline]
     pub fn packets(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.data.chunks(self.info.segment.max(1))
     }
 }
 
-/// Buffers for what one call receives, used again for the next.
+/// Buffers for the datagrams of one receive call, reused by the next.
 pub struct ReceiveBatch {
     bytes: Box<[u8]>,
-    /// Bytes of one message.
-    room: usize,
-    messages: Box<[mmsghdr]>,
+    /// Bytes of one buffer.
+    capacity: usize,
+    headers: Box<[mmsghdr]>,
     pieces: Box<[iovec]>,
     addresses: Box<[RawAddress]>,
     controls: Box<[Control]>,
-    /// What was received: where it starts in its buffer, and what is known about it.
-    arrivals: Vec<(usize, usize, RxInfo)>,
+    /// The received datagrams: index of the buffer, offset in it, metadata.
+    received: Vec<(usize, usize, RxInfo)>,
 }
 
-// SAFETY: the pointers in `messages` and `pieces` refer to the other buffers of the same value and are written anew
-// before each use.
+// SAFETY: the pointers in `headers` and `pieces` refer to the other buffers of the same value and are rewritten before each
+// use.
 unsafe impl Send for ReceiveBatch {}
-// SAFETY: without `&mut` nothing of it is changed, and the pointers are not followed.
+// SAFETY: without `&mut` nothing is modified, and the pointers are not dereferenced.
 unsafe impl Sync for ReceiveBatch {}
 
 impl ReceiveBatch {
-    /// Room for so many messages of up to `bytes` bytes each.
-    pub fn new(messages: usize, bytes: usize) -> Self {
-        let messages = messages.max(1);
-        // What another process forwards has a header before it.
-        let room = bytes + forward_header::LENGTH;
+    /// Allocates buffers for `count` datagrams of up to `bytes` bytes each.
+    pub fn new(count: usize, bytes: usize) -> Self {
+        let count = count.max(1);
+        // Forwarded packets have a header.
+        let capacity = bytes + forward_header::LENGTH;
         // SAFETY: an mmsghdr is numbers and pointers.
         let header: mmsghdr = unsafe { zeroed() };
         let piece = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Self {
-            bytes: vec![0; messages * room].into(),
-            room,
-            messages: vec![header; messages].into(),
-            pieces: vec![piece; messages].into(),
-            addresses: vec![RawAddress::empty(); messages].into(),
-            controls: vec![Control::empty(); messages].into(),
-            arrivals: Vec::with_capacity(messages),
+            bytes: vec![0; count * capacity].into(),
+            capacity,
+            headers: vec![header; count].into(),
+            pieces: vec![piece; count].into(),
+            addresses: vec![RawAddress::empty(); count].into(),
+            controls: vec![Control::empty(); count].into(),
+            received: Vec::with_capacity(count),
         }
     }
 
-    /// Room as a socket with these features wants it: few large messages where packets are put together, many small
-    /// ones where they are not.
+    /// Allocates buffers for a socket: few large ones if it has GRO, many small ones otherwise.
     pub fn for_socket(socket: &Socket) -> Self {
-        if socket.features().gro { Self::new(16, COALESCED) } else { Self::new(64, SINGLE) }
+        if socket.features().gro {
+            Self::new(16, COALESCED_CAPACITY)
+        } else {
+            Self::new(64, PACKET_CAPACITY)
+        }
     }
 
-    /// What the last call received.
+    /// The datagrams of the last receive call.
     #[inline]
     pub fn messages(&self) -> impl ExactSizeIterator<Item = RxDatagram<'_>> {
-        self.arrivals.iter().map(|(buffer, start, info)| {
-            let start = buffer * self.room + start;
+        self.received.iter().map(|(buffer, start, info)| {
+            let start = buffer * self.capacity + start;
             RxDatagram { info, data: &self.bytes[start..start + info.length] }
         })
     }
 
-    /// How many messages the last call received.
+    /// The number of datagrams of the last receive call.
     #[inline]
     pub fn len(&self) -> usize {
-        self.arrivals.len()
+        self.received.len()
     }
 
-    /// Whether the last call received nothing.
+    /// Whether the last receive call returned nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.arrivals.is_empty()
+        self.received.is_empty()
     }
 
-    /// One `recvmmsg`: how many messages came. What they are is then told by [`ReceiveBatch::keep`].
+    /// Makes one `recvmmsg` call, and returns the number of datagrams. [`ReceiveBatch::accept`] then adds them.
     #[inline]
     pub(crate) fn fill(
         &mut self,
         fd: BorrowedFd<'_>,
         with_address: bool,
-        most: usize,
+        max: usize,
     ) -> io::Result<usize> {
-        self.arrivals.clear();
-        let most = most.clamp(1, self.messages.len());
-        let buffers = self.bytes.chunks_exact_mut(self.room);
-        let places = self.addresses.iter_mut().zip(self.controls.iter_mut());
-        let parts = self.messages[..most].iter_mut().zip(self.pieces.iter_mut());
-        for ((message, piece), (buffer, (address, control))) in parts.zip(buffers.zip(places)) {
+        self.received.clear();
+        let max = max.clamp(1, self.headers.len());
+        let buffers = self.bytes.chunks_exact_mut(self.capacity);
+        let ancillary = self.addresses.iter_mut().zip(self.controls.iter_mut());
+        let parts = self.headers[..max].iter_mut().zip(self.pieces.iter_mut());
+        for ((message, piece), (buffer, (address, control))) in parts.zip(buffers.zip(ancillary)) {
             *piece = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut message.msg_hdr;
             if with_address {
                 header.msg_name = std::ptr::from_mut(address).cast();
-                header.msg_namelen = RawAddress::ROOM;
+                header.msg_namelen = RawAddress::CAPACITY;
             } else {
                 header.msg_name = std::ptr::null_mut();
                 header.msg_namelen = 0;
@@ -158,15 +163,15 @@ impl ReceiveBatch {
             header.msg_iov = piece;
             header.msg_iovlen = 1;
             header.msg_control = control.as_mut_ptr();
-            header.msg_controllen = Control::ROOM as _;
+            header.msg_controllen = Control::CAPACITY as _;
             header.msg_flags = 0;
         }
-        // SAFETY: at least as many messages as said, each with pointers to its own buffers of `self`, set just now.
+        // SAFETY: at least `max` headers, each with pointers to its own buffers of `self`, set just now.
         let received = check(unsafe {
             libc::recvmmsg(
                 fd.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                most as c_uint,
+                self.headers.as_mut_ptr(),
+                max as c_uint,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
@@ -174,93 +179,93 @@ impl ReceiveBatch {
         Ok(received.unsigned_abs() as usize)
     }
 
-    /// What the kernel says about a message that [`ReceiveBatch::fill`] took.
+    /// The kernel's description of a datagram that [`ReceiveBatch::fill`] received.
     #[inline]
-    pub(crate) fn taken(&self, index: usize) -> Taken {
-        let message = &self.messages[index];
+    pub(crate) fn raw(&self, index: usize) -> RawDatagram {
+        let message = &self.headers[index];
         // The field is a `size_t` in one C library and 32 bits in another.
         #[allow(clippy::unnecessary_cast)]
         let control = message.msg_hdr.msg_controllen as usize;
-        Taken {
+        RawDatagram {
             source: self.addresses[index].get(),
-            marks: self.controls[index].read(control),
-            length: (message.msg_len as usize).min(self.room),
+            control: self.controls[index].read(control),
+            length: (message.msg_len as usize).min(self.capacity),
             truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         }
     }
 
-    /// The bytes of such a message.
+    /// The bytes of such a datagram.
     pub(crate) fn buffer(&self, index: usize, length: usize) -> &[u8] {
-        &self.bytes[index * self.room..][..length.min(self.room)]
+        &self.bytes[index * self.capacity..][..length.min(self.capacity)]
     }
 
-    /// Hands a message to the caller of the receiving call: its bytes begin `start` bytes into its buffer.
+    /// Adds a datagram to those that the receive call returns: it begins `start` bytes into its buffer.
     #[inline]
-    pub(crate) fn keep(&mut self, index: usize, start: usize, info: RxInfo) {
-        self.arrivals.push((index, start, info));
+    pub(crate) fn accept(&mut self, index: usize, start: usize, info: RxInfo) {
+        self.received.push((index, start, info));
     }
 }
 
 impl fmt::Debug for ReceiveBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReceiveBatch")
-            .field("room", &(self.messages.len(), self.room - forward_header::LENGTH))
-            .field("arrivals", &self.arrivals)
+            .field("buffers", &self.headers.len())
+            .field("capacity", &(self.capacity - forward_header::LENGTH))
+            .field("received", &self.received)
             .finish()
     }
 }
 
-/// A message as the kernel describes it.
-pub(crate) struct Taken {
+/// A datagram as the kernel describes it.
+pub(crate) struct RawDatagram {
     pub(crate) source: Option<SocketAddr>,
-    pub(crate) marks: Marks,
+    pub(crate) control: ControlData,
     pub(crate) length: usize,
     pub(crate) truncated: bool,
 }
 
-impl Taken {
-    /// What that means, for a socket bound to `local`.
+impl RawDatagram {
+    /// Its metadata, for a socket bound to `local`.
     #[inline]
     pub(crate) fn info(&self, local: IpAddr) -> RxInfo {
-        let Self { source, marks, length, truncated } = self;
+        let Self { source, control, length, truncated } = self;
         RxInfo {
-            // A UDP socket names the sender of every datagram.
+            // A UDP socket reports the sender of every datagram.
             source: source.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)),
-            destination: marks.destination.unwrap_or(local),
-            interface: marks.interface,
-            tos: marks.tos.unwrap_or(0),
-            hop_limit: marks.hop_limit,
+            destination: control.destination.unwrap_or(local),
+            interface: control.interface,
+            tos: control.tos.unwrap_or(0),
+            hop_limit: control.hop_limit,
             length: *length,
-            segment: marks.segment.filter(|&segment| segment > 0).unwrap_or(*length),
+            segment: control.segment.filter(|&segment| segment > 0).unwrap_or(*length),
             truncated: *truncated,
         }
     }
 }
 
 impl Socket {
-    /// Receives what is there, as far as the batch has room, and returns how many messages that are: none when
-    /// nothing waits.
+    /// Receives queued datagrams, up to the capacity of the batch, and returns how many: zero if none are queued.
     #[inline]
     pub fn receive(&self, batch: &mut ReceiveBatch) -> Result<usize, Error> {
         self.receive_up_to(batch, usize::MAX)
     }
 
-    /// The same for no more than so many messages. Asking for one is quicker where one is expected: the kernel does not
-    /// look for a second.
+    /// As [`Socket::receive`], for at most `max` datagrams and at least one. A maximum of one is faster if only one is
+    /// expected: the kernel does not look for a second.
     #[inline]
-    pub fn receive_up_to(&self, batch: &mut ReceiveBatch, most: usize) -> Result<usize, Error> {
-        let mut reports = 0;
+    pub fn receive_up_to(&self, batch: &mut ReceiveBatch, max: usize) -> Result<usize, Error> {
+        let mut retries = 0;
         loop {
-            match batch.fill(self.fd(), true, most) {
+            match batch.fill(self.fd(), true, max) {
                 Ok(count) => {
                     for index in 0..count {
-                        let info = batch.taken(index).info(self.local().ip());
-                        batch.keep(index, 0, info);
+                        let info = batch.raw(index).info(self.local().ip());
+                        batch.accept(index, 0, info);
                     }
                     return Ok(count);
                 }
                 Err(error) if errno(&error) == libc::EAGAIN => return Ok(0),
-                Err(error) if Self::is_report(&error, &mut reports) => {}
+                Err(error) if Self::is_pending_error(&error, &mut retries) => {}
                 Err(error) => return Err(Error::system("receive packets", error)),
             }
         }

@@ -1,12 +1,16 @@
-//! The kernel's table of Unix sockets: names, and who owns them. sock_diag(7), which needs no privilege.
+//! The kernel's table of Unix sockets with their names and owners: sock_diag(7), which needs no privilege.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::syscall::{check, check_length, errno, socket, zeroed};
+use rustix::fs::fstat;
+use rustix::io::retry_on_intr;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, send};
+
+use crate::syscall::socket;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// A datagram socket counts as connected when another one has connected to it, so states tell nothing.
+/// The state does not matter: a datagram socket is reported as connected if another one has connected to it.
 const ALL_STATES: u32 = u32::MAX;
 
 const SHOW_NAME: u32 = 1;
@@ -16,7 +20,7 @@ const NAME: u16 = 0;
 const PEER: u16 = 2;
 const UID: u16 = 7;
 
-/// Bytes of a message's header, and of `struct unix_diag_msg`.
+/// Bytes of a message header, and of `struct unix_diag_msg`.
 const HEADER: usize = 16;
 const FIXED: usize = 16;
 const BUFFER: usize = 64 << 10;
@@ -24,14 +28,14 @@ const BUFFER: usize = 64 << 10;
 /// A socket with an abstract name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Without the zero byte that makes it abstract.
+    /// The name without the leading zero byte of abstract names.
     pub(crate) name: String,
     pub(crate) inode: u32,
-    /// The user who made it. `None` where the kernel does not tell: before Linux 5.3, or without `unix_diag`.
+    /// The user ID of the owner. `None` if the kernel does not report it: before Linux 5.3, or without `unix_diag`.
     pub(crate) user: Option<u32>,
 }
 
-/// All sockets of this network namespace whose abstract name begins so.
+/// Lists the sockets of this network namespace whose abstract name has the prefix.
 pub(crate) fn named(prefix: &str) -> io::Result<Vec<Named>> {
     let mut found = Vec::new();
     let dumped = dump(|fixed, attributes| {
@@ -46,20 +50,17 @@ pub(crate) fn named(prefix: &str) -> io::Result<Vec<Named>> {
     });
     match dumped {
         Ok(()) => Ok(found),
-        // The table as text has everything but the owners. This thread may be in another namespace than the process.
+        // The textual table has everything but the owners. The thread's, because its namespace may differ from the process's.
         Err(_) => Ok(listed(&std::fs::read_to_string("/proc/thread-self/net/unix")?, prefix)),
     }
 }
 
-/// The inode of the socket that a Unix socket is connected to; `None` where the kernel does not tell.
+/// Returns the inode of the socket that a Unix socket is connected to; `None` if the kernel does not report it.
 pub(crate) fn peer(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
-    // SAFETY: a stat is numbers.
-    let mut status: libc::stat = unsafe { zeroed() };
-    // SAFETY: the structure is a local.
-    check(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) })?;
-    let asked = ask(libc::NLM_F_REQUEST as u16, status.st_ino as u32, SHOW_PEER)?;
+    let inode = fstat(fd)?.st_ino as u32;
+    let socket = request(libc::NLM_F_REQUEST as u16, inode, SHOW_PEER)?;
     let mut buffer = vec![0; BUFFER];
-    let length = receive(&asked, &mut buffer)?;
+    let length = receive(&socket, &mut buffer)?;
     let (kind, body, _) = message(&buffer[..length]).ok_or_else(malformed)?;
     if i32::from(kind) == libc::NLMSG_ERROR {
         return Err(refused(body));
@@ -68,12 +69,13 @@ pub(crate) fn peer(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     Ok(attributes.find(|(kind, _)| *kind == PEER).and_then(|(_, peer)| number(peer, 0)))
 }
 
-/// Shows each socket's fixed part and attributes.
-fn dump(mut show: impl FnMut(&[u8], Attributes<'_>)) -> io::Result<()> {
-    let asked = ask((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, 0, SHOW_NAME | SHOW_UID)?;
+/// Calls `visit` with the fixed part and attributes of each socket.
+fn dump(mut visit: impl FnMut(&[u8], Attributes<'_>)) -> io::Result<()> {
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    let socket = request(flags, 0, SHOW_NAME | SHOW_UID)?;
     let mut buffer = vec![0; BUFFER];
     loop {
-        let length = receive(&asked, &mut buffer)?;
+        let length = receive(&socket, &mut buffer)?;
         let mut rest = &buffer[..length];
         while let Some((kind, body, behind)) = message(rest) {
             match i32::from(kind) {
@@ -81,7 +83,7 @@ fn dump(mut show: impl FnMut(&[u8], Attributes<'_>)) -> io::Result<()> {
                 libc::NLMSG_ERROR => return Err(refused(body)),
                 _ => {
                     let fixed = body.get(..FIXED).ok_or_else(malformed)?;
-                    show(fixed, Attributes(&body[FIXED..]));
+                    visit(fixed, Attributes(&body[FIXED..]));
                 }
             }
             rest = behind;
@@ -92,40 +94,29 @@ fn dump(mut show: impl FnMut(&[u8], Attributes<'_>)) -> io::Result<()> {
     }
 }
 
-fn ask(flags: u16, inode: u32, show: u32) -> io::Result<OwnedFd> {
+fn request(flags: u16, inode: u32, show: u32) -> io::Result<OwnedFd> {
     let mut request = Vec::with_capacity(40);
     request.extend_from_slice(&40_u32.to_ne_bytes());
     request.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     request.extend_from_slice(&flags.to_ne_bytes());
     request.extend_from_slice(&[0; 8]);
-    // struct unix_diag_req: family and protocol, states, inode, what to show, and a cookie that stands for any.
+    // struct unix_diag_req: family and protocol, states, inode, attributes to return, and a cookie that matches any.
     request.extend_from_slice(&[libc::AF_UNIX as u8, 0, 0, 0]);
     for word in [ALL_STATES, inode, show, u32::MAX, u32::MAX] {
         request.extend_from_slice(&word.to_ne_bytes());
     }
-    let fd = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_SOCK_DIAG)?;
-    // SAFETY: the request is a local, as long as said.
-    check_length(unsafe {
-        libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), libc::MSG_NOSIGNAL)
-    })?;
+    let fd = socket(AddressFamily::NETLINK, SocketType::RAW, Some(netlink::SOCK_DIAG))?;
+    send(&fd, &request, SendFlags::NOSIGNAL)?;
     Ok(fd)
 }
 
-/// The kernel has answered before `send` or the last `recv` returned, so this never waits.
+/// The kernel queues messages before `send` or the last `recv` returns, so this does not wait.
 fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        // SAFETY: the buffer is as long as said.
-        let length = check_length(unsafe {
-            libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
-        });
-        match length {
-            Err(error) if errno(&error) == libc::EINTR => {}
-            length => return length,
-        }
-    }
+    let (length, _) = retry_on_intr(|| recv(fd, &mut *buffer, RecvFlags::empty()))?;
+    Ok(length)
 }
 
-/// The first message: its kind, its body, and what is behind it.
+/// Splits off the first message: its type, its body, and the remaining bytes.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = number(bytes, 0)? as usize;
     let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
@@ -165,7 +156,7 @@ fn malformed() -> io::Error {
     io::Error::from_raw_os_error(libc::EPROTO)
 }
 
-/// Reads `/proc/net/unix`: address, references, protocol, flags, type, state, inode and name in each line.
+/// Parses `/proc/net/unix`: address, references, protocol, flags, type, state, inode and name in each line.
 fn listed(table: &str, prefix: &str) -> Vec<Named> {
     let line = |line: &str| {
         let mut columns = line.split_ascii_whitespace().skip(6);
@@ -178,7 +169,7 @@ fn listed(table: &str, prefix: &str) -> Vec<Named> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -199,24 +190,23 @@ mod tests {
         let prefix = format!("ferroce-diag-{}", std::process::id());
         let sockets = ["/1", "/2", "x"].map(|end| bind(&format!("{prefix}{end}")));
         let mut found = named(&format!("{prefix}/")).unwrap();
-        found.sort_by(|one, other| one.name.cmp(&other.name));
-        // SAFETY: the call takes nothing.
-        let user = unsafe { libc::geteuid() };
+        found.sort_by(|left, right| left.name.cmp(&right.name));
+        let user = rustix::process::geteuid().as_raw();
         let expected = [0, 1].map(|at| Named {
             name: format!("{prefix}/{}", at + 1),
             inode: inode(&sockets[at]),
             user: Some(user),
         });
         assert_eq!(found, expected);
-        // The table as text says the same but for the owner.
+        // The textual table has the same entries without the owner.
         let table = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
         let mut listed = listed(&table, &format!("{prefix}/"));
-        listed.sort_by(|one, other| one.name.cmp(&other.name));
-        assert_eq!(listed, expected.map(|one| Named { user: None, ..one }));
+        listed.sort_by(|left, right| left.name.cmp(&right.name));
+        assert_eq!(listed, expected.map(|socket| Named { user: None, ..socket }));
     }
 
     #[test]
-    fn the_peer_of_a_connected_socket_is_known() {
+    fn returns_the_peer_of_a_connected_socket() {
         let name = format!("ferroce-diag-peer-{}", std::process::id());
         let owner = bind(&name);
         let sender = UnixDatagram::unbound().unwrap();
@@ -226,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_messages_are_refused() {
+    fn malformed_messages_are_rejected() {
         let mut bytes = vec![0; 40];
         bytes[0] = 40;
         for length in 0..40 {

@@ -1,36 +1,36 @@
-//! Names of our Unix sockets, and how the processes of one address find each other by them.
+//! Names of Unix sockets, by which the processes of one address find each other.
 //!
-//! The names are abstract: no files, free again the moment a process ends however it ends, and apart for each network
-//! namespace, as ports are. They end with a random number, so nobody can take one in advance, and say nothing about
-//! who bound them: that is what the kernel's table says ([`crate::net::unix_diag`]). A name of another user is ignored.
+//! The names are abstract: there are no files, a name is free as soon as its process has ended for any reason, and each
+//! network namespace has its own, as for ports. They end with a random number, so that no other program can bind one in
+//! advance. Ownership is taken from the kernel's table ([`crate::net::unix_diag`]), not from the name; names of other
+//! users are ignored.
 
 use std::fmt;
 use std::io;
-use std::mem::{offset_of, size_of};
 use std::net::SocketAddr;
 
-use libc::{sa_family_t, sockaddr_un, socklen_t};
+use rustix::net::SocketAddrUnix;
 
 use crate::net::address::scope;
 use crate::net::unix_diag::{self, Named};
-use crate::syscall::zeroed;
 use crate::{ROCE_PORT, random};
 
-/// What a Unix socket of ours is for.
+/// The purpose of a named Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The mailbox of a slot, whose process was started when there were so many others.
-    Slot { slot: u8, place: u8 },
-    /// Says that a slot's owner has a service of the connection manager.
+    /// The mailbox of a slot. `bind_index` is the number of other processes when the slot was claimed, and so the index of
+    /// the socket in the kernel's list.
+    Slot { slot: u8, bind_index: u8 },
+    /// Announces that the owner of a slot has a service of the connection manager.
     Service { id: u64, slot: u8 },
-    /// Other processes connect to it to learn when the slot's owner ends.
+    /// Other processes connect to it to be notified when the owner of the slot ends.
     Liveness(u8),
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slot { slot, place } => write!(f, "{slot}-{place}"),
+            Self::Slot { slot, bind_index } => write!(f, "{slot}-{bind_index}"),
             Self::Service { id, slot } => write!(f, "svc/{id:016x}/{slot}"),
             Self::Liveness(slot) => write!(f, "up/{slot}"),
         }
@@ -51,12 +51,12 @@ impl Role {
                 slot: number(owner)?,
             });
         }
-        let (slot, place) = role.split_once('-')?;
-        Some(Self::Slot { slot: number(slot)?, place: number(place)? })
+        let (slot, bind_index) = role.split_once('-')?;
+        Some(Self::Slot { slot: number(slot)?, bind_index: number(bind_index)? })
     }
 }
 
-/// What all names of an address begin with: `ferroce/<address>/`. A scope and an unusual port are part of the address.
+/// The prefix of all names of an address: `ferroce/<address>/`. A scope, and a port other than 4791, are part of it.
 pub(crate) fn prefix(address: SocketAddr) -> String {
     let mut text = format!("ferroce/{}", address.ip());
     match scope(address) {
@@ -70,37 +70,29 @@ pub(crate) fn prefix(address: SocketAddr) -> String {
     text
 }
 
-/// A new name: `ferroce/<address>/<slot>-<place>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
+/// Makes a new name: `ferroce/<address>/<slot>-<bind index>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
 /// `ferroce/<address>/up/<slot>/<random>`.
 pub(crate) fn new(address: SocketAddr, role: Role) -> String {
     format!("{}{role}/{:016x}", prefix(address), random::number())
 }
 
-/// A name in the kernel's form, and its length.
-pub(crate) fn raw(name: &str) -> (sockaddr_un, socklen_t) {
-    // SAFETY: a sockaddr_un is numbers.
-    let mut raw: sockaddr_un = unsafe { zeroed() };
-    raw.sun_family = libc::AF_UNIX as sa_family_t;
-    // The longest name is that of a service on a scoped IPv6 address with an unusual port: 106 bytes of 107.
-    for (to, from) in raw.sun_path[1..].iter_mut().zip(name.bytes()) {
-        *to = from as _;
-    }
-    let length = offset_of!(sockaddr_un, sun_path) + 1 + name.len();
-    (raw, length.min(size_of::<sockaddr_un>()) as socklen_t)
+/// The socket address of a name. The longest name is that of a service on a scoped IPv6 address with a port other than
+/// 4791: 106 bytes of 107.
+pub(crate) fn socket_address(name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// The user whose names count.
+/// The effective user ID: only names of this user count.
 pub(crate) fn user() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
-/// Whether a socket is one of this user's. Where the kernel does not tell, all are.
+/// Whether a socket belongs to this user. If the kernel does not report owners, all do.
 pub(crate) fn is_ours(socket: &Named) -> bool {
     socket.user.is_none_or(|owner| owner == user())
 }
 
-/// The slots and services of an address that this user's processes have.
+/// The slots and services of an address that processes of this user own.
 #[derive(Debug)]
 pub(crate) struct Directory(Vec<(Role, Named)>);
 
@@ -112,7 +104,7 @@ impl Directory {
         Ok(Self(sockets.filter_map(entry).collect()))
     }
 
-    /// The slots that are taken.
+    /// The claimed slots.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
         self.0.iter().filter_map(|(role, _)| match role {
             Role::Slot { slot, .. } => Some(*slot),
@@ -120,7 +112,7 @@ impl Directory {
         })
     }
 
-    /// The services, and the slots of their owners.
+    /// The services with the slots of their owners.
     pub(crate) fn services(&self) -> impl Iterator<Item = (u64, u8)> {
         self.0.iter().filter_map(|(role, _)| match role {
             Role::Slot { .. } | Role::Liveness(_) => None,
@@ -130,26 +122,27 @@ impl Directory {
 
     /// The mailbox of a slot.
     pub(crate) fn mailbox(&self, slot: u8) -> Option<&Named> {
-        let is_its = |role: &Role| matches!(role, Role::Slot { slot: its, .. } if *its == slot);
-        self.0.iter().find(|(role, _)| is_its(role)).map(|(_, socket)| socket)
+        let matches =
+            |role: &Role| matches!(role, Role::Slot { slot: found, .. } if *found == slot);
+        self.0.iter().find(|(role, _)| matches(role)).map(|(_, socket)| socket)
     }
 
-    /// The socket by which the end of a slot's owner is seen.
+    /// The liveness socket of a slot's owner.
     pub(crate) fn liveness(&self, slot: u8) -> Option<&Named> {
         self.0.iter().find(|(role, _)| *role == Role::Liveness(slot)).map(|(_, socket)| socket)
     }
 
-    /// Whether no process has ended before one with a higher slot, as far as can be told: then the kernel has the sockets
-    /// in the order of the slots.
+    /// Whether the kernel's list of sockets is in the order of the slots, as far as the names show: it is if no process
+    /// ended before one with a higher slot.
     pub(crate) fn is_in_order(&self) -> bool {
         let count = self.slots().count();
         self.0.iter().all(|(role, _)| match role {
-            Role::Slot { slot, place } => slot == place && usize::from(*slot) < count,
+            Role::Slot { slot, bind_index } => slot == bind_index && usize::from(*slot) < count,
             Role::Service { .. } | Role::Liveness(_) => true,
         })
     }
 
-    /// How many processes claim this, which is one but for the moment in which two find out that they both want it.
+    /// How many processes claim a role: more than one only for the moment in which two claim it at the same time.
     pub(crate) fn claims(&self, role: Role) -> usize {
         match role {
             Role::Slot { slot: wanted, .. } => self.slots().filter(|&slot| slot == wanted).count(),
@@ -166,10 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_are_read_back() {
+    fn roles_are_parsed_as_they_were_written() {
         for role in [
-            Role::Slot { slot: 0, place: 0 },
-            Role::Slot { slot: 254, place: 13 },
+            Role::Slot { slot: 0, bind_index: 0 },
+            Role::Slot { slot: 254, bind_index: 13 },
             Role::Service { id: u64::MAX, slot: 7 },
             Role::Liveness(9),
         ] {
@@ -196,7 +189,7 @@ mod tests {
     fn the_longest_name_fits() {
         let address = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535".parse().unwrap();
         let name = new(address, Role::Service { id: u64::MAX, slot: 255 });
-        let (raw, length) = raw(&name);
-        assert!(raw.sun_path.len() > name.len() && length as usize == 3 + name.len());
+        let address = socket_address(&name).unwrap();
+        assert_eq!(address.abstract_name(), Some(name.as_bytes()));
     }
 }

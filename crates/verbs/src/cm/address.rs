@@ -220,7 +220,7 @@ impl CmId {
             return false;
         }
         // Who cannot find out who is next has the first packet show it.
-        let Ok(Some(next)) = Neighbour::toward(destination) else { return false };
+        let Ok(Some(next)) = Neighbour::next_hop(destination) else { return false };
         let until = clock::now().saturating_add(timeout.as_nanos() as u64);
         let neighbours = &place.adapter().management.neighbours;
         neighbours.wait(place.adapter(), self.shared(), next, until)

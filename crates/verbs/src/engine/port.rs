@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_sys::interface::is_active;
-use ferroce_sys::{NetlinkMonitor, Subject};
+use ferroce_sys::{NetlinkGroup, NetlinkMonitor};
 
 use crate::device::Device;
 use crate::event::{AsyncEvent, EventKind, Events, Source};
@@ -21,8 +21,9 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new(device: &Device) -> Self {
-        let news =
-            NetlinkMonitor::of(Subject::Interfaces).ok().filter(|news| news.listen(true).is_ok());
+        let news = NetlinkMonitor::new(NetlinkGroup::Interfaces)
+            .ok()
+            .filter(|news| news.set_subscribed(true).is_ok());
         // After it listens, so that no change is missed.
         let active = is_active(&device.interface().name);
         Self { news, active: AtomicBool::new(active), told: Mutex::default() }
@@ -47,7 +48,7 @@ impl Port {
     /// There are news of interfaces: maybe of ours.
     pub(crate) fn look(&self, device: &Device) {
         if let Some(news) = &self.news {
-            news.clear();
+            news.drain();
         }
         let active = is_active(&device.interface().name);
         if self.active.swap(active, Ordering::Relaxed) == active {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use ferroce_sys::neighbour::{Knowledge, Neighbour};
-use ferroce_sys::{NetlinkMonitor, Subject, clock};
+use ferroce_sys::neighbour::{Neighbour, NeighbourState};
+use ferroce_sys::{NetlinkGroup, NetlinkMonitor, clock};
 
 use crate::cm::Shared;
 use crate::engine::Adapter;
@@ -29,7 +29,7 @@ pub(crate) struct Neighbours {
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
-        let news = NetlinkMonitor::of(Subject::Neighbours).ok();
+        let news = NetlinkMonitor::new(NetlinkGroup::Neighbours).ok();
         Self { news, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
     }
 
@@ -52,12 +52,13 @@ impl Neighbours {
     ) -> bool {
         let Some(news) = &self.news else { return false };
         // Mostly.
-        if !matches!(neighbour.knowledge(), Ok(Knowledge::Nothing | Knowledge::Sought)) {
+        if !matches!(neighbour.state(), Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
+        {
             return false;
         }
         let mut waiting = lock(&self.waiting);
         // It is looked for after we listen, so that it is not found in between.
-        if waiting.is_empty() && news.listen(true).is_err() {
+        if waiting.is_empty() && news.set_subscribed(true).is_err() {
             return false;
         }
         if Self::is_missing(&neighbour) {
@@ -72,11 +73,11 @@ impl Neighbours {
 
     /// Whether it is not found; then it is looked for.
     fn is_missing(neighbour: &Neighbour) -> bool {
-        let known = neighbour.knowledge();
-        if let Ok(Knowledge::Nothing) = known {
-            neighbour.seek();
+        let known = neighbour.state();
+        if let Ok(NeighbourState::Unresolved) = known {
+            neighbour.solicit();
         }
-        matches!(known, Ok(Knowledge::Nothing | Knowledge::Sought))
+        matches!(known, Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
     }
 
     /// Who waits no longer hears why. Called by the device's thread, when there are news or somebody has waited for long
@@ -87,7 +88,7 @@ impl Neighbours {
             return;
         }
         if let Some(news) = &self.news {
-            news.clear();
+            news.drain();
         }
         let mut over = Vec::new();
         {
@@ -97,7 +98,7 @@ impl Neighbours {
                 if missing && one.until > now && one.id.strong_count() > 0 {
                     return true;
                 }
-                let late = missing.then(|| one.neighbour.late());
+                let late = missing.then(|| one.neighbour.timeout_error());
                 over.push((one.id.clone(), late));
                 false
             });
@@ -114,7 +115,7 @@ impl Neighbours {
         let next = waiting.iter().map(|one| one.until).min();
         self.next.store(next.unwrap_or(u64::MAX), Ordering::SeqCst);
         if let (Some(news), true) = (&self.news, waiting.is_empty()) {
-            let _ = news.listen(false);
+            let _ = news.set_subscribed(false);
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn open(
             let shared = Arc::new(Shared::default());
             let worker = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("ferroce-capture".into());
-            let thread = signal::blocked(|| thread.spawn(move || worker.run(writer)))?;
+            let thread = signal::with_signals_blocked(|| thread.spawn(move || worker.run(writer)))?;
             entry.interfaces = 0;
             entry.open = Some((Arc::clone(&shared), thread));
             shared

@@ -1,14 +1,14 @@
-//! What goes wrong is told to a person.
+//! Errors and their messages.
 
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
 
 use super::namespace::{self, ip};
 use super::{at, no_forks, open, pattern, plain, send};
-use crate::{Error, Options, Socket, route};
+use crate::{Error, Options, ReceiveBatch, Socket, route};
 
 #[test]
-fn a_taken_port_is_told_with_how_to_find_who() {
+fn a_port_in_use_is_reported_with_the_command_that_shows_its_owner() {
     let _quiet = no_forks();
     let other = UdpSocket::bind("127.9.6.1:4791").unwrap();
     let error = Socket::open(other.local_addr().unwrap(), &Options::default()).unwrap_err();
@@ -25,7 +25,7 @@ fn a_taken_port_is_told_with_how_to_find_who() {
 }
 
 #[test]
-fn an_address_that_is_not_ours_is_told() {
+fn binding_a_foreign_address_fails() {
     for address in ["198.51.100.7:4791", "[2001:db8::7]:4791"] {
         let error = Socket::open(at(address), &Options::default()).unwrap_err();
         assert!(matches!(error, Error::AddressNotOurs { .. }), "{error}");
@@ -34,31 +34,31 @@ fn an_address_that_is_not_ours_is_told() {
 }
 
 #[test]
-fn source_ports_are_in_the_range_and_apart() {
+fn source_ports_are_distinct_and_in_the_dynamic_range() {
     let local = at("127.9.6.2:65535");
     let sources = [(); 3].map(|()| Socket::source(local, &Options::default()).unwrap());
-    // Behind the last port comes the first.
+    // The first port follows the last.
     assert_eq!(sources.each_ref().map(Socket::port), [0xffff, 0xc000, 0xc001]);
-    // What is sent there is not kept.
-    send(&sources[0], sources[1].local(), b"nobody reads this");
-    assert_eq!(sources[1].peek(&mut [0; 10]).unwrap(), None);
-    // A hint outside of the range is as good as one inside.
+    // Packets to a source socket are dropped.
+    send(&sources[0], sources[1].local(), b"not read");
+    assert_eq!(sources[1].receive(&mut ReceiveBatch::new(1, 10)).unwrap(), 0);
+    // A port outside of the range is mapped into it.
     let other = Socket::source(at("127.9.6.2:4791"), &Options::default()).unwrap();
     assert!(other.port() >= 0xc000);
 }
 
 #[test]
-fn a_missing_listener_is_no_error() {
+fn sending_to_a_closed_port_is_not_an_error() {
     let socket = open("127.9.6.3");
     for _ in 0..10 {
-        send(&socket, at("127.9.6.3:9"), b"nobody there");
+        send(&socket, at("127.9.6.3:9"), b"not received");
     }
-    assert_eq!(socket.peek(&mut [0; 10]).unwrap(), None);
+    assert_eq!(socket.receive(&mut ReceiveBatch::new(1, 10)).unwrap(), 0);
 }
 
 #[test]
-fn a_packet_too_long_for_the_path_is_told() {
-    namespace::run("a_packet_too_long_for_the_path_is_told", || {
+fn a_packet_that_exceeds_the_path_mtu_is_an_error() {
+    namespace::run("a_packet_that_exceeds_the_path_mtu_is_an_error", || {
         let cases =
             [("10.9.0.1:50000", "10.9.0.2:4791", 28), ("[fd09::1]:50000", "[fd09::2]:4791", 48)];
         for (local, destination, headers) in cases {
@@ -76,7 +76,7 @@ fn a_packet_too_long_for_the_path_is_told() {
                     let Error::TooLong { length, path_mtu, .. } = error else { panic!("{error}") };
                     assert_eq!((length, path_mtu), (segment, Some(1500)));
                     let text = error.to_string();
-                    assert!(text.contains("takes 1500 bytes"), "{text}");
+                    assert!(text.contains("(1500 bytes with the IP header)"), "{text}");
                 }
             }
         }
@@ -84,7 +84,7 @@ fn a_packet_too_long_for_the_path_is_told() {
 }
 
 #[test]
-fn limits_are_told_with_what_to_do() {
+fn errors_about_limits_name_the_remedy() {
     let system = |number| Error::system("open a UDP socket", io::Error::from_raw_os_error(number));
     let cases = [
         (system(libc::EMFILE), "ulimit -n"),
@@ -100,8 +100,8 @@ fn limits_are_told_with_what_to_do() {
 }
 
 #[test]
-fn a_destination_without_a_route_is_told() {
-    namespace::run("a_destination_without_a_route_is_told", || {
+fn a_destination_without_a_route_is_an_error() {
+    namespace::run("a_destination_without_a_route_is_an_error", || {
         let socket = Socket::source(at("10.9.0.1:50000"), &Options::default()).unwrap();
         let destination = at("198.51.100.7:4791");
         let pieces = [IoSlice::new(b"x")];

@@ -1,32 +1,32 @@
-//! A forked child holds none of its parent's sockets.
+//! A forked child does not keep sockets of its parent.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::{at, forking, is_quiet, open, send, wait};
-use crate::{Options, Service, Slot};
+use super::{at, forking, is_quiet, open, open_slot, send, wait};
+use crate::{Options, Service};
 
 const ADDRESS: &str = "127.9.9.1:4791";
 const SERVICE: u64 = 0x0000_0000_0106_9999;
 /// Set in the process that the test starts.
 const ROLE: &str = "FERROCE_NET_FORKS";
 
-/// Not a test by itself: a process with a device that forks a child which never calls exec. Both wait for the end of the
-/// standard input.
+/// Not a test: a process with device sockets that forks a child, which never calls exec. Both wait for the end of standard
+/// input.
 #[test]
 #[ignore = "a child process of another test"]
 fn forking_process() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    let (slot, socket) = Slot::open(at(ADDRESS), &Options::default()).unwrap();
+    let (slot, socket) = open_slot(at(ADDRESS), &Options::default());
     let _service = Service::claim(at(ADDRESS), SERVICE, slot.number()).unwrap();
     let (mut ready, inform) = std::io::pipe().unwrap();
     // SAFETY: the child makes system calls only, and ends without cleaning up.
     match unsafe { libc::fork() } {
         0 => {
-            // The numbers are still taken, by something that receives nothing.
+            // The descriptors are still open, but receive nothing.
             let quiet = is_quiet(&socket) && is_quiet(&slot);
             let byte = [u8::from(quiet)];
             // SAFETY: one byte of a local is written; the buffer for reading is a local, too.
@@ -41,7 +41,7 @@ fn forking_process() {
     let mut byte = [0];
     ready.read_exact(&mut byte).unwrap();
     assert_eq!(byte, [1]);
-    // The parent goes on as before.
+    // The parent is not affected.
     send(&open("127.9.9.1"), at(ADDRESS), &[4, 0, 0xff, 0xff, 0, slot.number(), 0, 9]);
     wait(&socket);
     println!("\nforked");
@@ -72,19 +72,19 @@ fn start() -> (Child, BufReader<ChildStdout>) {
 }
 
 #[test]
-fn a_child_keeps_nothing_of_its_dead_parent() {
+fn a_child_keeps_no_sockets_of_its_dead_parent() {
     let (mut parent, mut output) = start();
-    // The child lives until this is closed.
+    // The child runs until this is closed.
     let input = parent.stdin.take().unwrap();
     parent.kill().unwrap();
     parent.wait().unwrap();
-    // Slot, service and the place in the list of sockets are free.
-    let (slot, socket) = Slot::open(at(ADDRESS), &Options::default()).unwrap();
+    // The slot, the service and the index in the list of sockets are free.
+    let (slot, socket) = open_slot(at(ADDRESS), &Options::default());
     assert_eq!(slot.number(), 0);
     Service::claim(at(ADDRESS), SERVICE, slot.number()).unwrap();
     send(&open("127.9.9.1"), at(ADDRESS), &[4, 0, 0xff, 0xff, 0, slot.number(), 0, 9]);
     wait(&socket);
     drop(input);
-    // It held our pipe until now.
+    // The child has the pipe open until it ends.
     output.read_to_end(&mut Vec::new()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What is on the wire, seen from outside: the ICRC must be right there.
+//! Captured frames: their ICRC must be valid.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -19,11 +19,11 @@ const PAYLOAD: usize = 1024;
 const SEGMENT: usize = 12 + PAYLOAD + 4;
 
 #[test]
-fn the_port_is_roces() {
+fn the_port_is_that_of_rocev2() {
     assert_eq!(ROCE_PORT, ferroce_wire::ip::ROCE_PORT);
 }
 
-/// A packet as a sender builds it: with the ICRC for the headers that the kernel will write.
+/// A packet as a sender builds it, with the ICRC over the headers that the kernel will write.
 fn packet(socket: &Socket, destination: SocketAddr, index: u16) -> Vec<u8> {
     let bth = Bth {
         opcode: Opcode::RC_SEND_ONLY,
@@ -71,8 +71,8 @@ fn packet(socket: &Socket, destination: SocketAddr, index: u16) -> Vec<u8> {
     [&bth[..], &payload, &icrc.finish()].concat()
 }
 
-/// Sends packets over the cable and returns the frames that came out of it.
-fn over_the_cable(
+/// Sends packets over the veth pair and returns the captured frames.
+fn send_over_cable(
     socket: &Socket,
     destination: SocketAddr,
     packets: &[Vec<u8>],
@@ -110,49 +110,49 @@ fn check_frames(frames: &[Vec<u8>], port: u16, identification: impl Fn(usize) ->
 }
 
 #[test]
-fn a_segments_identification_is_its_index() {
-    namespace::run("a_segments_identification_is_its_index", || {
+fn the_identification_of_a_segment_is_its_index() {
+    namespace::run("the_identification_of_a_segment_is_its_index", || {
         let socket = Socket::source(at("10.9.0.1:49200"), &Options::default()).unwrap();
         assert!(socket.gso());
         let destination = at("10.9.0.2:4791");
-        // Twice: the second batch starts from 0 again.
+        // Twice: the second batch starts at 0 again.
         for _ in 0..2 {
             let packets: Vec<_> = (0..60).map(|i| packet(&socket, destination, i)).collect();
-            let Some(frames) = over_the_cable(&socket, destination, &packets) else { return };
+            let Some(frames) = send_over_cable(&socket, destination, &packets) else { return };
             check_frames(&frames, 49200, |index| index as u16);
         }
     });
 }
 
 #[test]
-fn without_segmentation_every_identification_is_0() {
-    namespace::run("without_segmentation_every_identification_is_0", || {
+fn the_identification_is_0_without_segmentation() {
+    namespace::run("the_identification_is_0_without_segmentation", || {
         let options = Options { gso: false, ..Options::default() };
         let socket = Socket::source(at("10.9.0.1:49200"), &options).unwrap();
         let destination = at("10.9.0.2:4791");
         let mut packets: Vec<_> = (0..20).map(|_| packet(&socket, destination, 0)).collect();
-        let Some(frames) = over_the_cable(&socket, destination, &packets) else { return };
+        let Some(frames) = send_over_cable(&socket, destination, &packets) else { return };
         for frame in &frames {
             check_frames(std::slice::from_ref(frame), 49200, |_| 0);
         }
-        // So is that of a packet which is a batch of its own, with segmentation on.
+        // The same holds for a batch of one packet with segmentation on.
         let socket = Socket::source(at("10.9.0.1:49300"), &Options::default()).unwrap();
         packets = vec![packet(&socket, destination, 0)];
-        let Some(frames) = over_the_cable(&socket, destination, &packets) else { return };
+        let Some(frames) = send_over_cable(&socket, destination, &packets) else { return };
         check_frames(&frames, 49300, |_| 0);
     });
 }
 
 #[test]
-fn over_ipv6_nothing_is_hidden() {
-    namespace::run("over_ipv6_nothing_is_hidden", || {
+fn frames_over_ipv6_have_valid_icrcs() {
+    namespace::run("frames_over_ipv6_have_valid_icrcs", || {
         for (gso, port) in [(true, 50000), (false, 50010)] {
             let options = Options { gso, ..Options::default() };
             let local = at(&format!("[fd09::1]:{port}"));
             let socket = Socket::source(local, &options).unwrap();
             let destination = at("[fd09::2]:4791");
             let packets: Vec<_> = (0..60).map(|i| packet(&socket, destination, i)).collect();
-            let Some(frames) = over_the_cable(&socket, destination, &packets) else { return };
+            let Some(frames) = send_over_cable(&socket, destination, &packets) else { return };
             check_frames(&frames, port, |_| 0);
         }
     });

@@ -1,4 +1,4 @@
-//! Interfaces, addresses, routes, groups.
+//! Interfaces, addresses, routes and multicast groups.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::net::route::{self, ROCE_HEADERS};
 use crate::{Error, Options, Socket};
 
 #[test]
-fn the_loopback_is_found() {
+fn finds_the_loopback_interface() {
     let interfaces = interface::interfaces().unwrap();
     let loopback = interfaces.iter().find(|interface| interface.loopback).unwrap();
     assert!(loopback.up && loopback.index > 0 && loopback.mtu >= 1280);
@@ -26,12 +26,12 @@ fn the_loopback_is_found() {
 }
 
 #[test]
-fn interfaces_are_described() {
-    namespace::run("interfaces_are_described", || {
+fn describes_interfaces() {
+    namespace::run("describes_interfaces", || {
         assert!(ip("link set near mtu 4200"));
         assert!(ip("address add 10.9.0.9/32 dev near label near:1"));
         assert!(ip("address add fe80::9/64 dev near nodad"));
-        namespace::route_to_ourselves("fe80::9");
+        namespace::wait_for_local_route("fe80::9");
         let near = interface::interface_of(at("10.9.0.1:0")).unwrap();
         assert_eq!((near.name.as_str(), near.mtu), (NEAR, 4200));
         assert_eq!(near.mac, Some([2, 0, 0, 0, 0, 1]));
@@ -43,24 +43,27 @@ fn interfaces_are_described() {
         assert_eq!(link_local.unwrap().scope, near.index);
         assert_eq!((near.roce_mtu(false), near.roce_mtu(true)), (Some(4096), Some(4096)));
         let interfaces = interface::interfaces().unwrap();
-        assert_eq!(interfaces.iter().filter(|one| one.name.starts_with("near")).count(), 1);
-        let far = interfaces.iter().find(|one| one.name == FAR).unwrap();
+        assert_eq!(
+            interfaces.iter().filter(|interface| interface.name.starts_with("near")).count(),
+            1
+        );
+        let far = interfaces.iter().find(|interface| interface.name == FAR).unwrap();
         assert!(far.addresses.iter().all(|own| own.scope == far.index));
         assert_eq!(route::source_for(at("10.9.0.2:0")).unwrap(), at("10.9.0.1:0"));
-        // A socket on a link-local address, which the scope makes unique.
+        // A socket on a link-local address with its scope.
         let scoped = link_local.unwrap().with_port(0);
-        let (one, other) = (
+        let (first, second) = (
             Socket::open(scoped, &Options::default()).unwrap(),
             Socket::open(scoped, &Options::default()).unwrap(),
         );
-        send(&one, other.local(), b"link-local");
-        let (info, packet) = receive(&other, 1).remove(0);
-        assert_eq!((info.source, packet.as_slice()), (one.local(), &b"link-local"[..]));
+        send(&first, second.local(), b"link-local");
+        let (info, packet) = receive(&second, 1).remove(0);
+        assert_eq!((info.source, packet.as_slice()), (first.local(), &b"link-local"[..]));
     });
 }
 
 #[test]
-fn the_roce_mtu_leaves_room_for_all_headers() {
+fn the_roce_mtu_leaves_space_for_all_headers() {
     let cases =
         [(1500, 1024), (1400, 1024), (9000, 4096), (65_536, 4096), (2200, 2048), (576, 256)];
     for (mtu, roce) in cases {
@@ -77,7 +80,7 @@ fn the_roce_mtu_leaves_room_for_all_headers() {
 
 #[test]
 fn no_packet_with_payload_has_larger_headers() {
-    // Reliable datagram's are larger, but no device implements it.
+    // Those of reliable datagrams are larger, but no device implements them.
     let with_payload = Opcode::all()
         .filter_map(Opcode::info)
         .filter(|info| info.payload && info.transport != Transport::ReliableDatagram);
@@ -85,7 +88,7 @@ fn no_packet_with_payload_has_larger_headers() {
     assert_eq!(largest, Some(ROCE_HEADERS - 12 - 4));
 }
 
-fn group_packets_reach_all(group: &str, local: &str, interface: u32) {
+fn check_group_delivery(group: &str, local: &str, interface: u32) {
     let options = Options::default();
     let members = [(); 2].map(|()| Socket::group(at(group), interface, &options).unwrap());
     let sender = Socket::source(at(local), &options).unwrap();
@@ -106,32 +109,32 @@ fn group_packets_reach_all(group: &str, local: &str, interface: u32) {
 }
 
 #[test]
-fn groups_are_joined_and_left() {
-    namespace::run("groups_are_joined_and_left", || {
+fn joins_and_leaves_groups() {
+    namespace::run("joins_and_leaves_groups", || {
         let near = interface::index_of(NEAR).unwrap();
-        group_packets_reach_all("239.9.0.1:4791", "10.9.0.1:50000", near);
-        group_packets_reach_all("[ff05::9]:4791", "[fd09::1]:50000", near);
+        check_group_delivery("239.9.0.1:4791", "10.9.0.1:50000", near);
+        check_group_delivery("[ff05::9]:4791", "[fd09::1]:50000", near);
     });
 }
 
-/// Sockets that share a port are one to kernels that look for a packet's socket early (Linux 6.18 does): they gave a
-/// member on one interface what came by another, and the member there nothing.
+/// Kernels with early demultiplexing (Linux 6.18) do not distinguish sockets that share a port: a member on one interface
+/// received the packets of another, and the member there nothing.
 #[test]
-fn group_packets_keep_to_their_interface() {
-    const TEST: &str = "group_packets_keep_to_their_interface";
+fn group_packets_stay_on_their_interface() {
+    const TEST: &str = "group_packets_stay_on_their_interface";
     namespace::run(TEST, || {
-        // Who sends is on this machine, and its packets come in from the cable.
+        // The sender is local, and its packets arrive from the veth pair.
         let set = ["accept_local", "rp_filter"].iter().zip(["1", "0"]).all(|(name, value)| {
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{NEAR}/{name}"), value).is_ok()
         });
         if !set || !namespace::ip(&format!("address add 10.9.0.2/24 dev {FAR}")) {
-            return super::skipped(TEST, "the kernel cannot be told to accept our own packets");
+            return super::skipped(TEST, "the kernel cannot be configured to accept local packets");
         }
         let options = Options::default();
         let group = at("239.9.0.1:4791");
         let [lo, near, far] = ["lo", NEAR, FAR].map(|name| interface::index_of(name).unwrap());
-        let members = [lo, near].map(|one| Socket::group(group, one, &options).unwrap());
-        // A kernel that chose would do so by the ports.
+        let members = [lo, near].map(|index| Socket::group(group, index, &options).unwrap());
+        // A kernel that selects a socket does so by the ports.
         for port in 50_000..50_016 {
             let local = at(&format!("10.9.0.2:{port}"));
             let sender = Socket::source(local, &options).unwrap();
@@ -144,9 +147,9 @@ fn group_packets_keep_to_their_interface() {
 }
 
 #[test]
-fn a_group_is_a_multicast_address() {
+fn a_group_must_be_a_multicast_address() {
     let options = Options::default();
-    assert!(matches!(Socket::group(at("127.9.7.2:4791"), 1, &options), Err(Error::Unfit(_))));
+    assert!(matches!(Socket::group(at("127.9.7.2:4791"), 1, &options), Err(Error::Invalid(_))));
     let socket = open("127.9.7.2");
     assert!(socket.join("127.9.7.2".parse().unwrap(), 1).is_err());
 }

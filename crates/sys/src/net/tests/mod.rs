@@ -1,16 +1,16 @@
-//! Every test has a loopback address of its own, or a network namespace, so that all can run at once.
+//! Every test has its own loopback address or network namespace, so that all can run in parallel.
 
+mod batches;
+mod control_data;
 mod errors;
 mod forks;
 mod frames;
+mod icmp_errors;
 mod interfaces;
-mod marks;
 mod namespace;
 mod neighbours;
 mod privilege;
 mod processes;
-mod reports;
-mod segments;
 mod slots;
 mod steering;
 mod users;
@@ -21,24 +21,38 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use crate::{Batch, Interest, Options, Poller, ReceiveBatch, RxInfo, Socket, clock};
+use crate::{Batch, Error, Interest, Options, Poller, ReceiveBatch, RxInfo, Slot, Socket, clock};
 
-/// Long enough that only a packet that never comes is waited for so long.
-const PATIENCE: u64 = 10_000_000_000;
+/// Only a test that fails waits this long, in nanoseconds.
+const TEST_TIMEOUT: u64 = 10_000_000_000;
 
-/// The text as an address with a port.
+/// Parses an address with a port.
 fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
 }
 
-/// A socket with everything on, at a port of its own.
+/// Opens a socket with all features at a free port.
 fn open(ip: &str) -> Socket {
     Socket::open(SocketAddr::new(ip.parse().unwrap(), 0), &Options::default()).unwrap()
 }
 
-/// Waits until there is something to receive.
+/// Claims a slot of an address.
+fn try_claim(address: SocketAddr) -> Result<Slot, Error> {
+    Ok(Slot::claim_all(&[address])?.pop().unwrap())
+}
+
+fn claim(address: SocketAddr) -> Slot {
+    try_claim(address).unwrap()
+}
+
+/// Claims a slot of an address and opens its socket.
+fn open_slot(address: SocketAddr, options: &Options) -> (Slot, Socket) {
+    Slot::open_all(&[address], options).unwrap().pop().unwrap()
+}
+
+/// Waits until a descriptor is readable.
 fn wait(what: &impl AsFd) {
-    assert!(is_readable(what, clock::now() + PATIENCE), "nothing came");
+    assert!(is_readable(what, clock::now() + TEST_TIMEOUT), "nothing arrived");
 }
 
 fn is_readable(what: &impl AsFd, deadline: u64) -> bool {
@@ -48,21 +62,21 @@ fn is_readable(what: &impl AsFd, deadline: u64) -> bool {
     poller.readiness(index).readable
 }
 
-/// Waits until one of two has something to receive, and says whether it is the first.
+/// Waits until one of two descriptors is readable, and returns whether it is the first.
 fn is_first(first: &impl AsFd, second: &impl AsFd) -> bool {
     let mut poller = Poller::new();
     let index = poller.watch(first, Interest::Read);
     poller.watch(second, Interest::Read);
-    assert!(poller.wait(Some(clock::now() + PATIENCE)).unwrap() == 1);
+    assert!(poller.wait(Some(clock::now() + TEST_TIMEOUT)).unwrap() == 1);
     poller.readiness(index).readable
 }
 
-/// Whether nothing waits now.
+/// Whether nothing is queued.
 fn is_quiet(what: &impl AsFd) -> bool {
     !is_readable(what, 0)
 }
 
-/// Receives so many packets.
+/// Receives `count` packets.
 fn receive(socket: &Socket, count: usize) -> Vec<(RxInfo, Vec<u8>)> {
     let mut batch = ReceiveBatch::for_socket(socket);
     let mut packets = Vec::new();
@@ -81,7 +95,7 @@ fn bytes(packets: Vec<(RxInfo, Vec<u8>)>) -> Vec<Vec<u8>> {
     packets.into_iter().map(|(_, packet)| packet).collect()
 }
 
-/// A batch with neither marks nor hop limit.
+/// A batch with default type of service and hop limit.
 fn plain<'a>(destination: SocketAddr, segment: usize, pieces: &'a [IoSlice<'a>]) -> Batch<'a> {
     Batch { destination, tos: 0, hop_limit: None, segment, pieces }
 }
@@ -97,21 +111,21 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
-/// Where tests are threads of one process, a child that one of them starts holds all their sockets open for the moment
-/// between fork and exec. So a test that closes a socket and looks at what follows keeps others from forking meanwhile.
+/// If tests are threads of one process, a child that one of them starts has all their sockets open between fork and exec.
+/// So a test that closes a socket and checks the effect prevents others from forking meanwhile.
 static FORKS: RwLock<()> = RwLock::new(());
 
 fn no_forks() -> RwLockReadGuard<'static, ()> {
     FORKS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a child process. When this returns, it has its own program and none of our sockets.
+/// Starts a child process. When this returns, the child has called exec and has none of the sockets.
 fn forking<T>(start: impl FnOnce() -> T) -> T {
     let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
     start()
 }
 
-/// Says that a test could not be run, in the one place where it shows.
+/// Reports that a test is skipped.
 fn skipped(test: &str, why: &str) {
     ferroce_test_support::skip(format_args!("{test}: {why}"));
 }

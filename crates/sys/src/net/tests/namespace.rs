@@ -1,22 +1,25 @@
-//! A network namespace for one test, with a cable to a second interface that only captures.
+//! A network namespace for one test, with a veth pair whose second end captures frames.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
+
 use std::process::{Command, Stdio};
 
 use super::{forking, is_readable, skipped};
-use crate::syscall::{check, check_length, socket};
+use crate::syscall::check;
 use crate::{clock, interface};
 
-/// Our end of the cable, with the addresses 10.9.0.1/24 and fd09::1/64. Packets leave it as they would on a wire.
+/// The local end of the veth pair, with the addresses 10.9.0.1/24 and fd09::1/64.
 pub(super) const NEAR: &str = "near";
-/// The other end, without addresses. 10.9.0.2 and fd09::2 are said to be there.
+/// The other end, without addresses. The neighbour entries of 10.9.0.2 and fd09::2 point to it.
 pub(super) const FAR: &str = "far";
 
-/// Runs a test in a namespace of its own, or says that it cannot.
+/// Runs a test in its own namespace, or skips it.
 pub(super) fn run(test: &str, body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
-        // A thread of its own: what it leaves is left by it alone.
+        // A separate thread: only the calling thread changes its namespace.
         let thread = scope.spawn(|| {
             // SAFETY: the call takes no pointers, and this thread has no sockets yet.
             match check(unsafe { libc::unshare(libc::CLONE_NEWNET) }) {
@@ -36,7 +39,7 @@ fn cable() -> bool {
     [
         "link set lo up",
         "link add near address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02",
-        // With this the kernel segments in software, as for a device that cannot.
+        // Makes the kernel segment in software, as for a device without the offload.
         "link set near gso_max_segs 1",
         "link set far up",
         "link set near up",
@@ -49,17 +52,17 @@ fn cable() -> bool {
     .all(|arguments| ip(arguments))
 }
 
-/// Runs the command `ip`, and says whether it did what it was told.
+/// Runs the command `ip`, and returns whether it succeeded.
 pub(super) fn ip(arguments: &str) -> bool {
     let mut command = Command::new("ip");
     let started = forking(|| command.args(arguments.split(' ')).spawn());
     started.and_then(|mut child| child.wait()).is_ok_and(|status| status.success())
 }
 
-/// Waits until an IPv6 address just added is one that packets are delivered to. The kernel sees to that a little later,
-/// and until then sends them out instead.
-pub(super) fn route_to_ourselves(address: &str) {
-    let deadline = clock::now() + super::PATIENCE;
+/// Waits until the kernel delivers packets to an IPv6 address that was just added. It adds the route a little later, and
+/// sends the packets out until then.
+pub(super) fn wait_for_local_route(address: &str) {
+    let deadline = clock::now() + super::TEST_TIMEOUT;
     let wanted = format!("local {address} ");
     loop {
         let mut command = Command::new("ip");
@@ -73,7 +76,7 @@ pub(super) fn route_to_ourselves(address: &str) {
     }
 }
 
-/// Captures frames as they come out of an interface.
+/// Captures the frames that arrive at an interface.
 pub(super) struct Tap {
     fd: OwnedFd,
 }
@@ -81,29 +84,26 @@ pub(super) struct Tap {
 impl Tap {
     pub(super) fn open(name: &str) -> io::Result<Self> {
         let all = (libc::ETH_P_ALL as u16).to_be();
-        let fd = socket(libc::AF_PACKET, libc::SOCK_RAW, i32::from(all))?;
+        // Without a protocol it captures nothing until it is bound.
+        let fd = crate::syscall::socket(AddressFamily::PACKET, SocketType::RAW, None)?;
         // SAFETY: a sockaddr_ll is numbers.
-        let mut place: libc::sockaddr_ll = unsafe { crate::syscall::zeroed() };
-        place.sll_family = libc::AF_PACKET as u16;
-        place.sll_protocol = all;
-        place.sll_ifindex = interface::index_of(name).unwrap() as i32;
+        let mut address: libc::sockaddr_ll = unsafe { crate::syscall::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = all;
+        address.sll_ifindex = interface::index_of(name).unwrap() as i32;
         let length = size_of::<libc::sockaddr_ll>() as u32;
-        // SAFETY: the address is a local, as long as said.
-        check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const place).cast(), length) })?;
+        // SAFETY: the address is a local, of the given length.
+        check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })?;
         Ok(Self { fd })
     }
 
-    /// The next frame that is wanted.
+    /// The next frame that matches.
     pub(super) fn next(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-        let deadline = clock::now() + super::PATIENCE;
+        let deadline = clock::now() + super::TEST_TIMEOUT;
         let mut buffer = vec![0; 70_000];
         loop {
             assert!(is_readable(&self.fd.as_fd(), deadline), "no such frame was sent");
-            // SAFETY: the buffer is a local, as long as said.
-            let length = check_length(unsafe {
-                libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
-            })
-            .unwrap();
+            let (length, _) = recv(&self.fd, &mut buffer, RecvFlags::empty()).unwrap();
             if wanted(&buffer[..length]) {
                 buffer.truncate(length);
                 return buffer;

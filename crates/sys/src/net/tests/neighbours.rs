@@ -1,86 +1,86 @@
-//! Who is next on the way, as the kernel knows it.
+//! Next hops and their resolution, and notifications about changes.
 
 use std::net::SocketAddr;
 
 use super::namespace::{ip, run};
-use super::{PATIENCE, is_readable};
-use crate::net::neighbour::{Knowledge, Neighbour};
-use crate::{NetlinkMonitor, Subject, clock, interface};
+use super::{TEST_TIMEOUT, is_readable};
+use crate::net::neighbour::{Neighbour, NeighbourState};
+use crate::{NetlinkGroup, NetlinkMonitor, clock, interface};
 
-fn toward(ip: &str) -> Option<Neighbour> {
-    Neighbour::toward(SocketAddr::new(ip.parse().unwrap(), 4791)).unwrap()
+fn next_hop(ip: &str) -> Option<Neighbour> {
+    Neighbour::next_hop(SocketAddr::new(ip.parse().unwrap(), 4791)).unwrap()
 }
 
 #[test]
-fn neighbours_are_found_when_they_are_there() {
-    run("neighbours_are_found_when_they_are_there", || {
+fn neighbours_are_resolved() {
+    run("neighbours_are_resolved", || {
         for (there, absent, link) in [
             ("10.9.0.2", "10.9.0.7", "02:00:00:00:00:07"),
             ("fd09::2", "fd09::7", "02:00:00:00:00:07"),
         ] {
-            let known = toward(there).unwrap();
-            assert_eq!(known.knowledge().unwrap(), Knowledge::Found);
-            let neighbour = toward(absent).unwrap();
-            assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Nothing);
-            neighbour.seek();
-            assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Sought);
-            let news = NetlinkMonitor::of(Subject::Neighbours).unwrap();
-            news.listen(true).unwrap();
+            let known = next_hop(there).unwrap();
+            assert_eq!(known.state().unwrap(), NeighbourState::Resolved);
+            let neighbour = next_hop(absent).unwrap();
+            assert_eq!(neighbour.state().unwrap(), NeighbourState::Unresolved);
+            neighbour.solicit();
+            assert_eq!(neighbour.state().unwrap(), NeighbourState::Resolving);
+            let monitor = NetlinkMonitor::new(NetlinkGroup::Neighbours).unwrap();
+            monitor.set_subscribed(true).unwrap();
             assert!(ip(&format!(
                 "neighbour replace {absent} lladdr {link} dev near nud permanent"
             )));
-            assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
-            assert_eq!(neighbour.knowledge().unwrap(), Knowledge::Found);
-            news.listen(false).unwrap();
-            news.clear();
+            assert!(is_readable(&monitor, clock::now() + TEST_TIMEOUT), "no notification");
+            assert_eq!(neighbour.state().unwrap(), NeighbourState::Resolved);
+            monitor.set_subscribed(false).unwrap();
+            monitor.drain();
             assert!(ip(&format!("neighbour delete {absent} dev near")));
-            assert!(!is_readable(&news, clock::now()), "somebody was told who does not listen");
+            assert!(!is_readable(&monitor, clock::now()), "notified without a subscription");
         }
     });
 }
 
 #[test]
-fn who_is_behind_a_router_has_the_router_for_a_neighbour() {
-    run("who_is_behind_a_router_has_the_router_for_a_neighbour", || {
+fn the_next_hop_to_a_remote_network_is_the_router() {
+    run("the_next_hop_to_a_remote_network_is_the_router", || {
         for (router, beyond) in [("10.9.0.2", "203.0.113.9"), ("fd09::2", "2001:db8::9")] {
-            assert!(Neighbour::toward(SocketAddr::new(beyond.parse().unwrap(), 1)).is_err());
+            assert!(Neighbour::next_hop(SocketAddr::new(beyond.parse().unwrap(), 1)).is_err());
             assert!(ip(&format!("route add {beyond} via {router}")));
-            assert_eq!(toward(beyond).unwrap().knowledge().unwrap(), Knowledge::Found);
+            assert_eq!(next_hop(beyond).unwrap().state().unwrap(), NeighbourState::Resolved);
         }
     });
 }
 
 #[test]
-fn at_home_there_is_nobody_to_find() {
-    run("at_home_there_is_nobody_to_find", || {
-        super::namespace::route_to_ourselves("fd09::1");
+fn local_destinations_have_no_next_hop() {
+    run("local_destinations_have_no_next_hop", || {
+        super::namespace::wait_for_local_route("fd09::1");
         for ip in ["127.0.0.1", "::1", "10.9.0.1", "fd09::1", "239.9.8.7", "ff0e::9"] {
-            assert_eq!(toward(ip), None, "{ip}");
+            assert_eq!(next_hop(ip), None, "{ip}");
         }
     });
 }
 
 #[test]
-fn an_interface_is_seen_to_go_down_and_up() {
-    run("an_interface_is_seen_to_go_down_and_up", || {
-        let news = NetlinkMonitor::of(Subject::Interfaces).unwrap();
-        news.listen(true).unwrap();
+fn notifies_when_an_interface_goes_down_and_up() {
+    run("notifies_when_an_interface_goes_down_and_up", || {
+        let monitor = NetlinkMonitor::new(NetlinkGroup::Interfaces).unwrap();
+        monitor.set_subscribed(true).unwrap();
         assert!(interface::is_active("near") && interface::is_active("lo"));
         assert!(ip("link set near down"));
-        assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
+        assert!(is_readable(&monitor, clock::now() + TEST_TIMEOUT), "no notification");
         assert!(!interface::is_active("near"));
-        news.clear();
+        monitor.drain();
         assert!(ip("link set near up"));
-        // It is on before it has a carrier, and both are told.
+        // It is up before it has a carrier; both changes are notified.
         while !interface::is_active("near") {
-            assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
-            news.clear();
+            assert!(is_readable(&monitor, clock::now() + TEST_TIMEOUT), "no notification");
+            monitor.drain();
         }
-        // Without the other end there is none.
+        // It loses the carrier when the other end goes down.
         assert!(ip("link set far down"));
         while interface::is_active("near") {
-            assert!(is_readable(&news, clock::now() + PATIENCE), "nobody was told");
-            news.clear();
+            assert!(is_readable(&monitor, clock::now() + TEST_TIMEOUT), "no notification");
+            monitor.drain();
         }
         assert!(ip("link delete near"));
         assert!(!interface::is_active("near"));

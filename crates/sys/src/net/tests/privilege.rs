@@ -1,4 +1,4 @@
-//! A set-user-ID program does not obey the environment of its caller.
+//! A set-user-ID program ignores the environment of its caller.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use crate::environment;
 
 const ROLE: &str = "FERROCE_NET_PRIVILEGE";
 
-/// Not a test by itself: says what it sees of its environment.
+/// Not a test: prints what it sees of its environment.
 #[test]
 #[ignore = "a child process of another test"]
 fn privileged_process() {
@@ -19,7 +19,7 @@ fn privileged_process() {
     println!("\nsees {:?} {}", environment::var_os(ROLE), environment::is_privileged());
 }
 
-/// What a copy of this program with these permissions says when another user starts it.
+/// The output of a copy of this program with these permissions that another user starts.
 fn seen_by(mode: u32) -> Option<String> {
     let name = format!("ferroce-privilege-{}-{mode:o}", std::process::id());
     let copy = std::env::temp_dir().join(name);
@@ -42,8 +42,8 @@ fn seen_by(mode: u32) -> Option<String> {
 }
 
 #[test]
-fn variables_are_ignored_by_set_user_id_programs() {
-    let test = "variables_are_ignored_by_set_user_id_programs";
+fn set_user_id_programs_ignore_environment_variables() {
+    let test = "set_user_id_programs_ignore_environment_variables";
     match seen_by(0o755) {
         Some(seen) => assert_eq!(seen, "Some(\"yes\") false"),
         None => return skipped(test, "cannot start a program as another user"),

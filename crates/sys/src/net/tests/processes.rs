@@ -1,4 +1,4 @@
-//! Processes that end, watched by others.
+//! Watching other processes for their end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -14,12 +14,13 @@ fn name(address: &str, slot: u8) -> ProcessName {
     ProcessName { address: address.parse().unwrap(), port: 4791, slot }
 }
 
-/// The other process: says that it is up, and ends with its input. With a child of its own that outlives it, if asked.
+/// Not a test: the watched process. It prints a line when it is announced, and ends with its input. On request it forks a
+/// child that outlives it.
 #[test]
 #[ignore = "a child process of another test"]
 fn watched_process() {
-    let Ok(wish) = std::env::var(CHILD) else { return };
-    let (address, forks) = wish.split_once(' ').unwrap();
+    let Ok(arguments) = std::env::var(CHILD) else { return };
+    let (address, forks) = arguments.split_once(' ').unwrap();
     let processes = Processes::new().unwrap();
     assert!(processes.announce(name(address, 3)));
     if forks == "forks" {
@@ -58,17 +59,17 @@ fn readable(what: &impl AsFd) -> bool {
 }
 
 #[test]
-fn the_end_of_a_process_is_an_event_however_it_ends() {
+fn reports_the_end_of_a_process_whatever_the_cause() {
     for (index, signal) in [libc::SIGTERM, libc::SIGSEGV, libc::SIGKILL].into_iter().enumerate() {
         let address = format!("127.9.8.{}", index + 1);
         let processes = Processes::new().unwrap();
         let mut child = start(&address, "alone");
         assert!(processes.watch(name(&address, 3)));
-        // Twice is once, and others do not exist.
+        // Watching twice is idempotent; other slots do not exist.
         assert!(processes.watch(name(&address, 3)));
         assert!(!processes.watch(name(&address, 4)));
         assert!(processes.is_alive(name(&address, 3)) && !readable(&processes));
-        // Rust's handler for stack overflows takes the first SIGSEGV and leaves the next to the kernel.
+        // Rust's stack overflow handler consumes the first SIGSEGV and restores the default for the next.
         let status = loop {
             crate::signal::send(child.id(), signal);
             if let Some(status) = child.try_wait().unwrap() {
@@ -100,10 +101,10 @@ fn a_forked_child_does_not_hide_the_end_of_its_parent() {
 }
 
 #[test]
-fn watchers_come_and_go() {
+fn accepts_and_drops_many_watchers() {
     let watched = Processes::new().unwrap();
     assert!(watched.announce(name("127.9.8.10", 0)));
-    // More than wait at a listener at once.
+    // More than the backlog of a listener.
     for _ in 0..5000 {
         let watcher = Processes::new().unwrap();
         assert!(watcher.watch(name("127.9.8.10", 0)));

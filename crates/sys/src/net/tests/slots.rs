@@ -1,13 +1,14 @@
-//! Slots and services: claimed once, free again at the end, and mailboxes in between.
+//! Slots, services and mailboxes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::process::{Child, Command, Stdio};
 
-use super::{at, forking, is_quiet, no_forks, pattern, wait};
-use crate::net::unix_name::{self, Directory};
-use crate::syscall::{check_length, socket};
+use super::{at, claim, forking, is_quiet, no_forks, pattern, try_claim, wait};
+use crate::net::forward_header;
+use crate::net::unix_name::Directory;
 use crate::{Error, ReceiveBatch, Recipient, RxInfo, Service, Slot};
 
 fn info(source: &str, destination: &str, segment: usize) -> RxInfo {
@@ -27,67 +28,67 @@ fn info(source: &str, destination: &str, segment: usize) -> RxInfo {
 fn the_lowest_free_slot_is_claimed() {
     let _quiet = no_forks();
     let address = at("127.9.5.1:4791");
-    let mut slots: Vec<Slot> = (0..4).map(|_| Slot::claim(address).unwrap()).collect();
+    let mut slots: Vec<Slot> = (0..4).map(|_| claim(address)).collect();
     assert_eq!(slots.iter().map(Slot::number).collect::<Vec<_>>(), [0, 1, 2, 3]);
     slots.remove(1);
-    assert_eq!(Slot::claim(address).unwrap().number(), 1);
+    assert_eq!(claim(address).number(), 1);
     assert_eq!(slots[0].address(), address);
 }
 
 #[test]
-fn slots_of_other_addresses_are_others() {
+fn each_address_has_its_own_slots() {
     let claims = ["127.9.5.2:4791", "127.9.5.2:4792", "[fe80::5:2%1]:4791", "[fe80::5:2%2]:4791"];
-    let slots: Vec<Slot> = claims.iter().map(|address| Slot::claim(at(address)).unwrap()).collect();
+    let slots: Vec<Slot> = claims.iter().map(|address| claim(at(address))).collect();
     assert!(slots.iter().all(|slot| slot.number() == 0));
 }
 
 #[test]
-fn slots_come_to_an_end() {
+fn claiming_fails_when_all_slots_are_claimed() {
     let address = at("127.9.5.3:4791");
-    let slots: Vec<Slot> = (0..255).map(|_| Slot::claim(address).unwrap()).collect();
+    let slots: Vec<Slot> = (0..255).map(|_| claim(address)).collect();
     assert_eq!(slots.last().unwrap().number(), 254);
-    let error = Slot::claim(address).unwrap_err();
+    let error = try_claim(address).unwrap_err();
     assert!(matches!(error, Error::NoFreeSlot { .. }), "{error}");
 }
 
 #[test]
-fn forwarded_messages_arrive_as_they_were() {
+fn forwarded_datagrams_arrive_unchanged() {
     let cases = [
         ("127.9.5.4:4791", "10.0.0.1:49152", "10.0.0.2"),
         ("[fd00::5:4]:4791", "[fe80::1%3]:49152", "fe80::2"),
     ];
     for (address, source, destination) in cases {
-        let (one, other) = (Slot::claim(at(address)).unwrap(), Slot::claim(at(address)).unwrap());
+        let (sender, receiver) = (claim(at(address)), claim(at(address)));
         let mut batch = ReceiveBatch::new(4, 65_536);
-        assert_eq!(other.receive(&mut batch).unwrap(), 0);
+        assert_eq!(receiver.receive(&mut batch).unwrap(), 0);
         let data = pattern(65_000);
         let sent = info(source, destination, 1024);
-        one.forward(Recipient::Slot(1), &sent, &data).unwrap();
-        one.forward(Recipient::Slot(1), &sent, &data[..100]).unwrap();
-        wait(&other);
-        assert_eq!(other.receive(&mut batch).unwrap(), 2);
+        sender.forward(Recipient::Slot(1), &sent, &data).unwrap();
+        sender.forward(Recipient::Slot(1), &sent, &data[..100]).unwrap();
+        wait(&receiver);
+        assert_eq!(receiver.receive(&mut batch).unwrap(), 2);
         let messages: Vec<_> = batch.messages().collect();
         assert!(messages[0].data == data && messages[1].data == &data[..100]);
         assert_eq!(*messages[0].info, RxInfo { length: 65_000, ..sent });
         assert_eq!(messages[0].packets().count(), 64);
         assert_eq!(*messages[1].info, RxInfo { length: 100, segment: 100, ..sent });
-        assert_eq!(other.rejected(), 0);
+        assert_eq!(receiver.rejected(), 0);
     }
 }
 
 #[test]
-fn a_busy_owner_and_a_missing_one_are_told_apart() {
+fn a_busy_owner_and_a_missing_owner_are_different_errors() {
     let _quiet = no_forks();
     let address = at("127.9.5.5:4791");
-    let (one, other) = (Slot::claim(address).unwrap(), Slot::claim(address).unwrap());
+    let (sender, receiver) = (claim(address), claim(address));
     let sent = info("10.0.0.1:1", "10.0.0.2", 10);
     let to = Recipient::Slot(1);
-    let taken = (0..100_000).take_while(|_| one.forward(to, &sent, &[0; 10]).is_ok()).count();
+    let taken = (0..100_000).take_while(|_| sender.forward(to, &sent, &[0; 10]).is_ok()).count();
     assert!((1..100_000).contains(&taken));
-    assert!(matches!(one.forward(to, &sent, &[0; 10]), Err(Error::OwnerBusy)));
-    drop(other);
-    assert!(matches!(one.forward(to, &sent, &[0; 10]), Err(Error::NoOwner)));
-    assert!(matches!(one.forward(Recipient::Service(5), &sent, &[]), Err(Error::NoOwner)));
+    assert!(matches!(sender.forward(to, &sent, &[0; 10]), Err(Error::OwnerBusy)));
+    drop(receiver);
+    assert!(matches!(sender.forward(to, &sent, &[0; 10]), Err(Error::NoOwner)));
+    assert!(matches!(sender.forward(Recipient::Service(5), &sent, &[]), Err(Error::NoOwner)));
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_service_has_one_listener() {
     let _quiet = no_forks();
     let address = at("127.9.5.6:4791");
     let id = 0x0000_0000_0106_1234;
-    let (slot, listener) = (Slot::claim(address).unwrap(), Slot::claim(address).unwrap());
+    let (slot, listener) = (claim(address), claim(address));
     let service = Service::claim(address, id, listener.number()).unwrap();
     for slot in [slot.number(), listener.number()] {
         let error = Service::claim(address, id, slot).unwrap_err();
@@ -109,7 +110,7 @@ fn a_service_has_one_listener() {
     assert_eq!(listener.receive(&mut batch).unwrap(), 1);
     assert_eq!(batch.messages().next().unwrap().data, b"MAD");
     assert!(is_quiet(&slot));
-    // What a process has given up itself is not forwarded to it.
+    // A process does not forward to its own service.
     let own = listener.forward(Recipient::Service(id), &sent, b"MAD");
     assert!(matches!(own, Err(Error::NoOwner)));
     drop(service);
@@ -119,12 +120,12 @@ fn a_service_has_one_listener() {
 }
 
 #[test]
-fn claims_at_the_same_time_are_exclusive() {
+fn concurrent_claims_are_exclusive() {
     let address = at("127.9.5.9:4791");
     let claimed: Vec<(Slot, Option<Service>)> = std::thread::scope(|scope| {
         let claim = |_| {
             scope.spawn(|| {
-                let slot = Slot::claim(address).unwrap();
+                let slot = claim(address);
                 let service = Service::claim(address, 5, slot.number()).ok();
                 (slot, service)
             })
@@ -139,38 +140,26 @@ fn claims_at_the_same_time_are_exclusive() {
     assert_eq!(claimed.iter().filter(|(_, service)| service.is_some()).count(), 1);
 }
 
-/// Sends bytes to a slot's socket that no forwarder would.
+/// Sends arbitrary bytes to the mailbox of a slot.
 fn send_raw(address: SocketAddr, slot: u8, bytes: &[u8]) {
-    use std::os::fd::AsRawFd;
-    let sender = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0).unwrap();
     let directory = Directory::read(address).unwrap();
-    let (name, length) = unix_name::raw(&directory.mailbox(slot).unwrap().name);
-    // SAFETY: bytes and name are alive through the call, as long as said.
-    let sent = check_length(unsafe {
-        libc::sendto(
-            sender.as_fd().as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            0,
-            (&raw const name).cast(),
-            length,
-        )
-    });
+    let name = &directory.mailbox(slot).unwrap().name;
+    let address = UnixAddress::from_abstract_name(name).unwrap();
+    let sent = UnixDatagram::unbound().unwrap().send_to_addr(bytes, &address);
     assert_eq!(sent.unwrap(), bytes.len());
 }
 
 #[test]
-fn what_is_not_understood_is_dropped_and_counted() {
+fn malformed_datagrams_are_dropped_and_counted() {
     let address = at("127.9.5.7:4791");
-    let slot = Slot::claim(address).unwrap();
-    let good =
-        crate::net::forward_header::encode(&info("10.0.0.1:1", "10.0.0.2", u32::MAX as usize));
+    let slot = claim(address);
+    let good = forward_header::encode(&info("10.0.0.1:1", "10.0.0.2", u32::MAX as usize));
     let mut newer = good;
     newer[3] = 2;
     for bytes in [&[][..], b"short", &good[..55], &newer[..]] {
         send_raw(address, 0, bytes);
     }
-    // Nothing but a header is an empty packet.
+    // A header alone is an empty packet.
     send_raw(address, 0, &good);
     let mut batch = ReceiveBatch::new(16, 100);
     wait(&slot);
@@ -178,23 +167,23 @@ fn what_is_not_understood_is_dropped_and_counted() {
     let message = batch.messages().next().unwrap();
     assert_eq!((message.data.len(), message.packets().count()), (0, 0));
     assert_eq!(slot.rejected(), 4);
-    // Longer than the batch has room for.
+    // Longer than the buffers of the batch.
     send_raw(address, 0, &[&good[..], &[0; 101]].concat());
     assert_eq!(slot.receive(&mut batch).unwrap(), 0);
     assert_eq!(slot.rejected(), 5);
 }
 
 #[test]
-fn a_header_of_any_bytes_is_read_or_dropped() {
-    let good = crate::net::forward_header::encode(&info("[fe80::1%3]:49152", "fe80::2", 100));
+fn any_header_is_parsed_or_dropped() {
+    let good = forward_header::encode(&info("[fe80::1%3]:49152", "fe80::2", 100));
     let message = [&good[..], &[0; 250]].concat();
-    let read = crate::net::forward_header::decode(&message).unwrap();
+    let read = forward_header::decode(&message).unwrap();
     assert_eq!(read, RxInfo { length: 250, ..info("[fe80::1%3]:49152", "fe80::2", 100) });
     for at in 0..good.len() {
         for value in 0..=255 {
             let mut message = message.clone();
             message[at] = value;
-            match crate::net::forward_header::decode(&message) {
+            match forward_header::decode(&message) {
                 Some(read) => assert!((1..=250).contains(&read.segment) && read.length == 250),
                 None => assert!(at < 4 && value != good[at]),
             }
@@ -202,15 +191,15 @@ fn a_header_of_any_bytes_is_read_or_dropped() {
     }
 }
 
-/// Where the test below tells its child what to do.
+/// Tells the child process of the test below what to do.
 const CHILD: &str = "FERROCE_NET_CLAIM";
 
-/// Not a test by itself: the second process of the test below, which claims a slot and keeps it until told to end.
+/// Not a test: the second process of the test below, which claims a slot and keeps it until its input ends.
 #[test]
 #[ignore = "a child process of another test"]
 fn second_process() {
     let Ok(address) = std::env::var(CHILD) else { return };
-    let slot = Slot::claim(at(&address)).unwrap();
+    let slot = claim(at(&address));
     let mut out = std::io::stdout();
     writeln!(out, "\nslot {}", slot.number()).unwrap();
     out.flush().unwrap();
@@ -219,7 +208,7 @@ fn second_process() {
     slot.receive(&mut batch).unwrap();
     let message = batch.messages().next().unwrap();
     slot.forward(Recipient::Slot(0), message.info, message.data).unwrap();
-    // Ends when the parent closes this, or dies.
+    // Ends when the parent closes this, or ends.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
@@ -239,21 +228,21 @@ fn start(address: &str) -> (Child, u8) {
 }
 
 #[test]
-fn processes_have_different_slots_and_reach_each_other() {
+fn processes_have_different_slots_and_can_forward_to_each_other() {
     let address = "127.9.5.8:4791";
-    let own = Slot::claim(at(address)).unwrap();
+    let own = claim(at(address));
     let (mut child, slot) = start(address);
     assert_eq!((own.number(), slot), (0, 1));
-    assert_eq!(Slot::claim(at(address)).unwrap().number(), 2);
+    assert_eq!(claim(at(address)).number(), 2);
     let sent = info("10.0.0.1:1", "10.0.0.2", 4);
     own.forward(Recipient::Slot(slot), &sent, b"ping").unwrap();
     wait(&own);
     let mut batch = ReceiveBatch::new(1, 100);
     assert_eq!(own.receive(&mut batch).unwrap(), 1);
     assert_eq!(batch.messages().next().unwrap().data, b"ping");
-    // A process that is killed has given its slot back.
+    // The slot of a killed process is free.
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(matches!(own.forward(Recipient::Slot(slot), &sent, b"x"), Err(Error::NoOwner)));
-    assert_eq!(Slot::claim(at(address)).unwrap().number(), 1);
+    assert_eq!(claim(at(address)).number(), 1);
 }

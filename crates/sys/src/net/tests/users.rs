@@ -1,19 +1,19 @@
-//! Users of one machine are strangers to each other.
+//! Processes of different users do not trust each other.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
 
-use super::{at, skipped, wait};
+use super::{at, claim, open_slot, skipped, wait};
 use crate::net::forward_header;
 use crate::net::start_lock::StartLock;
 use crate::net::unix_name::{self, Directory};
-use crate::{Error, Options, ReceiveBatch, Recipient, RxInfo, Service, Slot, Socket};
+use crate::{Error, Options, ReceiveBatch, Recipient, RxInfo, Service, Socket};
 
-/// Runs something as another user, or says that it cannot.
+/// Runs `body` as another user, or skips the test.
 fn as_user<T: Send>(user: u32, test: &str, body: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // The C library would change the user of all threads; the kernel changes that of one.
+            // The C library would change the user of all threads; the system call changes that of one.
             // SAFETY: the call takes no pointers, and this thread ends as that user.
             let changed = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
             if changed == 0 {
@@ -46,20 +46,20 @@ fn bind_datagram(name: &str) -> UnixDatagram {
 }
 
 #[test]
-fn what_another_user_forwards_is_dropped() {
-    let test = "what_another_user_forwards_is_dropped";
+fn packets_from_another_user_are_dropped() {
+    let test = "packets_from_another_user_are_dropped";
     let address = at("127.9.8.1:4791");
-    let Some(owner) = as_user(1001, test, || Slot::claim(address).unwrap()) else { return };
+    let Some(owner) = as_user(1001, test, || claim(address)) else { return };
     as_user(1001, test, || {
-        let other = Slot::claim(address).unwrap();
-        other.forward(Recipient::Slot(0), &info(), b"own").unwrap();
+        let sender = claim(address);
+        sender.forward(Recipient::Slot(0), &info(), b"own").unwrap();
     });
     let mailbox = as_user(1001, test, || Directory::read(address).unwrap()).unwrap();
     let (_, message) = (owner.number(), [&forward_header::encode(&info())[..], b"???"].concat());
     let name = UnixAddress::from_abstract_name(&mailbox.mailbox(0).unwrap().name).unwrap();
     let send = || UnixDatagram::unbound().unwrap().send_to_addr(&message, &name).unwrap();
     as_user(1002, test, send);
-    // The administrator may do more than this anyway.
+    // Root is trusted.
     send();
     wait(&owner);
     let mut batch = ReceiveBatch::new(8, 100);
@@ -68,10 +68,10 @@ fn what_another_user_forwards_is_dropped() {
     assert_eq!((data, owner.rejected()), (vec![&b"own"[..], b"???"], 1));
 }
 
-/// Another user takes every name that can be known in advance: slots, a service, the start-up lock.
+/// Another user binds every name that is known in advance: slots, a service, the start-up lock.
 #[test]
-fn squatted_names_stop_nobody_and_receive_nothing() {
-    let test = "squatted_names_stop_nobody_and_receive_nothing";
+fn squatted_names_block_no_process_and_receive_nothing() {
+    let test = "squatted_names_block_no_process_and_receive_nothing";
     let address = at("127.9.8.3:4791");
     let service = 0x0000_0000_0106_4321;
     let squat = || {
@@ -83,49 +83,48 @@ fn squatted_names_stop_nobody_and_receive_nothing() {
         (sockets, UnixListener::bind_addr(&lock).unwrap())
     };
     let Some((squatted, _lock)) = as_user(1002, test, squat) else { return };
-    // Without a limit: what another user holds is not waited for.
+    // Without a deadline: a lock that another user holds is not waited for.
     let lock = as_user(1001, test, || StartLock::acquire_until(address, u64::MAX).unwrap());
     assert!(lock.unwrap().is_none());
-    let (one, other) = as_user(1001, test, || {
-        let one = Slot::open(address, &Options::default()).unwrap();
-        let other = Slot::open(address, &Options::default()).unwrap();
-        let _claimed = Service::claim(address, service, other.0.number()).unwrap();
+    let (sender, receiver) = as_user(1001, test, || {
+        let sender = open_slot(address, &Options::default());
+        let receiver = open_slot(address, &Options::default());
+        let _claimed = Service::claim(address, service, receiver.0.number()).unwrap();
         assert!(matches!(Service::claim(address, service, 7), Err(Error::ServiceTaken { .. })));
         let [to_slot, to_service] =
-            [Recipient::Slot(other.0.number()), Recipient::Service(service)];
-        one.0.forward(to_slot, &info(), b"one").unwrap();
-        one.0.forward(to_service, &info(), b"two").unwrap();
-        // Nobody of ours has this slot, and its squatter gets nothing.
-        let foreign = one.0.forward(Recipient::Slot(77), &info(), b"secret");
+            [Recipient::Slot(receiver.0.number()), Recipient::Service(service)];
+        sender.0.forward(to_slot, &info(), b"one").unwrap();
+        sender.0.forward(to_service, &info(), b"two").unwrap();
+        // No process of this user has this slot, and its squatter receives nothing.
+        let foreign = sender.0.forward(Recipient::Slot(77), &info(), b"secret");
         assert!(matches!(foreign, Err(Error::NoOwner)));
-        (one.0, other.0)
+        (sender.0, receiver.0)
     })
     .unwrap();
-    assert_eq!((one.number(), other.number()), (0, 1));
+    assert_eq!((sender.number(), receiver.number()), (0, 1));
     let mut batch = ReceiveBatch::new(8, 100);
-    wait(&other);
-    assert_eq!(other.receive(&mut batch).unwrap(), 2);
+    wait(&receiver);
+    assert_eq!(receiver.receive(&mut batch).unwrap(), 2);
     let mut buffer = [0; 100];
     assert!(squatted.iter().all(|socket| socket.recv(&mut buffer).is_err()));
 }
 
-/// A name that was a process's own a moment ago is another user's now.
+/// Another user binds a name that a process of this user had before.
 #[test]
-fn a_name_that_changed_hands_receives_nothing() {
-    let test = "a_name_that_changed_hands_receives_nothing";
+fn a_name_rebound_by_another_user_receives_nothing() {
+    let test = "a_name_rebound_by_another_user_receives_nothing";
     let address = at("127.9.8.4:4791");
-    let Some(slots) = as_user(1001, test, || [(); 2].map(|()| Slot::claim(address).unwrap()))
-    else {
+    let Some(slots) = as_user(1001, test, || [(); 2].map(|()| claim(address))) else {
         return;
     };
     let [sender, owner] = slots;
-    let (name, heir) = as_user(1001, test, || {
+    let (name, owner) = as_user(1001, test, || {
         sender.forward(Recipient::Slot(1), &info(), b"own").unwrap();
         let directory = Directory::read(address).unwrap();
         (directory.mailbox(1).unwrap().name.clone(), owner)
     })
     .unwrap();
-    drop(heir);
+    drop(owner);
     let thief = as_user(1002, test, || bind_datagram(&name)).unwrap();
     let sent = as_user(1001, test, || sender.forward(Recipient::Slot(1), &info(), b"secret"));
     assert!(matches!(sent, Some(Err(Error::NoOwner))));

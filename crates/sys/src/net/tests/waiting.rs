@@ -1,10 +1,10 @@
-//! Events, deadlines, the clock.
+//! Events, deadlines and the clock.
 
 use super::{is_readable, open, send};
 use crate::{Event, Interest, Poller, Readiness, ReceiveBatch, Service, Slot, Socket, clock};
 
 #[test]
-fn everything_can_be_shared_between_threads() {
+fn types_can_be_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<(Socket, Slot, Service, ReceiveBatch, Event, Poller)>();
 }
@@ -26,7 +26,7 @@ fn an_event_wakes_another_thread() {
 }
 
 #[test]
-fn a_counting_event_is_taken_once_for_each_signal() {
+fn a_counting_event_is_taken_once_per_signal() {
     let event = Event::counting().unwrap();
     event.signal().unwrap();
     event.signal().unwrap();
@@ -39,17 +39,17 @@ fn a_wait_ends_at_its_deadline_and_not_before() {
     let deadline = clock::now() + 2_000_000;
     assert!(!is_readable(&event, deadline));
     assert!(clock::now() >= deadline);
-    // One in the past only looks.
+    // A deadline in the past does not wait.
     assert!(!is_readable(&event, 0));
 }
 
 #[test]
-fn several_are_waited_for_at_once() {
-    let (one, other, event) = (open("127.9.3.1"), open("127.9.3.1"), Event::new().unwrap());
+fn waits_for_several_descriptors() {
+    let (first, second, event) = (open("127.9.3.1"), open("127.9.3.1"), Event::new().unwrap());
     let mut poller = Poller::new();
-    let indices = [&one, &other].map(|socket| poller.watch(socket, Interest::Read));
+    let indices = [&first, &second].map(|socket| poller.watch(socket, Interest::Read));
     let woken = poller.watch(&event, Interest::Read);
-    send(&one, other.local(), b"x");
+    send(&first, second.local(), b"x");
     assert_eq!(poller.wait(None).unwrap(), 1);
     let readable = Readiness { readable: true, ..Readiness::default() };
     assert_eq!(indices.map(|index| poller.readiness(index)), [Readiness::default(), readable]);

@@ -1,8 +1,10 @@
-//! What travels beside the bytes: ECN, hop limit, addresses, and a checksum that is not there.
+//! Control data of packets: type of service with ECN, hop limit, addresses; and packets without a checksum.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+
+use rustix::net::{AddressFamily, SocketType, ipproto};
 
 use super::{at, is_quiet, open, plain, receive, send, skipped};
 use crate::net::address::RawAddress;
@@ -33,19 +35,19 @@ fn marked(ip: &str, sender: &Options) {
 }
 
 #[test]
-fn marks_go_out_and_come_in() {
+fn tos_and_hop_limit_are_sent_and_received() {
     marked("127.9.2.1", &Options::default());
     marked("127.9.2.1", &Options { gso: false, ..Options::default() });
 }
 
 #[test]
-fn marks_go_out_and_come_in_over_ipv6() {
+fn tos_and_hop_limit_are_sent_and_received_over_ipv6() {
     marked("[::1]", &Options::default());
     marked("[::1]", &Options { gso: false, ..Options::default() });
 }
 
 #[test]
-fn without_packet_info_the_destination_is_the_sockets() {
+fn the_destination_is_the_local_address_without_packet_info() {
     for ip in ["127.9.2.2", "[::1]"] {
         let options = Options { packet_info: false, packet_marks: false, ..Options::default() };
         let receiver = Socket::open(at(&format!("{ip}:0")), &options).unwrap();
@@ -60,9 +62,9 @@ fn without_packet_info_the_destination_is_the_sockets() {
     }
 }
 
-/// An IPv6 packet as rdma_rxe sends it, without a UDP checksum. `false` where that needs privileges we do not have.
+/// Sends an IPv6 packet without a UDP checksum, as rdma_rxe does. Returns false without the privilege for that.
 fn send_without_checksum(to: SocketAddr, payload: &[u8]) -> bool {
-    let raw = match socket(libc::AF_INET6, libc::SOCK_RAW, libc::IPPROTO_UDP) {
+    let raw = match socket(AddressFamily::INET6, SocketType::RAW, Some(ipproto::UDP)) {
         Ok(raw) => raw,
         Err(error) => {
             skipped("IPv6 without a UDP checksum", &format!("no raw socket: {error}"));
@@ -78,7 +80,7 @@ fn send_without_checksum(to: SocketAddr, payload: &[u8]) -> bool {
     let mut to = to;
     to.set_port(0);
     let (address, room) = RawAddress::new(to);
-    // SAFETY: packet and address are locals, as long as said.
+    // SAFETY: packet and address are locals, of the given length.
     let sent = check_length(unsafe {
         libc::sendto(
             raw.as_raw_fd(),
@@ -94,7 +96,7 @@ fn send_without_checksum(to: SocketAddr, payload: &[u8]) -> bool {
 }
 
 #[test]
-fn ipv6_without_a_checksum_is_welcome() {
+fn ipv6_packets_without_a_checksum_are_received() {
     let receiver = open("::1");
     assert!(receiver.features().zero_checksum);
     if send_without_checksum(receiver.local(), b"as rdma_rxe sends") {
@@ -107,7 +109,7 @@ fn ipv6_without_a_checksum_is_welcome() {
 }
 
 #[test]
-fn ipv6_without_a_checksum_is_refused_where_the_kernel_cannot() {
+fn ipv6_packets_without_a_checksum_are_dropped_if_the_option_is_off() {
     let options = Options { zero_checksum: false, ..Options::default() };
     let receiver = Socket::open(at("[::1]:0"), &options).unwrap();
     assert!(!receiver.features().zero_checksum);
