@@ -24,13 +24,15 @@ mod device;
 mod engine;
 mod error;
 mod event;
+mod event_queue;
 mod faults;
 #[cfg(feature = "tokio")]
 mod future;
+mod headers;
 pub mod identity;
 mod limits;
-mod management;
 mod options;
+mod orphans;
 mod pd;
 mod queue_pair;
 mod region;
@@ -58,8 +60,8 @@ pub use faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
-pub use management::say_goodbye;
 pub use options::Options;
+pub use orphans::say_goodbye;
 pub use pd::ProtectionDomain;
 pub use queue_pair::{QueuePair, QueuePairOptions, UdSendRequest};
 pub use region::{MemoryRegion, MemoryWindow};

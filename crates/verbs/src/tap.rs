@@ -28,8 +28,8 @@ use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
 use crate::device::Device;
-use crate::engine::Headers;
 use crate::error::Error;
+use crate::headers::Headers;
 use queue::{Interface, Shared};
 
 /// How a capture goes.

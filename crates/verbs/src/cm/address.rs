@@ -17,8 +17,8 @@ use crate::context::Context;
 use crate::device::{Device, devices, own_name};
 use crate::engine::Adapter;
 use crate::error::Error;
-use crate::management::random;
 use crate::options::Options;
+use ferroce_sys::random::number as random;
 
 /// Ports that are given to who asks for any, as the system does for its own.
 const FIRST_PORT: u16 = 32_768;
@@ -223,7 +223,7 @@ impl CmId {
         let Ok(Some(next)) = Neighbour::next_hop(destination) else { return false };
         let until = clock::now().saturating_add(timeout.as_nanos() as u64);
         let neighbours = &place.adapter().management.neighbours;
-        neighbours.wait(place.adapter(), self.shared(), next, until)
+        neighbours.wait(place.adapter(), self.shared().handler(), next, until)
     }
 
     fn find_way(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {

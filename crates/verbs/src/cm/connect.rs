@@ -1,7 +1,6 @@
 //! Connections made, answered and ended.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 
 use ferroce_proto::cm::{
     self as proto, AcceptParameters, DreqData, PrivateDataTooLong, Rejection, Resolution,
@@ -18,8 +17,8 @@ use super::attributes::{self, Facts};
 use super::id::{CmId, Exchange, Place, Stage, State};
 use super::parameters::ConnectParameters;
 use crate::error::Error;
-use crate::management::random;
 use crate::queue_pair::QueuePair;
+use ferroce_sys::random::number as random;
 
 /// What a backlog of 0 stands for, as in Linux.
 const BACKLOG: usize = 1024;
@@ -66,7 +65,7 @@ impl CmId {
             (call(&mut state), state.place.clone())
         };
         if let Some(place) = place {
-            place.adapter().settle();
+            place.adapter().flush_outbox();
         }
         said
     }
@@ -102,7 +101,7 @@ impl CmId {
                 if datagrams {
                     let _ = manager.cm.listen_datagrams(service);
                 }
-                manager.listeners.insert(service.0, Arc::downgrade(self.shared()));
+                manager.listeners.insert(service.0, self.shared().handler());
             })?;
         }
         state.stage = Stage::Listening;
@@ -156,7 +155,7 @@ impl CmId {
         };
         let question = place.act(|manager, now| {
             let question = manager.cm.resolve(now, &parameters).ok()?;
-            manager.questions.insert(question, Arc::downgrade(self.shared()));
+            manager.questions.insert(question, self.shared().handler());
             Some(question)
         })?;
         let question = question.ok_or(Error::Limit("questions for services"))?;
@@ -213,7 +212,7 @@ impl CmId {
         };
         let connection = place.act(|manager, now| {
             let connection = manager.cm.connect(now, &parameters).ok()?;
-            manager.connections.insert(connection, Arc::downgrade(self.shared()));
+            manager.connections.insert(connection, self.shared().handler());
             Some(connection)
         })?;
         let connection = connection.ok_or(Error::Limit("connections"))?;
@@ -348,7 +347,7 @@ impl CmId {
         let Exchange::Connection(connection) = state.exchange else {
             return Err(Error::Invalid("the peer has not accepted"));
         };
-        let ready = |manager: &mut crate::management::Manager, _| {
+        let ready = |manager: &mut crate::engine::Manager, _| {
             manager.cm.ready(connection, RtuData::default())
         };
         let place = state.place()?;

@@ -1,9 +1,9 @@
 //! One end of a connection, or a listener.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use ferroce_proto::cm::{ConnectionId, QueryId, ResolutionId};
+use ferroce_proto::cm::{self, ConnectionId, QueryId, ResolutionId};
 use ferroce_proto::qp::{PathMtu, QueuePairAttributes, ServiceType};
 use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
@@ -15,9 +15,8 @@ use super::channel::{Channel, EventChannel};
 use super::event::{Event, EventKind, IdName, UserEvent};
 use super::parameters::Route;
 use crate::context::Context;
-use crate::engine::Adapter;
+use crate::engine::{Adapter, CmEventHandler, Connections, Manager};
 use crate::error::Error;
-use crate::management::{Connections, Manager};
 use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
 use crate::sync::lock;
@@ -152,6 +151,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The reference that the connection manager delivers events through.
+    pub(super) fn handler(self: &Arc<Self>) -> Weak<dyn CmEventHandler> {
+        let id: Arc<dyn CmEventHandler> = Arc::clone(self) as _;
+        Arc::downgrade(&id)
+    }
+
     pub(super) fn raise(&self, kind: EventKind) {
         lock(&self.channel).raise(Event { id: self.name, kind });
     }
@@ -171,24 +176,6 @@ impl Shared {
             to.raise(event);
         }
         *channel = Arc::clone(to);
-    }
-
-    /// The next host on the way to the peer is found, or is not.
-    pub(crate) fn neighbour_sought(&self, late: Option<Error>) {
-        let mut state = lock(&self.state);
-        if state.closed || state.stage != Stage::Resolving {
-            return;
-        }
-        match late {
-            None => {
-                state.stage = Stage::AddressResolved;
-                self.raise(EventKind::AddressResolved);
-            }
-            Some(error) => {
-                state.stage = state.before;
-                self.raise(EventKind::AddressError(error));
-            }
-        }
     }
 
     /// Whether it asks for a datagram queue pair, and not for a connection.
@@ -260,7 +247,7 @@ impl CmId {
         let place = self.state().place.clone();
         self.owner.end();
         if let Some(place) = place {
-            place.adapter().settle();
+            place.adapter().flush_outbox();
         }
     }
 
@@ -461,6 +448,29 @@ impl State {
                     place.connections().services.release(address, self.service_id.0);
                 }
             });
+        }
+    }
+}
+
+impl CmEventHandler for Shared {
+    fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: cm::Event) {
+        super::news::handle(adapter, link, &self, event);
+    }
+
+    fn handle_neighbour(self: Arc<Self>, failure: Option<Error>) {
+        let mut state = lock(&self.state);
+        if state.closed || state.stage != Stage::Resolving {
+            return;
+        }
+        match failure {
+            None => {
+                state.stage = Stage::AddressResolved;
+                self.raise(EventKind::AddressResolved);
+            }
+            Some(error) => {
+                state.stage = state.before;
+                self.raise(EventKind::AddressError(error));
+            }
         }
     }
 }

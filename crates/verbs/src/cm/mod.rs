@@ -36,8 +36,5 @@ pub use ferroce_proto::cm::Enhancements;
 pub use ferroce_wire::cm::{RejectReason, ResponseTimeout, SidrStatus, VendorId};
 pub use ferroce_wire::rdmacm::PortSpace;
 
-pub(crate) use id::Shared;
-pub(crate) use news::tell;
-
 /// The key of RDMA-CM's datagram queue pairs and groups (Linux: `RDMA_UDP_QKEY`).
 pub const DATAGRAM_QUEUE_KEY: crate::QKey = crate::QKey(0x0123_4567);

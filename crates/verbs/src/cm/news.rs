@@ -22,25 +22,9 @@ use crate::engine::Adapter;
 use crate::error::Error;
 use crate::sync::lock;
 
-/// Tells an id what happened; `None` when it is gone.
-pub(crate) fn tell(adapter: &Adapter, link: u8, target: Option<Arc<Shared>>, event: Event) {
-    let connections = &adapter.management.connections;
-    let Some(id) = target else {
-        // Nobody is there to answer, so the peer gets a no, or its answer.
-        connections.act(adapter, link, |manager, now| match event {
-            Event::Request(connection, _)
-            | Event::Reply(connection, _)
-            | Event::Established(connection, _)
-            | Event::DisconnectRequest(connection, _) => manager.drop_connection(now, connection),
-            Event::Unanswered(connection, _) => {
-                let _ = manager.cm.peer_is_lost(now, connection);
-            }
-            Event::Query(query, _) => manager.drop_query(query, SidrStatus::UNSUPPORTED_SERVICE),
-            _ => {}
-        });
-        return;
-    };
-    let here = Here { adapter, link, id: &id };
+/// Turns an event of the connection manager into events of the cm_id.
+pub(super) fn handle(adapter: &Adapter, link: u8, id: &Arc<Shared>, event: Event) {
+    let here = Here { adapter, link, id };
     match event {
         Event::Request(connection, request) => here.requested(connection, &request),
         Event::Query(query, asked) => here.asked(query, &asked),
@@ -89,7 +73,7 @@ impl Here<'_> {
         Some(lock(&self.id.state)).filter(|state| !state.closed)
     }
 
-    fn act<T>(&self, act: impl FnOnce(&mut crate::management::Manager, Instant) -> T) -> Option<T> {
+    fn act<T>(&self, act: impl FnOnce(&mut crate::engine::Manager, Instant) -> T) -> Option<T> {
         self.adapter.management.connections.act(self.adapter, self.link, act)
     }
 
@@ -166,7 +150,7 @@ impl Here<'_> {
         state.exchange = Exchange::Connection(connection);
         let id = CmId::with_state(self.id.channel(), self.id.space, state);
         self.act(|manager, _| {
-            manager.connections.insert(connection, Arc::downgrade(id.shared()));
+            manager.connections.insert(connection, id.shared().handler());
         });
         self.hand_over(id, parameters, private_data);
     }

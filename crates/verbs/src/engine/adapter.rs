@@ -17,6 +17,7 @@ use super::claim::Claim;
 use super::counters::Counters;
 use super::forwarding::Forwarding;
 use super::link::{Link, Route};
+use super::management::Management;
 use super::numbers::Numbers;
 use super::port::Port;
 use super::progress::Progress;
@@ -26,7 +27,6 @@ use super::{groups::Groups, thread};
 use crate::device::{Device, position};
 use crate::error::Error;
 use crate::event::{EventKind, Events};
-use crate::management::Management;
 use crate::options::Options;
 use crate::sync::lock;
 use crate::tap::Tap;
@@ -312,7 +312,7 @@ impl Adapter {
     ///
     /// Whoever drives the device is at it, so that this takes a moment only; a network that takes nothing is not waited
     /// for. Nobody who calls this may hold a lock.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn flush_outbox(&self) {
         const LONGEST: u64 = 100_000_000;
         let until = clock::now() + LONGEST;
         let reached = |count: &AtomicU64, wanted: u64| {

@@ -1,11 +1,8 @@
 //! One address of a device: its sockets, and the headers that packets over it have.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use ferroce_proto::ud::GRH_LEN;
 use ferroce_sys::{Slot, Socket};
-use ferroce_wire::icrc::Icrc;
-use ferroce_wire::icrc::hidden::{Identification, UdpIpv4, solve};
 
 use super::senders::Senders;
 
@@ -44,113 +41,4 @@ pub(crate) struct Link {
 pub(crate) fn receive_share(links: &[Link]) -> usize {
     let buffers = links.iter().map(|link| link.receiver.features().receive_buffer);
     (buffers.min().unwrap_or(0) / 3).min(MOST_UNDER_WAY)
-}
-
-/// The headers below the transport that both ends of a packet know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Headers {
-    pub(crate) source: SocketAddr,
-    pub(crate) destination: SocketAddr,
-}
-
-/// Bytes of the ICRC.
-pub(crate) const ICRC: usize = 4;
-
-impl Headers {
-    /// The ICRC of a packet without it, as the one with this index in its batch; 0 where batches are not segmented.
-    pub(crate) fn icrc(&self, packet: &[u8], index: u16) -> [u8; ICRC] {
-        let Some((bth, rest)) = packet.split_first_chunk::<12>() else { return [0; ICRC] };
-        let udp_length = (8 + packet.len() + ICRC) as u16;
-        let mut icrc = match (self.source.ip(), self.destination.ip()) {
-            (IpAddr::V4(_), _) => {
-                self.ipv4().icrc(Identification::of_segment(index), udp_length, bth)
-            }
-            (IpAddr::V6(_), _) => {
-                Icrc::ipv6(&self.ipv6(udp_length, 0, 0), &self.udp(udp_length), bth)
-            }
-        };
-        icrc.update(rest);
-        icrc.finish()
-    }
-
-    /// Whether the ICRC at the end of a packet is right. Over IPv4 one with some identification is, and this tells
-    /// which (`docs/icrc.md`).
-    pub(crate) fn check(&self, packet: &[u8], index: u16) -> Option<Identification> {
-        let expected = Identification::of_segment(index);
-        if self.source.is_ipv4() {
-            return solve(&self.ipv4(), packet, expected);
-        }
-        let (covered, found) = packet.split_last_chunk::<ICRC>()?;
-        (self.icrc(covered, 0) == *found).then_some(expected)
-    }
-
-    fn ipv4(&self) -> UdpIpv4 {
-        let octets = |address: &SocketAddr| match address.ip() {
-            IpAddr::V4(ip) => ip.octets(),
-            IpAddr::V6(_) => [0; 4],
-        };
-        UdpIpv4 {
-            source: octets(&self.source),
-            destination: octets(&self.destination),
-            source_port: self.source.port(),
-            destination_port: self.destination.port(),
-        }
-    }
-
-    fn udp(&self, length: u16) -> [u8; 8] {
-        let [a, b] = self.source.port().to_be_bytes();
-        let [c, d] = self.destination.port().to_be_bytes();
-        let [e, f] = length.to_be_bytes();
-        [a, b, c, d, e, f, 0, 0]
-    }
-
-    fn ipv6(&self, length: u16, traffic_class: u8, hop_limit: u8) -> [u8; 40] {
-        let octets = |address: &SocketAddr| match address.ip() {
-            IpAddr::V6(ip) => ip.octets(),
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        };
-        let mut header = [0; 40];
-        header[0] = 0x60 | traffic_class >> 4;
-        header[1] = traffic_class << 4;
-        header[4..6].copy_from_slice(&length.to_be_bytes());
-        header[6] = 17;
-        header[7] = hop_limit;
-        header[8..24].copy_from_slice(&octets(&self.source));
-        header[24..].copy_from_slice(&octets(&self.destination));
-        header
-    }
-
-    /// What stands in the first 40 bytes of a datagram's receive buffer: the IPv6 header, or the IPv4 header behind 20
-    /// bytes of nothing (IBA A17.4.5.2).
-    pub(crate) fn global_route(
-        &self,
-        packet: &[u8],
-        identification: Identification,
-        traffic_class: u8,
-        hop_limit: u8,
-    ) -> [u8; GRH_LEN] {
-        let length = (8 + packet.len()) as u16;
-        let (IpAddr::V4(source), IpAddr::V4(destination)) =
-            (self.source.ip(), self.destination.ip())
-        else {
-            return self.ipv6(length, traffic_class, hop_limit);
-        };
-        let mut header = [0; GRH_LEN];
-        let ip = &mut header[20..];
-        ip[0] = 0x45;
-        ip[1] = traffic_class;
-        ip[2..4].copy_from_slice(&(20 + length).to_be_bytes());
-        ip[4..6].copy_from_slice(&identification.id.to_be_bytes());
-        ip[6] = u8::from(identification.dont_fragment) << 6;
-        ip[8] = hop_limit;
-        ip[9] = 17;
-        ip[12..16].copy_from_slice(&source.octets());
-        ip[16..20].copy_from_slice(&destination.octets());
-        let sum: u32 =
-            ip.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-        header
-    }
 }

@@ -30,6 +30,7 @@ mod groups;
 mod hw_counters;
 mod link;
 mod local_flow;
+mod management;
 mod numbers;
 mod port;
 mod progress;
@@ -43,6 +44,10 @@ mod unreachable;
 
 pub(crate) use adapter::{Adapter, Handle, now};
 pub use counters::Statistics;
-pub(crate) use link::{Headers, Route, receive_share};
+pub(crate) use link::{Route, receive_share};
+pub(crate) use management::{
+    CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY,
+    parse_ledger_record,
+};
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;

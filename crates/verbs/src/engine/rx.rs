@@ -19,10 +19,10 @@ use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
 use super::counters::count;
-use super::link::Headers;
 use super::local_flow::{self, LocalFlow};
 use super::progress::Progress;
 use super::queue_pair::{Core, Inner};
+use crate::headers::Headers;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, Seen};
 

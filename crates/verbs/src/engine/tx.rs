@@ -18,10 +18,11 @@ use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
-use super::link::{Headers, ICRC, Route};
+use super::link::Route;
 use super::local_flow::Place;
 use super::progress::Progress;
 use super::queue_pair::Core;
+use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, Seen};
 

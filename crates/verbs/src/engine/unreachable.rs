@@ -8,7 +8,7 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::{Adapter, now};
 use super::link::Route;
-use crate::management::MANAGEMENT;
+use super::management::MANAGEMENT;
 use crate::sync::lock;
 
 /// What is read of a packet that a report quotes: enough to recognise it.

@@ -11,12 +11,13 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Guid, RKey};
 use ferroce_wire::setup::{Capabilities, ExchangeId, PeerId, Status, TransactionId};
 
-use super::{CAPABILITIES, EventQueue, Side, states};
+use super::{CAPABILITIES, Side, states};
 use crate::context::Context;
 use crate::error::Error;
-use crate::management::random;
+use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
+use ferroce_sys::random::number as random;
 
 /// How a client introduces itself, and how patient it is.
 #[derive(Clone, Copy, Debug)]

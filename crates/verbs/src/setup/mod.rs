@@ -9,13 +9,11 @@
 //! Exchanges come and go with the device: while none of its handles is left, nobody answers.
 
 mod client;
-mod news;
 mod search;
 mod server;
 mod states;
 
 pub use client::{Client, ClientOptions, Established};
-pub(crate) use news::EventQueue;
 pub use search::{GROUP_V4, GROUP_V6, Presence, Search};
 pub use server::{Accepted, Application, Server};
 pub use states::Side;

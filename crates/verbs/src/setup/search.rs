@@ -10,11 +10,12 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::QKey;
 use ferroce_wire::setup::{ExchangeId, PeerId, TransactionId};
 
-use super::{CAPABILITIES, EventQueue, present};
+use super::{CAPABILITIES, present};
 use crate::context::Context;
 use crate::error::Error;
-use crate::management::random;
+use crate::event_queue::EventQueue;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
+use ferroce_sys::random::number as random;
 
 /// The group that questions go to over IPv4: within the site (RFC 2365), with RoCE's port in its last two bytes.
 pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 0x12, 0xb7);

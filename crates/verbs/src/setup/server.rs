@@ -12,9 +12,10 @@ use ferroce_proto::time::Instant;
 use ferroce_wire::setup::{QpType, Status};
 
 use super::search::listener;
-use super::{EventQueue, LONGEST, Side, states};
+use super::{LONGEST, Side, states};
 use crate::context::Context;
 use crate::error::Error;
+use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
 use crate::sync::lock;

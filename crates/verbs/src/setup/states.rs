@@ -11,9 +11,9 @@ use ferroce_wire::number::{Psn, QKey};
 use ferroce_wire::setup::{AccessFlags, QpType, RegionId};
 
 use crate::error::Error;
-use crate::management::random;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
+use ferroce_sys::random::number as random;
 
 /// READs and atomics that a queue pair may have under way, either way.
 const READS: u8 = 16;

@@ -119,7 +119,7 @@ mod tests {
 
     use super::super::Owner;
     use super::*;
-    use crate::engine::Headers;
+    use crate::headers::Headers;
 
     const MAC: [u8; 6] = [0xd8, 0x5e, 0xd3, 1, 2, 3];
 

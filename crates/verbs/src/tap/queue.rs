@@ -327,7 +327,7 @@ pub(super) mod tests {
 
     use super::super::{Direction, Owner};
     use super::*;
-    use crate::engine::Headers;
+    use crate::headers::Headers;
 
     pub(in crate::tap) fn seen() -> Seen {
         Seen {

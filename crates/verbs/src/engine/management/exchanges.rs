@@ -26,11 +26,11 @@ use ferroce_wire::setup::{
     ExchangeId, MAX_LEN, Magic, Message, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, Status,
 };
 
+use super::super::{Adapter, ReceivedPacket, now};
 use super::random;
 use crate::device::Device;
-use crate::engine::{Adapter, ReceivedPacket, now};
 use crate::error::Error;
-use crate::setup::EventQueue;
+use crate::event_queue::EventQueue;
 use crate::sync::lock;
 
 /// The exchanges of a device.

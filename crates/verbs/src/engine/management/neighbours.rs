@@ -1,19 +1,19 @@
 //! Ids that wait until the next host on the way to their peer is found.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Mutex, Weak};
 
 use ferroce_sys::neighbour::{Neighbour, NeighbourState};
 use ferroce_sys::{NetlinkGroup, NetlinkMonitor, clock};
 
-use crate::cm::Shared;
-use crate::engine::Adapter;
+use super::super::Adapter;
+use super::connections::CmEventHandler;
 use crate::sync::lock;
 
 /// An id that waits.
 #[derive(Debug)]
 struct Waiting {
-    id: Weak<Shared>,
+    id: Weak<dyn CmEventHandler>,
     neighbour: Neighbour,
     /// Nanoseconds of the monotonic clock.
     until: u64,
@@ -46,7 +46,7 @@ impl Neighbours {
     pub(crate) fn wait(
         &self,
         adapter: &Adapter,
-        id: &Arc<Shared>,
+        id: Weak<dyn CmEventHandler>,
         neighbour: Neighbour,
         until: u64,
     ) -> bool {
@@ -62,7 +62,7 @@ impl Neighbours {
             return false;
         }
         if Self::is_missing(&neighbour) {
-            waiting.push(Waiting { id: Arc::downgrade(id), neighbour, until });
+            waiting.push(Waiting { id, neighbour, until });
             self.set_timer(&waiting);
             adapter.thread.wake();
             return true;
@@ -106,7 +106,7 @@ impl Neighbours {
         }
         for (id, late) in over {
             if let Some(id) = id.upgrade() {
-                id.neighbour_sought(late.map(Into::into));
+                id.handle_neighbour(late.map(Into::into));
             }
         }
     }

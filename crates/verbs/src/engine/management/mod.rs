@@ -14,13 +14,13 @@ use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Deth};
 
+use super::{Adapter, ReceivedPacket, Route};
 use crate::device::Device;
-use crate::engine::{Adapter, ReceivedPacket, Route};
 
-pub(crate) use connections::{Connections, MANAGEMENT, Manager};
+pub(crate) use connections::{CmEventHandler, Connections, MANAGEMENT, Manager, QUEUE_KEY};
 pub(crate) use exchanges::Exchanges;
-pub(crate) use ferroce_sys::random::number as random;
-pub use ledger::say_goodbye;
+use ferroce_sys::random::number as random;
+pub(crate) use ledger::{RECORD_LEN as LEDGER_RECORD_LEN, parse as parse_ledger_record};
 use neighbours::Neighbours;
 
 #[derive(Debug)]

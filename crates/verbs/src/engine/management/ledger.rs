@@ -10,21 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ferroce_proto::cm::{Farewell, Transmit};
+use ferroce_proto::cm::Farewell;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::CommId;
 use ferroce_wire::number::Qpn;
 
-use super::connections::{MANAGEMENT, QUEUE_KEY};
-use crate::context::Context;
-use crate::device::Device;
-use crate::options::Options;
-
 /// Connections that are remembered.
-const MOST: u64 = 4096;
+const MAX_RECORDS: u64 = 4096;
 
 /// Bytes of a record: both addresses, both IDs, the peer's queue pair, the traffic class.
-const LENGTH: usize = 16 + 16 + 4 + 4 + 4 + 1;
+pub(crate) const RECORD_LEN: usize = 16 + 16 + 4 + 4 + 4 + 1;
 
 /// What is written down, once there is a connection.
 #[derive(Debug, Default)]
@@ -37,9 +32,9 @@ impl Ledger {
     /// Writes a connection of this address down, if somebody asks for that.
     pub(crate) fn record(&self, local: Gid, farewell: &Farewell) {
         let Some((_, file)) = self.file.get_or_init(create) else { return };
-        let at = self.recorded.fetch_add(1, Ordering::Relaxed) % MOST;
+        let at = self.recorded.fetch_add(1, Ordering::Relaxed) % MAX_RECORDS;
         // A full disk takes nothing from the connection.
-        let _ = file.write_all_at(&emit(local, farewell), at * LENGTH as u64);
+        let _ = file.write_all_at(&emit(local, farewell), at * RECORD_LEN as u64);
     }
 
     /// The process has said goodbye itself.
@@ -59,9 +54,9 @@ fn create() -> Option<(PathBuf, File)> {
     Some((path, file))
 }
 
-fn emit(local: Gid, farewell: &Farewell) -> [u8; LENGTH] {
+fn emit(local: Gid, farewell: &Farewell) -> [u8; RECORD_LEN] {
     let Farewell { peer, local_id, remote_id, remote_qpn, traffic_class } = farewell;
-    let mut record = [0; LENGTH];
+    let mut record = [0; RECORD_LEN];
     let parts: [&[u8]; 6] = [
         &local.0,
         &peer.0,
@@ -75,7 +70,7 @@ fn emit(local: Gid, farewell: &Farewell) -> [u8; LENGTH] {
     record
 }
 
-fn parse(record: &[u8]) -> Option<(Gid, Farewell)> {
+pub(crate) fn parse(record: &[u8]) -> Option<(Gid, Farewell)> {
     let word = |at: usize| Some(u32::from_be_bytes(record.get(at..at + 4)?.try_into().ok()?));
     let gid = |at: usize| Some(Gid(record.get(at..at + 16)?.try_into().ok()?));
     let farewell = Farewell {
@@ -86,32 +81,4 @@ fn parse(record: &[u8]) -> Option<(Gid, Farewell)> {
         traffic_class: *record.get(44)?,
     };
     Some((gid(0)?, farewell))
-}
-
-/// Says goodbye for a process that has ended without a word, from what it has written down in this file: a DREQ for each
-/// connection. Says how many that were.
-pub fn say_goodbye(ledger: &Path, options: &Options) -> usize {
-    let Ok(bytes) = std::fs::read(ledger) else { return 0 };
-    let records: Vec<_> = bytes.chunks_exact(LENGTH).filter_map(parse).collect();
-    let mut said = 0;
-    let mut open: Vec<(Gid, Context, u8)> = Vec::new();
-    for (local, farewell) in &records {
-        if !open.iter().any(|(gid, ..)| gid == local) {
-            let address = std::net::SocketAddr::new(local.to_ip(), 0);
-            let Ok((device, index)) = Device::with_address(address) else { continue };
-            let Ok(context) = Context::open(&device, options) else { continue };
-            open.push((*local, context, index));
-        }
-        let Some((_, context, link)) = open.iter().find(|(gid, ..)| gid == local) else { continue };
-        let adapter = context.adapter();
-        let Transmit { destination, traffic_class, .. } = farewell.dreq();
-        let Ok(mut route) = adapter.route_to(*link, destination) else { continue };
-        route.traffic_class = traffic_class & !3;
-        let psn = adapter.management.connections.next_psn();
-        let dreq = farewell.dreq().to_mad();
-        adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
-        said += 1;
-    }
-    open.iter().for_each(|(_, context, _)| context.adapter().settle());
-    said
 }

@@ -18,23 +18,23 @@ use ferroce_proto::cm::{
 use ferroce_proto::time::Instant;
 use ferroce_sys::{ProcessName, Processes, Recipient, Slot};
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CommId, Message};
+use ferroce_wire::cm::{CommId, Message, SidrStatus};
 use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
+use super::super::{Adapter, ReceivedPacket, now};
 use super::ledger::Ledger;
 use super::random;
 use super::services::Services;
-use crate::cm::Shared;
 use crate::device::Device;
-use crate::engine::{Adapter, ReceivedPacket, now};
+use crate::error::Error;
 use crate::sync::lock;
 
 /// Queue pair 1 of everybody (IBA 10.2.4, 16.7).
 pub(crate) const MANAGEMENT: Qpn = Qpn(1);
 /// Its key (IBA 10.2.4).
-pub(super) const QUEUE_KEY: QKey = QKey(0x8001_0000);
+pub(crate) const QUEUE_KEY: QKey = QKey(0x8001_0000);
 
 /// Whom a message is for.
 enum Owner {
@@ -44,6 +44,15 @@ enum Owner {
     Other(Recipient),
     /// Any of the others: a peer that gives up before it knows our name for the connection gives only its own.
     Unnamed,
+}
+
+/// The consumer of a connection's events: a cm_id.
+pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
+    /// Handles an event of the manager of `link`.
+    fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: Event);
+
+    /// The neighbour on the route was resolved, or resolving it failed with this error.
+    fn handle_neighbour(self: Arc<Self>, failure: Option<Error>);
 }
 
 /// The managers of a device.
@@ -72,9 +81,9 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 pub(crate) struct Manager {
     pub(crate) cm: ConnectionManager,
-    pub(crate) connections: HashMap<ConnectionId, Weak<Shared>>,
-    pub(crate) listeners: HashMap<u64, Weak<Shared>>,
-    pub(crate) questions: HashMap<ResolutionId, Weak<Shared>>,
+    pub(crate) connections: HashMap<ConnectionId, Weak<dyn CmEventHandler>>,
+    pub(crate) listeners: HashMap<u64, Weak<dyn CmEventHandler>>,
+    pub(crate) questions: HashMap<ResolutionId, Weak<dyn CmEventHandler>>,
 }
 
 impl Connections {
@@ -193,7 +202,7 @@ impl Connections {
             return;
         }
         // What they have sent before is here already, or on its way through another process.
-        adapter.settle();
+        adapter.flush_outbox();
         for (index, link) in adapter.links.iter().enumerate() {
             let port = link.address.port();
             self.act(adapter, index as u8, |manager, now| {
@@ -326,7 +335,7 @@ impl Connections {
         }
     }
 
-    pub(super) fn next_psn(&self) -> Psn {
+    pub(crate) fn next_psn(&self) -> Psn {
         Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff)
     }
 
@@ -346,6 +355,21 @@ impl Connections {
         }
     }
 
+    /// Answers the peer for a cm_id that no longer exists.
+    fn refuse(&self, adapter: &Adapter, link: u8, event: Event) {
+        self.act(adapter, link, |manager, now| match event {
+            Event::Request(connection, _)
+            | Event::Reply(connection, _)
+            | Event::Established(connection, _)
+            | Event::DisconnectRequest(connection, _) => manager.drop_connection(now, connection),
+            Event::Unanswered(connection, _) => {
+                let _ = manager.cm.peer_is_lost(now, connection);
+            }
+            Event::Query(query, _) => manager.drop_query(query, SidrStatus::UNSUPPORTED_SERVICE),
+            _ => {}
+        });
+    }
+
     /// Tells the ids what there is to tell. Nobody who calls this may hold an id's lock.
     pub(crate) fn tell(&self, adapter: &Adapter) {
         let _telling = lock(&self.telling);
@@ -356,7 +380,11 @@ impl Connections {
                     manager.cm.poll_event().map(|event| (manager.target(&event), event))
                 };
                 let Some((target, event)) = next else { break };
-                crate::cm::tell(adapter, index as u8, target, event);
+                let link = index as u8;
+                match target {
+                    Some(id) => id.handle_cm_event(adapter, link, event),
+                    None => self.refuse(adapter, link, event),
+                }
             }
         }
     }
@@ -369,7 +397,7 @@ fn process_name(peer: Gid, port: u16, id: CommId) -> ProcessName {
 
 impl Manager {
     /// Whom an event is about. One that ends something is the last.
-    fn target(&mut self, event: &Event) -> Option<Arc<Shared>> {
+    fn target(&mut self, event: &Event) -> Option<Arc<dyn CmEventHandler>> {
         let target = match event {
             Event::Request(_, request) => self.listeners.get(&request.service_id.0),
             Event::Query(_, query) => self.listeners.get(&query.service_id.0),
@@ -401,7 +429,7 @@ impl Manager {
     }
 
     /// Answers a question that nobody wants to answer.
-    pub(crate) fn drop_query(&mut self, query: QueryId, status: ferroce_wire::cm::SidrStatus) {
+    pub(crate) fn drop_query(&mut self, query: QueryId, status: SidrStatus) {
         let _ = self.cm.answer(query, &ferroce_proto::cm::Resolution::refused(status));
     }
 }

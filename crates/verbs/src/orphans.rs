@@ -1,0 +1,41 @@
+//! Disconnecting the connections of a process that was killed.
+
+use std::path::Path;
+
+use ferroce_proto::cm::Transmit;
+use ferroce_wire::address::Gid;
+
+use crate::context::Context;
+use crate::device::Device;
+use crate::engine::{LEDGER_RECORD_LEN, MANAGEMENT, QUEUE_KEY, parse_ledger_record};
+use crate::options::Options;
+
+/// Sends a DREQ for each connection that a process recorded in its ledger (`FERROCE_LEDGER`) before it was killed, and
+/// returns how many were sent.
+pub fn say_goodbye(ledger: &Path, options: &Options) -> usize {
+    let Ok(bytes) = std::fs::read(ledger) else { return 0 };
+    let records = bytes.chunks_exact(LEDGER_RECORD_LEN).filter_map(parse_ledger_record);
+    let mut sent = 0;
+    let mut open: Vec<(Gid, Context, u8)> = Vec::new();
+    for (local, farewell) in records {
+        if !open.iter().any(|(gid, ..)| *gid == local) {
+            let address = std::net::SocketAddr::new(local.to_ip(), 0);
+            let Ok((device, index)) = Device::with_address(address) else { continue };
+            let Ok(context) = Context::open(&device, options) else { continue };
+            open.push((local, context, index));
+        }
+        let Some((_, context, link)) = open.iter().find(|(gid, ..)| *gid == local) else {
+            continue;
+        };
+        let adapter = context.adapter();
+        let Transmit { destination, traffic_class, .. } = farewell.dreq();
+        let Ok(mut route) = adapter.route_to(*link, destination) else { continue };
+        route.traffic_class = traffic_class & !3;
+        let psn = adapter.management.connections.next_psn();
+        let dreq = farewell.dreq().to_mad();
+        adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
+        sent += 1;
+    }
+    open.iter().for_each(|(_, context, _)| context.adapter().flush_outbox());
+    sent
+}
