@@ -37,7 +37,7 @@ impl Context {
     #[doc(alias = "ibv_open_device")]
     pub fn open(device: &Device, options: &Options) -> Result<Self, Error> {
         let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
-        handle.adapter.port.tell(&events);
+        handle.adapter.port.subscribe(&events);
         Ok(Self { handle, events })
     }
 

@@ -46,7 +46,7 @@ mod xrc;
 /// what it has open: messages that wait to leave, and packets that wait to be passed on. To be called last of all, for
 /// example by `atexit`: no device works from then on.
 pub fn leave() {
-    engine::Adapter::leave();
+    engine::Adapter::shut_down_all();
 }
 
 pub use address::AddressHandle;

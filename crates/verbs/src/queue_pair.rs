@@ -225,7 +225,7 @@ impl QueuePair {
             endpoint: Endpoint::new(settings),
             route: None,
             timer: None,
-            held: None,
+            throttled: None,
             destroyed: false,
             heard: None,
         };
@@ -349,7 +349,7 @@ impl QueuePair {
                 let route = Route { traffic_class, ..route };
                 inner.route = Some(adapter.with_sender(route, core.number, remote));
             }
-            core.settle(&mut inner, adapter, now);
+            core.publish_completions(&mut inner, adapter, now);
             state
         };
         adapter.kick(core);
@@ -431,7 +431,7 @@ impl QueuePair {
                 taken += 1;
             }
             if inner.endpoint.state() == State::Error {
-                core.settle(&mut inner, self.adapter(), now());
+                core.publish_completions(&mut inner, self.adapter(), now());
             }
         }
         self.adapter().kick(core);
@@ -480,7 +480,7 @@ impl QueuePair {
         }
         lock(&core.receives.queue).post(request).map_err(|_| Error::ReceiveQueueFull)?;
         if inner.endpoint.state() == State::Error {
-            core.settle(&mut inner, self.adapter(), now());
+            core.publish_completions(&mut inner, self.adapter(), now());
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ pub fn captures() -> Vec<(PathBuf, CaptureStatus)> {
 }
 
 /// The process is about to end: what was taken is written, if that can be done until then.
-pub(crate) fn leave(until: u64) {
+pub(crate) fn finish_all(until: u64) {
     file::end_all(until);
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Owner {
 
 /// What is known of a packet beside its bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PacketMetadata {
     pub(crate) direction: Direction,
     pub(crate) headers: Headers,
     pub(crate) traffic_class: u8,
@@ -135,11 +135,11 @@ impl Tap {
     }
 
     /// Takes a packet, from the BTH to the ICRC.
-    pub(crate) fn record(&self, seen: &Seen, packet: &[u8]) {
-        if seen.direction == Direction::In && self.file.is_source(seen.headers.source) {
+    pub(crate) fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
+        if metadata.direction == Direction::In && self.file.is_source(metadata.headers.source) {
             return; // It is there already, as sent.
         }
-        self.file.push(self.interface, seen, packet);
+        self.file.push(self.interface, metadata, packet);
     }
 
     pub(crate) fn status(&self) -> CaptureStatus {

@@ -155,7 +155,7 @@ impl CmId {
         };
         let question = place.act(|manager, now| {
             let question = manager.cm.resolve(now, &parameters).ok()?;
-            manager.questions.insert(question, self.shared().handler());
+            manager.resolutions.insert(question, self.shared().handler());
             Some(question)
         })?;
         let question = question.ok_or(Error::Limit("questions for services"))?;
@@ -377,7 +377,7 @@ impl CmId {
                 .map_err(|_| Error::Invalid("no connection waits for its peer"))?;
             place
         };
-        place.connections().tell(place.adapter());
+        place.connections().deliver_events(place.adapter());
         Ok(())
     }
 

@@ -422,7 +422,7 @@ impl State {
                 Exchange::Nothing => {}
                 Exchange::Connection(connection) => manager.drop_connection(now, connection),
                 Exchange::Question(question) => {
-                    manager.questions.remove(&question);
+                    manager.resolutions.remove(&question);
                     manager.cm.cancel_resolution(question);
                 }
                 Exchange::Query(query) if unanswered => {

@@ -13,12 +13,12 @@ use ferroce_sys::interface::Interface;
 use ferroce_sys::{Slot, Socket, clock, random, signal};
 use ferroce_wire::number::Qpn;
 
-use super::claim::Claim;
 use super::counters::Counters;
 use super::forwarding::Forwarding;
 use super::link::{Link, Route};
 use super::management::Management;
 use super::numbers::Numbers;
+use super::ownership::Ownership;
 use super::port::Port;
 use super::progress::Progress;
 use super::queue_pair::{Core, RecvQueue};
@@ -49,12 +49,12 @@ pub(crate) struct Adapter {
     /// Packets of no queue pair: management.
     pub(crate) outbox: Mutex<VecDeque<(Route, Box<[u8]>)>>,
     /// How many of them were ever put there, and how many have left.
-    queued: AtomicU64,
-    pub(crate) departed: AtomicU64,
+    outbox_queued: AtomicU64,
+    pub(crate) outbox_sent: AtomicU64,
     /// How often somebody has looked at all sockets.
-    pub(crate) looks: AtomicU64,
+    pub(crate) rx_passes: AtomicU64,
     pub(crate) forwarding: Forwarding,
-    pub(crate) claim: Claim,
+    pub(crate) ownership: Ownership,
     pub(super) progress: Mutex<Progress>,
     /// Threads that wait for the end of a pass.
     pub(super) waiting: AtomicU32,
@@ -100,8 +100,8 @@ impl Adapter {
     /// The process is about to end: what it has to say is said, and what it has got of other processes' is passed on, as
     /// when the devices are closed. Not for longer than a moment: who ends a process in the middle of a call holds locks
     /// that nobody will ever let go.
-    pub(crate) fn leave() {
-        const LONGEST: u64 = thread::FAREWELL + 200_000_000;
+    pub(crate) fn shut_down_all() {
+        const LONGEST: u64 = thread::DISCONNECT_TIMEOUT + 200_000_000;
         let process = std::process::id();
         let Ok(open) = OPEN.try_lock() else { return };
         let ours = open.iter().filter(|(owner, _)| *owner == process);
@@ -115,7 +115,7 @@ impl Adapter {
         // The last reference would close what the program may still be using.
         adapters.into_iter().for_each(std::mem::forget);
         // A disk may take longer than the network.
-        crate::tap::leave(clock::now() + 2_000_000_000);
+        crate::tap::finish_all(clock::now() + 2_000_000_000);
     }
 
     fn new(device: Device, options: Options) -> Result<Self, Error> {
@@ -145,11 +145,11 @@ impl Adapter {
             domains: AtomicU32::new(1),
             ready: Mutex::default(),
             outbox: Mutex::default(),
-            queued: AtomicU64::new(0),
-            departed: AtomicU64::new(0),
-            looks: AtomicU64::new(0),
+            outbox_queued: AtomicU64::new(0),
+            outbox_sent: AtomicU64::new(0),
+            rx_passes: AtomicU64::new(0),
             forwarding: Forwarding::default(),
-            claim: Claim::new(),
+            ownership: Ownership::new(),
             progress: Mutex::new(progress),
             waiting: AtomicU32::new(0),
             process: std::process::id(),
@@ -285,7 +285,7 @@ impl Adapter {
         Route { sender, flow_label: 0, ..route }
     }
 
-    /// A queue pair may have something to send: sees to it, or has it seen to.
+    /// A queue pair may have something to send: sees to it, or has it metadata to.
     pub(crate) fn kick(&self, core: &Arc<Core>) {
         if core.enqueue() {
             lock(&self.ready).push_back(Arc::clone(core));
@@ -303,7 +303,7 @@ impl Adapter {
     pub(crate) fn queue_packet(&self, route: Route, packet: Box<[u8]>) {
         let mut outbox = lock(&self.outbox);
         outbox.push_back((route, packet));
-        self.queued.fetch_add(1, Ordering::Relaxed);
+        self.outbox_queued.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until the packets of no queue pair that there are have left: a process may end right after it said
@@ -321,18 +321,18 @@ impl Adapter {
                 std::thread::yield_now();
             }
         };
-        reached(&self.departed, self.queued.load(Ordering::Relaxed));
+        reached(&self.outbox_sent, self.outbox_queued.load(Ordering::Relaxed));
         // One look may have begun before.
-        reached(&self.looks, self.looks.load(Ordering::Acquire) + 2);
+        reached(&self.rx_passes, self.rx_passes.load(Ordering::Acquire) + 2);
     }
 
     /// Sends what there is to send, or has it sent.
     pub(crate) fn drive(&self) {
-        self.claim.run(|| {
+        self.ownership.run(|| {
             let _fatal = FatalOnPanic::new(self);
             let mut progress = self.begin_pass();
             self.transmit_all(&mut progress, now());
-            self.tell_timer(&progress);
+            self.publish_timer(&progress);
         });
     }
 
@@ -344,17 +344,17 @@ impl Adapter {
             self.thread.polled();
         }
         let mut asked = false;
-        let noted = self.claim.try_run(2, || {
+        let noted = self.ownership.try_run(2, || {
             let _fatal = FatalOnPanic::new(self);
             let mut progress = self.begin_pass();
             // A second round is one that somebody left a note for: the thread, which would leave another and another
-            // while what it woke for is not seen to, and neither of us would ever let go.
+            // while what it woke for is not metadata to, and neither of us would ever let go.
             if asked {
                 self.receive_forwarded(&mut progress);
             }
             self.round(&mut progress, asked);
             asked = true;
-            self.tell_timer(&progress);
+            self.publish_timer(&progress);
         });
         if noted {
             // On a slow computer the thread comes again before a round is over. Then it is its turn: the program waits for us.
@@ -366,7 +366,7 @@ impl Adapter {
     /// else drives, and goes round once more.
     pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
         let mut busy = false;
-        let ours = self.claim.run(|| {
+        let ours = self.ownership.run(|| {
             let _fatal = FatalOnPanic::new(self);
             #[cfg(test)]
             assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");
@@ -384,7 +384,7 @@ impl Adapter {
                     break;
                 }
             }
-            self.tell_timer(&progress);
+            self.publish_timer(&progress);
         });
         ours.then_some(busy)
     }
@@ -394,7 +394,7 @@ impl Adapter {
         self.thread.stop_polling();
     }
 
-    fn tell_timer(&self, progress: &Progress) {
+    fn publish_timer(&self, progress: &Progress) {
         self.thread.set_timer(progress.next_timer());
     }
 

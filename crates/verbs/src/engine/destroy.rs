@@ -85,7 +85,7 @@ impl Adapter {
         let until = clock::now() + LONGEST;
         while let Some(mut progress) = self.between_passes() {
             // A pass acknowledges what it has received before it ends, unless a socket had no room.
-            let sent = self.send_rest(core, &mut progress);
+            let sent = self.send_remaining(core, &mut progress);
             if sent || clock::now() >= until {
                 lock(&core.inner).destroyed = true;
                 self.discard(&mut progress.tx, core.number);
@@ -107,7 +107,7 @@ impl Adapter {
     }
 
     /// Sends what a queue pair may have left to send. False when a socket has no room.
-    fn send_rest(&self, core: &Arc<Core>, progress: &mut Progress) -> bool {
+    fn send_remaining(&self, core: &Arc<Core>, progress: &mut Progress) -> bool {
         if !self.flush(&mut progress.tx) {
             return false;
         }

@@ -1,7 +1,7 @@
-//! Packets that reached this process and are another's: handed over by its mailbox, or kept until there is room in it.
+//! Packets that reached this process and are another's: handed over by its mailbox, or backlog until there is room in it.
 //!
 //! Few messages fit into a mailbox, whatever their size, and its owner may have to wait for a processor: so what finds
-//! no room is kept for a while. Without that, a host with more processes than cores would lose packets of one process
+//! no room is backlog for a while. Without that, a host with more processes than cores would lose packets of one process
 //! because of another.
 
 use std::collections::VecDeque;
@@ -14,11 +14,11 @@ use super::adapter::Adapter;
 use super::counters::count;
 use crate::sync::lock;
 
-/// Bytes that are kept at most.
-const MOST: usize = 8 << 20;
+/// Bytes that are backlog at most.
+const MAX_BACKLOG_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
-struct Detour {
+struct ForwardedPacket {
     local: SocketAddr,
     to: Recipient,
     info: RxInfo,
@@ -26,11 +26,11 @@ struct Detour {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Forwarding(Mutex<Kept>);
+pub(crate) struct Forwarding(Mutex<Backlog>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    waiting: VecDeque<Detour>,
+struct Backlog {
+    waiting: VecDeque<ForwardedPacket>,
     bytes: usize,
 }
 
@@ -49,16 +49,21 @@ impl Adapter {
         info: &RxInfo,
         data: &[u8],
     ) -> bool {
-        let mut kept = lock(&self.forwarding.0);
+        let mut backlog = lock(&self.forwarding.0);
         // In order: what came later does not overtake.
-        let behind = kept.waiting.iter().any(|detour| detour.to == to);
+        let behind = backlog.waiting.iter().any(|packet| packet.to == to);
         let sent =
-            if behind { Err(Error::OwnerBusy) } else { self.hand_over(local, to, info, data) };
+            if behind { Err(Error::OwnerBusy) } else { self.forward_now(local, to, info, data) };
         match sent {
             Ok(()) => count(&self.counters.forwarded_out),
-            Err(Error::OwnerBusy) if kept.bytes + data.len() <= MOST => {
-                kept.bytes += data.len();
-                kept.waiting.push_back(Detour { local, to, info: *info, data: data.into() });
+            Err(Error::OwnerBusy) if backlog.bytes + data.len() <= MAX_BACKLOG_BYTES => {
+                backlog.bytes += data.len();
+                backlog.waiting.push_back(ForwardedPacket {
+                    local,
+                    to,
+                    info: *info,
+                    data: data.into(),
+                });
             }
             Err(Error::NoOwner) => {
                 count(&self.counters.forward_failed);
@@ -69,7 +74,7 @@ impl Adapter {
         true
     }
 
-    fn hand_over(
+    fn forward_now(
         &self,
         local: SocketAddr,
         to: Recipient,
@@ -80,30 +85,30 @@ impl Adapter {
         link.slot.forward(to, info, data)
     }
 
-    /// Tries again with what was kept.
-    pub(crate) fn run_forwarding(&self) {
-        let mut kept = lock(&self.forwarding.0);
-        if kept.waiting.is_empty() {
+    /// Tries again with what was backlog.
+    pub(crate) fn retry_forwarding(&self) {
+        let mut backlog = lock(&self.forwarding.0);
+        if backlog.waiting.is_empty() {
             return;
         }
         let mut busy: Vec<Recipient> = Vec::new();
-        let waiting = std::mem::take(&mut kept.waiting);
-        for detour in waiting {
-            let sent = if busy.contains(&detour.to) {
+        let waiting = std::mem::take(&mut backlog.waiting);
+        for packet in waiting {
+            let sent = if busy.contains(&packet.to) {
                 Err(Error::OwnerBusy)
             } else {
-                self.hand_over(detour.local, detour.to, &detour.info, &detour.data)
+                self.forward_now(packet.local, packet.to, &packet.info, &packet.data)
             };
             match sent {
                 Err(Error::OwnerBusy) => {
-                    busy.push(detour.to);
-                    kept.waiting.push_back(detour);
+                    busy.push(packet.to);
+                    backlog.waiting.push_back(packet);
                     continue;
                 }
                 Ok(()) => count(&self.counters.forwarded_out),
                 Err(_) => count(&self.counters.forward_failed),
             }
-            kept.bytes -= detour.data.len();
+            backlog.bytes -= packet.data.len();
         }
     }
 }

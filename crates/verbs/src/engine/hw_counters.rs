@@ -69,7 +69,7 @@ impl HwCounters {
     fn add(&mut self, counted: &Statistics) {
         let more: Vec<_> = counted.hw_counters().zip(self.added.hw_counters()).collect();
         for ((name, count), (_, added)) in more {
-            // Without the file there is nothing to show it in: it counts as shown.
+            // Without the file there is nothing to show it in: it counts as hw_counters.
             let result = if count > added {
                 add_to(&self.folder.join(name), count - added).unwrap_or(true)
             } else {

@@ -7,7 +7,7 @@ use ferroce_sys::{Slot, Socket};
 use super::senders::Senders;
 
 /// The most that is under way to one peer, bytes.
-const MOST_UNDER_WAY: usize = 4 << 20;
+const MAX_IN_FLIGHT: usize = 4 << 20;
 
 /// Where a packet goes, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,5 +40,5 @@ pub(crate) struct Link {
 /// likely to be as ours. Linux charges a datagram with up to twice its length, and there are others that send.
 pub(crate) fn receive_share(links: &[Link]) -> usize {
     let buffers = links.iter().map(|link| link.receiver.features().receive_buffer);
-    (buffers.min().unwrap_or(0) / 3).min(MOST_UNDER_WAY)
+    (buffers.min().unwrap_or(0) / 3).min(MAX_IN_FLIGHT)
 }

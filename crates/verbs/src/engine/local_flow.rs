@@ -1,12 +1,12 @@
-//! Packets that nobody acknowledges, to sockets of this machine: no more of them under way than a socket holds
+//! Packets that nobody acknowledges, to sockets of this machine: no more of them under way than a socket must_wait
 //! (ADR 0010).
 //!
 //! A socket drops what does not fit into its buffer, and its sender does not hear of it. A reliable connection has its
-//! acknowledgements; who sends over an unreliable one, or datagrams, asks instead, every half a window: the question goes
-//! behind the packets through the same socket, to a number that is reserved in each process's slot, and is answered when
+//! acknowledgements; who sends over an unreliable one, or datagrams, asks instead, every half a window: the probe goes
+//! behind the packets through the same socket, to a number that is reserved in each process's slot, and is handle_probe_ack when
 //! its turn comes. So packets wait at the sender, where there is room, as long as the receiver has no time.
 //!
-//! Other machines are never asked: there the network loses packets anyway, and not everybody is one of us.
+//! Other machines are never probe: there the network loses packets anyway, and not everybody is one of us.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,40 +26,40 @@ use super::link::{Link, Route, receive_share};
 use super::queue_pair::{Core, Inner};
 use super::rx::ReceivedPacket;
 
-/// The number in each slot that questions go to and come from. No queue pair gets it.
-const NUMBER: u32 = 3;
+/// The number in each slot that probes go to and come from. No queue pair gets it.
+const QPN_IN_SLOT: u32 = 3;
 
-const QUESTION: [u8; 4] = *b"FeE?";
-const ANSWER: [u8; 4] = *b"FeE!";
+const PROBE: [u8; 4] = *b"FeE?";
+const PROBE_ACK: [u8; 4] = *b"FeE!";
 
-/// A question or an answer: its headers, what it is, and its number.
+/// A probe or an answer: its headers, what it is, and its number.
 const LENGTH: usize = 12 + 8 + 8;
 
-/// A question is asked again after so long, for it may be lost like any packet.
-const AGAIN: Duration = Duration::from_millis(5);
+/// A probe is probe again after so long, for it may be lost like any packet.
+const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// So often, before it is given up.
-const TRIES: u32 = 20;
+const MAX_PROBES: u32 = 20;
 
 /// After so many that were given up nobody is there to be overrun.
-const DEAF: u32 = 3;
+const MAX_UNANSWERED: u32 = 3;
 
 /// A process of this machine: one of its addresses, and the slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct LocalProcess {
     host: IpAddr,
     slot: u8,
 }
 
 /// A packet to send.
-pub(crate) type Ask = (Route, [u8; LENGTH]);
+pub(crate) type ProbePacket = (Route, [u8; LENGTH]);
 
 /// What is under way to each process of this machine.
 #[derive(Debug)]
 pub(crate) struct LocalFlow {
     window: u64,
     slot: u8,
-    flows: HashMap<Place, Flow>,
+    flows: HashMap<LocalProcess, Flow>,
 }
 
 #[derive(Debug)]
@@ -68,33 +68,33 @@ struct Flow {
     /// What was ever sent, and how much of it is known to have been taken.
     sent: u64,
     taken: u64,
-    question: Option<Question>,
-    /// The number of the next question.
+    probe: Option<Probe>,
+    /// The number of the next probe.
     next: u32,
     /// Questions that were given up, since the last answer.
     unanswered: u32,
     /// Queue pairs with more to send, first those that could send nothing when it was open last.
     waiting: VecDeque<Arc<Core>>,
     /// How many of those these are.
-    hungry: usize,
+    starved: usize,
     /// How often it was opened.
     opened: u64,
 }
 
 /// A queue pair that stands in the list of those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    place: Place,
+pub(crate) struct Throttled {
+    process: LocalProcess,
     /// How often the way there had been opened by then. When it has been once more, nobody stands in the list.
     opened: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct Probe {
     number: u32,
     /// What had been sent before it.
     sent: u64,
-    /// When it is asked again, or given up.
+    /// When it is probe again, or given up.
     due: Instant,
     tries: u32,
 }
@@ -105,91 +105,90 @@ impl LocalFlow {
         Self { window, slot, flows: HashMap::new() }
     }
 
-    /// A packet of this length was sent there. Returns a question to send behind it, if it is time for one.
+    /// A packet of this length was sent there. Returns a probe to send behind it, if it is time for one.
     pub(crate) fn sent(
         &mut self,
-        place: Place,
+        process: LocalProcess,
         route: Route,
         length: usize,
         now: Instant,
-    ) -> Option<Ask> {
-        let flow = self.flows.entry(place).or_insert_with(|| Flow::new(route));
+    ) -> Option<ProbePacket> {
+        let flow = self.flows.entry(process).or_insert_with(|| Flow::new(route));
         flow.sent += cost(length, 1) as u64;
-        flow.ask(place, self.window, self.slot, now)
+        flow.probe(process, self.window, self.slot, now)
     }
 
     /// Whether no more may be sent there now.
-    fn is_closed(&self, place: Place) -> bool {
-        self.flows
-            .get(&place)
-            .is_some_and(|flow| flow.unanswered < DEAF && flow.sent - flow.taken >= self.window)
+    fn is_closed(&self, process: LocalProcess) -> bool {
+        self.flows.get(&process).is_some_and(|flow| {
+            flow.unanswered < MAX_UNANSWERED && flow.sent - flow.taken >= self.window
+        })
     }
 
     /// Whether a queue pair that has a packet to send there must wait. It will be told when it may go on: first those
     /// that have not `sent` anything since the way was opened last.
-    pub(crate) fn holds(
+    pub(crate) fn must_wait(
         &mut self,
-        place: Place,
+        process: LocalProcess,
         core: &Arc<Core>,
-        held: &mut Option<Held>,
+        throttled: &mut Option<Throttled>,
         sent: bool,
     ) -> bool {
-        let closed = self.is_closed(place);
-        let Some(flow) = self.flows.get_mut(&place).filter(|_| closed) else { return false };
-        let here = Some(Held { place, opened: flow.opened });
-        if *held != here {
-            *held = here;
-            let index = if sent { flow.waiting.len() } else { flow.hungry };
+        let closed = self.is_closed(process);
+        let Some(flow) = self.flows.get_mut(&process).filter(|_| closed) else { return false };
+        let here = Some(Throttled { process, opened: flow.opened });
+        if *throttled != here {
+            *throttled = here;
+            let index = if sent { flow.waiting.len() } else { flow.starved };
             flow.waiting.insert(index, Arc::clone(core));
-            flow.hungry += usize::from(!sent);
+            flow.starved += usize::from(!sent);
         }
         true
     }
 
-    /// An answer came. Hands out who may go on, and returns the next question.
-    fn answered(
+    /// An answer came. Hands out who may go on, and returns the next probe.
+    fn handle_probe_ack(
         &mut self,
-        place: Place,
+        process: LocalProcess,
         number: u32,
         now: Instant,
-        go_on: &mut impl FnMut(&Arc<Core>),
-    ) -> Option<Ask> {
-        let flow = self.flows.get_mut(&place)?;
-        let question = flow.question.take_if(|question| question.number == number)?;
+        resume: &mut impl FnMut(&Arc<Core>),
+    ) -> Option<ProbePacket> {
+        let flow = self.flows.get_mut(&process)?;
+        let probe = flow.probe.take_if(|probe| probe.number == number)?;
         flow.unanswered = 0;
-        flow.open(question.sent, go_on);
-        flow.ask(place, self.window, self.slot, now)
+        flow.open(probe.sent, resume);
+        flow.probe(process, self.window, self.slot, now)
     }
 
-    /// When [`Echoes::expire`] is due.
+    /// When [`LocalFlow::expire`] is due.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.flows.values().filter_map(|flow| flow.question).map(|question| question.due).min()
+        self.flows.values().filter_map(|flow| flow.probe).map(|probe| probe.due).min()
     }
 
     /// Asks again what found no answer, or gives it up: what was before it is gone, taken or not.
     pub(crate) fn expire(
         &mut self,
         now: Instant,
-        mut go_on: impl FnMut(&Arc<Core>),
-        mut send: impl FnMut(Ask),
+        mut resume: impl FnMut(&Arc<Core>),
+        mut send: impl FnMut(ProbePacket),
     ) {
-        for (&place, flow) in &mut self.flows {
-            let Some(question) = flow.question.as_mut().filter(|question| question.due <= now)
-            else {
+        for (&process, flow) in &mut self.flows {
+            let Some(probe) = flow.probe.as_mut().filter(|probe| probe.due <= now) else {
                 continue;
             };
-            question.due = now + AGAIN;
-            question.tries += 1;
-            // Who does not hear is not asked twice.
-            if question.tries < TRIES && flow.unanswered < DEAF {
-                send((flow.route, packet(QUESTION, question.number, place.number(), self.slot)));
+            probe.due = now + PROBE_INTERVAL;
+            probe.tries += 1;
+            // Who does not hear is not probe twice.
+            if probe.tries < MAX_PROBES && flow.unanswered < MAX_UNANSWERED {
+                send((flow.route, packet(PROBE, probe.number, process.number(), self.slot)));
                 continue;
             }
-            let sent = question.sent;
-            flow.question = None;
+            let sent = probe.sent;
+            flow.probe = None;
             flow.unanswered = flow.unanswered.saturating_add(1);
-            flow.open(sent, &mut go_on);
-            flow.ask(place, self.window, self.slot, now).into_iter().for_each(&mut send);
+            flow.open(sent, &mut resume);
+            flow.probe(process, self.window, self.slot, now).into_iter().for_each(&mut send);
         }
     }
 }
@@ -200,42 +199,48 @@ impl Flow {
             route,
             sent: 0,
             taken: 0,
-            question: None,
+            probe: None,
             next: 0,
             unanswered: 0,
             waiting: VecDeque::new(),
-            hungry: 0,
+            starved: 0,
             opened: 0,
         }
     }
 
     /// So much is under way no more.
-    fn open(&mut self, taken: u64, go_on: &mut impl FnMut(&Arc<Core>)) {
+    fn open(&mut self, taken: u64, resume: &mut impl FnMut(&Arc<Core>)) {
         self.taken = taken;
         self.opened += 1;
-        self.hungry = 0;
-        self.waiting.drain(..).for_each(|core| go_on(&core));
+        self.starved = 0;
+        self.waiting.drain(..).for_each(|core| resume(&core));
     }
 
-    /// A question, if half a window is under way and none is yet.
-    fn ask(&mut self, place: Place, window: u64, slot: u8, now: Instant) -> Option<Ask> {
-        if self.question.is_some() || self.sent - self.taken < window / 2 {
+    /// A probe, if half a window is under way and none is yet.
+    fn probe(
+        &mut self,
+        process: LocalProcess,
+        window: u64,
+        slot: u8,
+        now: Instant,
+    ) -> Option<ProbePacket> {
+        if self.probe.is_some() || self.sent - self.taken < window / 2 {
             return None;
         }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        self.question = Some(Question { number, sent: self.sent, due: now + AGAIN, tries: 0 });
-        Some((self.route, packet(QUESTION, number, place.number(), slot)))
+        self.probe = Some(Probe { number, sent: self.sent, due: now + PROBE_INTERVAL, tries: 0 });
+        Some((self.route, packet(PROBE, number, process.number(), slot)))
     }
 }
 
-impl Place {
+impl LocalProcess {
     fn number(self) -> Qpn {
-        Qpn(u32::from(self.slot) << 16 | NUMBER)
+        Qpn(u32::from(self.slot) << 16 | QPN_IN_SLOT)
     }
 }
 
-/// A question or an answer to this number, from a slot.
+/// A probe or an answer to this number, from a slot.
 fn packet(kind: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH] {
     let bth = Bth {
         opcode: Opcode::UD_SEND_ONLY,
@@ -243,7 +248,7 @@ fn packet(kind: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH
         destination,
         ..Bth::default()
     };
-    let source = Qpn(u32::from(slot) << 16 | NUMBER);
+    let source = Qpn(u32::from(slot) << 16 | QPN_IN_SLOT);
     let deth = Deth { queue_key: QUEUE_KEY, source, ..Deth::default() };
     let mut bytes = [0; LENGTH];
     bytes[..12].copy_from_slice(&bth.to_bytes());
@@ -260,18 +265,18 @@ fn parse(packet: &Packet<'_>) -> Option<([u8; 4], u32, Qpn)> {
     Some((*kind, u32::from_be_bytes(number.try_into().ok()?), deth.source))
 }
 
-/// Whether packets to this number are questions and answers.
+/// Whether packets to this number are probes and answers.
 pub(crate) fn is_for(number: Qpn) -> bool {
-    number.0 & 0xffff == NUMBER
+    number.0 & 0xffff == QPN_IN_SLOT
 }
 
 impl Adapter {
     /// The process of this machine that the next packet of a queue pair goes to, if nobody acknowledges it.
-    pub(crate) fn place_of_next(&self, inner: &Inner) -> Option<Place> {
+    pub(crate) fn local_receiver_of_next(&self, inner: &Inner) -> Option<LocalProcess> {
         let (destination, route) = inner.endpoint.next_unacknowledged()?;
         let host = route.or(inner.route)?.destination.ip();
-        let place = Place { host, slot: (destination.0 >> 16) as u8 };
-        (destination != Qpn::MULTICAST && self.is_here(host)).then_some(place)
+        let process = LocalProcess { host, slot: (destination.0 >> 16) as u8 };
+        (destination != Qpn::MULTICAST && self.is_here(host)).then_some(process)
     }
 
     /// Whether an address is of this machine, as far as the device knows.
@@ -279,20 +284,20 @@ impl Adapter {
         host.is_loopback() || self.links.iter().any(|link| link.address.ip() == host)
     }
 
-    /// A question to this process, or an answer.
+    /// A probe to this process, or an answer.
     pub(crate) fn handle_local_flow(
         &self,
         local_flow: &mut LocalFlow,
         one: &ReceivedPacket<'_>,
         local: SocketAddr,
-        go_on: &mut impl FnMut(&Arc<Core>),
+        resume: &mut impl FnMut(&Arc<Core>),
     ) {
         let source = one.info.source.ip();
         let Some((kind, number, sender)) = parse(&one.packet).filter(|_| self.is_here(source))
         else {
             return;
         };
-        if kind == QUESTION {
+        if kind == PROBE {
             let index = self.links.iter().position(|link| link.address == local).unwrap_or(0);
             let route = Route {
                 link: index as u8,
@@ -302,10 +307,12 @@ impl Adapter {
                 traffic_class: 0,
                 hop_limit: None,
             };
-            self.queue_packet(route, packet(ANSWER, number, sender, self.slot()).into());
-        } else if kind == ANSWER {
-            let place = Place { host: source, slot: (sender.0 >> 16) as u8 };
-            if let Some((route, packet)) = local_flow.answered(place, number, one.now, go_on) {
+            self.queue_packet(route, packet(PROBE_ACK, number, sender, self.slot()).into());
+        } else if kind == PROBE_ACK {
+            let process = LocalProcess { host: source, slot: (sender.0 >> 16) as u8 };
+            if let Some((route, packet)) =
+                local_flow.handle_probe_ack(process, number, one.now, resume)
+            {
                 self.queue_packet(route, packet.into());
             }
         }
@@ -318,12 +325,12 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = Place { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
+    const PROCESS: LocalProcess = LocalProcess { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
     const ROUTE: Route = Route {
         link: 0,
         sender: 0,
         flow_label: 0,
-        destination: SocketAddr::new(PLACE.host, 4791),
+        destination: SocketAddr::new(PROCESS.host, 4791),
         traffic_class: 0,
         hop_limit: None,
     };
@@ -336,36 +343,39 @@ mod tests {
         LocalFlow { window: 10_000, slot: 1, flows: HashMap::new() }
     }
 
-    /// Sends until no more may be, and returns how many packets that were and the questions among them.
+    /// Sends until no more may be, and returns how many packets that were and the probes among them.
     fn fill(local_flow: &mut LocalFlow, now: Instant) -> (usize, Vec<u32>) {
-        let (mut packets, mut questions) = (0, Vec::new());
-        while !local_flow.is_closed(PLACE) && packets < 100 {
+        let (mut packets, mut probes) = (0, Vec::new());
+        while !local_flow.is_closed(PROCESS) && packets < 100 {
             packets += 1;
-            let asked = local_flow.sent(PLACE, ROUTE, 1_232, now);
-            questions.extend(asked.map(|ask| number(&ask)));
+            let probe = local_flow.sent(PROCESS, ROUTE, 1_232, now);
+            probes.extend(probe.map(|probe| number(&probe)));
         }
-        (packets, questions)
+        (packets, probes)
     }
 
-    fn number((_, packet): &Ask) -> u32 {
+    fn number((_, packet): &ProbePacket) -> u32 {
         // Parsed as it comes from the wire: with an ICRC behind it.
         let bytes = [&packet[..], &[0; 4]].concat();
         let packet = Packet::parse(&bytes).unwrap();
         assert_eq!(packet.bth.destination, Qpn(0x02_0003));
         let (kind, number, sender) = parse(&packet).unwrap();
-        assert_eq!((kind, sender), (QUESTION, Qpn(0x01_0003)));
+        assert_eq!((kind, sender), (PROBE, Qpn(0x01_0003)));
         number
     }
 
     #[test]
     fn an_answer_opens_what_was_before_its_question() {
         let mut local_flow = local_flow();
-        // Each packet counts for 2,000 bytes: the question comes at half of the window.
+        // Each packet counts for 2,000 bytes: the probe comes at half of the window.
         assert_eq!(fill(&mut local_flow, at(0)), (5, vec![0]));
-        assert!(local_flow.answered(PLACE, 7, at(1), &mut |_| ()).is_none(), "no such question");
-        assert!(local_flow.is_closed(PLACE));
         assert!(
-            local_flow.answered(PLACE, 0, at(1), &mut |_| ()).is_none(),
+            local_flow.handle_probe_ack(PROCESS, 7, at(1), &mut |_| ()).is_none(),
+            "no such probe"
+        );
+        assert!(local_flow.is_closed(PROCESS));
+        assert!(
+            local_flow.handle_probe_ack(PROCESS, 0, at(1), &mut |_| ()).is_none(),
             "half is not yet under way"
         );
         assert_eq!(fill(&mut local_flow, at(1)), (3, vec![1]));
@@ -375,30 +385,30 @@ mod tests {
     fn a_question_is_asked_again_and_then_given_up() {
         let mut local_flow = local_flow();
         let mut now = 0;
-        for round in 0..DEAF {
+        for round in 0..MAX_UNANSWERED {
             assert!(!fill(&mut local_flow, at(now)).1.is_empty());
-            let mut asked = Vec::new();
-            while local_flow.is_closed(PLACE) {
+            let mut sent = Vec::new();
+            while local_flow.is_closed(PROCESS) {
                 assert_eq!(local_flow.next_timer(), Some(at(now + 5)));
                 now += 5;
-                local_flow.expire(at(now), |_| (), |ask| asked.push(number(&ask)));
+                local_flow.expire(at(now), |_| (), |probe| sent.push(number(&probe)));
             }
-            assert_eq!(asked.len(), TRIES as usize - 1, "round {round}");
+            assert_eq!(sent.len(), MAX_PROBES as usize - 1, "round {round}");
         }
-        // Nobody hears: nothing is held back, and who answers after all is heard.
+        // Nobody hears: nothing is throttled back, and who answers after all is heard.
         assert_eq!(fill(&mut local_flow, at(now)).0, 100);
-        let last = local_flow.flows[&PLACE].question.unwrap().number;
-        let asked = local_flow.answered(PLACE, last, at(now), &mut |_| ());
-        assert!(asked.is_some() && local_flow.is_closed(PLACE));
+        let last = local_flow.flows[&PROCESS].probe.unwrap().number;
+        let probe = local_flow.handle_probe_ack(PROCESS, last, at(now), &mut |_| ());
+        assert!(probe.is_some() && local_flow.is_closed(PROCESS));
     }
 
     #[test]
     fn strangers_words_are_no_questions() {
-        let mut bytes = [&packet(QUESTION, 1, PLACE.number(), 1)[..], &[0; 4]].concat();
+        let mut bytes = [&packet(PROBE, 1, PROCESS.number(), 1)[..], &[0; 4]].concat();
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_some());
         bytes[15] ^= 1;
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "another queue key");
-        let bytes = [&packet(QUESTION, 1, PLACE.number(), 1)[..24], &[0; 4]].concat();
+        let bytes = [&packet(PROBE, 1, PROCESS.number(), 1)[..24], &[0; 4]].concat();
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "too short");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! |---|---|
-//! | `claim` | who drives |
+//! | `ownership` | which thread drives the device |
 //! | `adapter` | all that the handles of one device share |
 //! | `link` | one address: its sockets, and the headers that packets over it have |
 //! | `numbers` | queue pair numbers |
@@ -22,7 +22,6 @@
 //! | `hw_counters` | the same, in the files that `ferroce run` shows |
 
 mod adapter;
-mod claim;
 mod counters;
 mod destroy;
 mod forwarding;
@@ -32,6 +31,7 @@ mod link;
 mod local_flow;
 mod management;
 mod numbers;
+mod ownership;
 mod port;
 mod progress;
 mod queue_pair;

@@ -1,4 +1,4 @@
-//! The port of a device: whether its interface is on, and who is told when that changes.
+//! The port of a device: whether its interface is on, and who is subscribers when that changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,26 +12,26 @@ use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Port {
-    /// `None` where the system has no such news: then the port stays as it is.
-    news: Option<NetlinkMonitor>,
+    /// `None` where the system has no such monitor: then the port stays as it is.
+    monitor: Option<NetlinkMonitor>,
     active: AtomicBool,
     /// Who has opened the device.
-    told: Mutex<Vec<Weak<Events>>>,
+    subscribers: Mutex<Vec<Weak<Events>>>,
 }
 
 impl Port {
     pub(crate) fn new(device: &Device) -> Self {
-        let news = NetlinkMonitor::new(NetlinkGroup::Interfaces)
+        let monitor = NetlinkMonitor::of(Subject::Interfaces)
             .ok()
-            .filter(|news| news.set_subscribed(true).is_ok());
+            .filter(|monitor| monitor.listen(true).is_ok());
         // After it listens, so that no change is missed.
         let active = is_active(&device.interface().name);
-        Self { news, active: AtomicBool::new(active), told: Mutex::default() }
+        Self { monitor, active: AtomicBool::new(active), subscribers: Mutex::default() }
     }
 
     /// What the device's thread watches.
     pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
-        self.news.as_ref()
+        self.monitor.as_ref()
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -39,16 +39,16 @@ impl Port {
     }
 
     /// Tells this one of changes from now on.
-    pub(crate) fn tell(&self, events: &Arc<Events>) {
-        let mut told = lock(&self.told);
-        told.retain(|one| one.strong_count() > 0);
-        told.push(Arc::downgrade(events));
+    pub(crate) fn subscribe(&self, events: &Arc<Events>) {
+        let mut subscribers = lock(&self.subscribers);
+        subscribers.retain(|one| one.strong_count() > 0);
+        subscribers.push(Arc::downgrade(events));
     }
 
-    /// There are news of interfaces: maybe of ours.
-    pub(crate) fn look(&self, device: &Device) {
-        if let Some(news) = &self.news {
-            news.drain();
+    /// There are monitor of interfaces: maybe of ours.
+    pub(crate) fn refresh(&self, device: &Device) {
+        if let Some(monitor) = &self.monitor {
+            monitor.clear();
         }
         let active = is_active(&device.interface().name);
         if self.active.swap(active, Ordering::Relaxed) == active {
@@ -60,7 +60,7 @@ impl Port {
 
     /// Tells all who have opened the device.
     pub(crate) fn raise(&self, kind: EventKind) {
-        for events in lock(&self.told).iter().filter_map(Weak::upgrade) {
+        for events in lock(&self.subscribers).iter().filter_map(Weak::upgrade) {
             events.raise(AsyncEvent { source: Source::Device, kind });
         }
     }

@@ -13,18 +13,18 @@ use super::link::{Link, Route};
 use super::local_flow::LocalFlow;
 use super::queue_pair::{Core, Inner};
 use super::rx::{Histories, Pace};
-use super::tx::Departures;
+use super::tx::TxBatch;
 use crate::faults::{Failing, Faults};
 use crate::sync::lock;
 
 /// Looks at the sockets before a timer runs out, at most: as many as hold all that a socket does.
-const LATE: usize = 256;
+const MAX_RX_BEFORE_TIMERS: usize = 256;
 
 /// What only the one who drives needs.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) rx: ReceiveBatch,
-    pub(crate) tx: Departures,
+    pub(crate) tx: TxBatch,
     /// How much comes over each link.
     pub(crate) paces: Vec<Pace>,
     pub(crate) rounds: u32,
@@ -43,7 +43,7 @@ impl Progress {
     pub(crate) fn new(links: &[Link], slot: u8, faults: Option<Faults>) -> Self {
         Self {
             rx: ReceiveBatch::for_socket(&links[0].receiver),
-            tx: Departures::new(),
+            tx: TxBatch::new(),
             paces: vec![Pace::default(); links.len()],
             rounds: 0,
             active: 0,
@@ -79,15 +79,15 @@ impl Adapter {
     /// True when something was done, so that there may be more.
     pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
         let mut received = self.receive_all(progress, thorough);
-        self.run_forwarding();
+        self.retry_forwarding();
         if thorough {
-            self.looks.fetch_add(1, Ordering::Release);
+            self.rx_passes.fetch_add(1, Ordering::Release);
         }
         let mut now = adapter::now();
         if progress.next_timer().is_some_and(|time| time <= now) {
             // The answer may be here already, behind others: it was us who came late.
             self.receive_forwarded(progress);
-            for _ in 0..LATE {
+            for _ in 0..MAX_RX_BEFORE_TIMERS {
                 if !self.receive_all(progress, true) {
                     break;
                 }
@@ -103,12 +103,12 @@ impl Adapter {
 
     fn run_timers(&self, progress: &mut Progress, now: Instant) {
         let Progress { local_flow, ready, .. } = progress;
-        let go_on = |core: &Arc<Core>| {
+        let resume = |core: &Arc<Core>| {
             if core.enqueue() {
                 ready.push_back(Arc::clone(core));
             }
         };
-        local_flow.expire(now, go_on, |(route, packet)| self.queue_packet(route, packet.into()));
+        local_flow.expire(now, resume, |(route, packet)| self.queue_packet(route, packet.into()));
         while let Some(&Reverse((time, number))) = progress.timers.peek() {
             if time > now {
                 return;
@@ -116,14 +116,14 @@ impl Adapter {
             progress.timers.pop();
             let Some(core) = self.queue_pair(ferroce_wire::number::Qpn(number)) else { continue };
             let mut inner = lock(&core.inner);
-            // Another entry stands for an earlier time, which was seen to.
+            // Another entry stands for an earlier time, which was metadata to.
             if inner.timer != Some(time) || inner.destroyed {
                 continue;
             }
             inner.timer = None;
             if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
                 inner.endpoint.handle_timeout(now);
-                core.settle(&mut inner, self, now);
+                core.publish_completions(&mut inner, self, now);
                 if core.enqueue() {
                     progress.ready.push_back(Arc::clone(&core));
                 }

@@ -14,7 +14,7 @@ use ferroce_wire::number::Qpn;
 use super::adapter::Adapter;
 use super::counters::count;
 use super::link::Route;
-use super::local_flow::Held;
+use super::local_flow::Throttled;
 use crate::completion::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::sync::lock;
@@ -42,7 +42,7 @@ pub(crate) struct Inner {
     /// When a packet of the peer's arrived last.
     pub(crate) heard: Option<Instant>,
     /// It may send no more for now.
-    pub(crate) held: Option<Held>,
+    pub(crate) throttled: Option<Throttled>,
     /// It was destroyed. Lists of the engine may still hold it, and must leave it alone.
     pub(crate) destroyed: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// Takes out what the endpoint has for its owner.
-    pub(crate) fn settle(&self, inner: &mut Inner, adapter: &Adapter, now: Instant) {
+    pub(crate) fn publish_completions(&self, inner: &mut Inner, adapter: &Adapter, now: Instant) {
         if inner.destroyed {
             return;
         }

@@ -24,20 +24,20 @@ use super::progress::Progress;
 use super::queue_pair::{Core, Inner};
 use crate::headers::Headers;
 use crate::sync::lock;
-use crate::tap::{Direction, Owner, Seen};
+use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// Congestion experienced, in the two bits of ECN (RFC 3168).
-const MARKED: u8 = 3;
+const CONGESTION_EXPERIENCED: u8 = 3;
 
 /// The partition that everybody is in: all but the bit of full members (IBA 10.9.1.1).
 const DEFAULT_PARTITION: u16 = 0x7fff;
 
 /// Rounds after which a link counts as quiet, and how often it is looked at then.
-const QUIET: u32 = 256;
-const SELDOM: u32 = 32;
+const QUIET_AFTER: u32 = 256;
+const QUIET_LINK_INTERVAL: u32 = 32;
 
 /// Messages of one call.
-const MOST: usize = 16;
+const MAX_BURST: usize = 16;
 
 /// How much comes over a link: what to expect of the next look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,18 +65,18 @@ fn slot_of(number: Qpn) -> Recipient {
 static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: None };
 
 impl Adapter {
-    /// Takes what has arrived. True when that was something. Who looks often does not look everywhere each time: a link
+    /// Takes what has arrived. True when that was something. Who rx_passes often does not look everywhere each time: a link
     /// that was quiet for long is left out of most rounds that are not thorough.
     pub(crate) fn receive_all(&self, progress: &mut Progress, thorough: bool) -> bool {
         let mut some = false;
         progress.rounds = progress.rounds.wrapping_add(1);
         for (index, link) in self.links.iter().enumerate() {
             let pace = progress.paces[index];
-            let quiet = pace.quiet > QUIET && index != progress.active;
-            if quiet && !thorough && progress.rounds % SELDOM != 0 {
+            let quiet = pace.quiet > QUIET_AFTER && index != progress.active;
+            if quiet && !thorough && progress.rounds % QUIET_LINK_INTERVAL != 0 {
                 continue;
             }
-            // A call that is prepared for many costs more, and most often finds one.
+            // A call that is prepared for many costs more, and most often finds received.
             let most = pace.burst.max(1);
             let received = link.receiver.receive_up_to(&mut progress.rx, most);
             let count = received.unwrap_or(0);
@@ -85,7 +85,7 @@ impl Adapter {
                 *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };
                 continue;
             }
-            let burst = if count == most { (most * 2).min(MOST) } else { most };
+            let burst = if count == most { (most * 2).min(MAX_BURST) } else { most };
             *pace = Pace { quiet: 0, burst };
             progress.active = index;
             some = true;
@@ -176,32 +176,32 @@ impl Adapter {
                     count(&self.counters.bad_icrc);
                     continue;
                 }
-                let one = ReceivedPacket { packet, bytes, headers, info, identification, now };
+                let received = ReceivedPacket { packet, bytes, headers, info, identification, now };
                 // Whose a packet of management is turns out when it is read; what it leads to leaves after this.
                 if number.0 < 3 && core.is_none() {
-                    if self.management.handle(self, local, &one) {
-                        self.record(&one, None);
+                    if self.management.handle(self, local, &received) {
+                        self.record(&received, None);
                     }
                     continue;
                 }
-                self.record(&one, locked.as_deref());
+                self.record(&received, locked.as_deref());
                 match (&core, &mut locked) {
-                    (Some(core), Some(inner)) => self.deliver(core, inner, &one),
-                    _ if number == Qpn::MULTICAST => self.deliver_group(&one, touched),
+                    (Some(core), Some(inner)) => self.deliver(core, inner, &received),
+                    _ if number == Qpn::MULTICAST => self.deliver_group(&received, touched),
                     _ if local_flow::is_for(number) => {
-                        self.handle_local_flow(local_flow, &one, local, touched);
+                        self.handle_local_flow(local_flow, &received, local, touched);
                     }
                     _ => count(&self.counters.no_queue_pair),
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
-                core.settle(inner, self, now);
+                core.publish_completions(inner, self, now);
                 touched(core);
             }
         }
     }
 
-    /// The other process that all packets of a message belong to, if there is one.
+    /// The other process that all packets of a message belong to, if there is received.
     fn sole_owner(&self, message: &RxDatagram<'_>) -> Option<Recipient> {
         let mut owners = message.packets().map(|packet| {
             destination(packet).filter(|&number| self.is_foreign(number)).map(slot_of)
@@ -245,51 +245,51 @@ impl Adapter {
     }
 
     /// Writes a packet down, with the request of ours that it answers.
-    fn record(&self, one: &ReceivedPacket<'_>, inner: Option<&Inner>) {
+    fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
         if let Some(tap) = &self.tap {
-            let answer = one.packet.bth.opcode.info().is_some_and(|info| !info.request);
+            let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
             let asked = inner.filter(|_| answer);
-            let seen = Seen {
+            let metadata = PacketMetadata {
                 direction: Direction::In,
-                headers: one.headers,
-                traffic_class: one.info.tos,
-                hop_limit: one.info.hop_limit.unwrap_or(64),
-                identification: one.identification,
+                headers: received.headers,
+                traffic_class: received.info.tos,
+                hop_limit: received.info.hop_limit.unwrap_or(64),
+                identification: received.identification,
                 owner: Owner {
-                    queue_pair: one.packet.bth.destination,
-                    work: asked.and_then(|inner| inner.endpoint.work_of(&one.packet.bth)),
+                    queue_pair: received.packet.bth.destination,
+                    work: asked.and_then(|inner| inner.endpoint.work_of(&received.packet.bth)),
                 },
             };
-            tap.record(&seen, one.bytes);
+            tap.record(&metadata, received.bytes);
         }
     }
 
-    fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, one: &ReceivedPacket<'_>) {
+    fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, received: &ReceivedPacket<'_>) {
         if inner.destroyed {
             return count(&self.counters.no_queue_pair);
         }
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
-        let envelope = if datagram { one.envelope() } else { NO_ENVELOPE };
+        let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
         if !datagram {
             // A stranger who knows the number and the PSN is still a stranger. A peer on this host may know us by another
             // address than the one that we send from: the kernel takes packets with these from no other host.
-            let source = one.info.source.ip();
+            let source = received.info.source.ip();
             let peer = inner.route.map(|route| route.destination.ip());
             let is_ours = |ip: IpAddr| self.links.iter().any(|link| link.address.ip() == ip);
             if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
                 return count(&self.counters.no_queue_pair);
             }
         }
-        inner.heard = Some(one.now);
+        inner.heard = Some(received.now);
         let info = endpoint::InboundPacket {
-            time: one.now,
-            packet: &one.packet,
-            marked: one.info.ecn() == MARKED,
+            time: received.now,
+            packet: &received.packet,
+            marked: received.info.ecn() == CONGESTION_EXPERIENCED,
             envelope: &envelope,
         };
         let mut memory = &self.memory;
         if inner.endpoint.settings().service == ServiceType::XrcTarget {
-            let named = one.packet.extensions.xrceth.map(|header| header.receive_queue.into());
+            let named = received.packet.extensions.xrceth.map(|header| header.receive_queue.into());
             let receives = named.and_then(|number| self.receive_queue(number));
             let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
             inner.endpoint.handle_packet(&info, queue.as_deref_mut(), &mut memory);
@@ -300,12 +300,12 @@ impl Adapter {
     }
 
     /// Each member of the group gets a copy (IBA 10.5).
-    fn deliver_group(&self, one: &ReceivedPacket<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
-        let group = Gid::from_ip(one.info.destination);
+    fn deliver_group(&self, received: &ReceivedPacket<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
+        let group = Gid::from_ip(received.info.destination);
         for core in self.groups.members(group) {
             let mut inner = lock(&core.inner);
-            self.deliver(&core, &mut inner, one);
-            core.settle(&mut inner, self, one.now);
+            self.deliver(&core, &mut inner, received);
+            core.publish_completions(&mut inner, self, received.now);
             touched(&core);
         }
     }
@@ -346,17 +346,17 @@ struct History<'a> {
 }
 
 /// More hosts or flows than this are strangers who make up their addresses.
-const MOST_HISTORIES: usize = 4096;
+const MAX_HISTORIES: usize = 4096;
 
 impl Histories {
     fn of(&mut self, info: &RxInfo) -> Option<History<'_>> {
         if info.source.is_ipv6() {
             return None;
         }
-        if self.pairs.len() > MOST_HISTORIES {
+        if self.pairs.len() > MAX_HISTORIES {
             self.pairs.clear();
         }
-        if self.flows.len() > MOST_HISTORIES {
+        if self.flows.len() > MAX_HISTORIES {
             self.flows.clear();
         }
         let (source, destination) = (info.source, info.destination);

@@ -7,9 +7,9 @@
 use super::adapter::Adapter;
 
 /// The least time between two updates that something of ours led to, nanoseconds: a program may bind thousands of ports.
-const SOON: u64 = 50_000_000;
+const MIN_INTERVAL: u64 = 50_000_000;
 /// The time between two updates while there is traffic.
-const LATE: u64 = 1_000_000_000;
+const BUSY_INTERVAL: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Steering {
@@ -23,14 +23,14 @@ pub(super) struct Steering {
 impl Steering {
     pub(super) fn new(now: u64) -> Self {
         // The first update of ours is made at once.
-        Self { wanted: false, busy: false, last: now.saturating_sub(SOON) }
+        Self { wanted: false, busy: false, last: now.saturating_sub(MIN_INTERVAL) }
     }
 
     /// When [`Steering::run`] has something to do.
     pub(super) fn next(&self) -> u64 {
         match (self.wanted, self.busy) {
-            (true, _) => self.last + SOON,
-            (false, true) => self.last + LATE,
+            (true, _) => self.last + MIN_INTERVAL,
+            (false, true) => self.last + BUSY_INTERVAL,
             (false, false) => u64::MAX,
         }
     }

@@ -1,7 +1,7 @@
 //! Progress while the application does something else: a thread that sleeps until a packet comes or a timer runs out.
 //!
 //! A program that polls its completion queues drives the device itself, and a thread that woke for each packet would
-//! only compete with it. So the thread leaves the sockets alone for as long as somebody polls, and looks now and then
+//! only compete with it. So the thread leaves the sockets alone for as long as somebody polls, and rx_passes now and then
 //! whether somebody still does.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,16 +16,16 @@ use super::steering::Steering;
 use crate::error::Error;
 use crate::sync::lock;
 
-/// How long the thread leaves the sockets alone before it looks again: nanoseconds. It starts with the first, and waits
+/// How long the thread leaves the sockets alone before it rx_passes again: nanoseconds. It starts with the first, and waits
 /// twice as long whenever it found nothing to do, up to the second. A program that polls without a pause is hardly
-/// disturbed so, and one that polls now and then, or looks at its memory in between as ib_write_lat does, does not wait
+/// disturbed so, and one that polls now and then, or rx_passes at its memory in between as ib_write_lat does, does not wait
 /// for long.
-const LOOK_SOON: u64 = 20_000;
-const LOOK_LATE: u64 = 500_000;
+const MIN_LOOK_INTERVAL: u64 = 20_000;
+const MAX_LOOK_INTERVAL: u64 = 500_000;
 
 /// How long peers are waited for that were told of the end of a connection, and how often they are told: nanoseconds.
-pub(super) const FAREWELL: u64 = 500_000_000;
-const AGAIN: u64 = 25_000_000;
+pub(super) const DISCONNECT_TIMEOUT: u64 = 500_000_000;
+const DREQ_INTERVAL: u64 = 25_000_000;
 
 /// No timer.
 const NEVER: u64 = u64::MAX;
@@ -44,7 +44,7 @@ pub(crate) struct Signals {
     /// Until when the thread sleeps, if nothing wakes it; 0 while it does not.
     asleep_until: AtomicU64,
     /// Whether it leaves the sockets alone meanwhile.
-    aloof: AtomicU32,
+    poller_active: AtomicU32,
     handle: Mutex<Weak<Handle>>,
 }
 
@@ -57,7 +57,7 @@ impl Signals {
             polled: AtomicBool::new(false),
             timer: AtomicU64::new(NEVER),
             asleep_until: AtomicU64::new(0),
-            aloof: AtomicU32::new(0),
+            poller_active: AtomicU32::new(0),
             handle: Mutex::default(),
         })
     }
@@ -98,7 +98,7 @@ impl Signals {
     /// Nobody does any more, as far as this caller goes.
     pub(crate) fn stop_polling(&self) {
         self.polled.store(false, Ordering::SeqCst);
-        if self.aloof.load(Ordering::SeqCst) != 0 {
+        if self.poller_active.load(Ordering::SeqCst) != 0 {
             self.wake();
         }
     }
@@ -125,8 +125,8 @@ pub(crate) fn run(adapter: &Adapter) {
     let processes = adapter.management.connections.processes(adapter);
     let processes = processes.map(|processes| poller.watch(processes, Interest::Read));
     let neighbours = adapter.management.neighbours.watch();
-    let neighbours = neighbours.map(|news| poller.watch(news, Interest::Read));
-    let port = adapter.port.watch().map(|news| poller.watch(news, Interest::Read));
+    let neighbours = neighbours.map(|monitor| poller.watch(monitor, Interest::Read));
+    let port = adapter.port.watch().map(|monitor| poller.watch(monitor, Interest::Read));
     let sockets: Vec<_> =
         adapter.links.iter().map(|link| poller.watch(&link.receiver, Interest::Read)).collect();
     let fixed = 1
@@ -140,28 +140,29 @@ pub(crate) fn run(adapter: &Adapter) {
     // is full.
     let mut reports = Vec::new();
     let mut watches_sender = false;
-    let mut seen = None;
-    thread::set_low_timer_slack();
-    thread::set_short_time_slice();
-    let mut shown = HwCounters::of(adapter.device.name());
-    let mut look = LOOK_SOON;
+    let mut metadata = None;
+    clock::precise();
+    clock::prompt();
+    let mut hw_counters = HwCounters::of(adapter.device.name());
+    let mut look = MIN_LOOK_INTERVAL;
     let mut steering = Steering::new(clock::now());
     let _stopped = Stopped(&signals.stopped);
     while !signals.stop.load(Ordering::Acquire) {
-        if adapter.claim.has_failed() {
+        if adapter.ownership.has_failed() {
             return;
         }
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
         let done = adapter.run(forwarded);
-        look = if done == Some(true) { LOOK_SOON } else { (2 * look).min(LOOK_LATE) };
+        look =
+            if done == Some(true) { MIN_LOOK_INTERVAL } else { (2 * look).min(MAX_LOOK_INTERVAL) };
         adapter.management.run(adapter);
         if processes.is_some_and(|index| poller.readiness(index).readable) {
             adapter.management.connections.end_of_processes(adapter);
         }
-        let news = neighbours.is_some_and(|index| poller.readiness(index).readable);
-        adapter.management.neighbours.run(news);
+        let monitor = neighbours.is_some_and(|index| poller.readiness(index).readable);
+        adapter.management.neighbours.run(monitor);
         if port.is_some_and(|index| poller.readiness(index).readable) {
-            adapter.port.look(&adapter.device);
+            adapter.port.refresh(&adapter.device);
         }
         if reports.iter().any(|&index| poller.readiness(index).broken) {
             adapter.handle_reports();
@@ -173,36 +174,36 @@ pub(crate) fn run(adapter: &Adapter) {
         let busy = done == Some(true) || readable(processes);
         steering.run(adapter, readable(services), busy, now);
 
-        signals.aloof.store(1, Ordering::SeqCst);
+        signals.poller_active.store(1, Ordering::SeqCst);
         // Who drives is polling, too. It may have lost its processor in the middle: to look at the sockets then, again and
         // again, would only keep it from getting one.
-        let aloof = signals.polled.swap(false, Ordering::SeqCst) || done.is_none();
-        signals.aloof.store(u32::from(aloof), Ordering::SeqCst);
-        let interest = if aloof { Interest::Nothing } else { Interest::Read };
+        let poller_active = signals.polled.swap(false, Ordering::SeqCst) || done.is_none();
+        signals.poller_active.store(u32::from(poller_active), Ordering::SeqCst);
+        let interest = if poller_active { Interest::Nothing } else { Interest::Read };
         sockets.iter().for_each(|&index| poller.set(index, interest));
         let blocked = adapter.blocked_sender();
         let sources: usize = adapter.links.iter().map(|link| link.senders.len()).sum();
         let version = Some((adapter.groups.version(), sources));
-        if version != seen || watches_sender || blocked.is_some() {
+        if version != metadata || watches_sender || blocked.is_some() {
             poller.truncate(fixed);
             adapter.groups.watch(&mut poller);
             reports = adapter.watch_reports(&mut poller);
-            seen = version;
+            metadata = version;
             watches_sender = blocked.is_some();
             blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
 
         let mut deadline = signals.timer.load(Ordering::SeqCst);
         deadline = deadline.min(adapter.management.next_timer()).min(steering.next());
-        if aloof || !adapter.forwarding.is_empty() {
+        if poller_active || !adapter.forwarding.is_empty() {
             deadline = deadline.min(now + look);
         }
-        if let Some(shown) = &mut shown {
-            let due = shown.publish(&adapter.counters.read(), now);
+        if let Some(hw_counters) = &mut hw_counters {
+            let due = hw_counters.publish(&adapter.counters.read(), now);
             deadline = deadline.min(due.unwrap_or(NEVER));
         }
         signals.asleep_until.store(deadline, Ordering::SeqCst);
-        // A timer that was set in between is seen here, or its setter sees until when we sleep.
+        // A timer that was set in between is metadata here, or its setter sees until when we sleep.
         let timer = signals.timer.load(Ordering::SeqCst).min(deadline);
         let waited = poller.wait(Some(timer).filter(|&timer| timer != NEVER));
         signals.asleep_until.store(0, Ordering::SeqCst);
@@ -211,10 +212,10 @@ pub(crate) fn run(adapter: &Adapter) {
         }
     }
     sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
-    say_farewell(adapter, &mut poller);
+    finish_disconnects(adapter, &mut poller);
     adapter.management.connections.ledger.remove();
-    if let Some(shown) = &mut shown {
-        shown.finish(&adapter.counters.read());
+    if let Some(hw_counters) = &mut hw_counters {
+        hw_counters.finish(&adapter.counters.read());
     }
 }
 
@@ -230,21 +231,21 @@ impl Drop for Stopped<'_> {
 /// What came meanwhile may be another process's, and would be lost with the sockets. And who was told that a connection is
 /// over shall know it before we go: nobody else would ever say so. A kernel would say it again and again after the end of
 /// the process, for the message may have come to a third process that ends, too, and took it along.
-fn say_farewell(adapter: &Adapter, poller: &mut Poller) {
+fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
     let connections = &adapter.management.connections;
-    let until = clock::now() + FAREWELL;
-    let mut again = clock::now() + AGAIN;
+    let until = clock::now() + DISCONNECT_TIMEOUT;
+    let mut next_dreq = clock::now() + DREQ_INTERVAL;
     loop {
         adapter.run(true);
         let now = clock::now();
         if connections.unconfirmed() == 0 || now >= until {
             return;
         }
-        if now >= again {
+        if now >= next_dreq {
             connections.repeat_disconnects(adapter);
-            again = now + AGAIN;
+            next_dreq = now + DREQ_INTERVAL;
         }
-        let _ = poller.wait(Some(again));
+        let _ = poller.wait(Some(next_dreq));
         // Who wakes us has said already that it is time to go.
         let _ = adapter.thread.wake.take();
     }

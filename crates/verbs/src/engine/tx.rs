@@ -19,15 +19,15 @@ use ferroce_wire::number::Qpn;
 use super::adapter::Adapter;
 use super::counters::count;
 use super::link::Route;
-use super::local_flow::Place;
+use super::local_flow::LocalProcess;
 use super::progress::Progress;
 use super::queue_pair::Core;
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
-use crate::tap::{Direction, Owner, Seen};
+use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// The largest packet: 4096 bytes of payload, all headers that there are, and a little more.
-const LARGEST: usize = 4096 + 128;
+const MAX_PACKET: usize = 4096 + 128;
 
 /// Hops that the system gives a packet when nobody says otherwise.
 const DEFAULT_HOPS: u8 = 64;
@@ -37,7 +37,7 @@ const TURN: usize = 64;
 
 /// A batch under construction: packets of one size to one process of one destination, the last of which may be shorter.
 #[derive(Debug)]
-pub(crate) struct Departures {
+pub(crate) struct TxBatch {
     bytes: Box<[u8]>,
     used: usize,
     /// Bytes of each packet.
@@ -58,10 +58,10 @@ pub(crate) struct Departures {
     management: u64,
 }
 
-impl Departures {
+impl TxBatch {
     pub(crate) fn new() -> Self {
         Self {
-            bytes: vec![0; MAX_BYTES_V6 + LARGEST].into(),
+            bytes: vec![0; MAX_BYTES_V6 + MAX_PACKET].into(),
             used: 0,
             segment: 0,
             packets: 0,
@@ -84,7 +84,7 @@ impl Departures {
         &mut self.bytes[self.used..]
     }
 
-    /// Whether the packet of this length that stands in [`Departures::room`] can be the next in the batch.
+    /// Whether the packet of this length that stands in [`TxBatch::room`] can be the next in the batch.
     fn takes(&self, length: usize, route: &Route) -> bool {
         self.packets == 0
             || !self.closed
@@ -147,7 +147,7 @@ impl Adapter {
             }
         }
         if self.flush(&mut progress.tx) {
-            self.departed.store(progress.tx.management, Ordering::Release);
+            self.outbox_sent.store(progress.tx.management, Ordering::Release);
         }
         sent
     }
@@ -166,14 +166,16 @@ impl Adapter {
                 turn = Turn::Over;
                 break;
             }
-            let place = self.place_of_next(inner);
-            let holds = |place| progress.local_flow.holds(place, core, &mut inner.held, count > 0);
-            if place.is_some_and(holds) {
+            let process = self.local_receiver_of_next(inner);
+            let must_wait = |process| {
+                progress.local_flow.must_wait(process, core, &mut inner.throttled, count > 0)
+            };
+            if process.is_some_and(must_wait) {
                 break;
             }
             let Some(outgoing) = inner.endpoint.poll_transmit(now, &mut memory) else { break };
             let bth = outgoing.transmit.bth;
-            let route = match (outgoing.route, place) {
+            let route = match (outgoing.route, process) {
                 // Questions for a local receiver stay behind the packets that they are about: all of them share a socket.
                 (route, Some(_)) => {
                     (route.or(inner.route)).map(|route| Route { sender: 0, flow_label: 0, ..route })
@@ -194,7 +196,9 @@ impl Adapter {
                         turn = Turn::Blocked;
                         break;
                     }
-                    if place.is_some_and(|place| !self.ask(place, route, length, progress, now)) {
+                    if process
+                        .is_some_and(|process| !self.probe(process, route, length, progress, now))
+                    {
                         turn = Turn::Blocked;
                         break;
                     }
@@ -207,23 +211,23 @@ impl Adapter {
                 (Ok(_), None) => {}
             }
         }
-        core.settle(inner, self, now);
+        core.publish_completions(inner, self, now);
         progress.set_timer(core, inner);
         turn
     }
 
     /// A packet that nobody acknowledges goes to a socket of this machine: asks behind it whether it was taken, if it is
     /// time. False when the socket has no room.
-    fn ask(
+    fn probe(
         &self,
-        place: Place,
+        process: LocalProcess,
         route: Route,
         length: usize,
         progress: &mut Progress,
         now: Instant,
     ) -> bool {
-        let asked = progress.local_flow.sent(place, route, length, now);
-        let Some((route, packet)) = asked else { return true };
+        let probe = progress.local_flow.sent(process, route, length, now);
+        let Some((route, packet)) = probe else { return true };
         progress.tx.room()[..packet.len()].copy_from_slice(&packet);
         let owner = Owner { queue_pair: sender(&packet), work: None };
         self.append(&mut progress.tx, packet.len(), route, owner)
@@ -231,7 +235,7 @@ impl Adapter {
 
     /// Takes the packet that stands behind the batch into it, with its ICRC; a batch that cannot take it goes out
     /// first. False when the socket has no room.
-    fn append(&self, tx: &mut Departures, length: usize, route: Route, owner: Owner) -> bool {
+    fn append(&self, tx: &mut TxBatch, length: usize, route: Route, owner: Owner) -> bool {
         let length = length + ICRC;
         if !tx.takes(length, &route) {
             let start = tx.used;
@@ -257,7 +261,7 @@ impl Adapter {
     }
 
     /// Takes the packets of a queue pair out of a batch that found no room in the socket.
-    pub(super) fn discard(&self, tx: &mut Departures, number: Qpn) {
+    pub(super) fn discard(&self, tx: &mut TxBatch, number: Qpn) {
         let Some(route) = tx.route else { return };
         let gso = self.sender(&route).gso();
         let (headers, segment) = (self.headers(&route), tx.segment);
@@ -295,7 +299,7 @@ impl Adapter {
     }
 
     /// Sends the batch. False when the socket has no room: it is kept then.
-    pub(super) fn flush(&self, tx: &mut Departures) -> bool {
+    pub(super) fn flush(&self, tx: &mut TxBatch) -> bool {
         let Some(route) = tx.route else { return true };
         let sender = self.sender(&route);
         let mut start = 0;
@@ -340,7 +344,7 @@ impl Adapter {
         true
     }
 
-    fn sent(&self, tx: &mut Departures, range: Range<usize>, route: &Route) {
+    fn sent(&self, tx: &mut TxBatch, range: Range<usize>, route: &Route) {
         let bytes = &tx.bytes[range];
         let packets = bytes.chunks(tx.segment);
         self.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
@@ -352,7 +356,7 @@ impl Adapter {
             let gso = self.sender(route).gso();
             for ((index, packet), owner) in packets.enumerate().zip(owners) {
                 let index = if gso { index as u16 } else { 0 };
-                let seen = Seen {
+                let metadata = PacketMetadata {
                     direction: Direction::Out,
                     headers,
                     traffic_class: route.traffic_class,
@@ -360,7 +364,7 @@ impl Adapter {
                     identification: Identification::of_segment(index),
                     owner,
                 };
-                tap.record(&seen, packet);
+                tap.record(&metadata, packet);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::sync::lock;
 const QUOTED: usize = 64;
 
 /// Reports that are read at once. More are left for the next time.
-const AT_ONCE: usize = 64;
+const MAX_REPORTS_PER_SOCKET: usize = 64;
 
 impl Adapter {
     /// Watches the sockets that packets leave from for reports, and returns their indices.
@@ -29,7 +29,7 @@ impl Adapter {
         // The last packet of each queue pair that was reported.
         let mut reported: Vec<(Route, Bth)> = Vec::new();
         for (route, socket) in self.sources() {
-            for _ in 0..AT_ONCE {
+            for _ in 0..MAX_REPORTS_PER_SOCKET {
                 let Some((destination, length)) = socket.take_port_unreachable(&mut quoted) else {
                     break;
                 };
@@ -77,7 +77,7 @@ impl Adapter {
             let Some((_, bth)) = found else { continue };
             let now = now();
             inner.endpoint.handle_unreachable(now, bth.psn);
-            core.settle(&mut inner, self, now);
+            core.publish_completions(&mut inner, self, now);
             drop(inner);
             self.kick(&core);
         }

@@ -259,6 +259,6 @@ impl AsFd for Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.leave(adapter, self.exchange);
+        adapter.management.exchanges.remove_client(adapter, self.exchange);
     }
 }

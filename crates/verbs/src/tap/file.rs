@@ -16,7 +16,7 @@ use crate::sync::lock;
 
 /// A file that this process has, or had, open for captures.
 #[derive(Debug)]
-struct Known {
+struct OpenFile {
     process: u32,
     path: PathBuf,
     users: usize,
@@ -28,7 +28,7 @@ struct Known {
     before: CaptureStatus,
 }
 
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<OpenFile>> = Mutex::new(Vec::new());
 
 /// The name with the process's number in it where it says `%p`.
 pub(super) fn expanded(path: &Path, process: u32) -> PathBuf {
@@ -52,7 +52,7 @@ pub(super) fn open(
         None => {
             let path = path.to_owned();
             let before = CaptureStatus::default();
-            known.push(Known {
+            known.push(OpenFile {
                 process,
                 path,
                 users: 0,
@@ -104,7 +104,7 @@ pub(super) fn open(
 pub(super) fn release(shared: &Arc<Shared>) {
     let mut known = lock(&KNOWN);
     let process = std::process::id();
-    let is_this = |one: &&mut Known| {
+    let is_this = |one: &&mut OpenFile| {
         one.process == process
             && one.open.as_ref().is_some_and(|(open, _)| Arc::ptr_eq(open, shared))
     };
@@ -127,20 +127,20 @@ pub(super) fn release(shared: &Arc<Shared>) {
 pub(super) fn end_all(until: u64) {
     let process = std::process::id();
     let mut open: Vec<Arc<Shared>> = Vec::new();
-    let _ = patiently(until, || {
+    let _ = retry_until(until, || {
         let known = KNOWN.try_lock().ok()?;
         let ours = known.iter().filter(|one| one.process == process);
         open.extend(ours.filter_map(|one| Some(Arc::clone(&one.open.as_ref()?.0))));
         Some(())
     });
     for shared in &open {
-        let closed = patiently(until, || shared.try_close());
-        let _ = closed.and_then(|()| patiently(until, || shared.has_ended().then_some(())));
+        let closed = retry_until(until, || shared.try_close());
+        let _ = closed.and_then(|()| retry_until(until, || shared.has_ended().then_some(())));
     }
 }
 
 /// Tries again until something is there, or it is too late.
-fn patiently<T>(until: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+fn retry_until<T>(until: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         let found = attempt();
         if found.is_some() || clock::now() > until {
@@ -155,7 +155,7 @@ pub(super) fn all() -> Vec<(PathBuf, CaptureStatus)> {
     let process = std::process::id();
     let Ok(known) = KNOWN.try_lock() else { return Vec::new() };
     let ours = known.iter().filter(|one| one.process == process);
-    let status = |one: &Known| match &one.open {
+    let status = |one: &OpenFile| match &one.open {
         Some((shared, _)) => one.before.clone().and(shared.status()),
         None => one.before.clone(),
     };
@@ -208,7 +208,7 @@ mod tests {
         assert!(!temporary.exists());
         // The first packet takes its place.
         let (shared, _) = open(&path, interface, std::iter::empty()).unwrap();
-        shared.push(0, &super::super::queue::tests::seen(), &[0; 20]);
+        shared.push(0, &super::super::queue::tests::metadata(), &[0; 20]);
         shared.flush();
         assert_ne!(std::fs::read(&path).unwrap(), b"another's packets");
         assert!(!temporary.exists());

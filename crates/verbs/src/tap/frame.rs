@@ -7,7 +7,7 @@ use ferroce_wire::ip::InternetChecksum;
 use ferroce_wire::opcode::Opcode;
 
 use super::queue::Interface;
-use super::{Direction, Owner, Seen};
+use super::{Direction, Owner, PacketMetadata};
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -16,13 +16,24 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 const UDP: u8 = 17;
 
 /// Makes the headers of the frame, which the packet follows.
-pub(super) fn headers(interface: &Interface, seen: &Seen, packet: &[u8], frame: &mut Vec<u8>) {
-    let (source, destination) = (seen.headers.source, seen.headers.destination);
+pub(super) fn headers(
+    interface: &Interface,
+    metadata: &PacketMetadata,
+    packet: &[u8],
+    frame: &mut Vec<u8>,
+) {
+    let (source, destination) = (metadata.headers.source, metadata.headers.destination);
     frame.clear();
-    frame.extend_from_slice(&interface.ethernet(destination.ip(), seen.direction == Direction::In));
-    frame.extend_from_slice(&interface.ethernet(source.ip(), seen.direction == Direction::Out));
-    let ip =
-        seen.headers.global_route(packet, seen.identification, seen.traffic_class, seen.hop_limit);
+    frame.extend_from_slice(
+        &interface.ethernet(destination.ip(), metadata.direction == Direction::In),
+    );
+    frame.extend_from_slice(&interface.ethernet(source.ip(), metadata.direction == Direction::Out));
+    let ip = metadata.headers.global_route(
+        packet,
+        metadata.identification,
+        metadata.traffic_class,
+        metadata.hop_limit,
+    );
     let ip = if source.is_ipv4() {
         frame.extend_from_slice(&IPV4);
         // Behind 20 bytes of nothing.
@@ -55,26 +66,26 @@ pub(super) struct Comment {
 }
 
 impl Comment {
-    pub(super) fn on(&mut self, seen: &Seen, packet: &[u8]) -> &str {
+    pub(super) fn on(&mut self, metadata: &PacketMetadata, packet: &[u8]) -> &str {
         let opcode = Opcode(packet.first().copied().unwrap_or_default());
-        let of = Some((seen.direction, seen.owner, opcode));
+        let of = Some((metadata.direction, metadata.owner, opcode));
         if self.of != of {
             self.of = of;
-            comment(seen, opcode, &mut self.text);
+            comment(metadata, opcode, &mut self.text);
         }
         &self.text
     }
 }
 
-fn comment(seen: &Seen, opcode: Opcode, text: &mut String) {
+fn comment(metadata: &PacketMetadata, opcode: Opcode, text: &mut String) {
     text.clear();
-    let way = match seen.direction {
+    let way = match metadata.direction {
         Direction::In => "for",
         Direction::Out => "from",
     };
     // Writing to a string cannot fail.
-    let _ = write!(text, "{way} QP 0x{:06x}", seen.owner.queue_pair.0);
-    if let Some(work) = seen.owner.work {
+    let _ = write!(text, "{way} QP 0x{:06x}", metadata.owner.queue_pair.0);
+    if let Some(work) = metadata.owner.work {
         let _ = write!(text, ", work request {}", work.0);
     }
     let _ = write!(text, ": {}", opcode.name());
@@ -123,10 +134,10 @@ mod tests {
 
     const MAC: [u8; 6] = [0xd8, 0x5e, 0xd3, 1, 2, 3];
 
-    fn seen(source: &str, destination: &str, direction: Direction) -> Seen {
+    fn metadata(source: &str, destination: &str, direction: Direction) -> PacketMetadata {
         let headers =
             Headers { source: source.parse().unwrap(), destination: destination.parse().unwrap() };
-        Seen {
+        PacketMetadata {
             direction,
             headers,
             traffic_class: 2,
@@ -137,16 +148,16 @@ mod tests {
     }
 
     /// An acknowledgement, as the third of its batch.
-    fn packet(seen: &Seen) -> Vec<u8> {
+    fn packet(metadata: &PacketMetadata) -> Vec<u8> {
         let mut packet = vec![0x11, 0, 0xff, 0xff, 0, 0, 0, 7, 0, 0, 0, 1, 0x1f, 0, 0, 1];
-        packet.extend_from_slice(&seen.headers.icrc(&packet, 3));
+        packet.extend_from_slice(&metadata.headers.icrc(&packet, 3));
         packet
     }
 
-    fn frame(interface: &Interface, seen: &Seen) -> Vec<u8> {
+    fn frame(interface: &Interface, metadata: &PacketMetadata) -> Vec<u8> {
         let mut frame = Vec::new();
-        let packet = packet(seen);
-        headers(interface, seen, &packet, &mut frame);
+        let packet = packet(metadata);
+        headers(interface, metadata, &packet, &mut frame);
         frame.extend_from_slice(&packet);
         frame
     }
@@ -157,15 +168,15 @@ mod tests {
         for (source, destination) in
             [("192.0.2.1:49152", "192.0.2.2:4791"), ("[2001:db8::1]:49152", "[2001:db8::2]:4791")]
         {
-            let seen = seen(source, destination, Direction::Out);
-            let frame = frame(&interface, &seen);
+            let metadata = metadata(source, destination, Direction::Out);
+            let frame = frame(&interface, &metadata);
             assert_eq!(frame[6..12], MAC);
             assert_eq!(frame[0] & 2, 2, "the peer's is made up");
             let tree = dissect(LinkType::ETHERNET, &frame, frame.len());
             let text = format!("{tree:?}");
             assert!(text.contains("RC ACKNOWLEDGE") || text.contains("ACKNOWLEDGE"), "{text}");
             // A datagram with its checksum sums up to nothing (RFC 1071).
-            let (ip, udp) = if seen.headers.source.is_ipv4() { (26, 34) } else { (22, 54) };
+            let (ip, udp) = if metadata.headers.source.is_ipv4() { (26, 34) } else { (22, 54) };
             let length = ((frame.len() - udp) as u16).to_be_bytes();
             let sum = InternetChecksum::default()
                 .over(&frame[ip..udp])
@@ -179,9 +190,9 @@ mod tests {
     #[test]
     fn ethernet_addresses_fit_the_interface() {
         let eth0 = Interface { name: String::new(), mac: Some(MAC) };
-        let group = seen("192.0.2.1:49152", "239.129.2.3:4791", Direction::Out);
+        let group = metadata("192.0.2.1:49152", "239.129.2.3:4791", Direction::Out);
         assert_eq!(frame(&eth0, &group)[..6], [0x01, 0, 0x5e, 0x01, 2, 3]);
-        let came = seen("192.0.2.2:49152", "192.0.2.1:4791", Direction::In);
+        let came = metadata("192.0.2.2:49152", "192.0.2.1:4791", Direction::In);
         assert_eq!(frame(&eth0, &came)[..12], [&MAC[..], &[2, 0, 192, 0, 2, 2]].concat());
         let lo = Interface { name: String::new(), mac: Some([0; 6]) };
         assert_eq!(frame(&lo, &came)[..12], [0; 12]);
@@ -190,7 +201,7 @@ mod tests {
     #[test]
     fn comments_name_queue_pair_and_request() {
         let mut comment = Comment::default();
-        let mut one = seen("192.0.2.1:49152", "192.0.2.2:4791", Direction::Out);
+        let mut one = metadata("192.0.2.1:49152", "192.0.2.2:4791", Direction::Out);
         let text = comment.on(&one, &packet(&one));
         assert_eq!(text, format!("from QP 0x012345, work request 9: {}", Opcode(0x11).name()));
         (one.direction, one.owner.work) = (Direction::In, None);

@@ -7,26 +7,26 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use super::writer::Writer;
-use super::{CaptureStatus, Seen};
+use super::{CaptureStatus, PacketMetadata};
 use crate::device::Device;
 use crate::sync::lock;
 
 /// Bytes in the queue at most, those being written included: so much the disk, or the scheduler, may be behind.
-const LIMIT: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// Bytes that are written together, and that are worth waking the thread for.
 const CHUNK: usize = 1 << 20;
 
 /// Empty chunks that are kept for the next packets: memory that was used before costs less than new memory.
-const SPARE: usize = 8;
+const MAX_SPARE_CHUNKS: usize = 8;
 
 /// How long the data path waits for room in a full queue. Longer than the thread takes to write a chunk when it has to
 /// share its processor, and shorter than the retransmission timers of peers as a rule. When that was not enough, packets
 /// are dropped until there is room again, so that a disk that hangs does not hang the device.
-const PATIENCE: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// How long fewer packets wait for company. The file is complete up to this.
-const GATHER: Duration = Duration::from_millis(100);
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An interface as the file describes it.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Interface {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) interface: u32,
-    pub(super) seen: Seen,
+    pub(super) metadata: PacketMetadata,
     /// Nanoseconds since 1970.
     pub(super) time: u64,
     /// Bytes of the packet.
@@ -73,7 +73,7 @@ impl Chunk {
 
 /// Packets of an interface that found no room.
 #[derive(Clone, Copy, Debug, Default)]
-struct Refused {
+struct Dropped {
     total: u64,
     /// Those since the last packet that found some.
     since: u64,
@@ -91,7 +91,7 @@ struct Waiting {
     taken: u64,
     finished: u64,
     /// By interface.
-    refused: Vec<Refused>,
+    dropped: Vec<Dropped>,
     /// Somebody waits until all is written.
     hurry: bool,
     closed: bool,
@@ -100,12 +100,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn refused(&mut self, interface: u32) -> &mut Refused {
+    fn dropped(&mut self, interface: u32) -> &mut Dropped {
         let index = interface as usize;
-        if self.refused.len() <= index {
-            self.refused.resize(index + 1, Refused::default());
+        if self.dropped.len() <= index {
+            self.dropped.resize(index + 1, Dropped::default());
         }
-        &mut self.refused[index]
+        &mut self.dropped[index]
     }
 
     /// The chunk that the next packet goes to.
@@ -120,7 +120,7 @@ impl Waiting {
 }
 
 /// What the thread takes to write.
-struct Taken {
+struct TakenChunks {
     chunk: Chunk,
     interfaces: Vec<Interface>,
     /// Nothing follows.
@@ -146,7 +146,7 @@ pub(super) struct Shared {
 impl Default for Shared {
     fn default() -> Self {
         Self {
-            patience: PATIENCE,
+            patience: MAX_WAIT,
             waiting: Mutex::default(),
             wake: Condvar::new(),
             written_out: Condvar::new(),
@@ -176,22 +176,22 @@ impl Shared {
         lock(&self.waiting).interfaces.push(interface);
     }
 
-    pub(super) fn push(&self, interface: u32, seen: &Seen, packet: &[u8]) {
+    pub(super) fn push(&self, interface: u32, metadata: &PacketMetadata, packet: &[u8]) {
         let time = real_time();
         let size = packet.len() + size_of::<Entry>();
         let mut waiting = self.wait_for_room(size);
         let before = waiting.size;
-        if before + size > LIMIT || self.failure.get().is_some() {
+        if before + size > MAX_QUEUED_BYTES || self.failure.get().is_some() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
-            let refused = waiting.refused(interface);
-            refused.total += 1;
-            refused.since += 1;
+            let dropped = waiting.dropped(interface);
+            dropped.total += 1;
+            dropped.since += 1;
             return;
         }
-        let dropped = std::mem::take(&mut waiting.refused(interface).since);
+        let dropped = std::mem::take(&mut waiting.dropped(interface).since);
         let chunk = waiting.open_chunk();
         let length = packet.len();
-        chunk.entries.push(Entry { interface, seen: *seen, time, length, dropped });
+        chunk.entries.push(Entry { interface, metadata: *metadata, time, length, dropped });
         chunk.bytes.extend_from_slice(packet);
         waiting.size += size;
         waiting.taken += 1;
@@ -204,8 +204,9 @@ impl Shared {
 
     /// Waits until so many bytes have room, unless that was in vain a moment ago.
     fn wait_for_room(&self, size: usize) -> MutexGuard<'_, Waiting> {
-        let full =
-            |waiting: &mut Waiting| waiting.size + size > LIMIT && self.failure.get().is_none();
+        let full = |waiting: &mut Waiting| {
+            waiting.size + size > MAX_QUEUED_BYTES && self.failure.get().is_none()
+        };
         let mut waiting = lock(&self.waiting);
         if !full(&mut waiting) || waiting.stalled || waiting.closed {
             return waiting;
@@ -225,12 +226,12 @@ impl Shared {
     }
 
     /// Waits for something to write and takes it.
-    fn take(&self) -> Taken {
+    fn take(&self) -> TakenChunks {
         let waiting = lock(&self.waiting);
         let waiting = self.wake.wait_while(waiting, |waiting| waiting.size == 0 && !waiting.closed);
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         // A thread that woke for each packet would compete with the one that sends them.
-        let gathered = self.wake.wait_timeout_while(waiting, GATHER, |waiting| {
+        let gathered = self.wake.wait_timeout_while(waiting, WRITE_INTERVAL, |waiting| {
             waiting.size < CHUNK && !waiting.closed && !waiting.hurry
         });
         let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +241,7 @@ impl Shared {
             waiting.hurry = false;
         }
         let interfaces = std::mem::take(&mut waiting.interfaces);
-        Taken { chunk, interfaces, last: empty && waiting.closed }
+        TakenChunks { chunk, interfaces, last: empty && waiting.closed }
     }
 
     /// The thread is done with a chunk.
@@ -252,7 +253,7 @@ impl Shared {
         waiting.finished += count;
         waiting.size -= size;
         waiting.stalled = false;
-        if waiting.spare.len() < SPARE {
+        if waiting.spare.len() < MAX_SPARE_CHUNKS {
             waiting.spare.push(chunk);
         }
         drop(waiting);
@@ -290,7 +291,7 @@ impl Shared {
     /// What the thread does.
     pub(super) fn run(&self, mut writer: Writer) {
         loop {
-            let Taken { chunk, interfaces, last } = self.take();
+            let TakenChunks { chunk, interfaces, last } = self.take();
             let written = match self.failure.get() {
                 None => writer
                     .write(&interfaces, &chunk)
@@ -302,9 +303,9 @@ impl Shared {
             self.finish(chunk);
             if last {
                 // A file that takes no more takes this neither; whoever asks finds the reason.
-                let refused = std::mem::take(&mut lock(&self.waiting).refused);
-                let refused: Vec<_> = refused.iter().map(|refused| refused.total).collect();
-                if let Err(error) = writer.end(&refused) {
+                let dropped = std::mem::take(&mut lock(&self.waiting).dropped);
+                let dropped: Vec<_> = dropped.iter().map(|dropped| dropped.total).collect();
+                if let Err(error) = writer.end(&dropped) {
                     let _ = self.failure.set(error.to_string());
                 }
                 self.ended.store(true, Ordering::Release);
@@ -329,8 +330,8 @@ pub(super) mod tests {
     use super::*;
     use crate::headers::Headers;
 
-    pub(in crate::tap) fn seen() -> Seen {
-        Seen {
+    pub(in crate::tap) fn metadata() -> PacketMetadata {
+        PacketMetadata {
             direction: Direction::Out,
             headers: Headers {
                 source: "192.0.2.1:49152".parse().unwrap(),
@@ -346,32 +347,32 @@ pub(super) mod tests {
     #[test]
     fn packets_without_room_are_counted_where_they_are_missing() {
         let shared = Shared { patience: Duration::ZERO, ..Shared::default() };
-        let seen = seen();
-        let room = LIMIT / (4096 + size_of::<Entry>());
+        let metadata = metadata();
+        let room = MAX_QUEUED_BYTES / (4096 + size_of::<Entry>());
         for _ in 0..room + 500 {
-            shared.push(0, &seen, &[0; 4096]);
+            shared.push(0, &metadata, &[0; 4096]);
         }
         assert_eq!(shared.status().dropped, 500);
-        assert!(lock(&shared.waiting).size <= LIMIT);
+        assert!(lock(&shared.waiting).size <= MAX_QUEUED_BYTES);
         // The next one that finds room says how many did not.
-        let Taken { chunk, last, .. } = shared.take();
+        let TakenChunks { chunk, last, .. } = shared.take();
         assert!(!last && chunk.size() >= CHUNK && chunk.size() < CHUNK + 8192);
         assert!(chunk.entries.iter().all(|entry| entry.dropped == 0));
         shared.finish(chunk);
-        shared.push(0, &seen, &[0; 4096]);
-        shared.push(0, &seen, &[0; 4096]);
+        shared.push(0, &metadata, &[0; 4096]);
+        shared.push(0, &metadata, &[0; 4096]);
         let waiting = lock(&shared.waiting);
         let newest = waiting.chunks.back().unwrap().entries.iter().rev();
         let dropped: Vec<_> = newest.take(3).map(|entry| entry.dropped).collect();
         assert_eq!(dropped, [0, 500, 0]);
-        assert_eq!(waiting.refused[0].total, 500);
+        assert_eq!(waiting.dropped[0].total, 500);
     }
 
     /// However fast they come: the sender waits for the disk.
     #[test]
     fn a_full_queue_is_waited_for() {
         let shared = Shared { patience: Duration::from_secs(3600), ..Shared::default() };
-        let packets = 3 * (LIMIT / 60_000) as u64;
+        let packets = 3 * (MAX_QUEUED_BYTES / 60_000) as u64;
         let taken = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let (mut packets, mut last) = (0, false);
@@ -383,7 +384,7 @@ pub(super) mod tests {
                 }
                 packets
             });
-            (0..packets).for_each(|_| shared.push(0, &seen(), &[0; 60_000]));
+            (0..packets).for_each(|_| shared.push(0, &metadata(), &[0; 60_000]));
             shared.close();
             thread.join().unwrap()
         });

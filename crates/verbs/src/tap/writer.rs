@@ -15,7 +15,7 @@ use super::frame::{self, Comment};
 use super::queue::{Chunk, Interface, real_time};
 
 /// Packets in one call of the system: each has two slices, of which it takes 1024.
-const PACKETS_AT_ONCE: usize = 500;
+const MAX_PACKETS_PER_WRITE: usize = 500;
 
 /// Where a capture goes.
 #[derive(Debug)]
@@ -130,16 +130,16 @@ impl Writer {
             self.add(interface)?;
         }
         let mut bytes = &chunk.bytes[..];
-        for entries in chunk.entries.chunks(PACKETS_AT_ONCE) {
+        for entries in chunk.entries.chunks(MAX_PACKETS_PER_WRITE) {
             let mut batch = Batch::default();
             for entry in entries {
                 let (packet, rest) = bytes.split_at(entry.length.min(bytes.len()));
                 bytes = rest;
                 let index = entry.interface as usize;
                 let Some(interface) = self.interfaces.get(index) else { continue };
-                frame::headers(interface, &entry.seen, packet, &mut self.headers);
+                frame::headers(interface, &entry.metadata, packet, &mut self.headers);
                 let time = i64::try_from(entry.time).unwrap_or(i64::MAX);
-                let direction = match entry.seen.direction {
+                let direction = match entry.metadata.direction {
                     Direction::In => trace::Direction::Inbound,
                     Direction::Out => trace::Direction::Outbound,
                 };
@@ -147,7 +147,7 @@ impl Writer {
                     .on_interface(entry.interface)
                     .going(direction)
                     .after_dropped(entry.dropped)
-                    .with_comment(self.comment.on(&entry.seen, packet));
+                    .with_comment(self.comment.on(&entry.metadata, packet));
                 batch.add(&record, packet)?;
                 self.packets[index] += 1;
             }
@@ -168,13 +168,13 @@ impl Writer {
     }
 
     /// Says what is missing, and ends the file. One without a packet leaves what was there before.
-    pub(super) fn end(&mut self, refused: &[u64]) -> Result<(), WriteError> {
+    pub(super) fn end(&mut self, dropped: &[u64]) -> Result<(), WriteError> {
         if let Some((temporary, _)) = self.replaces.take() {
             return Ok(fs::remove_file(temporary)?);
         }
         let now = i64::try_from(real_time()).unwrap_or(i64::MAX);
         for (index, &written) in self.packets.iter().enumerate() {
-            let missing = refused.get(index).copied().unwrap_or(0);
+            let missing = dropped.get(index).copied().unwrap_or(0);
             let until = Timestamp::from_nanoseconds(now);
             self.file.write_statistics(index as u32, until, written + missing, missing)?;
         }
@@ -187,7 +187,7 @@ mod tests {
     use ferroce_trace::file::CaptureReader;
 
     use super::super::queue::Entry;
-    use super::super::queue::tests::seen;
+    use super::super::queue::tests::metadata;
     use super::*;
 
     #[test]
@@ -195,7 +195,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ferroce-missing-{}", std::process::id()));
         let interface = Interface { name: "ferroce_lo".into(), mac: Some([0; 6]) };
         let mut writer = Writer::new(Output::create(&path).unwrap(), &interface).unwrap();
-        let entry = |dropped| Entry { interface: 0, seen: seen(), time: 1, length: 20, dropped };
+        let entry =
+            |dropped| Entry { interface: 0, metadata: metadata(), time: 1, length: 20, dropped };
         let entries = [0, 7, 0].map(entry).into();
         writer.write(&[], &Chunk { entries, bytes: vec![0; 60] }).unwrap();
         // Two more were dropped behind the last packet.

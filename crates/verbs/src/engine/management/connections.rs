@@ -62,7 +62,7 @@ pub(crate) struct Connections {
     pub(crate) services: Services,
     slot: u8,
     /// Held while news are told, so that those of one connection are told in their order.
-    telling: Mutex<()>,
+    delivering: Mutex<()>,
     /// When the next timer of any manager runs out.
     next: AtomicU64,
     /// Held while that is found out, or a later answer could be overwritten by an earlier one.
@@ -83,7 +83,7 @@ pub(crate) struct Manager {
     pub(crate) cm: ConnectionManager,
     pub(crate) connections: HashMap<ConnectionId, Weak<dyn CmEventHandler>>,
     pub(crate) listeners: HashMap<u64, Weak<dyn CmEventHandler>>,
-    pub(crate) questions: HashMap<ResolutionId, Weak<dyn CmEventHandler>>,
+    pub(crate) resolutions: HashMap<ResolutionId, Weak<dyn CmEventHandler>>,
 }
 
 impl Connections {
@@ -98,14 +98,14 @@ impl Connections {
                 cm: ConnectionManager::new(config),
                 connections: HashMap::new(),
                 listeners: HashMap::new(),
-                questions: HashMap::new(),
+                resolutions: HashMap::new(),
             })
         };
         Self {
             managers: device.addresses().iter().map(|_| manager()).collect(),
             services: Services::new(slot),
             slot,
-            telling: Mutex::new(()),
+            delivering: Mutex::new(()),
             next: AtomicU64::new(u64::MAX),
             timing: Mutex::new(()),
             psn: AtomicU32::new(0),
@@ -216,7 +216,7 @@ impl Connections {
                 }
             });
         }
-        self.tell(adapter);
+        self.deliver_events(adapter);
     }
 
     /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
@@ -254,7 +254,7 @@ impl Connections {
             let _ = manager.cm.handle_datagram(now, from, class, one.packet.payload);
             true
         });
-        self.tell(adapter);
+        self.deliver_events(adapter);
         ours.unwrap_or(true)
     }
 
@@ -264,7 +264,7 @@ impl Connections {
         self.act(adapter, link, |manager, now| {
             manager.cm.handle_unreachable(now, peer, quoted).ok()
         });
-        self.tell(adapter);
+        self.deliver_events(adapter);
     }
 
     /// Whom a message is for.
@@ -318,7 +318,7 @@ impl Connections {
         for link in 0..self.managers.len() {
             self.act(adapter, link as u8, |manager, now| manager.cm.handle_timeout(now));
         }
-        self.tell(adapter);
+        self.deliver_events(adapter);
     }
 
     pub(crate) fn next_timer(&self) -> u64 {
@@ -371,8 +371,8 @@ impl Connections {
     }
 
     /// Tells the ids what there is to tell. Nobody who calls this may hold an id's lock.
-    pub(crate) fn tell(&self, adapter: &Adapter) {
-        let _telling = lock(&self.telling);
+    pub(crate) fn deliver_events(&self, adapter: &Adapter) {
+        let _telling = lock(&self.delivering);
         for (index, manager) in self.managers.iter().enumerate() {
             loop {
                 let next = {
@@ -401,8 +401,8 @@ impl Manager {
         let target = match event {
             Event::Request(_, request) => self.listeners.get(&request.service_id.0),
             Event::Query(_, query) => self.listeners.get(&query.service_id.0),
-            Event::Resolved(question, _) | Event::Unresolved(question) => {
-                return self.questions.remove(question)?.upgrade();
+            Event::Resolved(resolution, _) | Event::Unresolved(resolution) => {
+                return self.resolutions.remove(resolution)?.upgrade();
             }
             Event::Reply(connection, _)
             | Event::Established(connection, _)
@@ -428,7 +428,7 @@ impl Manager {
         let _ = self.cm.close(now, connection);
     }
 
-    /// Answers a question that nobody wants to answer.
+    /// Answers a resolution that nobody wants to answer.
     pub(crate) fn drop_query(&mut self, query: QueryId, status: SidrStatus) {
         let _ = self.cm.answer(query, &ferroce_proto::cm::Resolution::refused(status));
     }

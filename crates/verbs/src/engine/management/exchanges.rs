@@ -1,4 +1,4 @@
-//! The set-up exchange on real sockets: messages to queue pair 2 come in here, and become news for the handles of
+//! The set-up exchange on real sockets: messages to queue pair 2 come in here, and become events for the handles of
 //! [`crate::setup`].
 //!
 //! Processes share addresses, so a message reaches any of them and is passed on: an answer by the slot that stands in
@@ -6,7 +6,7 @@
 //! themselves.
 //!
 //! All machines stand behind one lock. Nobody waits for the device's claim or takes another's lock while holding it,
-//! but those of news and services.
+//! but those of events and services.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -45,36 +45,36 @@ pub(crate) struct Exchanges {
 
 #[derive(Debug, Default)]
 struct Machines {
-    servers: Vec<Serving>,
-    clients: Vec<Asking>,
-    discoveries: Vec<Searching>,
+    servers: Vec<ServerState>,
+    clients: Vec<ClientState>,
+    discoveries: Vec<DiscoveryState>,
 }
 
 /// The server of an address.
 #[derive(Debug)]
-struct Serving {
+struct ServerState {
     link: u8,
     machine: Server,
-    /// Where its news go. Without, all that it does is to say that it is there.
-    news: Option<Arc<EventQueue<ServerEvent>>>,
+    /// Where its events go. Without, all that it does is to say that it is there.
+    events: Option<Arc<EventQueue<ServerEvent>>>,
 }
 
 /// An exchange that this process has begun.
 #[derive(Debug)]
-struct Asking {
+struct ClientState {
     link: u8,
     machine: Client,
-    /// Where its news go. Without, its owner is gone: it stays to answer repetitions.
-    news: Option<Arc<EventQueue<ClientEvent>>>,
+    /// Where its events go. Without, its owner is gone: it stays to answer repetitions.
+    events: Option<Arc<EventQueue<ClientEvent>>>,
 }
 
 #[derive(Debug)]
-struct Searching {
+struct DiscoveryState {
     exchange: ExchangeId,
     machine: Discovery,
     /// Whom to ask, and from which link.
     targets: Vec<(u8, Gid)>,
-    news: Arc<EventQueue<DiscoveryEvent>>,
+    events: Arc<EventQueue<DiscoveryEvent>>,
 }
 
 fn is_answer(message: MessageType) -> bool {
@@ -102,18 +102,18 @@ impl Exchanges {
         ExchangeId(u32::from(self.slot) << 24 | random() as u32 & 0x00ff_ffff)
     }
 
-    /// Serves the exchanges of an address. Without news, it only says that it is there.
+    /// Serves the exchanges of an address. Without events, it only says that it is there.
     pub(crate) fn serve(
         &self,
         adapter: &Adapter,
         link: u8,
         config: ServerConfig,
-        news: Option<Arc<EventQueue<ServerEvent>>>,
+        events: Option<Arc<EventQueue<ServerEvent>>>,
     ) -> Result<(), Error> {
         let address = adapter.links.get(usize::from(link)).map(|link| link.address);
         let address = address.ok_or(Error::Invalid("there is no such source GID"))?;
         adapter.management.connections.services.claim(address, SERVICE)?;
-        let serving = Serving { link, machine: Server::new(config), news };
+        let serving = ServerState { link, machine: Server::new(config), events };
         lock(&self.machines).servers.push(serving);
         Ok(())
     }
@@ -147,11 +147,11 @@ impl Exchanges {
         link: u8,
         server: Gid,
         config: ClientConfig,
-        news: Arc<EventQueue<ClientEvent>>,
+        events: Arc<EventQueue<ClientEvent>>,
     ) -> Result<(), Error> {
         adapter.route_to(link, server)?;
         let machine = Client::new(config, Peer::service(server), now());
-        let mut asking = Asking { link, machine, news: Some(news) };
+        let mut asking = ClientState { link, machine, events: Some(events) };
         let mut machines = lock(&self.machines);
         self.pump_client(adapter, &mut asking);
         machines.clients.push(asking);
@@ -175,16 +175,16 @@ impl Exchanges {
     }
 
     /// The owner of an exchange is gone: one that is not connected ends, others stay to answer repetitions.
-    pub(crate) fn leave(&self, adapter: &Adapter, exchange: ExchangeId) {
+    pub(crate) fn remove_client(&self, adapter: &Adapter, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
         let found = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange);
         let Some(asking) = found else { return };
-        asking.news = None;
+        asking.events = None;
         if !asking.machine.is_connected() {
             asking.machine.abort(now(), Status::REJECTED);
         }
         self.pump_client(adapter, asking);
-        machines.clients.retain(|one| one.news.is_some() || !one.machine.is_drained());
+        machines.clients.retain(|one| one.events.is_some() || !one.machine.is_drained());
         self.set_timer(adapter, &machines);
     }
 
@@ -194,10 +194,10 @@ impl Exchanges {
         adapter: &Adapter,
         config: DiscoveryConfig,
         targets: Vec<(u8, Gid)>,
-        news: Arc<EventQueue<DiscoveryEvent>>,
+        events: Arc<EventQueue<DiscoveryEvent>>,
     ) {
         let machine = Discovery::new(config, now());
-        let mut searching = Searching { exchange: config.exchange, machine, targets, news };
+        let mut searching = DiscoveryState { exchange: config.exchange, machine, targets, events };
         let mut machines = lock(&self.machines);
         self.pump_discovery(adapter, &mut searching);
         machines.discoveries.push(searching);
@@ -288,7 +288,7 @@ impl Exchanges {
         payload: &[u8],
     ) -> bool {
         let group = local.ip().is_multicast();
-        let fits = |one: &Serving| {
+        let fits = |one: &ServerState| {
             let address = adapter.links[usize::from(one.link)].address;
             if !group {
                 return address == local;
@@ -323,7 +323,7 @@ impl Exchanges {
             searching.machine.handle_timeout(time);
             self.pump_discovery(adapter, searching);
         }
-        machines.clients.retain(|one| one.news.is_some() || !one.machine.is_drained());
+        machines.clients.retain(|one| one.events.is_some() || !one.machine.is_drained());
         self.set_timer(adapter, &machines);
     }
 
@@ -343,12 +343,12 @@ impl Exchanges {
         }
     }
 
-    fn pump_server(&self, adapter: &Adapter, serving: &mut Serving) {
+    fn pump_server(&self, adapter: &Adapter, serving: &mut ServerState) {
         let machine = &mut serving.machine;
-        while !serving.news.as_ref().is_some_and(|news| news.is_full()) {
+        while !serving.events.as_ref().is_some_and(|events| events.is_full()) {
             let Some(event) = machine.poll_event() else { break };
-            match (&serving.news, event) {
-                (Some(news), event) => news.push(event),
+            match (&serving.events, event) {
+                (Some(events), event) => events.push(event),
                 (None, ServerEvent::CreateQueuePair { request, .. }) => {
                     // It has no such request when that is over already.
                     let _ = machine.respond_queue_pair(now(), request, Err(Status::REJECTED));
@@ -361,25 +361,25 @@ impl Exchanges {
         }
     }
 
-    fn pump_client(&self, adapter: &Adapter, asking: &mut Asking) {
+    fn pump_client(&self, adapter: &Adapter, asking: &mut ClientState) {
         while let Some(transmit) = asking.machine.poll_transmit() {
             self.send(adapter, asking.link, transmit.to.address, &transmit.message);
         }
         while let Some(event) = asking.machine.poll_event() {
-            if let Some(news) = &asking.news {
-                news.push(event);
+            if let Some(events) = &asking.events {
+                events.push(event);
             }
         }
     }
 
-    fn pump_discovery(&self, adapter: &Adapter, searching: &mut Searching) {
+    fn pump_discovery(&self, adapter: &Adapter, searching: &mut DiscoveryState) {
         while let Some(message) = searching.machine.poll_transmit() {
             for &(link, target) in &searching.targets {
                 self.send(adapter, link, target, &message);
             }
         }
         while let Some(event) = searching.machine.poll_event() {
-            searching.news.push(event);
+            searching.events.push(event);
         }
     }
 

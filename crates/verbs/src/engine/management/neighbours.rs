@@ -21,21 +21,21 @@ struct Waiting {
 
 #[derive(Debug)]
 pub(crate) struct Neighbours {
-    /// `None` where the system has no such news: then nobody waits.
-    news: Option<NetlinkMonitor>,
+    /// `None` where the system has no such monitor: then nobody waits.
+    monitor: Option<NetlinkMonitor>,
     waiting: Mutex<Vec<Waiting>>,
     next: AtomicU64,
 }
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
-        let news = NetlinkMonitor::new(NetlinkGroup::Neighbours).ok();
-        Self { news, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
+        let monitor = NetlinkMonitor::of(Subject::Neighbours).ok();
+        Self { monitor, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
     }
 
     /// What the device's thread watches.
     pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
-        self.news.as_ref()
+        self.monitor.as_ref()
     }
 
     pub(crate) fn next_timer(&self) -> u64 {
@@ -50,7 +50,7 @@ impl Neighbours {
         neighbour: Neighbour,
         until: u64,
     ) -> bool {
-        let Some(news) = &self.news else { return false };
+        let Some(monitor) = &self.monitor else { return false };
         // Mostly.
         if !matches!(neighbour.state(), Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
         {
@@ -58,7 +58,7 @@ impl Neighbours {
         }
         let mut waiting = lock(&self.waiting);
         // It is looked for after we listen, so that it is not found in between.
-        if waiting.is_empty() && news.set_subscribed(true).is_err() {
+        if waiting.is_empty() && monitor.listen(true).is_err() {
             return false;
         }
         if Self::is_missing(&neighbour) {
@@ -80,17 +80,17 @@ impl Neighbours {
         matches!(known, Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
     }
 
-    /// Who waits no longer hears why. Called by the device's thread, when there are news or somebody has waited for long
+    /// Who waits no longer hears why. Called by the device's thread, when there are monitor or somebody has waited for long
     /// enough.
-    pub(crate) fn run(&self, news_came: bool) {
+    pub(crate) fn run(&self, changed: bool) {
         let now = clock::now();
-        if !news_came && self.next_timer() > now {
+        if !changed && self.next_timer() > now {
             return;
         }
-        if let Some(news) = &self.news {
-            news.drain();
+        if let Some(monitor) = &self.monitor {
+            monitor.clear();
         }
-        let mut over = Vec::new();
+        let mut done = Vec::new();
         {
             let mut waiting = lock(&self.waiting);
             waiting.retain(|one| {
@@ -98,15 +98,15 @@ impl Neighbours {
                 if missing && one.until > now && one.id.strong_count() > 0 {
                     return true;
                 }
-                let late = missing.then(|| one.neighbour.timeout_error());
-                over.push((one.id.clone(), late));
+                let failure = missing.then(|| one.neighbour.late());
+                done.push((one.id.clone(), failure));
                 false
             });
             self.set_timer(&waiting);
         }
-        for (id, late) in over {
+        for (id, failure) in done {
             if let Some(id) = id.upgrade() {
-                id.handle_neighbour(late.map(Into::into));
+                id.handle_neighbour(failure.map(Into::into));
             }
         }
     }
@@ -114,8 +114,8 @@ impl Neighbours {
     fn set_timer(&self, waiting: &[Waiting]) {
         let next = waiting.iter().map(|one| one.until).min();
         self.next.store(next.unwrap_or(u64::MAX), Ordering::SeqCst);
-        if let (Some(news), true) = (&self.news, waiting.is_empty()) {
-            let _ = news.set_subscribed(false);
+        if let (Some(monitor), true) = (&self.monitor, waiting.is_empty()) {
+            let _ = monitor.listen(false);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{Operation, Options, ServiceType};
 fn in_one_pass(adapter: &Adapter, post: impl Fn()) {
     let posted = Cell::new(false);
     let claimed = || {
-        adapter.claim.run(|| {
+        adapter.ownership.run(|| {
             if posted.replace(true) {
                 return;
             }
