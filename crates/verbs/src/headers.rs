@@ -6,7 +6,7 @@ use ferroce_proto::ud::GRH_LEN;
 use ferroce_wire::icrc::Icrc;
 use ferroce_wire::icrc::hidden::{Identification, UdpIpv4, solve};
 
-/// The headers below the transport that both ends of a packet know.
+/// The addresses and ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
     pub(crate) source: SocketAddr,
@@ -17,7 +17,7 @@ pub(crate) struct Headers {
 pub(crate) const ICRC: usize = 4;
 
 impl Headers {
-    /// The ICRC of a packet without it, as the one with this index in its batch; 0 where batches are not segmented.
+    /// The ICRC of a packet at this index of its batch; 0 where batches are not segmented.
     pub(crate) fn icrc(&self, packet: &[u8], index: u16) -> [u8; ICRC] {
         let Some((bth, rest)) = packet.split_first_chunk::<12>() else { return [0; ICRC] };
         let udp_length = (8 + packet.len() + ICRC) as u16;
@@ -33,8 +33,8 @@ impl Headers {
         icrc.finish()
     }
 
-    /// Whether the ICRC at the end of a packet is right. Over IPv4 one with some identification is, and this tells
-    /// which (`docs/icrc.md`).
+    /// Checks the ICRC at the end of a packet. Over IPv4 the receiver does not see the identification, so this finds
+    /// one that makes the ICRC right and returns it (`docs/icrc.md`).
     pub(crate) fn check(&self, packet: &[u8], index: u16) -> Option<Identification> {
         let expected = Identification::of_segment(index);
         if self.source.is_ipv4() {
@@ -80,8 +80,8 @@ impl Headers {
         header
     }
 
-    /// What stands in the first 40 bytes of a datagram's receive buffer: the IPv6 header, or the IPv4 header behind 20
-    /// bytes of nothing (IBA A17.4.5.2).
+    /// The first 40 bytes of a UD receive buffer: the IPv6 header, or 20 bytes of zero and the IPv4 header (IBA
+    /// A17.4.5.2).
     pub(crate) fn global_route(
         &self,
         packet: &[u8],

@@ -1,18 +1,18 @@
-//! The capture tap: every packet as it is on the wire, in a pcapng file.
+//! The capture tap: writes every packet, as on the wire, to a pcapng file.
 //!
-//! The data path copies a packet into a queue, and a thread of its own makes frames of what is there and writes them.
-//! When the queue is full the device waits for the thread, but not for long; then the tap drops packets, and the file says
-//! how many are missing, and where (epb_dropcount, isb_ifdrop). What a socket does not tell is filled
-//! in: Ethernet addresses that are not the interface's own, and the UDP checksum of packets that came in.
+//! The data path copies packets into a queue, and a thread turns them into frames and writes them. When the queue is
+//! full, the device waits for the thread for a short time; then the tap drops packets, and the file records how many
+//! and where (epb_dropcount, isb_ifdrop). Fields that a socket does not reveal are filled in: Ethernet addresses other
+//! than the interface's own, and the UDP checksum of received packets.
 //!
-//! A packet that this process sends to itself is in the file once, as it was sent.
+//! A packet that this process sends to itself is recorded once, as sent.
 //!
 //! | file | role |
 //! |---|---|
-//! | `file` | which files are open |
-//! | `queue` | the queue between the data path and the thread that writes |
-//! | `writer` | what that thread does: makes frames and writes them |
-//! | `frame` | a packet with all its headers, and the comment on it |
+//! | `file` | the open capture files |
+//! | `queue` | the queue between the data path and the writer thread |
+//! | `writer` | the writer thread: builds frames and writes them |
+//! | `frame` | a packet with all its headers, and its comment |
 
 mod file;
 mod frame;
@@ -32,19 +32,19 @@ use crate::error::Error;
 use crate::headers::Headers;
 use queue::{Interface, Shared};
 
-/// How a capture goes.
+/// The state of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureStatus {
-    /// Packets in the file.
+    /// Packets written.
     pub written: u64,
-    /// Packets that are not: they came faster than they could be written, or writing failed.
+    /// Packets dropped: they arrived faster than they could be written, or writing failed.
     pub dropped: u64,
-    /// Why nothing more is written, if so.
+    /// Why writing stopped, if it did.
     pub failure: Option<String>,
 }
 
 impl CaptureStatus {
-    /// What is missing in the file and why, in words; `None` when nothing is.
+    /// A message about missing packets; `None` if the capture is complete.
     pub fn complaint(&self) -> Option<String> {
         match (&self.failure, self.dropped) {
             (Some(failure), _) => Some(format!(
@@ -59,7 +59,7 @@ impl CaptureStatus {
         }
     }
 
-    /// That of two parts of a file together.
+    /// The sum of two parts of a file.
     fn and(self, later: Self) -> Self {
         Self {
             written: self.written + later.written,
@@ -69,34 +69,34 @@ impl CaptureStatus {
     }
 }
 
-/// How the captures of this process went: each file with what is in it. For who is about to end, and for libraries whose
-/// program does not know of them; others ask the device.
+/// The captures of this process: each file with its status. For programs about to exit, and for preloaded libraries;
+/// other callers ask the context.
 pub fn captures() -> Vec<(PathBuf, CaptureStatus)> {
     file::all()
 }
 
-/// The process is about to end: what was taken is written, if that can be done until then.
+/// Finishes all captures before the process exits, until the deadline.
 pub(crate) fn finish_all(until: u64) {
     file::end_all(until);
 }
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     In,
     Out,
 }
 
-/// Whom of ours a packet belongs to.
+/// The owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The queue pair.
+    /// The QP.
     pub(crate) queue_pair: Qpn,
-    /// The work request, where it is known.
+    /// The work request, if known.
     pub(crate) work: Option<WorkId>,
 }
 
-/// What is known of a packet beside its bytes.
+/// The metadata of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketMetadata {
     pub(crate) direction: Direction,
@@ -107,7 +107,7 @@ pub(crate) struct PacketMetadata {
     pub(crate) owner: Owner,
 }
 
-/// Writes packets of one device to a file, which devices of one process share.
+/// Captures the packets of one device. The devices of a process may share a file.
 #[derive(Debug)]
 pub(crate) struct Tap {
     file: Arc<Shared>,
@@ -115,8 +115,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Opens the file: `%p` in its name is the process's number. `sources` are the addresses that the device sends
-    /// from.
+    /// Opens the file; `%p` in its name becomes the process ID. `sources` are the device's send addresses.
     pub(crate) fn open(
         path: &Path,
         device: &Device,
@@ -129,12 +128,12 @@ impl Tap {
         Ok(Self { file, interface })
     }
 
-    /// The device sends from this address too, from now on.
+    /// Adds a send address of the device.
     pub(crate) fn add_source(&self, source: SocketAddr) {
         self.file.add_sources([source]);
     }
 
-    /// Takes a packet, from the BTH to the ICRC.
+    /// Records a packet, from the BTH to the ICRC.
     pub(crate) fn record(&self, metadata: &PacketMetadata, packet: &[u8]) {
         if metadata.direction == Direction::In && self.file.is_source(metadata.headers.source) {
             return; // It is there already, as sent.
@@ -146,7 +145,7 @@ impl Tap {
         self.file.status()
     }
 
-    /// Waits until all that was taken so far is written.
+    /// Waits until all packets recorded so far are written.
     pub(crate) fn flush(&self) {
         self.file.flush();
     }

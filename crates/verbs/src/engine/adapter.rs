@@ -1,4 +1,4 @@
-//! All that the handles of one device share in a process.
+//! The state that all handles of one device share in a process.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -31,11 +31,11 @@ use crate::options::Options;
 use crate::sync::lock;
 use crate::tap::Tap;
 
-/// A device in this process.
+/// An open device in this process.
 pub(crate) struct Adapter {
     pub(crate) device: Device,
     pub(crate) options: Options,
-    /// Those of the GID table, in its order, then those with loopback addresses.
+    /// One link per entry of the GID table, in its order, then the links of loopback addresses.
     pub(crate) links: Vec<Link>,
     slot: u32,
     pub(crate) memory: Registry,
@@ -44,42 +44,43 @@ pub(crate) struct Adapter {
     pub(crate) groups: Groups,
     numbers: Mutex<Numbers>,
     domains: AtomicU32,
-    /// Queue pairs that may have something to send.
+    /// QPs that may have packets to send.
     pub(crate) ready: Mutex<VecDeque<Arc<Core>>>,
-    /// Packets of no queue pair: management.
+    /// Packets that belong to no QP: management datagrams.
     pub(crate) outbox: Mutex<VecDeque<(Route, Box<[u8]>)>>,
-    /// How many of them were ever put there, and how many have left.
+    /// How many packets were ever queued in the outbox, and how many of them were sent.
     outbox_queued: AtomicU64,
     pub(crate) outbox_sent: AtomicU64,
-    /// How often somebody has looked at all sockets.
+    /// Completed passes over all receive sockets.
     pub(crate) rx_passes: AtomicU64,
     pub(crate) forwarding: Forwarding,
     pub(crate) ownership: Ownership,
     pub(super) progress: Mutex<Progress>,
-    /// Threads that wait for the end of a pass.
+    /// Threads waiting for the end of a pass.
     pub(super) waiting: AtomicU32,
-    /// The process that opened it.
+    /// The process that opened the device.
     pub(super) process: u32,
     pub(crate) thread: thread::Signals,
-    /// Events of what was made from a context that nobody opened: of a connection that came in.
+    /// Async events of objects that belong to no opened context, such as an incoming connection.
     pub(crate) events: Arc<Events>,
     pub(crate) counters: Counters,
     pub(crate) tap: Option<Tap>,
     pub(crate) management: Management,
     pub(crate) port: Port,
-    /// The next pass of the device's thread panics.
+    /// Makes the next pass of the device thread panic.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
 }
 
-/// A device, the addresses of it that can be used, and what was opened for each.
+/// A device, its usable addresses, and the sockets opened for each.
 type Opened = (Device, Vec<SocketAddr>, Vec<(Slot, Socket)>);
 
-/// The devices that are open in this process. A process that forked has none: sockets and thread are its parent's.
+/// The devices open in this process. A forked child has none: the sockets and the thread belong to its parent.
 static OPEN: Mutex<Vec<(u32, Weak<Adapter>)>> = Mutex::new(Vec::new());
 
 impl Adapter {
-    /// The device as this process has it, opened now if it was not. The thread ends with the last handle.
+    /// Returns the device as opened by this process, opening it if necessary. Its thread stops when the last handle is
+    /// dropped.
     pub(crate) fn open(device: &Device, options: &Options) -> Result<Arc<Handle>, Error> {
         let process = std::process::id();
         let mut open = lock(&OPEN);
@@ -97,9 +98,9 @@ impl Adapter {
         Handle::start(adapter)
     }
 
-    /// The process is about to end: what it has to say is said, and what it has got of other processes' is passed on, as
-    /// when the devices are closed. Not for longer than a moment: who ends a process in the middle of a call holds locks
-    /// that nobody will ever let go.
+    /// Shuts down all devices before the process exits: sends queued messages and forwards packets of other processes,
+    /// as closing the devices would. Bounded in time, because a process that exits in the middle of a call may hold a
+    /// lock that is never released.
     pub(crate) fn shut_down_all() {
         const LONGEST: u64 = thread::DISCONNECT_TIMEOUT + 200_000_000;
         let process = std::process::id();
@@ -112,9 +113,9 @@ impl Adapter {
         while !adapters.iter().all(|adapter| adapter.thread.has_stopped()) && clock::now() < until {
             std::thread::yield_now();
         }
-        // The last reference would close what the program may still be using.
+        // Dropping the last reference would close sockets that the program may still use.
         adapters.into_iter().for_each(std::mem::forget);
-        // A disk may take longer than the network.
+        // Writing captures to a disk may take longer than sending.
         crate::tap::finish_all(clock::now() + 2_000_000_000);
     }
 
@@ -164,8 +165,8 @@ impl Adapter {
         })
     }
 
-    /// Opens the sockets of all addresses that can be used, and leaves the others out. Another user may have the port on
-    /// the loopback: the device is of use without it.
+    /// Opens the sockets of all usable addresses and skips the others. If another user holds the port on the loopback,
+    /// the device works without loopback addresses.
     fn open_links(mut device: Device, options: &Options) -> Result<Opened, Error> {
         loop {
             let at_port = |mut address: SocketAddr| {
@@ -195,7 +196,7 @@ impl Adapter {
         PdId(self.domains.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A number that no queue pair and no shared receive queue of this process has.
+    /// Allocates a QPN that no QP and no SRQ of this process uses.
     pub(crate) fn new_number(&self) -> Result<Qpn, Error> {
         let queue_pairs = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
         let receive_queues = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +208,7 @@ impl Adapter {
         low.map(|low| Qpn(number(low))).ok_or(Error::Limit("queue pairs"))
     }
 
-    /// The slot that our queue pairs' numbers start with.
+    /// The slot in the top bits of this process's QPNs.
     pub(crate) fn slot(&self) -> u8 {
         self.slot as u8
     }
@@ -217,7 +218,7 @@ impl Adapter {
         table.insert(core.number.0, Arc::clone(core));
     }
 
-    /// Gives the number of a destroyed queue pair back.
+    /// Releases the QPN of a destroyed QP.
     pub(crate) fn remove_queue_pair(&self, number: Qpn) {
         let mut table = self.queue_pairs.write().unwrap_or_else(PoisonError::into_inner);
         table.remove(&number.0);
@@ -249,14 +250,14 @@ impl Adapter {
         position(&addresses, address).and_then(|index| u8::try_from(index).ok())
     }
 
-    /// The index of the link with a loopback address of a family.
+    /// The index of the loopback link of an address family.
     pub(crate) fn loopback_link(&self, ipv4: bool) -> Option<u8> {
         let is_it = |link: &Link| link.address.ip().is_loopback() && link.address.is_ipv4() == ipv4;
         self.links.iter().position(is_it).and_then(|index| u8::try_from(index).ok())
     }
 
-    /// The index in the GID table that stands for a link. Loopback links that are not in it have that of an address of
-    /// their family, or the first: [`Adapter::route`] goes by the destination then.
+    /// The GID index that represents a link. A loopback link outside the GID table uses the index of an address of its
+    /// family, or 0: [`Adapter::route`] then chooses by destination.
     pub(crate) fn source_index(&self, link: u8) -> u8 {
         let gids = self.device.gids();
         if usize::from(link) < gids.len() {
@@ -267,7 +268,7 @@ impl Adapter {
         family.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
     }
 
-    /// The same route, through the socket that packets from one queue pair to another leave by.
+    /// Returns the route with the source port of packets between these two QPs.
     pub(crate) fn with_sender(&self, route: Route, local: Qpn, remote: Qpn) -> Route {
         let link = &self.links[usize::from(route.link)];
         let port = source_port(route.flow_label, local, remote);
@@ -278,14 +279,14 @@ impl Adapter {
             if let Some(tap) = &self.tap {
                 tap.add_source(socket.local());
             }
-            // It watches this one, too, from now on.
+            // The thread has to watch the new socket as well.
             self.thread.wake();
             Some(socket)
         });
         Route { sender, flow_label: 0, ..route }
     }
 
-    /// A queue pair may have something to send: sees to it, or has it metadata to.
+    /// Queues a QP for transmission and drives the device, unless another thread does.
     pub(crate) fn kick(&self, core: &Arc<Core>) {
         if core.enqueue() {
             lock(&self.ready).push_back(Arc::clone(core));
@@ -293,25 +294,24 @@ impl Adapter {
         self.drive();
     }
 
-    /// Sends a packet of no queue pair.
+    /// Sends a packet that belongs to no QP.
     pub(crate) fn send_packet(&self, route: Route, packet: Box<[u8]>) {
         self.queue_packet(route, packet);
         self.drive();
     }
 
-    /// The same for who drives already, and sends when it is done.
+    /// Queues such a packet. For callers that drive the device already and transmit at the end of their pass.
     pub(crate) fn queue_packet(&self, route: Route, packet: Box<[u8]>) {
         let mut outbox = lock(&self.outbox);
         outbox.push_back((route, packet));
         self.outbox_queued.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until the packets of no queue pair that there are have left: a process may end right after it said
-    /// something, and by then it must have been said. What was said to another process of this machine may have come
-    /// back to our own socket, and would end with it: so that is looked at, too, and passed on.
+    /// Waits until all packets in the outbox have been sent, so that a process can exit right after queueing them. A
+    /// packet to another process of this host may have been steered to our own socket, so the sockets are read as well
+    /// and such packets are forwarded.
     ///
-    /// Whoever drives the device is at it, so that this takes a moment only; a network that takes nothing is not waited
-    /// for. Nobody who calls this may hold a lock.
+    /// Takes at most 100 ms: a network that accepts no packets is not waited for. The caller must not hold a lock.
     pub(crate) fn flush_outbox(&self) {
         const LONGEST: u64 = 100_000_000;
         let until = clock::now() + LONGEST;
@@ -322,11 +322,11 @@ impl Adapter {
             }
         };
         reached(&self.outbox_sent, self.outbox_queued.load(Ordering::Relaxed));
-        // One look may have begun before.
+        // A pass may already have been in progress.
         reached(&self.rx_passes, self.rx_passes.load(Ordering::Acquire) + 2);
     }
 
-    /// Sends what there is to send, or has it sent.
+    /// Transmits everything that is ready, or makes the current owner do it.
     pub(crate) fn drive(&self) {
         self.ownership.run(|| {
             let _fatal = FatalOnPanic::new(self);
@@ -336,9 +336,9 @@ impl Adapter {
         });
     }
 
-    /// Receives, runs timers and transmits, unless another thread does: polling a completion queue drives the device. A
-    /// program that has armed the queue (`sleeps`) polls once more and then waits for an event, so the device's thread
-    /// must not leave the sockets to it.
+    /// Receives, runs timers and transmits, unless another thread does: polling a CQ drives the device. A program that
+    /// has armed the CQ (`sleeps`) polls once more and then blocks, so the device thread must keep watching the
+    /// sockets.
     pub(crate) fn poll(&self, sleeps: bool) {
         if !sleeps {
             self.thread.polled();
@@ -347,8 +347,8 @@ impl Adapter {
         let noted = self.ownership.try_run(2, || {
             let _fatal = FatalOnPanic::new(self);
             let mut progress = self.begin_pass();
-            // A second round is one that somebody left a note for: the thread, which would leave another and another
-            // while what it woke for is not metadata to, and neither of us would ever let go.
+            // The second pass was requested by the device thread. It would keep requesting passes until the event that
+            // woke it is handled, so this pass covers the mailboxes too.
             if asked {
                 self.receive_forwarded(&mut progress);
             }
@@ -357,13 +357,14 @@ impl Adapter {
             self.publish_timer(&progress);
         });
         if noted {
-            // On a slow computer the thread comes again before a round is over. Then it is its turn: the program waits for us.
+            // The thread requested a pass again before this one ended. Hand over to it: the program is waiting for this
+            // call.
             self.thread.wake();
         }
     }
 
-    /// Rounds until there is nothing left to do, for the thread. True when there was something; `None` when somebody
-    /// else drives, and goes round once more.
+    /// Makes passes for the device thread until there is nothing left to do. Returns whether there was anything, or
+    /// `None` if another thread owns the device and will make another pass.
     pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
         let mut busy = false;
         let ours = self.ownership.run(|| {
@@ -374,7 +375,7 @@ impl Adapter {
             if mailboxes {
                 self.receive_forwarded(&mut progress);
             }
-            // Bounded, so that a stop is noticed under load.
+            // Bounded, so that a request to stop is noticed under load.
             for _ in 0..64 {
                 if !self.round(&mut progress, true) {
                     break;
@@ -389,7 +390,7 @@ impl Adapter {
         ours.then_some(busy)
     }
 
-    /// Nobody polls from here on: the thread watches the sockets again.
+    /// Tells the device thread that no thread polls any more: it watches the sockets again.
     pub(crate) fn stop_polling(&self) {
         self.thread.stop_polling();
     }
@@ -398,14 +399,14 @@ impl Adapter {
         self.thread.set_timer(progress.next_timer());
     }
 
-    /// The socket whose full buffer keeps the next packets from leaving, if one does.
+    /// The socket whose full send buffer blocks transmission, if there is one.
     pub(crate) fn blocked_sender(&self) -> Option<&Socket> {
         let route = lock(&self.progress).blocked_route()?;
         Some(self.links[usize::from(route.link)].senders.get(route.sender))
     }
 }
 
-/// Opens a socket to send from, at this address and at its port or the next that is free.
+/// Opens a send socket at this address, on its port or the next free one.
 fn open_sender(
     address: SocketAddr,
     interface: &Interface,
@@ -413,16 +414,16 @@ fn open_sender(
 ) -> Result<Socket, Error> {
     let sender = Socket::source(address, &options.sockets)?;
     if interface.multicast || interface.loopback {
-        // An interface that cannot do it fails later, when a packet is sent to a group.
+        // On an interface without multicast, sending to a group fails later.
         let _ = sender.multicast_out(interface.index, true);
     }
     Ok(sender)
 }
 
-/// Raises [`EventKind::DeviceFatal`] when a pass panics: the claim is never released after that.
+/// Raises [`EventKind::DeviceFatal`] when a pass panics: ownership is never released after that.
 struct FatalOnPanic<'a> {
     adapter: &'a Adapter,
-    /// A pass may be made by a destructor while its thread panics for a reason of its own.
+    /// Whether the thread was panicking already: a destructor may make a pass during an unrelated panic.
     before: bool,
 }
 
@@ -436,13 +437,13 @@ impl Drop for FatalOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.before {
             self.adapter.port.raise(EventKind::DeviceFatal);
-            // It may be asleep.
+            // The thread may be asleep.
             self.adapter.thread.wake();
         }
     }
 }
 
-/// The time, as the transports count it.
+/// The current time on the clock of the transports.
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(clock::now())
 }
@@ -453,7 +454,7 @@ impl std::fmt::Debug for Adapter {
     }
 }
 
-/// Keeps a device going: with the last clone of it the thread ends.
+/// Keeps a device running: its thread stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) adapter: Arc<Adapter>,
@@ -485,7 +486,7 @@ impl Drop for Handle {
         }
         self.adapter.thread.stop();
         let thread = lock(&self.thread).take();
-        // The thread itself may hold the last handle, through an event handler.
+        // The device thread itself may drop the last handle, in an event handler.
         if let Some(thread) = thread.filter(|one| one.thread().id() != std::thread::current().id())
         {
             let _ = thread.join();
@@ -513,7 +514,7 @@ mod tests {
         let event = context.wait_event(Some(deadline)).unwrap();
         let fatal = AsyncEvent { source: Source::Device, kind: EventKind::DeviceFatal };
         assert_eq!(event, Some(fatal));
-        // Calls return, though nothing happens any more, and the device can be closed.
+        // Calls still return, and the device can be closed.
         let pd = context.protection_domain();
         let completions = context.completion_queue(16, None).unwrap();
         assert!(completions.poll_one().is_none());

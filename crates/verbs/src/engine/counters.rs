@@ -1,4 +1,4 @@
-//! What a device has counted.
+//! The counters of a device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,13 +6,13 @@ use ferroce_proto::counters as proto;
 
 macro_rules! counters {
     ($( $(#[$doc:meta])+ $name:ident, )+) => {
-        /// Counts since the device was opened. All of them grow only.
+        /// Counts since the device was opened. They never decrease.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $( $(#[$doc])+ pub(crate) $name: AtomicU64, )+
         }
 
-        /// What a device has counted since it was opened.
+        /// The counters of a device since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Statistics {
             $( $(#[$doc])+ pub $name: u64, )+
@@ -25,12 +25,12 @@ macro_rules! counters {
         }
 
         impl Statistics {
-            /// All of them with their names.
+            /// All counters with their names.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$( (stringify!($name), self.$name) ),+].into_iter()
             }
 
-            /// Sets the one of this name.
+            /// Sets the counter of this name.
             pub(crate) fn set(&mut self, name: &str, count: u64) {
                 $( if name == stringify!($name) { self.$name = count; } )+
             }
@@ -39,7 +39,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets that arrived and were for us.
+    /// Packets received for this process.
     packets_in,
     /// Their bytes, from the BTH to the ICRC.
     bytes_in,
@@ -47,23 +47,23 @@ counters! {
     packets_out,
     /// Their bytes, from the BTH to the ICRC.
     bytes_out,
-    /// Packets that are no RoCE packets.
+    /// Packets that are not valid RoCE packets.
     malformed,
-    /// Packets whose ICRC is wrong.
+    /// Packets with a wrong ICRC.
     bad_icrc,
-    /// Packets of another partition.
+    /// Packets for another partition.
     bad_partition,
-    /// Packets for a queue pair that does not exist, or from a host that it does not know.
+    /// Packets for a QP that does not exist, or from a host that is not its peer.
     no_queue_pair,
-    /// Packets that another process got and handed over.
+    /// Packets received by another process and forwarded to this one.
     forwarded_in,
-    /// Packets that were another process's, and handed over.
+    /// Packets forwarded to another process.
     forwarded_out,
-    /// Packets that could not be handed over.
+    /// Packets that could not be forwarded.
     forward_failed,
-    /// Packets that the system refused to send.
+    /// Packets that the kernel refused to send.
     send_failed,
-    /// Completions that found no room in their queue.
+    /// Completions lost because the CQ was full.
     overruns,
     /// Responder: requests that had been executed before.
     duplicate_request,
@@ -81,14 +81,14 @@ counters! {
     local_ack_timeout_err,
     /// Notification point: CNPs sent.
     np_cnp_sent,
-    /// Notification point: packets that came marked "congestion experienced".
+    /// Notification point: packets received with "congestion experienced".
     np_ecn_marked_roce_packets,
-    /// Reaction point: CNPs that rate control was told of.
+    /// Reaction point: CNPs that reduced the rate.
     rp_cnp_handled,
 }
 
 impl Statistics {
-    /// Those that Linux drivers show in `hw_counters`, under their names there.
+    /// The counters that Linux drivers show in `hw_counters`, by their names there.
     pub fn hw_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let names: Vec<_> = proto::Counters::default().iter().map(|(name, _)| name).collect();
         self.iter().filter(move |(name, _)| names.contains(name))
@@ -96,7 +96,7 @@ impl Statistics {
 }
 
 impl Counters {
-    /// Adds what a queue pair counted.
+    /// Adds the counts of a QP.
     pub(crate) fn add(&self, counted: &proto::Counters) {
         let proto::Counters {
             duplicate_request,
@@ -129,7 +129,7 @@ impl Counters {
     }
 }
 
-/// One more.
+/// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,9 +1,8 @@
-//! Destroying objects that the engine may be working on: between two passes, so that nothing of them is half done.
+//! Destroying objects that the engine may be using: only between two passes.
 //!
-//! A pass owns the device from the first packet that it receives to the last that it sends. Whoever destroys a queue
-//! pair or a shared receive queue waits for the end of the current pass, and holds the next one off meanwhile. So after
-//! the destroying call has returned, no thread is between looking the object up and using it, no completion of it is on
-//! its way, and no packet of it waits to be sent.
+//! A pass owns the device from the first packet it receives to the last it sends. A thread that destroys a QP or an SRQ
+//! waits for the end of the current pass and holds off the next one. After the call has returned, no thread is between
+//! looking up the object and using it, no completion of it is in flight, and no packet of it waits to be sent.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -18,15 +17,15 @@ use super::progress::Progress;
 use super::queue_pair::Core;
 use crate::sync::lock;
 
-/// How long a socket without room is waited for, nanoseconds: the peer wants the acknowledgements of what has completed.
+/// How long to wait for space in a send buffer, in nanoseconds: the peer still needs the ACKs of completed requests.
 const LONGEST: u64 = 100_000_000;
 
 thread_local! {
-    /// This thread is in a pass.
+    /// This thread is making a pass.
     static IN_PASS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The device, for as long as a pass takes.
+/// Exclusive use of the device during a pass.
 pub(super) struct Pass<'a>(MutexGuard<'a, Progress>);
 
 impl Drop for Pass<'_> {
@@ -50,9 +49,9 @@ impl DerefMut for Pass<'_> {
 }
 
 impl Adapter {
-    /// Begins a pass, after those who wait for the end of the last one.
+    /// Begins a pass, after the threads that wait for the end of the last one.
     pub(super) fn begin_pass(&self) -> Pass<'_> {
-        // The mutex alone is not fair: a thread that polls would take it again and again.
+        // The mutex is not fair: a polling thread would take it again at once.
         while self.is_awaited() {
             std::thread::yield_now();
         }
@@ -61,13 +60,13 @@ impl Adapter {
         Pass(progress)
     }
 
-    /// Whether a thread waits for the end of the pass. That thread does what the pass leaves undone.
+    /// Whether a thread waits for the end of the pass. That thread drives the device afterwards.
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits for the end of the current pass. `None` where that would be for ever: within a pass, and in a forked child,
-    /// whose parent's threads do not exist. The caller calls [`Adapter::drive`] afterwards.
+    /// Waits for the end of the current pass. Returns `None` where that would deadlock: within a pass, and in a forked
+    /// child, which does not have its parent's threads. The caller calls [`Adapter::drive`] afterwards.
     fn between_passes(&self) -> Option<Pass<'_>> {
         if IN_PASS.get() || self.process != std::process::id() {
             return None;
@@ -79,12 +78,12 @@ impl Adapter {
         Some(Pass(progress))
     }
 
-    /// Takes a queue pair from the engine. It keeps its number, for which packets may come.
+    /// Removes a QP from the engine. Its QPN stays reserved, because packets for it may still arrive.
     pub(crate) fn destroy_queue_pair(&self, core: &Arc<Core>) {
         self.groups.detach(None, core);
         let until = clock::now() + LONGEST;
         while let Some(mut progress) = self.between_passes() {
-            // A pass acknowledges what it has received before it ends, unless a socket had no room.
+            // A pass acknowledges what it received before it ends, unless a send buffer was full.
             let sent = self.send_remaining(core, &mut progress);
             if sent || clock::now() >= until {
                 lock(&core.inner).destroyed = true;
@@ -98,7 +97,7 @@ impl Adapter {
         self.drive();
     }
 
-    /// Takes a shared receive queue from the engine.
+    /// Removes an SRQ from the engine.
     pub(crate) fn destroy_receive_queue(&self, number: Qpn) {
         let pass = self.between_passes();
         self.remove_receive_queue(number);
@@ -106,7 +105,7 @@ impl Adapter {
         self.drive();
     }
 
-    /// Sends what a queue pair may have left to send. False when a socket has no room.
+    /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
     fn send_remaining(&self, core: &Arc<Core>, progress: &mut Progress) -> bool {
         if !self.flush(&mut progress.tx) {
             return false;

@@ -1,8 +1,8 @@
-//! Packets that reached this process and are another's: handed over by its mailbox, or backlog until there is room in it.
+//! Forwarding packets that reached this process but belong to another one: through its mailbox, or queued until the
+//! mailbox has space.
 //!
-//! Few messages fit into a mailbox, whatever their size, and its owner may have to wait for a processor: so what finds
-//! no room is backlog for a while. Without that, a host with more processes than cores would lose packets of one process
-//! because of another.
+//! A mailbox holds few messages, whatever their size, and its owner may be waiting for a processor. Without the queue,
+//! a host with more processes than cores would lose packets of one process because of another.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::adapter::Adapter;
 use super::counters::count;
 use crate::sync::lock;
 
-/// Bytes that are backlog at most.
+/// The maximum number of queued bytes.
 const MAX_BACKLOG_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Forwarding {
 }
 
 impl Adapter {
-    /// Hands packets over to whom they belong, now or a little later. Says whether there is somebody.
+    /// Forwards packets to their owner, now or later. Returns whether an owner exists.
     pub(crate) fn forward(
         &self,
         local: SocketAddr,
@@ -50,7 +50,7 @@ impl Adapter {
         data: &[u8],
     ) -> bool {
         let mut backlog = lock(&self.forwarding.0);
-        // In order: what came later does not overtake.
+        // In order: later packets must not overtake queued ones.
         let behind = backlog.waiting.iter().any(|packet| packet.to == to);
         let sent =
             if behind { Err(Error::OwnerBusy) } else { self.forward_now(local, to, info, data) };
@@ -85,7 +85,7 @@ impl Adapter {
         link.slot.forward(to, info, data)
     }
 
-    /// Tries again with what was backlog.
+    /// Retries the queued packets.
     pub(crate) fn retry_forwarding(&self) {
         let mut backlog = lock(&self.forwarding.0);
         if backlog.waiting.is_empty() {

@@ -1,4 +1,4 @@
-//! Multicast groups: their sockets, and the queue pairs that are attached.
+//! Multicast groups: their sockets and the attached QPs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -20,12 +20,12 @@ struct Group {
     members: Vec<Arc<Core>>,
 }
 
-/// The groups, and how often they changed: so the thread knows when to look which sockets there are.
+/// The groups, and a version that tells the device thread when to watch other sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(RwLock<Vec<Group>>, AtomicU64);
 
 impl Groups {
-    /// Attaches a queue pair. The first of a group opens its socket.
+    /// Attaches a QP. The first one opens the group's socket.
     pub(crate) fn attach(
         &self,
         gid: Gid,
@@ -51,7 +51,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Detaches a queue pair from a group, or from all. The last of a group closes its socket.
+    /// Detaches a QP from a group, or from all. The last one closes the group's socket.
     pub(crate) fn detach(&self, gid: Option<Gid>, core: &Core) {
         let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for group in groups.iter_mut().filter(|group| gid.is_none_or(|gid| gid == group.gid)) {
@@ -76,7 +76,7 @@ impl Groups {
         self.1.load(Ordering::SeqCst)
     }
 
-    /// Has the thread wait for the groups' sockets, too.
+    /// Makes the device thread watch the groups' sockets.
     pub(crate) fn watch(&self, poller: &mut Poller) {
         let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for group in groups.iter() {

@@ -1,8 +1,8 @@
 //! The counters of all processes under one `ferroce run`, in the files where Linux drivers show them:
 //! `ports/1/hw_counters` of the device.
 //!
-//! Each process adds what it has counted since it last did so. It does that soon after a counter moved, and when the device
-//! closes. Outside of `ferroce run` there are no such files, and nothing is done.
+//! Each process adds its new counts soon after a counter changed, and when the device closes. Outside of `ferroce run`
+//! these files do not exist and nothing is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,23 +13,23 @@ use ferroce_sys::{environment, file_lock};
 
 use super::counters::Statistics;
 
-/// How long counts may be missing in the files: nanoseconds. Linux drivers read their devices no more often by default.
+/// How old the files may be, in nanoseconds. Linux drivers read their devices no more often by default.
 const LIFESPAN: u64 = 10_000_000;
 
-/// What one process has added to the files of one device.
+/// The counts that one process has added to the files of one device.
 #[derive(Debug)]
 pub(crate) struct HwCounters {
     folder: PathBuf,
     added: Statistics,
-    /// When to add again, at the earliest.
+    /// The earliest time of the next update.
     due: u64,
 }
 
 impl HwCounters {
     /// The files of this device in the view that `ferroce run` made; `None` without one.
     pub(crate) fn of(device: &str) -> Option<Self> {
-        // Whoever sets the variable chooses what is written to.
-        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !environment::is_privileged())?;
+        // The environment chooses the file that is written, so a privileged program ignores it.
+        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !secure::is_secure())?;
         Self::below(Path::new(&view), device)
     }
 
@@ -38,7 +38,7 @@ impl HwCounters {
         folder.is_dir().then(|| Self { folder, added: Statistics::default(), due: 0 })
     }
 
-    /// Adds what was counted, if it is time. Returns when to call again if there is more to add.
+    /// Adds new counts if an update is due. Returns when to call again if some are left.
     pub(crate) fn publish(&mut self, counted: &Statistics, now: u64) -> Option<u64> {
         if self.is_current(counted) {
             return None;
@@ -50,9 +50,9 @@ impl HwCounters {
         (!self.is_current(counted)).then_some(self.due)
     }
 
-    /// Adds what was counted, now: nothing will be counted any more.
+    /// Adds the final counts.
     pub(crate) fn finish(&mut self, counted: &Statistics) {
-        // Another process has a file for the time of two system calls.
+        // Another process holds a file only for two system calls.
         for _ in 0..1000 {
             self.add(counted);
             if self.is_current(counted) {
@@ -69,7 +69,7 @@ impl HwCounters {
     fn add(&mut self, counted: &Statistics) {
         let more: Vec<_> = counted.hw_counters().zip(self.added.hw_counters()).collect();
         for ((name, count), (_, added)) in more {
-            // Without the file there is nothing to show it in: it counts as hw_counters.
+            // A missing file counts as updated.
             let result = if count > added {
                 add_to(&self.folder.join(name), count - added).unwrap_or(true)
             } else {
@@ -82,7 +82,7 @@ impl HwCounters {
     }
 }
 
-/// Adds to the number in a file. False when another process is at it.
+/// Adds to the number in a file. Returns false if another process holds the lock.
 fn add_to(path: &Path, more: u64) -> io::Result<bool> {
     let mut file: File = OpenOptions::new().read(true).write(true).open(path)?;
     if !file_lock::try_lock_exclusive(&file)? {
@@ -91,7 +91,7 @@ fn add_to(path: &Path, more: u64) -> io::Result<bool> {
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     let sum = text.trim().parse::<u64>().unwrap_or(0).wrapping_add(more);
-    // Not truncated first: whoever reads meanwhile would find nothing. The number does not get shorter.
+    // Not truncated first, so that a reader never finds it empty. The number never gets shorter.
     file.write_all_at(format!("{sum}\n").as_bytes(), 0)?;
     Ok(true)
 }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(other.publish(&counted, 100), None);
         assert_eq!(view.read("duplicate_request"), "18\n");
         assert_eq!(view.read("rp_cnp_handled"), "0\n");
-        // Not too often, and not again what is there.
+        // Updates are rate-limited, and counts are not added twice.
         counted.duplicate_request += 90;
         assert_eq!(one.publish(&counted, 200), Some(100 + LIFESPAN));
         assert_eq!(view.read("duplicate_request"), "18\n");

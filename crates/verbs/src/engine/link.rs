@@ -1,4 +1,4 @@
-//! One address of a device: its sockets, and the headers that packets over it have.
+//! One address of a device and its sockets.
 
 use std::net::SocketAddr;
 
@@ -6,38 +6,39 @@ use ferroce_sys::{Slot, Socket};
 
 use super::senders::Senders;
 
-/// The most that is under way to one peer, bytes.
+/// The maximum number of bytes in flight to one peer.
 const MAX_IN_FLIGHT: usize = 4 << 20;
 
-/// Where a packet goes, and how.
+/// The route of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The index of the link that it leaves by.
+    /// The index of the outgoing link.
     pub(crate) link: u8,
-    /// Which of the link's sockets it leaves by, and so its source port.
+    /// The index of the link's send socket, which determines the source port.
     pub(crate) sender: u8,
-    /// What the source port is chosen by, until it is: 0 for the numbers of both queue pairs.
+    /// Selects the source port until a send socket is chosen; 0 derives the port from both QPNs.
     pub(crate) flow_label: u32,
-    /// Its destination, with the port of RoCEv2.
+    /// The destination, with the RoCEv2 port.
     pub(crate) destination: SocketAddr,
-    /// Type of service or traffic class.
+    /// Type of service (IPv4) or traffic class (IPv6).
     pub(crate) traffic_class: u8,
-    /// Time to live or hop limit; `None` leaves it to the system.
+    /// Time to live or hop limit; `None` uses the system's default.
     pub(crate) hop_limit: Option<u8>,
 }
 
 /// An address of a device.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Where others reach us.
+    /// The address at which peers reach us.
     pub(crate) address: SocketAddr,
     pub(crate) receiver: Socket,
     pub(crate) senders: Senders,
     pub(crate) slot: Slot,
 }
 
-/// How much may be under way to one peer, bytes as [`ferroce_proto::congestion::cost`] counts them: the peer's buffer is
-/// likely to be as ours. Linux charges a datagram with up to twice its length, and there are others that send.
+/// The bytes that may be in flight to one peer, as [`ferroce_proto::congestion::cost`] counts them. The peer's receive
+/// buffer is assumed to be as large as ours; Linux charges a datagram up to twice its length, and other senders share
+/// the buffer.
 pub(crate) fn receive_share(links: &[Link]) -> usize {
     let buffers = links.iter().map(|link| link.receiver.features().receive_buffer);
     (buffers.min().unwrap_or(0) / 3).min(MAX_IN_FLIGHT)

@@ -1,12 +1,12 @@
-//! Packets that nobody acknowledges, to sockets of this machine: no more of them under way than a socket must_wait
-//! (ADR 0010).
+//! Flow control for UC and UD between local processes: caps the bytes in flight at the receiver's socket buffer (ADR
+//! 0010).
 //!
-//! A socket drops what does not fit into its buffer, and its sender does not hear of it. A reliable connection has its
-//! acknowledgements; who sends over an unreliable one, or datagrams, asks instead, every half a window: the probe goes
-//! behind the packets through the same socket, to a number that is reserved in each process's slot, and is handle_probe_ack when
-//! its turn comes. So packets wait at the sender, where there is room, as long as the receiver has no time.
+//! A socket drops packets that do not fit into its buffer, and the sender is not told. RC has acknowledgements. UC and
+//! UD senders instead send a probe every half window: it follows the packets through the same socket to a QPN reserved
+//! in each process's slot, and the receiver acknowledges it when it reads it. While the receiver is busy, packets wait
+//! at the sender.
 //!
-//! Other machines are never probe: there the network loses packets anyway, and not everybody is one of us.
+//! Remote hosts are never probed: the network may lose packets anyway, and the peer may not be Ferroce.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,35 +26,35 @@ use super::link::{Link, Route, receive_share};
 use super::queue_pair::{Core, Inner};
 use super::rx::ReceivedPacket;
 
-/// The number in each slot that probes go to and come from. No queue pair gets it.
+/// The QPN within each slot that sends and receives probes. It is never allocated to a QP.
 const QPN_IN_SLOT: u32 = 3;
 
 const PROBE: [u8; 4] = *b"FeE?";
 const PROBE_ACK: [u8; 4] = *b"FeE!";
 
-/// A probe or an answer: its headers, what it is, and its number.
+/// The length of a probe or its acknowledgement: headers, type, number.
 const LENGTH: usize = 12 + 8 + 8;
 
-/// A probe is probe again after so long, for it may be lost like any packet.
+/// The interval after which a probe is repeated, as it may be lost like any packet.
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// So often, before it is given up.
+/// How often a probe is sent before it is given up.
 const MAX_PROBES: u32 = 20;
 
-/// After so many that were given up nobody is there to be overrun.
+/// After this many abandoned probes in a row the receiver is considered gone, and the window is no longer enforced.
 const MAX_UNANSWERED: u32 = 3;
 
-/// A process of this machine: one of its addresses, and the slot there.
+/// A process of this host: an address and the slot there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LocalProcess {
     host: IpAddr,
     slot: u8,
 }
 
-/// A packet to send.
+/// A probe and its route.
 pub(crate) type ProbePacket = (Route, [u8; LENGTH]);
 
-/// What is under way to each process of this machine.
+/// The windows of all local receivers.
 #[derive(Debug)]
 pub(crate) struct LocalFlow {
     window: u64,
@@ -65,36 +65,36 @@ pub(crate) struct LocalFlow {
 #[derive(Debug)]
 struct Flow {
     route: Route,
-    /// What was ever sent, and how much of it is known to have been taken.
+    /// Bytes ever sent, and bytes known to have been received.
     sent: u64,
     taken: u64,
     probe: Option<Probe>,
     /// The number of the next probe.
     next: u32,
-    /// Questions that were given up, since the last answer.
+    /// Probes given up since the last acknowledgement.
     unanswered: u32,
-    /// Queue pairs with more to send, first those that could send nothing when it was open last.
+    /// QPs with more to send; those that could send nothing in the last window come first.
     waiting: VecDeque<Arc<Core>>,
-    /// How many of those these are.
+    /// The number of these first QPs.
     starved: usize,
-    /// How often it was opened.
+    /// How often the window was opened.
     opened: u64,
 }
 
-/// A queue pair that stands in the list of those that wait.
+/// The wait of a QP for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttled {
     process: LocalProcess,
-    /// How often the way there had been opened by then. When it has been once more, nobody stands in the list.
+    /// The value of `Flow::opened` when it began to wait. If it is higher now, the wait is over.
     opened: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     number: u32,
-    /// What had been sent before it.
+    /// Bytes sent before the probe.
     sent: u64,
-    /// When it is probe again, or given up.
+    /// When it is repeated or given up.
     due: Instant,
     tries: u32,
 }
@@ -105,7 +105,7 @@ impl LocalFlow {
         Self { window, slot, flows: HashMap::new() }
     }
 
-    /// A packet of this length was sent there. Returns a probe to send behind it, if it is time for one.
+    /// Records a sent packet. Returns a probe to send behind it if one is due.
     pub(crate) fn sent(
         &mut self,
         process: LocalProcess,
@@ -118,15 +118,15 @@ impl LocalFlow {
         flow.probe(process, self.window, self.slot, now)
     }
 
-    /// Whether no more may be sent there now.
+    /// Whether the window of a receiver is used up.
     fn is_closed(&self, process: LocalProcess) -> bool {
         self.flows.get(&process).is_some_and(|flow| {
             flow.unanswered < MAX_UNANSWERED && flow.sent - flow.taken >= self.window
         })
     }
 
-    /// Whether a queue pair that has a packet to send there must wait. It will be told when it may go on: first those
-    /// that have not `sent` anything since the way was opened last.
+    /// Whether a QP must wait before it sends to a receiver. If so, it is queued and resumed when the window opens; QPs
+    /// that have not `sent` anything in the current window are resumed first.
     pub(crate) fn must_wait(
         &mut self,
         process: LocalProcess,
@@ -146,7 +146,7 @@ impl LocalFlow {
         true
     }
 
-    /// An answer came. Hands out who may go on, and returns the next probe.
+    /// Handles the acknowledgement of a probe: resumes waiting QPs, and returns the next probe if one is due.
     fn handle_probe_ack(
         &mut self,
         process: LocalProcess,
@@ -166,7 +166,7 @@ impl LocalFlow {
         self.flows.values().filter_map(|flow| flow.probe).map(|probe| probe.due).min()
     }
 
-    /// Asks again what found no answer, or gives it up: what was before it is gone, taken or not.
+    /// Repeats unacknowledged probes or gives them up, which counts the packets before them as received.
     pub(crate) fn expire(
         &mut self,
         now: Instant,
@@ -179,7 +179,7 @@ impl LocalFlow {
             };
             probe.due = now + PROBE_INTERVAL;
             probe.tries += 1;
-            // Who does not hear is not probe twice.
+            // A receiver that is considered gone is probed only once.
             if probe.tries < MAX_PROBES && flow.unanswered < MAX_UNANSWERED {
                 send((flow.route, packet(PROBE, probe.number, process.number(), self.slot)));
                 continue;
@@ -208,7 +208,7 @@ impl Flow {
         }
     }
 
-    /// So much is under way no more.
+    /// Opens the window: bytes up to `taken` are no longer in flight.
     fn open(&mut self, taken: u64, resume: &mut impl FnMut(&Arc<Core>)) {
         self.taken = taken;
         self.opened += 1;
@@ -216,7 +216,7 @@ impl Flow {
         self.waiting.drain(..).for_each(|core| resume(&core));
     }
 
-    /// A probe, if half a window is under way and none is yet.
+    /// Returns a probe if half a window is in flight and no probe is.
     fn probe(
         &mut self,
         process: LocalProcess,
@@ -240,7 +240,7 @@ impl LocalProcess {
     }
 }
 
-/// A probe or an answer to this number, from a slot.
+/// Builds a probe or its acknowledgement.
 fn packet(kind: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH] {
     let bth = Bth {
         opcode: Opcode::UD_SEND_ONLY,
@@ -258,20 +258,20 @@ fn packet(kind: [u8; 4], number: u32, destination: Qpn, slot: u8) -> [u8; LENGTH
     bytes
 }
 
-/// What a packet to the reserved number is, its number, and who sent it.
+/// The type and number of a packet to the reserved QPN, and the QPN it came from.
 fn parse(packet: &Packet<'_>) -> Option<([u8; 4], u32, Qpn)> {
     let deth = packet.extensions.deth.filter(|deth| deth.queue_key == QUEUE_KEY)?;
     let (kind, number) = packet.payload.split_first_chunk::<4>()?;
     Some((*kind, u32::from_be_bytes(number.try_into().ok()?), deth.source))
 }
 
-/// Whether packets to this number are probes and answers.
+/// Whether a QPN is the reserved one.
 pub(crate) fn is_for(number: Qpn) -> bool {
     number.0 & 0xffff == QPN_IN_SLOT
 }
 
 impl Adapter {
-    /// The process of this machine that the next packet of a queue pair goes to, if nobody acknowledges it.
+    /// The local process that the next packet of a QP goes to, if that packet is not acknowledged.
     pub(crate) fn local_receiver_of_next(&self, inner: &Inner) -> Option<LocalProcess> {
         let (destination, route) = inner.endpoint.next_unacknowledged()?;
         let host = route.or(inner.route)?.destination.ip();
@@ -279,12 +279,12 @@ impl Adapter {
         (destination != Qpn::MULTICAST && self.is_here(host)).then_some(process)
     }
 
-    /// Whether an address is of this machine, as far as the device knows.
+    /// Whether an address belongs to this host, as far as the device knows.
     fn is_here(&self, host: IpAddr) -> bool {
         host.is_loopback() || self.links.iter().any(|link| link.address.ip() == host)
     }
 
-    /// A probe to this process, or an answer.
+    /// Handles a probe to this process, or the acknowledgement of one of its own.
     pub(crate) fn handle_local_flow(
         &self,
         local_flow: &mut LocalFlow,
@@ -343,7 +343,7 @@ mod tests {
         LocalFlow { window: 10_000, slot: 1, flows: HashMap::new() }
     }
 
-    /// Sends until no more may be, and returns how many packets that were and the probes among them.
+    /// Sends until the window is full. Returns the number of packets and the numbers of the probes.
     fn fill(local_flow: &mut LocalFlow, now: Instant) -> (usize, Vec<u32>) {
         let (mut packets, mut probes) = (0, Vec::new());
         while !local_flow.is_closed(PROCESS) && packets < 100 {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     fn number((_, packet): &ProbePacket) -> u32 {
-        // Parsed as it comes from the wire: with an ICRC behind it.
+        // Parsed as received: with an ICRC at the end.
         let bytes = [&packet[..], &[0; 4]].concat();
         let packet = Packet::parse(&bytes).unwrap();
         assert_eq!(packet.bth.destination, Qpn(0x02_0003));
@@ -365,9 +365,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_opens_what_was_before_its_question() {
+    fn an_acknowledged_probe_opens_the_window_up_to_it() {
         let mut local_flow = local_flow();
-        // Each packet counts for 2,000 bytes: the probe comes at half of the window.
+        // Each packet costs 2,000 bytes: the probe is sent at half of the window.
         assert_eq!(fill(&mut local_flow, at(0)), (5, vec![0]));
         assert!(
             local_flow.handle_probe_ack(PROCESS, 7, at(1), &mut |_| ()).is_none(),
@@ -376,13 +376,13 @@ mod tests {
         assert!(local_flow.is_closed(PROCESS));
         assert!(
             local_flow.handle_probe_ack(PROCESS, 0, at(1), &mut |_| ()).is_none(),
-            "half is not yet under way"
+            "less than half a window is in flight"
         );
         assert_eq!(fill(&mut local_flow, at(1)), (3, vec![1]));
     }
 
     #[test]
-    fn a_question_is_asked_again_and_then_given_up() {
+    fn a_probe_is_repeated_and_then_given_up() {
         let mut local_flow = local_flow();
         let mut now = 0;
         for round in 0..MAX_UNANSWERED {
@@ -395,7 +395,7 @@ mod tests {
             }
             assert_eq!(sent.len(), MAX_PROBES as usize - 1, "round {round}");
         }
-        // Nobody hears: nothing is throttled back, and who answers after all is heard.
+        // The receiver is considered gone, so nothing is throttled. A late acknowledgement is still accepted.
         assert_eq!(fill(&mut local_flow, at(now)).0, 100);
         let last = local_flow.flows[&PROCESS].probe.unwrap().number;
         let probe = local_flow.handle_probe_ack(PROCESS, last, at(now), &mut |_| ());
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_words_are_no_questions() {
+    fn malformed_probes_are_ignored() {
         let mut bytes = [&packet(PROBE, 1, PROCESS.number(), 1)[..], &[0; 4]].concat();
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_some());
         bytes[15] ^= 1;

@@ -1,25 +1,27 @@
-//! What makes a device go: packets in, packets out, timers.
+//! The engine of a device: receives and sends packets and runs timers.
 //!
 //! | file | role |
 //! |---|---|
 //! | `ownership` | which thread drives the device |
-//! | `adapter` | all that the handles of one device share |
-//! | `link` | one address: its sockets, and the headers that packets over it have |
-//! | `numbers` | queue pair numbers |
+//! | `adapter` | the state that all handles of one device share |
+//! | `link` | one address of a device and its sockets; routes |
+//! | `numbers` | QPN allocation |
 //! | `groups` | multicast groups |
-//! | `queue_pair` | a queue pair, and what the engine needs to know about it |
-//! | `progress` | a round: receive, timers, transmit |
-//! | `arrivals` | packets in: ICRC, whose they are, what they do |
-//! | `departures` | packets out: batches |
-//! | `senders` | the sockets of an address, and which source port a queue pair gets |
-//! | `echoes` | no more under way to a socket of this machine than it holds, where nobody acknowledges |
+//! | `queue_pair` | a QP as the engine sees it; publishes its completions |
+//! | `progress` | one pass: receive, run timers, transmit (retransmission timeouts are here) |
+//! | `rx` | receiving packets: ICRC, demultiplexing, delivery |
+//! | `tx` | sending packets in batches |
+//! | `senders` | the send sockets of an address, and the source port of a QP |
+//! | `local_flow` | flow control for UC and UD between local processes |
 //! | `destroy` | destroying objects between two passes |
-//! | `detours` | packets that are another process's |
-//! | `steering` | when the kernel is told which process gets which packet |
-//! | `unreachable` | peers whose port is closed |
-//! | `thread` | progress while the application does something else |
-//! | `counters` | what was counted |
-//! | `hw_counters` | the same, in the files that `ferroce run` shows |
+//! | `forwarding` | forwarding packets that belong to another process |
+//! | `management` | management datagrams: the connection manager and the set-up exchange |
+//! | `steering` | updating the kernel's table of which process receives which packet |
+//! | `port` | the state of the port and its async events |
+//! | `unreachable` | peers whose UDP port is closed |
+//! | `thread` | the device thread: wakeups and progress while no program polls |
+//! | `counters` | the counters of a device |
+//! | `hw_counters` | the same counters in the files that `ferroce run` provides |
 
 mod adapter;
 mod counters;

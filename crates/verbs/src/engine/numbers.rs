@@ -1,22 +1,22 @@
-//! Queue pair numbers: random within the process's slot, so that they tell nothing about each other.
+//! QPN allocation: random within the process's slot, so that a QPN does not reveal others.
 
 use std::collections::VecDeque;
 
-/// Numbers of a slot: the low 16 bits. The first few of slot 0 are taken by the specification, and by the set-up
+/// The QPNs of a slot: the low 16 bits. The first few of slot 0 are reserved by the specification and the set-up
 /// exchange.
 const FIRST: u32 = 16;
 const COUNT: u32 = 1 << 16;
 
-/// A number is not given out again before so many others were: packets of its last owner may still be on their way, and
-/// between the choice of a number and its entry in a table others choose, too.
+/// A QPN is reused only after this many others were allocated: packets for its last owner may still arrive, and other
+/// threads allocate between the choice of a QPN and its entry in the table.
 const REST: usize = 4096;
 
-/// Random draws before the numbers are tried one after the other.
+/// Random draws before QPNs are tried in sequence.
 const DRAWS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// Those given out last.
+    /// The last QPNs allocated.
     recent: VecDeque<u32>,
 }
 
@@ -27,7 +27,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// The low bits of a new number, which must not be taken; `None` when all are.
+    /// Returns the low bits of a free QPN, or `None` if all are taken.
     pub(super) fn next(
         &mut self,
         mut random: impl FnMut() -> u64,
@@ -39,7 +39,7 @@ impl Numbers {
         let found = drawn.or_else(|| {
             let start = draw();
             let mut all = (start..COUNT).chain(FIRST..start);
-            // Where nearly all are taken, a number that rests is better than none.
+            // If nearly all are taken, a recently used QPN is better than none.
             let rested = all.clone().find(is_free);
             rested.or_else(|| all.find(|&low| !is_taken(low)))
         })?;
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_random_and_rest() {
+    fn qpns_are_random_and_not_reused_soon() {
         let mut numbers = Numbers::default();
         let drawn: Vec<u32> = (0..REST)
             .map(|_| numbers.next(ferroce_sys::random::number, |_| false).unwrap())
             .collect();
         assert!(drawn.iter().all(|low| (FIRST..COUNT).contains(low)));
         assert_eq!(drawn.iter().collect::<HashSet<_>>().len(), REST);
-        // None follows from the one before.
+        // No QPN can be derived from the previous one.
         let steps: HashSet<u32> =
             drawn.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
         assert!(steps.len() > 3000, "{} different steps", steps.len());
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn all_numbers_can_be_had() {
         let (mut numbers, mut taken) = (Numbers::default(), HashSet::new());
-        // A generator that always says the same is the worst case.
+        // The worst case: a generator that always returns the same value.
         while let Some(low) = numbers.next(|| 5, |low| taken.contains(&low)) {
             assert!(taken.insert(low));
             if taken.len() == 10_000 {

@@ -1,21 +1,21 @@
-//! One word that says who drives a device: whoever claims it, for as long as there is something to do.
+//! The word that says which thread owns a device and may make passes over it.
 //!
-//! Progress has one owner at a time. A thread that comes second does not wait: it leaves a note, and the owner goes
-//! round once more before it lets go. So what a thread did before it came is metadata to, by itself or by the owner, and
-//! nobody sleeps on the way.
+//! There is one owner at a time. If another thread owns the device, a thread sets RERUN and returns without waiting;
+//! the owner makes another pass before it releases the device. So everything a thread did before its call is covered by
+//! a pass, its own or the owner's, and no thread blocks.
 
 #[cfg(ferroce_loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
 #[cfg(not(ferroce_loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Nobody drives.
+/// No thread owns the device.
 const IDLE: u32 = 0;
-/// Somebody does.
+/// A thread owns it.
 const OWNED: u32 = 1;
-/// Somebody does, and is to go round once more.
+/// A thread owns it and must make another pass.
 const RERUN: u32 = 2;
-/// A pass panicked. What it left behind may be half done, so nobody drives any more.
+/// A pass panicked. Its state may be inconsistent, so nobody can own the device again.
 const FAILED: u32 = 3;
 
 #[derive(Debug)]
@@ -26,10 +26,10 @@ impl Ownership {
         Self(AtomicU32::new(IDLE))
     }
 
-    /// Drives, or makes sure that whoever does goes round once more after this call. True when it was us.
+    /// Makes passes, or makes the current owner make another one. Returns whether this thread was the owner.
     pub(crate) fn run(&self, work: impl FnMut()) -> bool {
         loop {
-            // Release: the owner sees what we did before. Acquire: we see what the last owner did.
+            // Release: the owner sees what this thread did before. Acquire: this thread sees what the last owner did.
             match self.0.compare_exchange(IDLE, OWNED, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     self.finish(u32::MAX, work);
@@ -37,7 +37,7 @@ impl Ownership {
                 }
                 Err(FAILED) => return false,
                 Err(state) => {
-                    // Where the owner let go in between, the note would be read by nobody: try again.
+                    // The owner released the device in between, so nobody would see RERUN: try again.
                     let noted =
                         self.0.compare_exchange(state, RERUN, Ordering::AcqRel, Ordering::Relaxed);
                     if noted.is_ok() {
@@ -48,10 +48,10 @@ impl Ownership {
         }
     }
 
-    /// Drives if nobody does. Somebody who does rx_passes at everything anyway, so nothing is left undone otherwise.
+    /// Makes passes if no thread owns the device. An owner covers everything anyway, so nothing is lost otherwise.
     ///
-    /// Goes round at most `rounds` times: who leaves a note whenever we are at it would keep us for ever. True when a note
-    /// is left over, and somebody else has to be told to go round.
+    /// Makes at most `rounds` passes: threads that keep setting RERUN would otherwise hold this one forever. Returns
+    /// whether RERUN was still set at the end, so that another thread has to be woken to make a pass.
     pub(crate) fn try_run(&self, rounds: u32, work: impl FnMut()) -> bool {
         let free =
             self.0.compare_exchange(IDLE, OWNED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -74,7 +74,7 @@ impl Ownership {
             if self.0.compare_exchange(OWNED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return false;
             }
-            // There is a note: take it down, and go round.
+            // RERUN is set: clear it and make another pass.
             self.0.swap(OWNED, Ordering::AcqRel);
         }
         work();
@@ -99,11 +99,11 @@ mod tests {
     use super::Ownership;
 
     #[test]
-    fn notes_without_end_keep_nobody() {
+    fn the_number_of_passes_is_bounded() {
         let (ownership, mut rounds) = (Ownership::new(), 0);
         let noted = ownership.try_run(2, || {
             rounds += 1;
-            assert!(!ownership.run(|| unreachable!("somebody drives")));
+            assert!(!ownership.run(|| unreachable!("another thread owns it")));
         });
         assert_eq!((noted, rounds), (true, 2));
         assert!(!ownership.try_run(2, || rounds += 1));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_panic_nobody_drives_and_nobody_waits() {
+    fn after_a_panic_no_thread_owns_the_device_or_waits() {
         let ownership = Ownership::new();
         assert!(!ownership.has_failed());
         let pass = || ownership.run(|| panic!("in a pass"));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_before_is_seen_to() {
+    fn a_pass_sees_everything_done_before_it() {
         let (ownership, posted, metadata) =
             (Ownership::new(), AtomicU32::new(0), AtomicU32::new(0));
         thread::scope(|scope| {
@@ -149,9 +149,9 @@ mod tests {
 
     use super::Ownership;
 
-    /// Whatever the interleaving: one owner at a time, and what was posted before `run` is metadata by a round after it.
+    /// In every interleaving there is one owner at a time, and a pass after `run` sees what was posted before it.
     #[test]
-    fn one_owner_and_nothing_forgotten() {
+    fn there_is_one_owner_and_no_lost_rerun() {
         loom::model(|| {
             let ownership = Arc::new(Ownership::new());
             let posted = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
@@ -160,8 +160,8 @@ mod tests {
             let post = {
                 let (ownership, posted) = (Arc::clone(&ownership), Arc::clone(&posted));
                 let (metadata, inside) = (Arc::clone(&metadata), Arc::clone(&inside));
-                move |who: usize| {
-                    posted[who].store(1, Ordering::Relaxed);
+                move |thread: usize| {
+                    posted[thread].store(1, Ordering::Relaxed);
                     ownership.run(|| {
                         assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                         for at in 0..2 {
@@ -173,9 +173,9 @@ mod tests {
                 }
             };
             let other = post.clone();
-            let thread = thread::spawn(move || other(1));
+            let spawned = thread::spawn(move || other(1));
             post(0);
-            thread.join().unwrap();
+            spawned.join().unwrap();
             assert_eq!(metadata.iter().map(|one| one.load(Ordering::Relaxed)).sum::<u32>(), 2);
         });
     }

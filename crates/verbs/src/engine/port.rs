@@ -1,4 +1,4 @@
-//! The port of a device: whether its interface is on, and who is subscribers when that changes.
+//! The port of a device: whether its interface is up, and the contexts notified when that changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,10 +12,10 @@ use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct Port {
-    /// `None` where the system has no such monitor: then the port stays as it is.
+    /// `None` if the kernel offers no such notifications; the port state then never changes.
     monitor: Option<NetlinkMonitor>,
     active: AtomicBool,
-    /// Who has opened the device.
+    /// The contexts that have opened the device.
     subscribers: Mutex<Vec<Weak<Events>>>,
 }
 
@@ -24,12 +24,12 @@ impl Port {
         let monitor = NetlinkMonitor::of(Subject::Interfaces)
             .ok()
             .filter(|monitor| monitor.listen(true).is_ok());
-        // After it listens, so that no change is missed.
+        // After subscribing, so that no change is missed.
         let active = is_active(&device.interface().name);
         Self { monitor, active: AtomicBool::new(active), subscribers: Mutex::default() }
     }
 
-    /// What the device's thread watches.
+    /// The descriptor for the device thread to watch.
     pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
         self.monitor.as_ref()
     }
@@ -38,14 +38,14 @@ impl Port {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Tells this one of changes from now on.
+    /// Notifies a context of changes from now on.
     pub(crate) fn subscribe(&self, events: &Arc<Events>) {
         let mut subscribers = lock(&self.subscribers);
         subscribers.retain(|one| one.strong_count() > 0);
         subscribers.push(Arc::downgrade(events));
     }
 
-    /// There are monitor of interfaces: maybe of ours.
+    /// Reads the interface's state after a netlink notification.
     pub(crate) fn refresh(&self, device: &Device) {
         if let Some(monitor) = &self.monitor {
             monitor.clear();
@@ -58,7 +58,7 @@ impl Port {
         self.raise(kind);
     }
 
-    /// Tells all who have opened the device.
+    /// Raises an event in all contexts that have opened the device.
     pub(crate) fn raise(&self, kind: EventKind) {
         for events in lock(&self.subscribers).iter().filter_map(Weak::upgrade) {
             events.raise(AsyncEvent { source: Source::Device, kind });

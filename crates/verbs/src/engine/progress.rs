@@ -1,4 +1,4 @@
-//! A round: receive, timers, transmit.
+//! One pass: receive, run timers, transmit.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,25 +17,25 @@ use super::tx::TxBatch;
 use crate::faults::{Failing, Faults};
 use crate::sync::lock;
 
-/// Looks at the sockets before a timer runs out, at most: as many as hold all that a socket does.
+/// The maximum number of receive calls before timers run: enough to drain a full socket buffer.
 const MAX_RX_BEFORE_TIMERS: usize = 256;
 
-/// What only the one who drives needs.
+/// State that only the owner of the device uses.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) rx: ReceiveBatch,
     pub(crate) tx: TxBatch,
-    /// How much comes over each link.
+    /// The receive rate of each link.
     pub(crate) paces: Vec<Pace>,
     pub(crate) rounds: u32,
-    /// The link over which something came last.
+    /// The link that received a packet last.
     pub(crate) active: usize,
     pub(crate) histories: Histories,
     pub(crate) failing: Option<Failing>,
-    /// Queue pairs that may have something to send.
+    /// QPs that may have packets to send.
     pub(crate) ready: VecDeque<Arc<Core>>,
     pub(crate) local_flow: LocalFlow,
-    /// Timers of queue pairs, by number. One that was since put off is found out when it runs out.
+    /// Timers by QPN. An entry whose timer was postponed is detected when it expires.
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
@@ -64,8 +64,8 @@ impl Progress {
         self.tx.blocked_route()
     }
 
-    /// Keeps the list of timers in step with a queue pair: an entry that runs out too late is joined by another, one
-    /// that runs out too early is put off when it does.
+    /// Updates the timer heap for a QP. A timer that moved to an earlier time gets a second entry; one that moved to a
+    /// later time is re-armed when its entry expires.
     pub(crate) fn set_timer(&mut self, core: &Core, inner: &mut Inner) {
         let Some(time) = inner.endpoint.poll_timeout() else { return };
         if inner.timer.is_none_or(|standing| time < standing) {
@@ -76,7 +76,7 @@ impl Progress {
 }
 
 impl Adapter {
-    /// True when something was done, so that there may be more.
+    /// Makes one pass. Returns whether anything was received or sent, so that there may be more.
     pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
         let mut received = self.receive_all(progress, thorough);
         self.retry_forwarding();
@@ -85,7 +85,7 @@ impl Adapter {
         }
         let mut now = adapter::now();
         if progress.next_timer().is_some_and(|time| time <= now) {
-            // The answer may be here already, behind others: it was us who came late.
+            // We may be late ourselves: the response may already be in the socket buffer.
             self.receive_forwarded(progress);
             for _ in 0..MAX_RX_BEFORE_TIMERS {
                 if !self.receive_all(progress, true) {
@@ -95,7 +95,7 @@ impl Adapter {
             }
             now = adapter::now();
         }
-        // Also for who only polls: the thread would have to wait for a gap between two polls, and there may be none.
+        // Pollers run timers as well: the device thread might never find a gap between two polls.
         self.run_timers(progress, now);
         let sent = self.transmit_all(progress, now);
         received || sent
@@ -116,7 +116,7 @@ impl Adapter {
             progress.timers.pop();
             let Some(core) = self.queue_pair(ferroce_wire::number::Qpn(number)) else { continue };
             let mut inner = lock(&core.inner);
-            // Another entry stands for an earlier time, which was metadata to.
+            // Another entry had an earlier time and was handled.
             if inner.timer != Some(time) || inner.destroyed {
                 continue;
             }
@@ -127,7 +127,7 @@ impl Adapter {
                 if core.enqueue() {
                     progress.ready.push_back(Arc::clone(&core));
                 }
-                // Its next timer is known when it has sent: until then it may be the one that has just run out.
+                // Its next timer is set after it has transmitted; until then `poll_timeout` may return the expired one.
                 continue;
             }
             progress.set_timer(&core, &mut inner);

@@ -1,4 +1,4 @@
-//! A queue pair, and what the engine needs to know about it.
+//! A QP as the engine sees it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,31 +19,31 @@ use crate::completion::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::sync::lock;
 
-/// Receive requests: a queue pair's own, or shared.
+/// A receive queue: a QP's own RQ, or an SRQ.
 #[derive(Debug)]
 pub(crate) struct RecvQueue {
-    /// The number of a shared one, by which XRC names it.
+    /// The SRQ number, by which XRC addresses it.
     pub(crate) number: Option<Qpn>,
     pub(crate) queue: Mutex<ReceiveQueue>,
-    /// Where messages to an XRC queue complete.
+    /// The CQ of an XRC SRQ.
     pub(crate) completions: Option<Arc<completion::Queue>>,
-    /// Where its owner hears of its limit.
+    /// Where the SRQ limit event is raised.
     pub(crate) events: Arc<Events>,
 }
 
-/// What changes as packets come and go.
+/// The state that changes with each packet.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) endpoint: Endpoint<Route>,
-    /// The way to the peer of a connection.
+    /// The route to the connected peer.
     pub(crate) route: Option<Route>,
-    /// The timer that stands in the engine's list.
+    /// The timer entry in the engine's heap.
     pub(crate) timer: Option<Instant>,
-    /// When a packet of the peer's arrived last.
+    /// When the peer's last packet arrived.
     pub(crate) heard: Option<Instant>,
-    /// It may send no more for now.
+    /// It waits for local flow control.
     pub(crate) throttled: Option<Throttled>,
-    /// It was destroyed. Lists of the engine may still hold it, and must leave it alone.
+    /// It was destroyed. Queues of the engine may still contain it and must skip it.
     pub(crate) destroyed: bool,
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct Core {
     pub(crate) sends: Arc<completion::Queue>,
     pub(crate) receive_completions: Arc<completion::Queue>,
     pub(crate) receives: Arc<RecvQueue>,
-    /// Where its owner hears of it.
+    /// Where its async events are raised.
     pub(crate) events: Arc<Events>,
-    /// It stands in the engine's list of those that may have something to send.
+    /// It is in the engine's list of QPs that may have packets to send.
     pub(crate) queued: AtomicBool,
 }
 
 impl Core {
-    /// Takes out what the endpoint has for its owner.
+    /// Moves the endpoint's completions to the CQs, raises its events and adds up its counters.
     pub(crate) fn publish_completions(&self, inner: &mut Inner, adapter: &Adapter, now: Instant) {
         if inner.destroyed {
             return;
@@ -83,7 +83,7 @@ impl Core {
         while let Some(event) = endpoint.poll_event() {
             self.raise(event);
         }
-        // IBA 10.3.1.7: what waits in its own receive queue is flushed.
+        // IBA 10.3.1.7: requests in its own RQ are flushed.
         while endpoint.state() == State::Error {
             let flushed = endpoint.flush_receive(&mut lock(&self.receives.queue));
             let Some(one) = flushed else { break };
@@ -91,7 +91,7 @@ impl Core {
         }
         if lost {
             count(&adapter.counters.overruns);
-            // IBA 11.6.3.3: what is lost cannot be told, so the queue pair ends.
+            // IBA 11.6.3.3: a lost completion cannot be reported, so the QP goes to the error state.
             endpoint.handle_fatal();
             while let Some(event) = endpoint.poll_event() {
                 self.raise(event);
@@ -118,7 +118,7 @@ impl Core {
         queue.push(WorkCompletion { queue_pair: self.number, time: now.as_nanos(), completion })
     }
 
-    /// Whether it has to be put into the list of those that may have something to send.
+    /// Marks the QP as queued and returns whether the caller has to queue it.
     pub(crate) fn enqueue(&self) -> bool {
         !self.queued.swap(true, Ordering::AcqRel)
     }

@@ -1,4 +1,4 @@
-//! Packets in: whether they are what was sent, whose they are, and what they do.
+//! Receiving: checks packets, finds the QP they belong to, and hands them to its endpoint.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,29 +26,29 @@ use crate::headers::Headers;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
-/// Congestion experienced, in the two bits of ECN (RFC 3168).
+/// "Congestion experienced" in the two ECN bits (RFC 3168).
 const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// The partition that everybody is in: all but the bit of full members (IBA 10.9.1.1).
+/// The default partition without its full-membership bit (IBA 10.9.1.1).
 const DEFAULT_PARTITION: u16 = 0x7fff;
 
-/// Rounds after which a link counts as quiet, and how often it is looked at then.
+/// Empty receive calls after which a link counts as quiet, and the number of passes between reads of a quiet link.
 const QUIET_AFTER: u32 = 256;
 const QUIET_LINK_INTERVAL: u32 = 32;
 
-/// Messages of one call.
+/// The maximum number of datagrams per receive call.
 const MAX_BURST: usize = 16;
 
-/// How much comes over a link: what to expect of the next look.
+/// The receive rate of a link, which predicts the next receive call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Looks that found nothing, since one that did.
+    /// Consecutive receive calls that returned nothing.
     quiet: u32,
-    /// Messages to be prepared for.
+    /// Datagrams to prepare buffers for.
     burst: usize,
 }
 
-/// Where the destination queue pair stands in a BTH.
+/// The bytes of the destination QPN in a BTH.
 const DESTINATION: std::ops::Range<usize> = 5..8;
 
 fn destination(packet: &[u8]) -> Option<Qpn> {
@@ -56,17 +56,17 @@ fn destination(packet: &[u8]) -> Option<Qpn> {
     Some(Qpn(u32::from_be_bytes([0, a, b, c])))
 }
 
-/// The process that a queue pair of this number belongs to.
+/// The process that owns a QPN.
 fn slot_of(number: Qpn) -> Recipient {
     Recipient::Slot((number.0 >> 16) as u8)
 }
 
-/// What a connected queue pair has no use for.
+/// Connected QPs need no envelope.
 static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: None };
 
 impl Adapter {
-    /// Takes what has arrived. True when that was something. Who rx_passes often does not look everywhere each time: a link
-    /// that was quiet for long is left out of most rounds that are not thorough.
+    /// Receives from all links and returns whether anything arrived. A pass that is not `thorough` skips most reads of
+    /// quiet links, because pollers make many passes.
     pub(crate) fn receive_all(&self, progress: &mut Progress, thorough: bool) -> bool {
         let mut some = false;
         progress.rounds = progress.rounds.wrapping_add(1);
@@ -76,7 +76,7 @@ impl Adapter {
             if quiet && !thorough && progress.rounds % QUIET_LINK_INTERVAL != 0 {
                 continue;
             }
-            // A call that is prepared for many costs more, and most often finds received.
+            // Preparing for many datagrams costs more, and most calls return one.
             let most = pace.burst.max(1);
             let received = link.receiver.receive_up_to(&mut progress.rx, most);
             let count = received.unwrap_or(0);
@@ -100,7 +100,7 @@ impl Adapter {
         some
     }
 
-    /// Takes what other processes got and handed over.
+    /// Receives packets that other processes forwarded to this one.
     pub(crate) fn receive_forwarded(&self, progress: &mut Progress) {
         self.management.connections.set_forwarded(true);
         for link in &self.links {
@@ -131,7 +131,7 @@ impl Adapter {
         }
     }
 
-    /// The packets of one message: runs of them are for one queue pair.
+    /// Handles the packets of one datagram batch, in runs for the same QP.
     fn message(
         &self,
         message: &RxDatagram<'_>,
@@ -146,7 +146,7 @@ impl Adapter {
             source: info.source,
             destination: SocketAddr::new(info.destination, local.port()),
         };
-        // Few messages fit into a mailbox: one whose packets have all one owner is handed over as it is.
+        // A mailbox holds few messages, so a batch whose packets all belong to one process is forwarded whole.
         if let Some(owner) = self.sole_owner(message) {
             self.forward(local, owner, info, message.data);
             return;
@@ -177,7 +177,8 @@ impl Adapter {
                     continue;
                 }
                 let received = ReceivedPacket { packet, bytes, headers, info, identification, now };
-                // Whose a packet of management is turns out when it is read; what it leads to leaves after this.
+                // The owner of a management datagram is known only after it is parsed. Its responses are sent after
+                // this.
                 if number.0 < 3 && core.is_none() {
                     if self.management.handle(self, local, &received) {
                         self.record(&received, None);
@@ -201,7 +202,7 @@ impl Adapter {
         }
     }
 
-    /// The other process that all packets of a message belong to, if there is received.
+    /// The other process that all packets of a batch belong to, if there is one.
     fn sole_owner(&self, message: &RxDatagram<'_>) -> Option<Recipient> {
         let mut owners = message.packets().map(|packet| {
             destination(packet).filter(|&number| self.is_foreign(number)).map(slot_of)
@@ -210,12 +211,12 @@ impl Adapter {
         owners.all(|owner| owner == Some(first)).then_some(first)
     }
 
-    /// Whether a queue pair of this number would be another process's.
+    /// Whether a QPN belongs to another process.
     fn is_foreign(&self, number: Qpn) -> bool {
         number != Qpn::MULTICAST && number.0 >= 3 && number.0 >> 16 != u32::from(self.slot())
     }
 
-    /// A packet that is what was sent, and may come in (IBA 9.6.1.1).
+    /// Checks a packet's form, ICRC, opcode and partition (IBA 9.6.1.1).
     fn admit<'a>(
         &self,
         bytes: &'a [u8],
@@ -244,7 +245,7 @@ impl Adapter {
         Some((packet, identification))
     }
 
-    /// Writes a packet down, with the request of ours that it answers.
+    /// Captures a packet, with the work request that it responds to.
     fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
         if let Some(tap) = &self.tap {
             let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
@@ -271,8 +272,8 @@ impl Adapter {
         let datagram = inner.endpoint.settings().service == ServiceType::UnreliableDatagram;
         let envelope = if datagram { received.envelope() } else { NO_ENVELOPE };
         if !datagram {
-            // A stranger who knows the number and the PSN is still a stranger. A peer on this host may know us by another
-            // address than the one that we send from: the kernel takes packets with these from no other host.
+            // Only the connected peer's address is accepted, even if the QPN and PSN match. A peer on this host may use
+            // another of our addresses: the kernel accepts packets from these addresses from no other host.
             let source = received.info.source.ip();
             let peer = inner.route.map(|route| route.destination.ip());
             let is_ours = |ip: IpAddr| self.links.iter().any(|link| link.address.ip() == ip);
@@ -299,7 +300,7 @@ impl Adapter {
         inner.endpoint.handle_packet(&info, Some(&mut queue), &mut memory);
     }
 
-    /// Each member of the group gets a copy (IBA 10.5).
+    /// Delivers a copy to each QP attached to the multicast group (IBA 10.5).
     fn deliver_group(&self, received: &ReceivedPacket<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
         let group = Gid::from_ip(received.info.destination);
         for core in self.groups.members(group) {
@@ -311,7 +312,7 @@ impl Adapter {
     }
 }
 
-/// A packet, and all that is known about it.
+/// A received packet and its metadata.
 pub(crate) struct ReceivedPacket<'a> {
     pub(crate) packet: Packet<'a>,
     pub(crate) bytes: &'a [u8],
@@ -330,22 +331,22 @@ impl ReceivedPacket<'_> {
     }
 }
 
-/// The IPv4 identifications that hosts have used toward us: they count on, so one that is far from the last is a sign
-/// of a damaged packet where the ICRC alone cannot tell (`docs/icrc.md`). Some hosts count for each flow, others for all
-/// flows to one address together.
+/// The IPv4 identifications that remote hosts have used. They increase steadily, so one far from the last indicates a
+/// corrupt packet where the ICRC alone cannot (`docs/icrc.md`). Some hosts count per flow, others per destination
+/// address.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
     pairs: HashMap<(IpAddr, IpAddr), IdentificationHistory>,
     flows: HashMap<(SocketAddr, IpAddr), IdentificationHistory>,
 }
 
-/// The two histories of a flow: of its addresses, and its own.
+/// The two histories that apply to a flow: of its address pair, and of the flow itself.
 struct History<'a> {
     pair: &'a mut IdentificationHistory,
     flow: &'a mut IdentificationHistory,
 }
 
-/// More hosts or flows than this are strangers who make up their addresses.
+/// The limit on tracked hosts and flows: more than this means spoofed addresses.
 const MAX_HISTORIES: usize = 4096;
 
 impl Histories {

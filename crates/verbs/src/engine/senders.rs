@@ -1,8 +1,8 @@
-//! The sockets that packets of one address leave from.
+//! The send sockets of one address.
 //!
-//! Routers, bonded links and receive queues of hosts spread traffic by a hash of addresses and ports, so packets of one
-//! UDP source port take one path. Queue pairs therefore get source ports of their own, as many as there are sockets, and
-//! keep them, so that their packets stay in order.
+//! Routers, bonded links and receive queues of hosts distribute traffic by a hash of addresses and ports, so packets
+//! with one UDP source port take one path. QPs therefore use different source ports, one per socket, and keep them, so
+//! that their packets stay in order.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, OnceLock};
@@ -12,17 +12,17 @@ use ferroce_wire::number::Qpn;
 
 use crate::sync::lock;
 
-/// The most sockets to send from for one address: what paths and receive queues there are, a few dozen at most, are
-/// used, and the descriptors of a process are not used up.
+/// The maximum number of send sockets per address: enough for the usual number of paths and receive queues, few enough
+/// for a process's descriptors.
 pub(crate) const MAX_SENDERS: usize = 16;
 
-/// The sockets of one address. The first is open from the start; others are opened when a queue pair needs one.
+/// The send sockets of one address. The first is opened with the device, the others when a QP needs them.
 #[derive(Debug)]
 pub(crate) struct Senders {
     first: Socket,
-    /// Those behind the first, each with the port that was asked for; the one it got may be another.
+    /// The further sockets, each with the port that was requested; the actual port may differ.
     more: [OnceLock<(u16, Socket)>; MAX_SENDERS - 1],
-    /// Held while one is added.
+    /// Held while a socket is added.
     growing: Mutex<()>,
 }
 
@@ -32,21 +32,21 @@ impl Senders {
         Self { first, more, growing: Mutex::default() }
     }
 
-    /// The first one: for management, and for what needs no port of its own.
+    /// The first socket: for management datagrams and traffic that needs no port of its own.
     pub(crate) fn first(&self) -> &Socket {
         &self.first
     }
 
-    /// The socket with this index, which [`Senders::index_of`] returned; 0 is the first.
+    /// The socket with this index, as returned by [`Senders::index_of`]; 0 is the first.
     #[inline]
     pub(crate) fn get(&self, index: u8) -> &Socket {
         let behind = usize::from(index).checked_sub(1).and_then(|index| self.more.get(index));
         behind.and_then(OnceLock::get).map_or(&self.first, |(_, socket)| socket)
     }
 
-    /// The index of the socket for packets that want to leave from this port: one that was opened for it, a new one at
-    /// this port or the next that is free, or, when there are as many as there may be, one of these. The same port leads
-    /// to the same socket each time.
+    /// The index of the socket for packets from this source port: the socket opened for it, a new one at this port or
+    /// the next free one, or, if the maximum is reached, one of the existing. The same port always gives the same
+    /// socket.
     pub(crate) fn index_of(&self, port: u16, open: impl FnOnce(u16) -> Option<Socket>) -> u8 {
         if let Some(index) = self.find(port) {
             return index;
@@ -56,7 +56,7 @@ impl Senders {
             return index;
         }
         let Some(free) = self.more.iter().position(|one| one.get().is_none()) else { return 0 };
-        // Without a descriptor or a port for another, the first one does.
+        // Without a free descriptor or port, the first socket is used.
         let Some(socket) = open(port) else { return 0 };
         self.more[free].get_or_init(|| (port, socket));
         free as u8 + 1
@@ -73,20 +73,20 @@ impl Senders {
         found.or(shared).map(|index| index as u8)
     }
 
-    /// How many are open.
+    /// The number of open sockets.
     pub(crate) fn len(&self) -> usize {
         1 + self.more.iter().map_while(OnceLock::get).count()
     }
 
-    /// Those that are open, with the index of each.
+    /// The open sockets with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Socket)> {
         let more = self.more.iter().map_while(OnceLock::get).map(|(_, socket)| socket);
         (0..).zip(std::iter::once(&self.first).chain(more))
     }
 }
 
-/// The source port of packets between two queue pairs: from the flow label where there is one, else from both numbers.
-/// Linux computes it the same way, so that both directions of a connection have the same port.
+/// The source port of packets between two QPs: from the flow label if there is one, otherwise from both QPNs. Linux
+/// computes it the same way, so both directions of a connection use the same port.
 pub(crate) fn source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     const BITS_20: u64 = (1 << 20) - 1;
     let label = match u64::from(flow_label) & BITS_20 {
@@ -100,7 +100,7 @@ pub(crate) fn source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     SOURCE_PORTS.start() | ((label ^ label >> 14) & 0x3fff) as u16
 }
 
-/// Where the search for the first socket's port starts.
+/// The first port to try for the first socket.
 pub(crate) fn first_port(mut address: SocketAddr) -> SocketAddr {
     address.set_port(*SOURCE_PORTS.start());
     address

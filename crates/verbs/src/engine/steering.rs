@@ -1,19 +1,19 @@
-//! When the kernel is told anew which process gets which packet (`ferroce_sys::steering`).
+//! When to update the kernel's steering table (`ferroce_sys::steering`).
 //!
-//! What it was told becomes outdated when processes of this address start, end, listen or stop listening. Starting
-//! processes see to it themselves. A process that listens has it done by its device thread, and device threads with traffic
-//! do it once a second, to make up for processes that ended.
+//! The table becomes stale when processes of this address start, end, listen or stop listening. A starting process
+//! updates it itself. For a listening process its device thread does, and device threads with traffic update it once a
+//! second, to account for processes that ended.
 
 use super::adapter::Adapter;
 
-/// The least time between two updates that something of ours led to, nanoseconds: a program may bind thousands of ports.
+/// The minimum interval between updates caused by this process, in nanoseconds: a program may bind thousands of ports.
 const MIN_INTERVAL: u64 = 50_000_000;
-/// The time between two updates while there is traffic.
+/// The interval between updates while there is traffic.
 const BUSY_INTERVAL: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Steering {
-    /// Our services have changed.
+    /// The services of this process have changed.
     wanted: bool,
     /// There was traffic since the last update.
     busy: bool,
@@ -22,11 +22,11 @@ pub(super) struct Steering {
 
 impl Steering {
     pub(super) fn new(now: u64) -> Self {
-        // The first update of ours is made at once.
+        // The first update is immediate.
         Self { wanted: false, busy: false, last: now.saturating_sub(MIN_INTERVAL) }
     }
 
-    /// When [`Steering::run`] has something to do.
+    /// When [`Steering::run`] is due.
     pub(super) fn next(&self) -> u64 {
         match (self.wanted, self.busy) {
             (true, _) => self.last + MIN_INTERVAL,
@@ -45,7 +45,7 @@ impl Steering {
         if now < self.next() {
             return;
         }
-        // Another process that is at it may not know of our services.
+        // Another process that is updating the table may not know our services.
         let done = adapter.links.iter().all(|link| link.slot.steer(&link.receiver).unwrap_or(true));
         self.wanted = !done;
         self.busy = false;

@@ -1,8 +1,8 @@
-//! Progress while the application does something else: a thread that sleeps until a packet comes or a timer runs out.
+//! The device thread: makes progress while the application does something else.
 //!
-//! A program that polls its completion queues drives the device itself, and a thread that woke for each packet would
-//! only compete with it. So the thread leaves the sockets alone for as long as somebody polls, and rx_passes now and then
-//! whether somebody still does.
+//! A program that polls its CQs drives the device itself, and a thread that woke up for each packet would only compete
+//! with it. So the thread does not watch the sockets while a thread polls, and checks from time to time whether one
+//! still does.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,34 +16,34 @@ use super::steering::Steering;
 use crate::error::Error;
 use crate::sync::lock;
 
-/// How long the thread leaves the sockets alone before it rx_passes again: nanoseconds. It starts with the first, and waits
-/// twice as long whenever it found nothing to do, up to the second. A program that polls without a pause is hardly
-/// disturbed so, and one that polls now and then, or rx_passes at its memory in between as ib_write_lat does, does not wait
-/// for long.
+/// How long the thread leaves the sockets to a polling program before it reads them itself, in nanoseconds. The
+/// interval starts at the minimum and doubles, up to the maximum, each time the thread finds nothing to do. A program
+/// that polls continuously is hardly disturbed, and one that polls rarely, or watches its memory as `ib_write_lat`
+/// does, does not wait for long.
 const MIN_LOOK_INTERVAL: u64 = 20_000;
 const MAX_LOOK_INTERVAL: u64 = 500_000;
 
-/// How long peers are waited for that were told of the end of a connection, and how often they are told: nanoseconds.
+/// How long the thread waits for DREPs when the device closes, and how often it repeats the DREQs: nanoseconds.
 pub(super) const DISCONNECT_TIMEOUT: u64 = 500_000_000;
 const DREQ_INTERVAL: u64 = 25_000_000;
 
-/// No timer.
+/// The time of no timer.
 const NEVER: u64 = u64::MAX;
 
-/// What the thread is told by others, and what they have to know about it.
+/// State shared between the device thread and the threads that wake it.
 #[derive(Debug)]
 pub(crate) struct Signals {
     wake: Event,
     stop: AtomicBool,
-    /// It has stopped.
+    /// The thread has stopped.
     stopped: AtomicBool,
-    /// Somebody polled since the thread last looked: who did will do so again.
+    /// A CQ was polled since the thread's last wakeup.
     polled: AtomicBool,
-    /// When the next timer of a queue pair runs out.
+    /// When the next QP timer expires.
     timer: AtomicU64,
-    /// Until when the thread sleeps, if nothing wakes it; 0 while it does not.
+    /// When the thread wakes up at the latest; 0 while it is awake.
     asleep_until: AtomicU64,
-    /// Whether it leaves the sockets alone meanwhile.
+    /// The thread has left the sockets to a polling program.
     poller_active: AtomicU32,
     handle: Mutex<Weak<Handle>>,
 }
@@ -83,7 +83,7 @@ impl Signals {
         let _ = self.wake.signal();
     }
 
-    /// Somebody polls.
+    /// Records that a program polls.
     pub(crate) fn polled(&self) {
         if !self.polled.load(Ordering::Relaxed) {
             self.polled.store(true, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Signals {
         self.polled.load(Ordering::SeqCst)
     }
 
-    /// Nobody does any more, as far as this caller goes.
+    /// Records that the calling program stops polling, and makes the thread watch the sockets again.
     pub(crate) fn stop_polling(&self) {
         self.polled.store(false, Ordering::SeqCst);
         if self.poller_active.load(Ordering::SeqCst) != 0 {
@@ -103,7 +103,7 @@ impl Signals {
         }
     }
 
-    /// Tells when the next timer runs out, after a round. The thread is woken only if it would sleep too long.
+    /// Publishes the next timer after a pass. Wakes the thread only if it would sleep past it.
     pub(crate) fn set_timer(&self, timer: Option<Instant>) {
         let timer = timer.map_or(NEVER, Instant::as_nanos);
         self.timer.store(timer, Ordering::SeqCst);
@@ -113,7 +113,7 @@ impl Signals {
     }
 }
 
-/// What the thread does until it is told to stop.
+/// The main loop of the device thread.
 pub(crate) fn run(adapter: &Adapter) {
     let signals = &adapter.thread;
     let mut poller = Poller::new();
@@ -136,8 +136,8 @@ pub(crate) fn run(adapter: &Adapter) {
         + neighbours.iter().len()
         + port.iter().len()
         + sockets.len();
-    // Behind those come the groups' sockets and those that packets leave from, which come and go, and the one whose buffer
-    // is full.
+    // Behind these come descriptors that change: sockets of multicast groups, send sockets, and the send socket whose
+    // buffer is full.
     let mut reports = Vec::new();
     let mut watches_sender = false;
     let mut metadata = None;
@@ -170,13 +170,13 @@ pub(crate) fn run(adapter: &Adapter) {
         let now = clock::now();
         let readable =
             |index: Option<_>| index.is_some_and(|index| poller.readiness(index).readable);
-        // A process that has ended may have left its place to another.
+        // A process that ended may have freed its slot.
         let busy = done == Some(true) || readable(processes);
         steering.run(adapter, readable(services), busy, now);
 
         signals.poller_active.store(1, Ordering::SeqCst);
-        // Who drives is polling, too. It may have lost its processor in the middle: to look at the sockets then, again and
-        // again, would only keep it from getting one.
+        // If another thread owns the device, it counts as polling. It may have been preempted in the middle of a pass:
+        // reading the sockets now would only keep it from being scheduled.
         let poller_active = signals.polled.swap(false, Ordering::SeqCst) || done.is_none();
         signals.poller_active.store(u32::from(poller_active), Ordering::SeqCst);
         let interest = if poller_active { Interest::Nothing } else { Interest::Read };
@@ -203,7 +203,7 @@ pub(crate) fn run(adapter: &Adapter) {
             deadline = deadline.min(due.unwrap_or(NEVER));
         }
         signals.asleep_until.store(deadline, Ordering::SeqCst);
-        // A timer that was set in between is metadata here, or its setter sees until when we sleep.
+        // A timer set in the meantime is seen here, or its setter sees how long we sleep and wakes us.
         let timer = signals.timer.load(Ordering::SeqCst).min(deadline);
         let waited = poller.wait(Some(timer).filter(|&timer| timer != NEVER));
         signals.asleep_until.store(0, Ordering::SeqCst);
@@ -219,7 +219,7 @@ pub(crate) fn run(adapter: &Adapter) {
     }
 }
 
-/// Says that the thread has stopped, however it did.
+/// Sets the flag when the thread ends, also by a panic.
 struct Stopped<'a>(&'a AtomicBool);
 
 impl Drop for Stopped<'_> {
@@ -228,9 +228,9 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// What came meanwhile may be another process's, and would be lost with the sockets. And who was told that a connection is
-/// over shall know it before we go: nobody else would ever say so. A kernel would say it again and again after the end of
-/// the process, for the message may have come to a third process that ends, too, and took it along.
+/// Forwards packets that still arrive for other processes, and waits for the DREPs of connections that were
+/// disconnected. DREQs are repeated: the first may have reached a third process that exited with it. A kernel would do
+/// this after the process has ended; here nobody else can.
 fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
     let connections = &adapter.management.connections;
     let until = clock::now() + DISCONNECT_TIMEOUT;
@@ -246,7 +246,7 @@ fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
             next_dreq = now + DREQ_INTERVAL;
         }
         let _ = poller.wait(Some(next_dreq));
-        // Who wakes us has said already that it is time to go.
+        // The stop request is known already.
         let _ = adapter.thread.wake.take();
     }
 }

@@ -1,4 +1,4 @@
-//! Packets out: one after the other into a batch, and the batch into a socket.
+//! Transmitting: collects packets in a batch and sends the batch.
 
 #[cfg(test)]
 mod tests;
@@ -26,35 +26,35 @@ use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
-/// The largest packet: 4096 bytes of payload, all headers that there are, and a little more.
+/// The largest packet: 4096 bytes of payload and all headers, rounded up.
 const MAX_PACKET: usize = 4096 + 128;
 
-/// Hops that the system gives a packet when nobody says otherwise.
+/// The hop limit of packets whose route sets none.
 const DEFAULT_HOPS: u8 = 64;
 
-/// Packets of one queue pair before it is another's turn.
+/// The maximum number of packets a QP sends before the next QP gets its turn.
 const TURN: usize = 64;
 
-/// A batch under construction: packets of one size to one process of one destination, the last of which may be shorter.
+/// A batch under construction: packets of one size, of which the last may be shorter, to one process at one
+/// destination.
 #[derive(Debug)]
 pub(crate) struct TxBatch {
     bytes: Box<[u8]>,
     used: usize,
-    /// Bytes of each packet.
+    /// The size of each packet.
     segment: usize,
     packets: usize,
     route: Option<Route>,
-    /// The process at the destination that all of them are for: the slot of their destination queue pairs. The kernel
-    /// steers a batch by its first packet, so one for another process would reach the wrong one, be forwarded there, and
-    /// arrive behind packets that were sent after it.
+    /// The slot of the destination QPs. The kernel steers a batch by its first packet, so a packet for another process
+    /// would reach the wrong one, be forwarded, and arrive after packets that were sent later.
     slot: Option<u8>,
-    /// Its last packet is a short one.
+    /// The last packet is shorter, so nothing can follow it.
     closed: bool,
-    /// Whose the packets are.
+    /// The QP and work request of each packet.
     owners: Vec<Owner>,
-    /// The socket had no room for what is here.
+    /// The socket's send buffer was full.
     blocked: bool,
-    /// How many packets of management were ever here.
+    /// How many management packets were ever added.
     management: u64,
 }
 
@@ -74,17 +74,17 @@ impl TxBatch {
         }
     }
 
-    /// Where the batch goes that its socket had no room for.
+    /// The route of a batch that did not fit into the send buffer.
     pub(crate) fn blocked_route(&self) -> Option<Route> {
         self.route.filter(|_| self.blocked)
     }
 
-    /// Room for the next packet, behind those that are there.
+    /// Space for the next packet, behind the packets in the batch.
     fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..]
     }
 
-    /// Whether the packet of this length that stands in [`TxBatch::room`] can be the next in the batch.
+    /// Whether the packet of this length in [`TxBatch::room`] can join the batch.
     fn takes(&self, length: usize, route: &Route) -> bool {
         self.packets == 0
             || !self.closed
@@ -103,7 +103,7 @@ impl TxBatch {
 }
 
 impl Adapter {
-    /// Sends all there is to send. True when that was something.
+    /// Transmits all queued packets and returns whether there were any.
     pub(crate) fn transmit_all(&self, progress: &mut Progress, now: Instant) -> bool {
         if progress.tx.blocked && !self.flush(&mut progress.tx) {
             return false;
@@ -125,7 +125,7 @@ impl Adapter {
                 progress.ready.push_front(core);
                 break;
             }
-            // From here on a post puts it into the list again.
+            // From here on a post queues it again.
             core.queued.store(false, Ordering::Release);
             match self.transmit(&core, progress, now) {
                 Turn::Done(some) => sent |= some,
@@ -152,7 +152,7 @@ impl Adapter {
         sent
     }
 
-    /// One queue pair's turn.
+    /// Transmits packets of one QP, up to its turn.
     pub(super) fn transmit(&self, core: &Arc<Core>, progress: &mut Progress, now: Instant) -> Turn {
         let mut guard = lock(&core.inner);
         let inner = &mut *guard;
@@ -176,7 +176,7 @@ impl Adapter {
             let Some(outgoing) = inner.endpoint.poll_transmit(now, &mut memory) else { break };
             let bth = outgoing.transmit.bth;
             let route = match (outgoing.route, process) {
-                // Questions for a local receiver stay behind the packets that they are about: all of them share a socket.
+                // Probes must stay behind the packets they cover, so all packets to local receivers share a socket.
                 (route, Some(_)) => {
                     (route.or(inner.route)).map(|route| Route { sender: 0, flow_label: 0, ..route })
                 }
@@ -187,7 +187,7 @@ impl Adapter {
             turn = Turn::Done(true);
             match (encoded, route) {
                 (Ok(length), Some(route)) => {
-                    // Only who writes it down wants to know.
+                    // Only captures need it.
                     let ours =
                         self.tap.is_some() && bth.opcode.info().is_some_and(|info| info.request);
                     let work = if ours { inner.endpoint.work_of(&bth) } else { None };
@@ -216,8 +216,8 @@ impl Adapter {
         turn
     }
 
-    /// A packet that nobody acknowledges goes to a socket of this machine: asks behind it whether it was taken, if it is
-    /// time. False when the socket has no room.
+    /// Accounts for an unacknowledged packet to a local receiver, and sends a probe behind it when one is due. Returns
+    /// false if the send buffer is full.
     fn probe(
         &self,
         process: LocalProcess,
@@ -233,14 +233,14 @@ impl Adapter {
         self.append(&mut progress.tx, packet.len(), route, owner)
     }
 
-    /// Takes the packet that stands behind the batch into it, with its ICRC; a batch that cannot take it goes out
-    /// first. False when the socket has no room.
+    /// Completes the packet behind the batch with its ICRC and adds it; a batch that cannot take it is sent first.
+    /// Returns false if the send buffer is full.
     fn append(&self, tx: &mut TxBatch, length: usize, route: Route, owner: Owner) -> bool {
         let length = length + ICRC;
         if !tx.takes(length, &route) {
             let start = tx.used;
             if !self.flush(tx) {
-                // The packet is lost, as any may be: what was sent before it will not have been either.
+                // The packet is dropped and has to be retransmitted.
                 return false;
             }
             tx.bytes.copy_within(start..start + length, 0);
@@ -260,7 +260,7 @@ impl Adapter {
         true
     }
 
-    /// Takes the packets of a queue pair out of a batch that found no room in the socket.
+    /// Removes the packets of a QP from a batch that did not fit into the send buffer.
     pub(super) fn discard(&self, tx: &mut TxBatch, number: Qpn) {
         let Some(route) = tx.route else { return };
         let gso = self.sender(&route).gso();
@@ -272,7 +272,7 @@ impl Adapter {
                 tx.bytes.copy_within(start..end, used);
                 let packet = &mut tx.bytes[used..used + end - start];
                 if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
-                    // The ICRC covers the identification, which counts within a batch.
+                    // The ICRC covers the IPv4 identification, which counts up within a batch.
                     let index = if gso { used / segment } else { 0 };
                     *icrc = headers.icrc(covered, index as u16);
                 }
@@ -287,18 +287,18 @@ impl Adapter {
         }
     }
 
-    /// The headers of a packet on this way.
+    /// The headers of a packet on this route.
     fn headers(&self, route: &Route) -> Headers {
         let source = self.sender(route).local();
         Headers { source, destination: route.destination }
     }
 
-    /// The socket that packets on this way leave by.
+    /// The send socket of a route.
     fn sender(&self, route: &Route) -> &Socket {
         self.links[usize::from(route.link)].senders.get(route.sender)
     }
 
-    /// Sends the batch. False when the socket has no room: it is kept then.
+    /// Sends the batch. Returns false, and keeps the batch, if the send buffer is full.
     pub(super) fn flush(&self, tx: &mut TxBatch) -> bool {
         let Some(route) = tx.route else { return true };
         let sender = self.sender(&route);
@@ -333,7 +333,7 @@ impl Adapter {
                         }
                     }
                 }
-                // The network does not take it, as it may lose any packet: who waits for an answer will tell.
+                // The kernel refused the packets. They count as lost; RC retransmits them.
                 Err(_) => {
                     count(&self.counters.send_failed);
                     break;
@@ -370,7 +370,7 @@ impl Adapter {
     }
 }
 
-/// The queue pair that a datagram is from, as its DETH says (IBA 9.3.1).
+/// The source QPN in a datagram's DETH (IBA 9.3.1).
 fn sender(packet: &[u8]) -> Qpn {
     match packet.get(17..20) {
         Some(&[a, b, c]) => Qpn(u32::from_be_bytes([0, a, b, c])),
@@ -378,12 +378,12 @@ fn sender(packet: &[u8]) -> Qpn {
     }
 }
 
-/// How a queue pair's turn ended.
+/// How a QP's turn ended.
 pub(super) enum Turn {
-    /// It has nothing more to send; whether it had anything.
+    /// It has nothing more to send; the flag says whether it sent anything.
     Done(bool),
-    /// It may have more.
+    /// It may have more to send.
     Over,
-    /// The socket has no room.
+    /// The send buffer is full.
     Blocked,
 }

@@ -1,4 +1,4 @@
-//! Peers whose port is closed: no process there has a device open, or the last one has ended.
+//! ICMP port unreachable: the peer's host has no process with an open device.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,22 +11,22 @@ use super::link::Route;
 use super::management::MANAGEMENT;
 use crate::sync::lock;
 
-/// What is read of a packet that a report quotes: enough to recognise it.
+/// The bytes read of the packet quoted by a report: enough to identify it.
 const QUOTED: usize = 64;
 
-/// Reports that are read at once. More are left for the next time.
+/// The maximum number of reports read at a time.
 const MAX_REPORTS_PER_SOCKET: usize = 64;
 
 impl Adapter {
-    /// Watches the sockets that packets leave from for reports, and returns their indices.
+    /// Watches the send sockets for reports and returns their indices.
     pub(super) fn watch_reports(&self, poller: &mut Poller) -> Vec<usize> {
         self.sources().map(|(_, socket)| poller.watch(socket, Interest::Nothing)).collect()
     }
 
-    /// Reads the reports of all sockets, and tells whom they concern.
+    /// Reads the reports of all sockets and notifies the connections and QPs concerned.
     pub(super) fn handle_reports(&self) {
         let mut quoted = [0; QUOTED];
-        // The last packet of each queue pair that was reported.
+        // The last reported packet of each QP.
         let mut reported: Vec<(Route, Bth)> = Vec::new();
         for (route, socket) in self.sources() {
             for _ in 0..MAX_REPORTS_PER_SOCKET {
@@ -42,7 +42,7 @@ impl Adapter {
                     self.management.connections.handle_unreachable(self, route.link, peer, mad);
                     continue;
                 }
-                // Whoever does not hear an answer asks again, or is gone.
+                // Unreachable responses are ignored: the requester repeats its request, or is gone.
                 if !bth.opcode.info().is_some_and(|info| info.request) {
                     continue;
                 }
@@ -60,7 +60,7 @@ impl Adapter {
         }
     }
 
-    /// Tells the queue pairs whose packets these were.
+    /// Notifies the QPs that sent these packets.
     fn end_unreachable(&self, reported: &[(Route, Bth)]) {
         let table = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
         let cores: Vec<_> = table.values().map(Arc::clone).collect();
@@ -83,7 +83,7 @@ impl Adapter {
         }
     }
 
-    /// The sockets that packets leave from, each with what routes through it have in common.
+    /// The send sockets, each with the fields its routes have in common.
     fn sources(&self) -> impl Iterator<Item = (Route, &Socket)> {
         self.links.iter().enumerate().flat_map(|(index, link)| {
             link.senders.iter().map(move |(sender, socket)| {

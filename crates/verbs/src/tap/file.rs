@@ -1,4 +1,4 @@
-//! Which files are open, and who writes them.
+//! The capture files of this process.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,23 +14,23 @@ use super::queue::{Interface, Shared};
 use super::writer::{Output, Writer};
 use crate::sync::lock;
 
-/// A file that this process has, or had, open for captures.
+/// A capture file that this process has, or had, open.
 #[derive(Debug)]
 struct OpenFile {
     process: u32,
     path: PathBuf,
     users: usize,
     interfaces: u32,
-    /// The file has packets of this process in it, or nothing of anybody's.
+    /// The file holds packets of this process, or nothing.
     begun: bool,
     open: Option<(Arc<Shared>, JoinHandle<()>)>,
-    /// What became of it the times that it was open before.
+    /// The status of earlier openings.
     before: CaptureStatus,
 }
 
 static KNOWN: Mutex<Vec<OpenFile>> = Mutex::new(Vec::new());
 
-/// The name with the process's number in it where it says `%p`.
+/// Replaces `%p` in a file name by the process ID.
 pub(super) fn expanded(path: &Path, process: u32) -> PathBuf {
     match path.to_str() {
         Some(text) if text.contains("%p") => text.replace("%p", &process.to_string()).into(),
@@ -38,8 +38,8 @@ pub(super) fn expanded(path: &Path, process: u32) -> PathBuf {
     }
 }
 
-/// Opens a file, or joins the devices of this process that write it, and returns the interface's number in it. A file
-/// that this process had written and closed goes on with a section of its own.
+/// Opens a file, or joins the devices that already write it, and returns the interface's number in it. A file that this
+/// process wrote and closed before is continued with a new section.
 pub(super) fn open(
     path: &Path,
     interface: Interface,
@@ -100,7 +100,7 @@ pub(super) fn open(
     Ok((shared, number))
 }
 
-/// A device closes: the last of a file closes it, when all is written.
+/// Closes a device's use of a file. The last one waits until everything is written.
 pub(super) fn release(shared: &Arc<Shared>) {
     let mut known = lock(&KNOWN);
     let process = std::process::id();
@@ -122,8 +122,8 @@ pub(super) fn release(shared: &Arc<Shared>) {
     }
 }
 
-/// The process is about to end, and its devices have stopped: ends the files that are open, if that can be done until
-/// then. Who ends a process in the middle of a call may hold any of these locks for ever.
+/// Ends all open files before the process exits, until the deadline. A process that exits in the middle of a call may
+/// hold any of these locks forever.
 pub(super) fn end_all(until: u64) {
     let process = std::process::id();
     let mut open: Vec<Arc<Shared>> = Vec::new();
@@ -139,7 +139,7 @@ pub(super) fn end_all(until: u64) {
     }
 }
 
-/// Tries again until something is there, or it is too late.
+/// Retries until there is a result or the deadline has passed.
 fn retry_until<T>(until: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         let found = attempt();
@@ -150,7 +150,7 @@ fn retry_until<T>(until: u64, mut attempt: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
-/// How the files of this process went, and go.
+/// The status of all files of this process.
 pub(super) fn all() -> Vec<(PathBuf, CaptureStatus)> {
     let process = std::process::id();
     let Ok(known) = KNOWN.try_lock() else { return Vec::new() };
@@ -182,7 +182,7 @@ mod tests {
         let path = Path::new("/nowhere/at/all.pcapng");
         let error = open(path, interface.clone(), std::iter::empty()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        // A device that takes no byte, where the system has it.
+        // A device that accepts no bytes, if the system has it.
         if Path::new("/dev/full").exists() {
             open(Path::new("/dev/full"), interface, std::iter::empty()).unwrap_err();
         }
@@ -199,20 +199,20 @@ mod tests {
         assert!(error.to_string().contains("put %p into its name"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"another's packets");
         drop(other);
-        // A capture that has no packet leaves what is there.
+        // A capture without packets does not replace the existing file.
         let (shared, _) = open(&path, interface.clone(), std::iter::empty()).unwrap();
         let temporary = PathBuf::from(format!("{}.partial", path.display()));
         assert!(temporary.exists());
         release(&shared);
         assert_eq!(std::fs::read(&path).unwrap(), b"another's packets");
         assert!(!temporary.exists());
-        // The first packet takes its place.
+        // The first packet replaces it.
         let (shared, _) = open(&path, interface, std::iter::empty()).unwrap();
         shared.push(0, &super::super::queue::tests::metadata(), &[0; 20]);
         shared.flush();
         assert_ne!(std::fs::read(&path).unwrap(), b"another's packets");
         assert!(!temporary.exists());
-        // And it is ours as before.
+        // The file is still private to its owner.
         let other = File::open(&path).unwrap();
         assert!(!file_lock::try_lock_exclusive(&other).unwrap());
         release(&shared);

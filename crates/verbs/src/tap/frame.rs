@@ -1,4 +1,4 @@
-//! A packet with all its headers, and the comment on it.
+//! A packet with all its headers, and its comment.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -12,10 +12,10 @@ use super::{Direction, Owner, PacketMetadata};
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// UDP's number (RFC 768).
+/// The IP protocol number of UDP (RFC 768).
 const UDP: u8 = 17;
 
-/// Makes the headers of the frame, which the packet follows.
+/// Builds the headers that precede the packet.
 pub(super) fn headers(
     interface: &Interface,
     metadata: &PacketMetadata,
@@ -36,7 +36,7 @@ pub(super) fn headers(
     );
     let ip = if source.is_ipv4() {
         frame.extend_from_slice(&IPV4);
-        // Behind 20 bytes of nothing.
+        // After 20 bytes of zero.
         &ip[20..]
     } else {
         frame.extend_from_slice(&IPV6);
@@ -50,7 +50,7 @@ pub(super) fn headers(
     let addresses = if source.is_ipv4() { &ip[12..] } else { &ip[8..] };
     let sum = InternetChecksum::default().over(addresses).over(&[0, UDP, e, f]).over(&udp);
     let sum = match sum.over(packet).finish().0 {
-        // RFC 768: zero would say that there is none.
+        // RFC 768: zero would mean no checksum.
         0 => u16::MAX,
         sum => sum,
     };
@@ -58,7 +58,7 @@ pub(super) fn headers(
     frame.extend_from_slice(&sum.to_be_bytes());
 }
 
-/// What stands beside a packet in Wireshark. Neighbours mostly have the same comment, so the last one is kept.
+/// The packet comment shown by Wireshark. Successive packets mostly have the same one, so the last is kept.
 #[derive(Debug, Default)]
 pub(super) struct Comment {
     text: String,
@@ -92,8 +92,8 @@ fn comment(metadata: &PacketMetadata, opcode: Opcode, text: &mut String) {
 }
 
 impl Interface {
-    /// The Ethernet address that goes with an IP address: the group's, the interface's own, or one that is made up and
-    /// says so by the bit of those that are locally administered.
+    /// The Ethernet address for an IP address: the group's, the interface's own, or a generated one with the locally
+    /// administered bit set.
     fn ethernet(&self, ip: IpAddr, own: bool) -> [u8; 6] {
         match (ip, self.mac) {
             (_, Some(zero)) if zero == [0; 6] => zero,
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// An acknowledgement, as the third of its batch.
+    /// An ACK, as the third packet of its batch.
     fn packet(metadata: &PacketMetadata) -> Vec<u8> {
         let mut packet = vec![0x11, 0, 0xff, 0xff, 0, 0, 0, 7, 0, 0, 0, 1, 0x1f, 0, 0, 1];
         packet.extend_from_slice(&metadata.headers.icrc(&packet, 3));
@@ -175,7 +175,7 @@ mod tests {
             let tree = dissect(LinkType::ETHERNET, &frame, frame.len());
             let text = format!("{tree:?}");
             assert!(text.contains("RC ACKNOWLEDGE") || text.contains("ACKNOWLEDGE"), "{text}");
-            // A datagram with its checksum sums up to nothing (RFC 1071).
+            // A datagram including its checksum sums to zero (RFC 1071).
             let (ip, udp) = if metadata.headers.source.is_ipv4() { (26, 34) } else { (22, 54) };
             let length = ((frame.len() - udp) as u16).to_be_bytes();
             let sum = InternetChecksum::default()

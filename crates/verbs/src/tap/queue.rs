@@ -1,4 +1,4 @@
-//! The queue between the data path and the thread that writes.
+//! The queue between the data path and the writer thread.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -11,28 +11,29 @@ use super::{CaptureStatus, PacketMetadata};
 use crate::device::Device;
 use crate::sync::lock;
 
-/// Bytes in the queue at most, those being written included: so much the disk, or the scheduler, may be behind.
+/// The maximum number of queued bytes, including those being written: how far the disk or the scheduler may fall
+/// behind.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// Bytes that are written together, and that are worth waking the thread for.
+/// The bytes written together. A full chunk wakes the thread.
 const CHUNK: usize = 1 << 20;
 
-/// Empty chunks that are kept for the next packets: memory that was used before costs less than new memory.
+/// The number of empty chunks kept for reuse: touching new memory costs more.
 const MAX_SPARE_CHUNKS: usize = 8;
 
-/// How long the data path waits for room in a full queue. Longer than the thread takes to write a chunk when it has to
-/// share its processor, and shorter than the retransmission timers of peers as a rule. When that was not enough, packets
-/// are dropped until there is room again, so that a disk that hangs does not hang the device.
+/// How long the data path waits for space in a full queue: longer than writing a chunk takes on a shared processor, and
+/// usually shorter than the retransmission timeouts of peers. After that, packets are dropped until there is space, so
+/// that a hanging disk does not hang the device.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// How long fewer packets wait for company. The file is complete up to this.
+/// How long an incomplete chunk waits for more packets before it is written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An interface as the file describes it.
+/// An interface as described in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Its Ethernet address; the loopback's is all zeroes.
+    /// Its Ethernet address; all zero for the loopback.
     pub(super) mac: Option<[u8; 6]>,
 }
 
@@ -51,9 +52,9 @@ pub(super) struct Entry {
     pub(super) metadata: PacketMetadata,
     /// Nanoseconds since 1970.
     pub(super) time: u64,
-    /// Bytes of the packet.
+    /// The length of the packet.
     pub(super) length: usize,
-    /// Packets of its interface that found no room since the one before.
+    /// Packets of its interface dropped since the previous one.
     pub(super) dropped: u64,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     pub(super) entries: Vec<Entry>,
-    /// Their bytes, one after the other.
+    /// Their bytes, concatenated.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -71,11 +72,11 @@ impl Chunk {
     }
 }
 
-/// Packets of an interface that found no room.
+/// The dropped packets of an interface.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dropped {
     total: u64,
-    /// Those since the last packet that found some.
+    /// Those since the last packet that was queued.
     since: u64,
 }
 
@@ -83,19 +84,19 @@ struct Dropped {
 struct Waiting {
     chunks: VecDeque<Chunk>,
     spare: Vec<Chunk>,
-    /// Bytes of all chunks, that being written included.
+    /// The bytes of all chunks, including the one being written.
     size: usize,
-    /// Interfaces that the file does not describe yet.
+    /// Interfaces not yet described in the file.
     interfaces: Vec<Interface>,
-    /// Packets that were ever taken, and those of them that the thread is done with.
+    /// Packets ever queued, and packets the thread has finished.
     taken: u64,
     finished: u64,
     /// By interface.
     dropped: Vec<Dropped>,
-    /// Somebody waits until all is written.
+    /// A thread waits until everything is written.
     hurry: bool,
     closed: bool,
-    /// Waiting for room was in vain, and nothing was written since.
+    /// The last wait for space timed out, and nothing was written since.
     stalled: bool,
 }
 
@@ -108,7 +109,7 @@ impl Waiting {
         &mut self.dropped[index]
     }
 
-    /// The chunk that the next packet goes to.
+    /// The chunk for the next packet.
     fn open_chunk(&mut self) -> &mut Chunk {
         if self.chunks.back().is_none_or(|chunk| chunk.size() >= CHUNK) {
             let chunk = self.spare.pop().unwrap_or_default();
@@ -119,27 +120,27 @@ impl Waiting {
     }
 }
 
-/// What the thread takes to write.
+/// The work that the thread takes from the queue.
 struct TakenChunks {
     chunk: Chunk,
     interfaces: Vec<Interface>,
-    /// Nothing follows.
+    /// This is the last of it.
     last: bool,
 }
 
-/// An open file, as the data path and the thread share it.
+/// An open file, shared by the data path and the thread.
 #[derive(Debug)]
 pub(super) struct Shared {
     patience: Duration,
     waiting: Mutex<Waiting>,
     wake: Condvar,
     written_out: Condvar,
-    /// Where the devices that write here send from.
+    /// The send addresses of the devices that write this file.
     sources: RwLock<Vec<(IpAddr, u16)>>,
     written: AtomicU64,
     dropped: AtomicU64,
     failure: OnceLock<String>,
-    /// The thread is done with the file.
+    /// The thread has finished the file.
     ended: AtomicBool,
 }
 
@@ -160,7 +161,7 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Devices that write here send from these addresses.
+    /// Adds send addresses of a device that writes this file.
     pub(super) fn add_sources(&self, sources: impl IntoIterator<Item = SocketAddr>) {
         let mut known = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         known.extend(sources.into_iter().map(|address| (address.ip(), address.port())));
@@ -171,7 +172,7 @@ impl Shared {
         sources.contains(&(address.ip(), address.port()))
     }
 
-    /// Another device writes here.
+    /// Adds a device that writes this file.
     pub(super) fn add_interface(&self, interface: Interface) {
         lock(&self.waiting).interfaces.push(interface);
     }
@@ -202,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// Waits until so many bytes have room, unless that was in vain a moment ago.
+    /// Waits for space for `size` bytes, unless the last wait timed out.
     fn wait_for_room(&self, size: usize) -> MutexGuard<'_, Waiting> {
         let full = |waiting: &mut Waiting| {
             waiting.size + size > MAX_QUEUED_BYTES && self.failure.get().is_none()
@@ -225,12 +226,12 @@ impl Shared {
         }
     }
 
-    /// Waits for something to write and takes it.
+    /// Waits for packets and takes them.
     fn take(&self) -> TakenChunks {
         let waiting = lock(&self.waiting);
         let waiting = self.wake.wait_while(waiting, |waiting| waiting.size == 0 && !waiting.closed);
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        // A thread that woke for each packet would compete with the one that sends them.
+        // A wakeup per packet would compete with the sending thread for the processor.
         let gathered = self.wake.wait_timeout_while(waiting, WRITE_INTERVAL, |waiting| {
             waiting.size < CHUNK && !waiting.closed && !waiting.hurry
         });
@@ -244,7 +245,7 @@ impl Shared {
         TakenChunks { chunk, interfaces, last: empty && waiting.closed }
     }
 
-    /// The thread is done with a chunk.
+    /// Finishes a chunk.
     fn finish(&self, mut chunk: Chunk) {
         let (count, size) = (chunk.entries.len() as u64, chunk.size());
         chunk.entries.clear();
@@ -260,7 +261,7 @@ impl Shared {
         self.written_out.notify_all();
     }
 
-    /// Waits until all that was taken so far is written.
+    /// Waits until all packets queued so far are written.
     pub(super) fn flush(&self) {
         let mut waiting = lock(&self.waiting);
         let taken = waiting.taken;
@@ -270,7 +271,7 @@ impl Shared {
         drop(done.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Nothing more comes.
+    /// Ends the queue.
     pub(super) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.wake.notify_one();
@@ -283,12 +284,12 @@ impl Shared {
         Some(())
     }
 
-    /// Whether all is written, and the file is closed.
+    /// Whether everything is written and the file is closed.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// What the thread does.
+    /// The main loop of the writer thread.
     pub(super) fn run(&self, mut writer: Writer) {
         loop {
             let TakenChunks { chunk, interfaces, last } = self.take();
@@ -302,7 +303,7 @@ impl Shared {
             counter.fetch_add(chunk.entries.len() as u64, Ordering::Relaxed);
             self.finish(chunk);
             if last {
-                // A file that takes no more takes this neither; whoever asks finds the reason.
+                // After a write error, later packets are dropped; the status holds the reason.
                 let dropped = std::mem::take(&mut lock(&self.waiting).dropped);
                 let dropped: Vec<_> = dropped.iter().map(|dropped| dropped.total).collect();
                 if let Err(error) = writer.end(&dropped) {
@@ -354,7 +355,7 @@ pub(super) mod tests {
         }
         assert_eq!(shared.status().dropped, 500);
         assert!(lock(&shared.waiting).size <= MAX_QUEUED_BYTES);
-        // The next one that finds room says how many did not.
+        // The next packet that fits carries the count of dropped ones.
         let TakenChunks { chunk, last, .. } = shared.take();
         assert!(!last && chunk.size() >= CHUNK && chunk.size() < CHUNK + 8192);
         assert!(chunk.entries.iter().all(|entry| entry.dropped == 0));
@@ -368,7 +369,7 @@ pub(super) mod tests {
         assert_eq!(waiting.dropped[0].total, 500);
     }
 
-    /// However fast they come: the sender waits for the disk.
+    /// The sender waits for the disk, however fast it is.
     #[test]
     fn a_full_queue_is_waited_for() {
         let shared = Shared { patience: Duration::from_secs(3600), ..Shared::default() };

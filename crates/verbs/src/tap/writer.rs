@@ -1,4 +1,4 @@
-//! What the thread of a capture does: makes frames and writes them.
+//! The writer thread of a capture: builds frames and writes them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,20 +14,20 @@ use super::Direction;
 use super::frame::{self, Comment};
 use super::queue::{Chunk, Interface, real_time};
 
-/// Packets in one call of the system: each has two slices, of which it takes 1024.
+/// The maximum number of packets per write call: each has two slices, and the system takes 1024.
 const MAX_PACKETS_PER_WRITE: usize = 500;
 
-/// Where a capture goes.
+/// The destination of a capture.
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
-    /// The file that is there until the first packet is written, and ours, which then takes its place.
+    /// The existing file and the new one, which replaces it with the first packet.
     replaces: Option<(PathBuf, PathBuf)>,
 }
 
 impl Output {
-    /// Opens the file, for its owner alone: it has payload and keys in it. What is in it stays until there is a packet
-    /// to take its place, so that a program that fails to start destroys nothing.
+    /// Opens the file with access for its owner only, as it holds payload and keys. The existing content stays until
+    /// the first packet is written, so that a program that fails to start destroys nothing.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let there = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
         if there {
@@ -39,7 +39,7 @@ impl Output {
             let mut temporary = target.clone().into_os_string();
             temporary.push(".partial");
             let temporary = PathBuf::from(temporary);
-            // A file in a directory that takes no others is written in place.
+            // If the directory does not allow new files, the file is written in place.
             if let Ok(file) = private().create(true).truncate(false).open(&temporary) {
                 return Ok(Self { file: own(file)?, replaces: Some((temporary, target)) });
             }
@@ -48,17 +48,17 @@ impl Output {
         Ok(Self { file, replaces: None })
     }
 
-    /// Opens a file that this process has written, to go on.
+    /// Reopens a file that this process has written, to append to it.
     pub(super) fn append(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(path)?;
-        // Two writers would damage it. What is no file, such as /dev/null, any number may write.
-        if file.metadata()?.is_file() && !file_lock::try_lock_exclusive(&file)? {
+        // Two writers would corrupt it. Devices such as /dev/null may have any number of writers.
+        if file.metadata()?.is_file() && !file_lock::is_mine(&file)? {
             return Err(taken());
         }
         Ok(Self { file, replaces: None })
     }
 
-    /// Whether it is written to the file of its name, and not yet to another.
+    /// Whether the file of that name is being written, not a temporary one.
     pub(super) fn is_in_place(&self) -> bool {
         self.replaces.is_none()
     }
@@ -70,7 +70,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Makes a file ours, and empty. What is no file, such as /dev/null, any number of processes may write.
+/// Locks and truncates a file. Devices such as /dev/null may have any number of writers.
 fn own(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         if !file_lock::try_lock_exclusive(&file)? {
@@ -90,7 +90,7 @@ pub(super) struct Writer {
     file: PcapngWriter<File>,
     replaces: Option<(PathBuf, PathBuf)>,
     interfaces: Vec<Interface>,
-    /// Packets of each interface that were written.
+    /// Packets written per interface.
     packets: Vec<u64>,
     headers: Vec<u8>,
     comment: Comment,
@@ -107,7 +107,7 @@ impl Writer {
             comment: Comment::default(),
         };
         let begun = writer.add(first).and_then(|()| writer.file.flush());
-        // Whether the disk is full shows now.
+        // A full disk shows up here.
         if let (Err(_), Some((temporary, _))) = (&begun, &writer.replaces) {
             let _ = fs::remove_file(temporary);
         }
@@ -156,7 +156,7 @@ impl Writer {
         if chunk.entries.is_empty() { Ok(()) } else { self.take_place() }
     }
 
-    /// There is a packet: now the file that was there before is replaced.
+    /// Replaces the existing file when the first packet is written.
     fn take_place(&mut self) -> Result<(), WriteError> {
         if let Some((temporary, target)) = self.replaces.take() {
             if let Err(error) = fs::rename(&temporary, target) {
@@ -167,7 +167,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says what is missing, and ends the file. One without a packet leaves what was there before.
+    /// Records dropped packets and ends the file. Without packets, the existing file stays.
     pub(super) fn end(&mut self, dropped: &[u64]) -> Result<(), WriteError> {
         if let Some((temporary, _)) = self.replaces.take() {
             return Ok(fs::remove_file(temporary)?);
@@ -199,7 +199,7 @@ mod tests {
             |dropped| Entry { interface: 0, metadata: metadata(), time: 1, length: 20, dropped };
         let entries = [0, 7, 0].map(entry).into();
         writer.write(&[], &Chunk { entries, bytes: vec![0; 60] }).unwrap();
-        // Two more were dropped behind the last packet.
+        // Two more were dropped after the last packet.
         writer.end(&[9]).unwrap();
         let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
         let mut dropped = Vec::new();

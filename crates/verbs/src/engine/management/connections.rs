@@ -1,11 +1,11 @@
-//! The connection manager on real sockets: messages to queue pair 1 come in here, and become news for
-//! [`crate::cm::CmId`]s.
+//! The connection manager on real sockets: receives messages to QP 1 and delivers events to cm_ids
+//! ([`crate::cm::CmId`]).
 //!
-//! Each address has a manager of its own, and processes share addresses: a message reaches any of them and is passed
-//! on to the one it belongs to, by the slot in the name of a connection, or by the service that is asked for.
+//! Each address has its own manager, and processes share addresses. A message may reach any of these processes and is
+//! forwarded to its owner: by the slot in the communication ID, or by the service ID.
 //!
-//! Locks are taken in this order: news being told, an id, a manager, the services. Nobody waits for the device's claim
-//! while holding one of them.
+//! Lock order: `delivering`, a cm_id, a manager, the services. No thread waits for ownership of the device while it
+//! holds one of these.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,18 +31,18 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::sync::lock;
 
-/// Queue pair 1 of everybody (IBA 10.2.4, 16.7).
+/// QP 1, the general services QP (IBA 10.2.4, 16.7).
 pub(crate) const MANAGEMENT: Qpn = Qpn(1);
-/// Its key (IBA 10.2.4).
+/// The queue key of QP 1 (IBA 10.2.4).
 pub(crate) const QUEUE_KEY: QKey = QKey(0x8001_0000);
 
-/// Whom a message is for.
+/// The process that a message belongs to.
 enum Owner {
-    /// This process, or nobody.
+    /// This process, or none.
     Us,
-    /// Another one, if there is such.
+    /// Another process, if it exists.
     Other(Recipient),
-    /// Any of the others: a peer that gives up before it knows our name for the connection gives only its own.
+    /// Any other process: a peer that gives up before it knows our communication ID sends only its own.
     Unnamed,
 }
 
@@ -51,7 +51,7 @@ pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
     /// Handles an event of the manager of `link`.
     fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: Event);
 
-    /// The neighbour on the route was resolved, or resolving it failed with this error.
+    /// The neighbour on the route was resolved, or resolution failed with this error.
     fn handle_neighbour(self: Arc<Self>, failure: Option<Error>);
 }
 
@@ -61,23 +61,23 @@ pub(crate) struct Connections {
     managers: Vec<Mutex<Manager>>,
     pub(crate) services: Services,
     slot: u8,
-    /// Held while news are told, so that those of one connection are told in their order.
+    /// Held while events are delivered, so that those of one connection stay in order.
     delivering: Mutex<()>,
-    /// When the next timer of any manager runs out.
+    /// When the next timer of any manager expires.
     next: AtomicU64,
-    /// Held while that is found out, or a later answer could be overwritten by an earlier one.
+    /// Held while `next` is computed, so that an older value cannot overwrite a newer one.
     timing: Mutex<()>,
     psn: AtomicU32,
-    /// The processes of this machine that have connections with this one, from the first use of a manager on. `None`
-    /// when the process had no descriptor left.
+    /// The processes of this host that are connected to this one, from the first use of a manager. `None` if the
+    /// process had no free descriptor.
     processes: OnceLock<Option<Processes>>,
-    /// What somebody needs who says goodbye for us.
+    /// The connections that `ferroce run` disconnects if this process is killed.
     pub(crate) ledger: Ledger,
-    /// What is handled was passed on by another process. Only who drives the device reads and writes it.
+    /// The packets being handled were forwarded by another process. Used only by the owner of the device.
     forwarded: AtomicBool,
 }
 
-/// The manager of an address, and whom its news are for.
+/// The manager of an address, and the cm_ids that receive its events.
 #[derive(Debug)]
 pub(crate) struct Manager {
     pub(crate) cm: ConnectionManager,
@@ -115,24 +115,24 @@ impl Connections {
         }
     }
 
-    /// How many connections all managers have, those in time-wait included.
+    /// The number of connections of all managers, including those in time-wait.
     pub(crate) fn len(&self) -> usize {
         self.managers.iter().map(|manager| lock(manager).cm.connections()).sum()
     }
 
-    /// How many connections have asked their peers for the end, and wait for the answer.
+    /// The number of connections that have sent a DREQ and wait for the DREP.
     pub(crate) fn unconfirmed(&self) -> usize {
         self.managers.iter().map(|manager| lock(manager).cm.unconfirmed()).sum()
     }
 
-    /// Asks these again.
+    /// Repeats these DREQs.
     pub(crate) fn repeat_disconnects(&self, adapter: &Adapter) {
         for link in 0..self.managers.len() {
             self.act(adapter, link as u8, |manager, _| manager.cm.repeat_disconnects());
         }
     }
 
-    /// Does something with the manager of a link, and sends what it has to send. News are not told here.
+    /// Calls a function on the manager of a link, and sends the resulting messages. Does not deliver events.
     pub(crate) fn act<T>(
         &self,
         adapter: &Adapter,
@@ -148,13 +148,13 @@ impl Connections {
         Some(result)
     }
 
-    /// The processes that are watched. Before the first connection, this one makes itself known to the others.
+    /// The watched processes. The first call announces this process to the others.
     pub(crate) fn processes(&self, adapter: &Adapter) -> Option<&Processes> {
         let announce = || {
             let processes = Processes::new().ok()?;
             for link in &adapter.links {
                 let (address, port) = (link.address.ip(), link.address.port());
-                // Where the name is taken, others learn of our end by the keepalive.
+                // If the name is taken, the keepalive detects our end.
                 processes.announce(ProcessName { address, port, slot: self.slot });
             }
             Some(processes)
@@ -162,7 +162,7 @@ impl Connections {
         self.processes.get_or_init(announce).as_ref()
     }
 
-    /// The process at the other end of a connection, if that were one of this machine.
+    /// The name of the process at the other end of a connection, as if it were on this host.
     pub(crate) fn peer_process(
         &self,
         adapter: &Adapter,
@@ -175,7 +175,7 @@ impl Connections {
         Some(process_name(peer, port, id))
     }
 
-    /// A connection is up: if its peer is a process of this machine, the end of that process ends the connection.
+    /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
     pub(crate) fn watch_peer(&self, adapter: &Adapter, link: u8, connection: ConnectionId) {
         let farewell = self.act(adapter, link, |manager, _| manager.cm.farewell(connection));
         if let (Some(Some(farewell)), Some(here)) = (farewell, adapter.links.get(usize::from(link)))
@@ -189,19 +189,19 @@ impl Connections {
             return; // It is ourselves.
         }
         if !processes.watch(name) && own {
-            // It may have ended before we could watch it.
+            // It may have ended before it was watched.
             self.act(adapter, link, |manager, now| manager.cm.probe(now, connection).ok());
         }
     }
 
-    /// Processes have ended: so have their connections.
+    /// Ends the connections of processes that have ended.
     pub(crate) fn end_of_processes(&self, adapter: &Adapter) {
         let Some(processes) = self.processes(adapter) else { return };
         let ended = processes.take_ended();
         if ended.is_empty() {
             return;
         }
-        // What they have sent before is here already, or on its way through another process.
+        // Packets they sent before may still be in a socket, of this process or of another one that forwards them.
         adapter.flush_outbox();
         for (index, link) in adapter.links.iter().enumerate() {
             let port = link.address.port();
@@ -219,7 +219,7 @@ impl Connections {
         self.deliver_events(adapter);
     }
 
-    /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
+    /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     pub(crate) fn handle(
         &self,
         adapter: &Adapter,
@@ -239,7 +239,7 @@ impl Connections {
             match self.owner(&manager.cm, local, from, one.packet.payload) {
                 Owner::Us => {}
                 Owner::Other(other) => {
-                    // Where nobody has it, it falls to us to say so.
+                    // If no process has it, we reject it.
                     if adapter.forward(local, other, one.info, one.bytes) {
                         return false;
                     }
@@ -249,7 +249,7 @@ impl Connections {
                     return false;
                 }
             }
-            // What is ignored is answered, or not, by the manager itself.
+            // The manager decides whether to respond to an invalid message.
             let class = one.info.tos & !3;
             let _ = manager.cm.handle_datagram(now, from, class, one.packet.payload);
             true
@@ -258,16 +258,16 @@ impl Connections {
         ours.unwrap_or(true)
     }
 
-    /// A message to this peer, which began so, found the port closed.
+    /// A message that began with `quoted` found the peer's port closed.
     pub(crate) fn handle_unreachable(&self, adapter: &Adapter, link: u8, peer: Gid, quoted: &[u8]) {
-        // What quotes nothing of ours is somebody else's, or forged.
+        // A quote of anything else is forged, or belongs to another process.
         self.act(adapter, link, |manager, now| {
             manager.cm.handle_unreachable(now, peer, quoted).ok()
         });
         self.deliver_events(adapter);
     }
 
-    /// Whom a message is for.
+    /// Finds the process that a message belongs to.
     fn owner(
         &self,
         manager: &ConnectionManager,
@@ -300,12 +300,12 @@ impl Connections {
 
     fn pass_to_all(&self, slot: &Slot, one: &ReceivedPacket<'_>) {
         for other in slot.others().unwrap_or_default() {
-            // One that has no room hears it when the peer repeats it.
+            // A process whose mailbox is full receives the peer's retry.
             let _ = slot.forward(Recipient::Slot(other), one.info, one.bytes);
         }
     }
 
-    /// Says whether what is handled from now on was passed on by another process: that is not passed on to all.
+    /// Sets whether the packets being handled were forwarded by another process; those are not broadcast again.
     pub(crate) fn set_forwarded(&self, forwarded: bool) {
         self.forwarded.store(forwarded, Ordering::Relaxed);
     }
@@ -325,7 +325,7 @@ impl Connections {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Finds out when the next timer runs out, and wakes the thread if that is sooner than it was.
+    /// Computes the next timer, and wakes the thread if it is earlier than before.
     fn set_timer(&self, adapter: &Adapter) {
         let _timing = lock(&self.timing);
         let timers = self.managers.iter().filter_map(|manager| lock(manager).cm.poll_timeout());
@@ -339,10 +339,10 @@ impl Connections {
         Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff)
     }
 
-    /// Sends what a manager has to send. Under its lock, so that messages leave in their order.
+    /// Sends the messages of a manager, under its lock, so that they stay in order.
     fn transmit(&self, adapter: &Adapter, link: u8, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
-            // A peer that there is no way to is one that does not answer.
+            // Without a route, the peer counts as not responding.
             let Ok(mut route) = adapter.route_to(link, transmit.destination) else { continue };
             route.traffic_class = transmit.traffic_class & !3;
             adapter.send_management(
@@ -370,7 +370,7 @@ impl Connections {
         });
     }
 
-    /// Tells the ids what there is to tell. Nobody who calls this may hold an id's lock.
+    /// Delivers all pending events to their cm_ids. The caller must not hold a cm_id's lock.
     pub(crate) fn deliver_events(&self, adapter: &Adapter) {
         let _telling = lock(&self.delivering);
         for (index, manager) in self.managers.iter().enumerate() {
@@ -390,13 +390,13 @@ impl Connections {
     }
 }
 
-/// The process that a communication ID of this address would belong to: every ID begins with a slot.
+/// The process that owns a communication ID: its top byte is a slot.
 fn process_name(peer: Gid, port: u16, id: CommId) -> ProcessName {
     ProcessName { address: peer.to_ip(), port, slot: (id.0 >> 24) as u8 }
 }
 
 impl Manager {
-    /// Whom an event is about. One that ends something is the last.
+    /// The cm_id of an event. A final event also removes the connection.
     fn target(&mut self, event: &Event) -> Option<Arc<dyn CmEventHandler>> {
         let target = match event {
             Event::Request(_, request) => self.listeners.get(&request.service_id.0),
@@ -422,13 +422,13 @@ impl Manager {
         target.and_then(Weak::upgrade)
     }
 
-    /// Forgets whom the news of a connection are for, and ends it.
+    /// Closes a connection without a cm_id.
     pub(crate) fn drop_connection(&mut self, now: Instant, connection: ConnectionId) {
         self.connections.remove(&connection);
         let _ = self.cm.close(now, connection);
     }
 
-    /// Answers a resolution that nobody wants to answer.
+    /// Refuses an SIDR request that has no listener.
     pub(crate) fn drop_query(&mut self, query: QueryId, status: SidrStatus) {
         let _ = self.cm.answer(query, &ferroce_proto::cm::Resolution::refused(status));
     }

@@ -1,12 +1,12 @@
-//! The set-up exchange on real sockets: messages to queue pair 2 come in here, and become events for the handles of
+//! The set-up exchange on real sockets: receives messages to QP 2 and queues events for the handles of
 //! [`crate::setup`].
 //!
-//! Processes share addresses, so a message reaches any of them and is passed on: an answer by the slot that stands in
-//! the exchange's number, a request to whoever has claimed to serve the address. Questions to a group reach everyone by
-//! themselves.
+//! Processes share addresses, so a message may reach any of them and is forwarded: a response by the slot in the
+//! exchange ID, a request to the process that serves the address. Multicast discovery requests reach every process
+//! directly.
 //!
-//! All machines stand behind one lock. Nobody waits for the device's claim or takes another's lock while holding it,
-//! but those of events and services.
+//! One lock protects all state machines. While it is held, no thread waits for ownership of the device or takes another
+//! lock, except those of the event queues and the services.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ use crate::sync::lock;
 pub(crate) struct Exchanges {
     slot: u8,
     machines: Mutex<Machines>,
-    /// When the next timer of any machine runs out.
+    /// When the next timer of any state machine expires.
     next: AtomicU64,
     psn: AtomicU32,
 }
@@ -55,16 +55,16 @@ struct Machines {
 struct ServerState {
     link: u8,
     machine: Server,
-    /// Where its events go. Without, all that it does is to say that it is there.
+    /// Its event queue. A server without one only answers discovery requests.
     events: Option<Arc<EventQueue<ServerEvent>>>,
 }
 
-/// An exchange that this process has begun.
+/// An exchange begun by this process.
 #[derive(Debug)]
 struct ClientState {
     link: u8,
     machine: Client,
-    /// Where its events go. Without, its owner is gone: it stays to answer repetitions.
+    /// Its event queue. `None` if its handle was dropped; the exchange then only answers repeated messages.
     events: Option<Arc<EventQueue<ClientEvent>>>,
 }
 
@@ -72,7 +72,7 @@ struct ClientState {
 struct DiscoveryState {
     exchange: ExchangeId,
     machine: Discovery,
-    /// Whom to ask, and from which link.
+    /// The addresses to query, and the link to query them from.
     targets: Vec<(u8, Gid)>,
     events: Arc<EventQueue<DiscoveryEvent>>,
 }
@@ -97,12 +97,12 @@ impl Exchanges {
         }
     }
 
-    /// A number for an exchange of this process: its answers find their way back by the slot in it.
+    /// Allocates an exchange ID with this process's slot, by which responses are forwarded.
     pub(crate) fn new_exchange(&self) -> ExchangeId {
         ExchangeId(u32::from(self.slot) << 24 | random() as u32 & 0x00ff_ffff)
     }
 
-    /// Serves the exchanges of an address. Without events, it only says that it is there.
+    /// Serves the exchanges of an address. Without an event queue, it only answers discovery requests.
     pub(crate) fn serve(
         &self,
         adapter: &Adapter,
@@ -125,7 +125,7 @@ impl Exchanges {
         }
     }
 
-    /// Does something with the server of a link, and sends what it has to send.
+    /// Calls a function on the server of a link, and sends the resulting messages.
     pub(crate) fn with_server<T>(
         &self,
         adapter: &Adapter,
@@ -159,7 +159,7 @@ impl Exchanges {
         Ok(())
     }
 
-    /// Does something with an exchange, and sends what it has to send.
+    /// Calls a function on an exchange, and sends the resulting messages.
     pub(crate) fn with_client<T>(
         &self,
         adapter: &Adapter,
@@ -174,7 +174,7 @@ impl Exchanges {
         Some(result)
     }
 
-    /// The owner of an exchange is gone: one that is not connected ends, others stay to answer repetitions.
+    /// The handle of an exchange was dropped: an unconnected exchange ends, others remain to answer repeated messages.
     pub(crate) fn remove_client(&self, adapter: &Adapter, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
         let found = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange);
@@ -188,7 +188,7 @@ impl Exchanges {
         self.set_timer(adapter, &machines);
     }
 
-    /// Asks many who they are.
+    /// Begins a discovery.
     pub(crate) fn search(
         &self,
         adapter: &Adapter,
@@ -210,7 +210,7 @@ impl Exchanges {
         self.set_timer(adapter, &machines);
     }
 
-    /// A message that reached this process: it is ours, or somebody else's. Says whether it is ours.
+    /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     pub(crate) fn handle(
         &self,
         adapter: &Adapter,
@@ -242,7 +242,7 @@ impl Exchanges {
         }
         let slot = (prefix.exchange.0 >> 24) as u8;
         let other = match is_answer(prefix.message_type) {
-            // Of an exchange that is over, or nobody's.
+            // The exchange has ended, or never existed.
             true if slot == self.slot => return true,
             true => Recipient::Slot(slot),
             false => Recipient::Service(SERVICE),
@@ -293,7 +293,7 @@ impl Exchanges {
             if !group {
                 return address == local;
             }
-            // The address that the asker can reach: of its family and, for IPv6, of its scope.
+            // Reply with an address that the requester can reach: of its family and, for IPv6, of its scope.
             let own = Gid::from_ip(address.ip());
             own.to_ip().is_ipv4() == from.address.to_ip().is_ipv4()
                 && own.to_ip().is_loopback() == from.address.to_ip().is_loopback()
@@ -331,7 +331,7 @@ impl Exchanges {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Finds out when the next timer runs out, and wakes the thread if that is sooner than it was.
+    /// Computes the next timer, and wakes the thread if it is earlier than before.
     fn set_timer(&self, adapter: &Adapter, machines: &Machines) {
         let servers = machines.servers.iter().filter_map(|one| one.machine.poll_timeout());
         let clients = machines.clients.iter().filter_map(|one| one.machine.poll_timeout());
@@ -350,7 +350,7 @@ impl Exchanges {
             match (&serving.events, event) {
                 (Some(events), event) => events.push(event),
                 (None, ServerEvent::CreateQueuePair { request, .. }) => {
-                    // It has no such request when that is over already.
+                    // The request may have ended already.
                     let _ = machine.respond_queue_pair(now(), request, Err(Status::REJECTED));
                 }
                 (None, _) => {}
@@ -384,7 +384,7 @@ impl Exchanges {
     }
 
     fn send(&self, adapter: &Adapter, link: u8, to: Gid, message: &Message) {
-        // A peer that there is no way to is one that does not answer.
+        // Without a route, the peer counts as not responding.
         let Ok(route) = adapter.route_to(link, to) else { return };
         let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
         let mut buffer = [0; MAX_LEN];
@@ -392,7 +392,7 @@ impl Exchanges {
     }
 }
 
-/// Whether an address means something on its link alone.
+/// Whether an address is valid on its link only.
 fn is_local(gid: Gid) -> bool {
     gid.0[0] == 0xfe && gid.0[1] & 0xc0 == 0x80
 }

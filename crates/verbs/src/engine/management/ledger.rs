@@ -1,8 +1,7 @@
-//! The connections of a process, written down for whoever outlives it: `ferroce run` says goodbye for a program that was
-//! killed.
+//! A record of a process's connections, so that `ferroce run` can disconnect them if the process is killed.
 //!
-//! `FERROCE_LEDGER` names a folder. A device of a process keeps a file there while it is open, a ring of fixed records of the
-//! latest connections. One that has ended meanwhile may still be in it: its peer answers the DREQ, and that is all.
+//! `FERROCE_LEDGER` names a folder. Each open device keeps a file there: a ring of fixed-size records of its latest
+//! connections. A connection that has ended may still be in it; its peer then just answers the DREQ.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,13 +14,13 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::CommId;
 use ferroce_wire::number::Qpn;
 
-/// Connections that are remembered.
+/// The number of connections kept.
 const MAX_RECORDS: u64 = 4096;
 
-/// Bytes of a record: both addresses, both IDs, the peer's queue pair, the traffic class.
+/// The length of a record: both GIDs, both communication IDs, the peer's QPN and the traffic class.
 pub(crate) const RECORD_LEN: usize = 16 + 16 + 4 + 4 + 4 + 1;
 
-/// What is written down, once there is a connection.
+/// The ledger file, created with the first connection.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     file: OnceLock<Option<(PathBuf, File)>>,
@@ -29,15 +28,15 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Writes a connection of this address down, if somebody asks for that.
+    /// Records a connection of this address, if `FERROCE_LEDGER` is set.
     pub(crate) fn record(&self, local: Gid, farewell: &Farewell) {
         let Some((_, file)) = self.file.get_or_init(create) else { return };
         let at = self.recorded.fetch_add(1, Ordering::Relaxed) % MAX_RECORDS;
-        // A full disk takes nothing from the connection.
+        // A full disk must not affect the connection.
         let _ = file.write_all_at(&emit(local, farewell), at * RECORD_LEN as u64);
     }
 
-    /// The process has said goodbye itself.
+    /// Removes the file after an orderly shutdown.
     pub(crate) fn remove(&self) {
         if let Some(Some((path, _))) = self.file.get() {
             let _ = std::fs::remove_file(path);

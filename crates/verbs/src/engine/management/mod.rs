@@ -1,5 +1,5 @@
-//! Packets of management: queue pair 1, the connection manager's, and queue pair 2, the set-up exchange's. No process
-//! owns these numbers: whoever gets such a packet finds out whose it is.
+//! Management datagrams: QP 1 (connection manager) and QP 2 (set-up exchange). No process owns these QPNs: a process
+//! that receives such a packet finds its owner.
 
 mod connections;
 mod exchanges;
@@ -39,8 +39,8 @@ impl Management {
         }
     }
 
-    /// A packet for one of the numbers that no process owns. The device is claimed, so nothing here may wait for it;
-    /// what is to be sent goes by [`Adapter::send_packet`]. Says whether it was for this process.
+    /// Handles a packet for QP 1 or 2 and returns whether it belongs to this process. The caller owns the device, so
+    /// nothing here may wait for it; responses are queued with [`Adapter::send_packet`].
     pub(crate) fn handle(
         &self,
         adapter: &Adapter,
@@ -54,14 +54,14 @@ impl Management {
         }
     }
 
-    /// Does what is due. Called by the device's thread, before it sleeps and when it wakes.
+    /// Runs expired timers. Called by the device thread before it sleeps and after it wakes up.
     pub(crate) fn run(&self, adapter: &Adapter) {
         self.connections.run(adapter);
         self.exchanges.run(adapter);
     }
 
-    /// When [`Management::run`] is due next: nanoseconds of the monotonic clock. Who makes it earlier from another
-    /// thread wakes the device's (`adapter.thread.wake()`).
+    /// When [`Management::run`] is due, in nanoseconds of the monotonic clock. A thread that makes it earlier wakes the
+    /// device thread (`adapter.thread.wake()`).
     pub(crate) fn next_timer(&self) -> u64 {
         let timers = self.connections.next_timer().min(self.exchanges.next_timer());
         timers.min(self.neighbours.next_timer())
@@ -69,7 +69,7 @@ impl Management {
 }
 
 impl Adapter {
-    /// Sends a datagram of management: from the queue pair `number` here to the one of the same number there.
+    /// Sends a management datagram from the QP `number` to the peer's QP of the same number.
     pub(crate) fn send_management(
         &self,
         route: Route,

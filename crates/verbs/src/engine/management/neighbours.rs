@@ -1,4 +1,4 @@
-//! Ids that wait until the next host on the way to their peer is found.
+//! cm_ids that wait for neighbour resolution (ARP, NDP) of the next hop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Weak};
@@ -10,7 +10,7 @@ use super::super::Adapter;
 use super::connections::CmEventHandler;
 use crate::sync::lock;
 
-/// An id that waits.
+/// A waiting cm_id.
 #[derive(Debug)]
 struct Waiting {
     id: Weak<dyn CmEventHandler>,
@@ -21,7 +21,7 @@ struct Waiting {
 
 #[derive(Debug)]
 pub(crate) struct Neighbours {
-    /// `None` where the system has no such monitor: then nobody waits.
+    /// `None` if the kernel offers no such notifications; cm_ids then do not wait.
     monitor: Option<NetlinkMonitor>,
     waiting: Mutex<Vec<Waiting>>,
     next: AtomicU64,
@@ -33,7 +33,7 @@ impl Neighbours {
         Self { monitor, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
     }
 
-    /// What the device's thread watches.
+    /// The descriptor for the device thread to watch.
     pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
         self.monitor.as_ref()
     }
@@ -42,7 +42,7 @@ impl Neighbours {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Lets an id wait for a neighbour. False when there is nothing to wait for: it is there, or the system does not tell.
+    /// Lets a cm_id wait for a neighbour. Returns false if it is already resolved, or the kernel does not report it.
     pub(crate) fn wait(
         &self,
         adapter: &Adapter,
@@ -51,13 +51,12 @@ impl Neighbours {
         until: u64,
     ) -> bool {
         let Some(monitor) = &self.monitor else { return false };
-        // Mostly.
-        if !matches!(neighbour.state(), Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
-        {
+        // The common case.
+        if !matches!(neighbour.knowledge(), Ok(Knowledge::Nothing | Knowledge::Sought)) {
             return false;
         }
         let mut waiting = lock(&self.waiting);
-        // It is looked for after we listen, so that it is not found in between.
+        // Checked again after subscribing, so that a resolution in between is not missed.
         if waiting.is_empty() && monitor.listen(true).is_err() {
             return false;
         }
@@ -71,7 +70,7 @@ impl Neighbours {
         false
     }
 
-    /// Whether it is not found; then it is looked for.
+    /// Whether the neighbour is unresolved. Starts its resolution if necessary.
     fn is_missing(neighbour: &Neighbour) -> bool {
         let known = neighbour.state();
         if let Ok(NeighbourState::Unresolved) = known {
@@ -80,8 +79,7 @@ impl Neighbours {
         matches!(known, Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
     }
 
-    /// Who waits no longer hears why. Called by the device's thread, when there are monitor or somebody has waited for long
-    /// enough.
+    /// Notifies the cm_ids whose wait is over. Called by the device thread after a netlink notification or a timeout.
     pub(crate) fn run(&self, changed: bool) {
         let now = clock::now();
         if !changed && self.next_timer() > now {

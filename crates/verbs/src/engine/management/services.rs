@@ -1,4 +1,4 @@
-//! The services that this process listens for, on all addresses of a device: a claim of each.
+//! The services this process listens for, on all addresses of a device.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::sync::lock;
 pub(crate) struct Services {
     slot: u8,
     claimed: Mutex<Vec<Service>>,
-    /// Signalled when a service was claimed or released. `None` when the process had no descriptor left.
+    /// Signalled when a service is bound or released. `None` if the process had no free descriptor.
     changed: Option<Event>,
 }
 
@@ -21,12 +21,12 @@ impl Services {
         Self { slot, claimed: Mutex::default(), changed: Event::new().ok() }
     }
 
-    /// What the device's thread waits for, to have packets steered to the services.
+    /// The descriptor for the device thread to watch, to update the steering table.
     pub(crate) fn changed(&self) -> Option<&Event> {
         self.changed.as_ref()
     }
 
-    /// Claims a service on an address: nobody else has it then, in this process or another.
+    /// Binds a service on an address, exclusively among all processes.
     pub(crate) fn claim(&self, address: SocketAddr, id: u64) -> Result<(), Error> {
         let service = Service::claim(address, id, self.slot)?;
         lock(&self.claimed).push(service);
