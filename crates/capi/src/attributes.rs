@@ -29,7 +29,8 @@ fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<QueuePairAtt
             .map(|()| state(attr.cur_qp_state))
             .transpose()?,
         drain_notice: given(AttributeMask::DRAIN_NOTICE).map(|()| attr.en_sqd_async_notify != 0),
-        access: given(AttributeMask::ACCESS).map(|()| AccessFlags(attr.qp_access_flags)),
+        access: given(AttributeMask::ACCESS)
+            .map(|()| AccessFlags::from_bits_retain(attr.qp_access_flags)),
         partition: given(AttributeMask::PARTITION).map(|()| attr.pkey_index),
         port: given(AttributeMask::PORT).map(|()| attr.port_num),
         queue_key: given(AttributeMask::QUEUE_KEY).map(|()| QKey(attr.qkey)),
@@ -136,7 +137,7 @@ pub(crate) fn answer(now: &QueuePairAttributes, state: State) -> ibv_qp_attr {
         rq_psn: now.receive_psn.map_or(0, |psn| psn.0),
         sq_psn: now.send_psn.map_or(0, |psn| psn.0),
         dest_qp_num: now.destination.map_or(0, |number| number.0),
-        qp_access_flags: now.access.map_or(0, |access| access.0),
+        qp_access_flags: now.access.map_or(0, |access| access.bits()),
         ah_attr: now.path.as_ref().map_or_else(Abi::zeroed, vector_out),
         alt_ah_attr: alternate.map_or_else(Abi::zeroed, |path| vector_out(&path.path)),
         pkey_index: now.partition.unwrap_or(0),

@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         let domain = &unsafe { PdHandle::of(pd) }?.domain;
         // SAFETY: the program's memory.
         let buffer = unsafe { buffer_of(dm) }?;
-        let access = AccessFlags(access);
+        let access = AccessFlags::from_bits_retain(access);
         // Its addresses count from 0: it has none that the program could know.
         if !access.contains(AccessFlags::ZERO_BASED) {
             return Err(Errno::INVALID);

@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn reg_mr_iova2(
     entry::pointer(|| {
         // SAFETY: the program's domain.
         let domain = &unsafe { PdHandle::of(pd) }?.domain;
-        let access = AccessFlags(access);
+        let access = AccessFlags::from_bits_retain(access);
         let region = domain.register(range(addr, length, access), VirtualAddress(iova), access)?;
         // SAFETY: as above.
         unsafe { give(pd, addr, length, region) }
@@ -147,7 +147,8 @@ pub(crate) unsafe extern "C" fn rereg_mr(
         if translates && (addr.is_null() || length == 0) {
             return Err(Errno::INVALID);
         }
-        let rights = (flags & CHANGE_ACCESS != 0).then_some(AccessFlags(access as u32));
+        let rights =
+            (flags & CHANGE_ACCESS != 0).then_some(AccessFlags::from_bits_retain(access as u32));
         let place = range(addr, length, rights.unwrap_or_default());
         let translation = translates.then_some((place, VirtualAddress(addr.addr() as u64)));
         let change = Change { pd: None, translation, access: rights };

@@ -64,7 +64,8 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) ->
         unsafe { key_of(info.mr) }?
     };
     // A window is for peers: what its owner may do is said by the region, but programs say it here, too.
-    let access = AccessFlags(info.mw_access_flags & !AccessFlags::LOCAL_WRITE.0);
+    let access =
+        AccessFlags::from_bits_retain(info.mw_access_flags).difference(AccessFlags::LOCAL_WRITE);
     let address = VirtualAddress(info.addr);
     let operation = handle.window.bind_as(RKey(key), region, address, info.length, access);
     handle.shown.change(|shown| shown.rkey = key);

@@ -15,7 +15,7 @@ fn main() {
 }
 
 const BY: Accessor = Accessor { pd: PdId(1), queue_pair: ferroce_wire::number::Qpn(0x11) };
-const ALL: AccessFlags = AccessFlags(0x1f);
+const ALL: AccessFlags = AccessFlags::from_bits_retain(0x1f);
 const LENGTHS: [usize; 3] = [64, 1024, 4096];
 
 fn setup() -> (Registry, Arc<Buffer>, Keys) {

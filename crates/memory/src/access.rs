@@ -14,7 +14,7 @@ use crate::region::{Place, Region};
 use crate::registry::Registry;
 use crate::table::Tenant;
 
-const NONE: AccessFlags = AccessFlags(0);
+const NONE: AccessFlags = AccessFlags::empty();
 
 /// What a work request needs: its owner may always read (IBA 10.6.3.1).
 fn local_access(write: bool) -> AccessFlags {

@@ -48,13 +48,11 @@ impl Drop for Bound {
 }
 
 /// What a window may allow.
-const GRANTED: AccessFlags = AccessFlags(
-    AccessFlags::REMOTE_WRITE.0
-        | AccessFlags::REMOTE_READ.0
-        | AccessFlags::REMOTE_ATOMIC.0
-        | AccessFlags::FLUSH_GLOBAL.0
-        | AccessFlags::ZERO_BASED.0,
-);
+const GRANTED: AccessFlags = AccessFlags::REMOTE_WRITE
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::FLUSH_GLOBAL)
+    .union(AccessFlags::ZERO_BASED);
 
 impl Window {
     /// The bytes that a peer asks for, with the region that they are of.
@@ -157,7 +155,7 @@ impl Registry {
             && region.access.contains(AccessFlags::MW_BIND)
             && !region.access.contains(AccessFlags::ZERO_BASED)
             // IBA C10-74: who may not write there cannot allow it to others.
-            && ((bind.access & writes).0 == 0
+            && (!bind.access.intersects(writes)
                 || region.access.contains(AccessFlags::LOCAL_WRITE));
         if !allowed {
             return Err(Denied::Access);

@@ -3,7 +3,7 @@
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
-pub use ferroce_wire::setup::AccessFlags;
+pub use ferroce_wire::access::AccessFlags;
 
 /// A protection domain: memory and queue pairs of different ones do not meet (IBA 10.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -12,7 +12,10 @@ use ferroce::setup::{
 };
 use ferroce::*;
 
-const ACCESS: AccessFlags = AccessFlags(0xf);
+const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// A device that shares its port with the others of its test alone.
 fn open(test: u16, receive_buffer: usize) -> Context {

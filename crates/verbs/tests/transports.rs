@@ -318,7 +318,7 @@ fn violations_end_as_the_specification_says() {
             "no permission of the queue pair",
             |one, other| {
                 let none = QueuePairAttributes {
-                    access: Some(AccessFlags(0)),
+                    access: Some(AccessFlags::empty()),
                     ..QueuePairAttributes::default()
                 };
                 other.queue_pair.modify(&none).unwrap();

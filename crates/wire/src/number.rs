@@ -73,6 +73,26 @@ macro_rules! codes {
 
 pub(crate) use codes;
 
+/// Writes the names of the flags that are set, then the unknown bits as a number.
+pub(crate) fn write_flag_names(
+    f: &mut core::fmt::Formatter<'_>,
+    set: u32,
+    flags: impl Iterator<Item = (&'static str, u32)>,
+) -> core::fmt::Result {
+    let mut unknown = set;
+    let mut separator = "";
+    for (name, flag) in flags.filter(|(_, flag)| set & flag != 0) {
+        write!(f, "{separator}{name}")?;
+        separator = " | ";
+        unknown &= !flag;
+    }
+    match unknown {
+        0 if set == 0 => f.write_str("none"),
+        0 => Ok(()),
+        unknown => write!(f, "{separator}{unknown:#x} unknown"),
+    }
+}
+
 numbers! {
     /// Packet sequence number, 24 bits (IBA 9.2). It wraps, so it has no order: see [`Psn::distance`].
     pub struct Psn(u32), 8;

@@ -96,7 +96,7 @@ pub(crate) unsafe extern "C" fn riomap(
         let mut access = AccessFlags::LOCAL_WRITE;
         let mut index = None;
         if protection & libc::PROT_WRITE != 0 {
-            access = access | AccessFlags::REMOTE_WRITE;
+            access |= AccessFlags::REMOTE_WRITE;
             index = Some(link.free_map().ok_or(Errno::NO_MEMORY)?);
         }
         let address = buffer.expose_provenance();

@@ -22,10 +22,13 @@ const SENDS: u32 = 64;
 pub(crate) const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Local write.
-pub(crate) const LOCAL: AccessFlags = AccessFlags(0x1);
+pub(crate) const LOCAL: AccessFlags = AccessFlags::LOCAL_WRITE;
 
-/// All remote access.
-pub(crate) const SHARED: AccessFlags = AccessFlags(0xf);
+/// All that peers may do.
+pub(crate) const SHARED: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// A CQ and its completion channel.
 #[derive(Debug)]

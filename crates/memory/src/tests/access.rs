@@ -31,9 +31,11 @@ const GUARD: usize = 64;
 const LENGTH: usize = 200;
 
 fn flags() -> impl Strategy<Value = AccessFlags> {
-    (0u32..32).prop_map(AccessFlags).prop_filter("as registering demands", |access| {
-        access.0 & (WRITE.0 | ATOMIC.0) == 0 || access.contains(LOCAL)
-    })
+    (0u32..32)
+        .prop_map(AccessFlags::from_bits_retain)
+        .prop_filter("as registering demands", |access| {
+            !access.intersects(WRITE | ATOMIC) || access.contains(LOCAL)
+        })
 }
 
 fn tries() -> impl Strategy<Value = Try> {
@@ -95,7 +97,7 @@ fn verdict(attempt: &Try, access: AccessFlags) -> Result<Option<usize>, Denied> 
     if !attempt.right_domain {
         return Err(Denied::PdId);
     }
-    if access.0 & needed.0 != needed.0 {
+    if !access.contains(needed) {
         return Err(Denied::Access);
     }
     let start = i128::from(address) - i128::from(BASE);

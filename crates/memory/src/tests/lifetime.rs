@@ -69,7 +69,7 @@ fn what_cannot_be_registered() {
         registry.register(DOMAIN, range, VirtualAddress(iova), access)
     };
     let at = buffer.address();
-    for access in [WRITE, ATOMIC, WRITE | READ, AccessFlags(LOCAL.0 | 1 << 15)] {
+    for access in [WRITE, ATOMIC, WRITE | READ, LOCAL | AccessFlags::from_bits_retain(1 << 15)] {
         assert_eq!(register(at, 64, 0, access), Err(RegisterError::Access));
     }
     assert_eq!(RegisterError::Access.errno(), libc::EINVAL);
@@ -86,7 +86,7 @@ fn what_cannot_be_registered() {
     let denied = (&registry).check_local(DOMAIN, local(empty.lkey, at as u64, 1), false);
     assert_eq!(denied, Err(Denied::Bounds));
     // Optional flags that nobody knows are no error.
-    assert!(register(at, 64, 0, LOCAL | AccessFlags(1 << 25)).is_ok());
+    assert!(register(at, 64, 0, LOCAL | AccessFlags::from_bits_retain(1 << 25)).is_ok());
     let outside = registry.register_buffer(DOMAIN, &buffer, 1, 4096, VirtualAddress(0), LOCAL);
     assert_eq!(outside, Err(RegisterError::Range));
 }

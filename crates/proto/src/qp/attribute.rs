@@ -156,8 +156,7 @@ attributes! {
 
 /// Whether all flags are ones that have a name.
 fn access_fits(access: &AccessFlags) -> bool {
-    let defined = AccessFlags::ALL.iter().fold(0, |all, (_, flag)| all | flag.0);
-    access.0 & !defined == 0
+    AccessFlags::all().contains(*access)
 }
 
 /// A set of attributes, with the bits of `ibv_qp_attr_mask`.

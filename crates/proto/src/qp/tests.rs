@@ -197,8 +197,8 @@ const LIMITS: &[Limit] = &[
     (Attribute::Port, |it| it.port = Some(0), |it| it.port = Some(1)),
     (
         Attribute::Access,
-        |it| it.access = Some(AccessFlags(1 << 10)),
-        |it| it.access = Some(AccessFlags(1 << 20 | 0x3ff)),
+        |it| it.access = Some(AccessFlags::from_bits_retain(1 << 10)),
+        |it| it.access = Some(AccessFlags::all()),
     ),
     (Attribute::PathMtu, |it| it.path_mtu = Some(PathMtu(0)), |it| it.path_mtu = Some(PathMtu(1))),
     (Attribute::PathMtu, |it| it.path_mtu = Some(PathMtu(6)), |it| it.path_mtu = Some(PathMtu(5))),
@@ -281,7 +281,7 @@ fn errors_say_what_to_change() {
         ..change(State::Reset, State::Init, named("PKEY_INDEX"))
     };
     assert_eq!(text(rc, State::Reset, &bad), "RC from RESET to INIT also needs: access");
-    let bad = QueuePairAttributes { access: Some(AccessFlags(0)), ..bad };
+    let bad = QueuePairAttributes { access: Some(AccessFlags::empty()), ..bad };
     assert_eq!(text(rc, State::Reset, &bad), "out of range: port (it is from 1)");
     let bad = QueuePairAttributes {
         port: Some(1),

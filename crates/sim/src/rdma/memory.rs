@@ -26,13 +26,11 @@ const WINDOW: u32 = 0x8000_0000;
 /// The part of a key that identifies a region or window; the owner chooses the remaining bits (IBA 10.6.3.3).
 const KEY_INDEX_MASK: u32 = 0xffff_ff00;
 
-/// All remote access flags.
-pub(super) const REMOTE: AccessFlags = AccessFlags(
-    AccessFlags::REMOTE_WRITE.0
-        | AccessFlags::REMOTE_READ.0
-        | AccessFlags::REMOTE_ATOMIC.0
-        | AccessFlags::FLUSH_GLOBAL.0,
-);
+/// All that a peer may be allowed.
+pub(super) const REMOTE: AccessFlags = AccessFlags::REMOTE_WRITE
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::FLUSH_GLOBAL);
 
 /// Returns the key of a region: its index, and a tag that an uninitialised key would not have.
 pub(super) const fn key(region: usize) -> u32 {
@@ -258,9 +256,9 @@ impl Memory for Regions {
         }
         // IBA 10.6.7.2.1: the region allows window binds, and local write if the window allows remote writes.
         let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
-        let needed = match (bind.access & writes).0 {
-            0 => AccessFlags::MW_BIND,
-            _ => AccessFlags::MW_BIND | AccessFlags::LOCAL_WRITE,
+        let needed = match bind.access.intersects(writes) {
+            true => AccessFlags::MW_BIND | AccessFlags::LOCAL_WRITE,
+            false => AccessFlags::MW_BIND,
         };
         let length = usize::try_from(bind.length).map_err(|_| Denied::Bounds)?;
         self.resolve(by.pd, bind.region.0, bind.address, length, needed)?;

@@ -11,7 +11,10 @@ use ferroce::*;
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Local write, and everything that a peer may do.
-pub(crate) const SHARED: AccessFlags = AccessFlags(0xf);
+pub(crate) const SHARED: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// Resolving asks nobody, so it takes no time to speak of.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

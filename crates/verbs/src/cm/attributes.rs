@@ -136,9 +136,9 @@ impl Facts {
 
     /// What peers may do: read only where that was agreed.
     fn access(&self) -> AccessFlags {
-        let reads = AccessFlags::REMOTE_READ.0 | AccessFlags::REMOTE_ATOMIC.0;
-        let reads = if self.responder_resources > 0 { reads } else { 0 };
-        AccessFlags(AccessFlags::REMOTE_WRITE.0 | reads)
+        let reads = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
+        let reads = if self.responder_resources > 0 { reads } else { AccessFlags::empty() };
+        AccessFlags::REMOTE_WRITE | reads
     }
 
     /// Brings a queue pair up.
@@ -158,7 +158,7 @@ fn init(service: ServiceType) -> QueuePairAttributes {
         state: Some(State::Init),
         partition: Some(0),
         port: Some(1),
-        access: (!datagram).then_some(AccessFlags(0)),
+        access: (!datagram).then_some(AccessFlags::empty()),
         queue_key: datagram.then_some(super::DATAGRAM_QUEUE_KEY),
         ..QueuePairAttributes::default()
     }

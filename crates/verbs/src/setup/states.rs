@@ -1,6 +1,6 @@
 //! What the phases mean for a queue pair, and for a region.
 
-use ferroce_proto::memory;
+use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::{
     AddressVector, PathMtu, QueuePairAttributes, RnrTimer, ServiceType, State,
 };
@@ -8,7 +8,7 @@ use ferroce_proto::setup::{Agreement, QpParameters, RegionParameters, Registered
 use ferroce_proto::work::{ReceiveRequest, SendRequest};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, QKey};
-use ferroce_wire::setup::{AccessFlags, QpType, RegionId};
+use ferroce_wire::setup::{QpType, RegionId};
 
 use crate::error::Error;
 use crate::queue_pair::QueuePair;
@@ -22,7 +22,10 @@ const READS: u8 = 16;
 const RNR_TIMER: u8 = 12;
 
 /// Local write, and all that peers may do.
-const ACCESS: memory::AccessFlags = memory::AccessFlags(0xf);
+const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// One side of an exchange: a queue pair, and the number of its first packet.
 #[derive(Clone, Debug)]
@@ -163,10 +166,9 @@ fn smaller(one: PathMtu, other: PathMtu) -> PathMtu {
 
 /// A region as its owner describes it.
 pub(super) fn describe(region: &MemoryRegion, number: u32) -> RegionParameters {
-    let access = region.info().map_or(0, |info| info.access.0);
     RegionParameters {
         id: RegionId(number),
-        access: AccessFlags(access),
+        access: region.info().map_or(AccessFlags::empty(), |info| info.access),
         address: region.address(),
         length: region.len(),
         ..RegionParameters::default()

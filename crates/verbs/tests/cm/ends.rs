@@ -14,7 +14,10 @@ use crate::other::port;
 pub(crate) const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const ACCESS: AccessFlags = AccessFlags(0xf);
+pub(crate) const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// A channel whose ids have a UDP port of this test's own: on the common one, processes come and go, and a message may
 /// be lost with one of them.

@@ -4,7 +4,10 @@
 use ferroce::*;
 use ferroce_test_support as _;
 
-pub const ACCESS: AccessFlags = AccessFlags(0xf);
+pub const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// One end: a queue pair with its completions and a region.
 pub struct Side {

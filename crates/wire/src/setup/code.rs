@@ -1,8 +1,8 @@
 //! The coded fields of the set-up exchange.
 
-use core::fmt;
+use crate::number::{codes, numbers, write_flag_names};
 
-use crate::number::{codes, numbers};
+pub use crate::access::AccessFlags;
 
 codes! {
     /// Type of a message.
@@ -93,7 +93,7 @@ macro_rules! flags {
         numbers! {$(
             $(#[$meta])+
             pub struct $name($repr), $digits => |set, f| {
-                names(f, u32::from(set.0), $name::ALL.iter().map(|(name, flag)| (*name, u32::from(flag.0))))
+                write_flag_names(f, u32::from(set.0), $name::ALL.iter().map(|(name, flag)| (*name, u32::from(flag.0))))
             };
         )+}
 
@@ -162,49 +162,4 @@ flags! {
         CONGESTION_CONTROL = 1 << 8,
     }
 
-    /// What a memory region may be used for: the bits of `IBV_ACCESS_*`.
-    pub struct AccessFlags(u32), 10 {
-        /// Its owner's receives, reads and atomics may write to it.
-        LOCAL_WRITE = 1 << 0,
-        /// Peers may write to it.
-        REMOTE_WRITE = 1 << 1,
-        /// Peers may read from it.
-        REMOTE_READ = 1 << 2,
-        /// Peers may do atomics on it.
-        REMOTE_ATOMIC = 1 << 3,
-        /// Memory windows may be bound to it.
-        MW_BIND = 1 << 4,
-        /// Its addresses count from zero.
-        ZERO_BASED = 1 << 5,
-        /// Its pages are fetched when they are used.
-        ON_DEMAND = 1 << 6,
-        /// It lies in huge pages.
-        HUGETLB = 1 << 7,
-        /// Peers may make what they wrote globally visible.
-        FLUSH_GLOBAL = 1 << 8,
-        /// Peers may make what they wrote persistent.
-        FLUSH_PERSISTENT = 1 << 9,
-        /// Writes to it may be seen in any order.
-        RELAXED_ORDERING = 1 << 20,
-    }
-}
-
-/// Writes the names of the set flags, and unknown bits as a number.
-fn names(
-    f: &mut fmt::Formatter<'_>,
-    set: u32,
-    flags: impl Iterator<Item = (&'static str, u32)>,
-) -> fmt::Result {
-    let mut rest = set;
-    let mut separator = "";
-    for (name, flag) in flags.filter(|(_, flag)| set & flag != 0) {
-        write!(f, "{separator}{name}")?;
-        separator = " | ";
-        rest &= !flag;
-    }
-    match rest {
-        0 if set == 0 => f.write_str("none"),
-        0 => Ok(()),
-        rest => write!(f, "{separator}{rest:#x} unknown"),
-    }
 }

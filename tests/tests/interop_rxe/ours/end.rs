@@ -4,8 +4,11 @@ use ferroce::*;
 
 use super::Task;
 
-/// All remote access flags.
-pub(crate) const ALL: AccessFlags = AccessFlags(0xf);
+/// All that peers can be allowed to do.
+pub(crate) const ALL: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC);
 
 /// The Q_Key of `ibv_ud_pingpong`.
 pub(crate) const QUEUE_KEY: QKey = QKey(0x1111_1111);

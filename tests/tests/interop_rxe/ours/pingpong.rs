@@ -172,7 +172,7 @@ pub(crate) fn run(task: &Task, service: ServiceType) {
     let queue_pair = end.queue_pair(service);
     let own = Partner { number: queue_pair.number(), psn: FIRST_PSN, gid: end.gid };
     let mut player = Player { task, end, queue_pair, way: None, head, out };
-    player.end.prepare(&player.queue_pair, AccessFlags(0));
+    player.end.prepare(&player.queue_pair, AccessFlags::empty());
     player.post_receive();
     let mut partners = Vec::new();
     exchange(task, &[own], |found| {

@@ -112,7 +112,8 @@ impl Puppet {
             ServiceType::UnreliableConnection => 3,
             _ => 2,
         };
-        let line = format!("pair {service} {} {}", wish.their_pair.0, wish.their_memory.0);
+        let line =
+            format!("pair {service} {} {}", wish.their_pair.bits(), wish.their_memory.bits());
         let answer = self.ask(&line);
         let words: Vec<&str> = answer.split(' ').collect();
         let [number, key, address, gid] = words[..] else { panic!("{line}: {answer}") };

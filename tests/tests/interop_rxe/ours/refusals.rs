@@ -81,7 +81,7 @@ const CLOSED: AccessFlags = AccessFlags::LOCAL_WRITE;
 fn we_ask(task: &Task, puppet: &mut Puppet, fault: Fault, opcode: u8) {
     let end = End::open(task, ROOM);
     let wish = Wish {
-        their_pair: if fault == Pair { AccessFlags(0) } else { ALL },
+        their_pair: if fault == Pair { AccessFlags::empty() } else { ALL },
         their_memory: if fault == Memory { CLOSED } else { ALL },
         rnr_retry: if fault == NoReceive { 1 } else { 7 },
         ..Wish::default()
@@ -117,7 +117,7 @@ fn they_ask(task: &Task, puppet: &mut Puppet, fault: Fault, opcode: u8) {
     let end = End::open(task, ROOM);
     let closed = end.pd.allocate(ROOM, CLOSED).expect("memory");
     let wish = Wish {
-        our_pair: if fault == Pair { AccessFlags(0) } else { ALL },
+        our_pair: if fault == Pair { AccessFlags::empty() } else { ALL },
         rnr_retry: if fault == NoReceive { 1 } else { 7 },
         ..Wish::default()
     };

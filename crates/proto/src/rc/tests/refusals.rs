@@ -11,7 +11,7 @@ use super::telling::{FAR, clean, deliver, read, remote, request, statuses, syndr
 use crate::memory::AccessFlags;
 use crate::work::{MAX_MESSAGE, Operation, RemoteAddress, Status};
 
-const ALL: AccessFlags = AccessFlags(0x30f);
+const ALL: AccessFlags = AccessFlags::from_bits_retain(0x30f);
 
 /// A FLUSH to a responder whose queue pair and region allow both placements.
 fn flush(key: u32, offset: u64, length: u32, selectivity: u8, placement: u8) -> Status {

@@ -2,8 +2,7 @@
 
 use super::*;
 
-const ALL: AccessFlags =
-    AccessFlags(REMOTE.0 | AccessFlags::LOCAL_WRITE.0 | AccessFlags::MW_BIND.0);
+const ALL: AccessFlags = REMOTE.union(AccessFlags::LOCAL_WRITE).union(AccessFlags::MW_BIND);
 const WRITE: AccessFlags = AccessFlags::REMOTE_WRITE;
 
 fn by(qpn: u32) -> Accessor {
