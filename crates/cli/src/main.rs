@@ -44,6 +44,10 @@ fn main() -> ExitCode {
     match parse(&arguments) {
         Ok(cli) => {
             let screen = Screen::new(cli.color);
+            if let Err(error) = ferroce::log_to_stderr() {
+                screen.complain(error);
+                return ExitStatus::Failure.into();
+            }
             run(&cli.command, &screen)
         }
         Err(error) => {

@@ -31,6 +31,7 @@ mod future;
 mod headers;
 pub mod identity;
 mod limits;
+mod log;
 mod options;
 mod orphans;
 mod pd;
@@ -60,6 +61,7 @@ pub use faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
+pub use log::{BadLogLevel, log_to_stderr};
 pub use options::Options;
 pub use orphans::say_goodbye;
 pub use pd::ProtectionDomain;

@@ -94,6 +94,7 @@ impl Adapter {
             }
         }
         let adapter = Arc::new(Self::new(device.clone(), options.clone())?);
+        tracing::info!(device = device.name(), slot = adapter.slot, "device opened");
         open.push((process, Arc::downgrade(&adapter)));
         Handle::start(adapter)
     }
@@ -180,11 +181,13 @@ impl Adapter {
             match Slot::open_all(&addresses, &options.sockets) {
                 Ok(opened) => return Ok((device, addresses, opened)),
                 Err(ferroce_sys::Error::AddressNotOurs { address }) if addresses.len() > 1 => {
+                    tracing::debug!(%address, "address skipped: it is not assigned to this host");
                     device = device.without(address);
                 }
                 Err(ferroce_sys::Error::PortTaken { address })
                     if address.ip().is_loopback() && device.carries_loopback() =>
                 {
+                    tracing::info!(%address, "loopback addresses skipped: their port is taken");
                     device = device.without_loopback();
                 }
                 Err(error) => return Err(error.into()),
@@ -436,6 +439,10 @@ impl<'a> FatalOnPanic<'a> {
 impl Drop for FatalOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.before {
+            tracing::error!(
+                device = self.adapter.device.name(),
+                "the engine panicked: device fatal"
+            );
             self.adapter.port.raise(EventKind::DeviceFatal);
             // The thread may be asleep.
             self.adapter.thread.wake();

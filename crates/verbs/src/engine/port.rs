@@ -54,6 +54,7 @@ impl Port {
         if self.active.swap(active, Ordering::Relaxed) == active {
             return;
         }
+        tracing::info!(device = device.name(), active, "port state changed");
         let kind = if active { EventKind::PortActive } else { EventKind::PortError };
         self.raise(kind);
     }

@@ -105,6 +105,7 @@ impl Core {
     }
 
     fn raise(&self, event: Event) {
+        tracing::debug!(qpn = self.number.0, ?event, "QP event");
         let source = Source::QueuePair(self.number);
         self.events.raise(AsyncEvent { source, kind: event.into() });
     }

@@ -79,7 +79,10 @@ impl Adapter {
             // Preparing for many datagrams costs more, and most calls return one.
             let most = pace.burst.max(1);
             let received = link.receiver.receive_up_to(&mut progress.rx, most);
-            let count = received.unwrap_or(0);
+            let count = received.unwrap_or_else(|error| {
+                tracing::debug!(address = %link.address, %error, "cannot receive packets");
+                0
+            });
             let pace = &mut progress.paces[index];
             if count == 0 {
                 *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };

@@ -334,7 +334,8 @@ impl Adapter {
                     }
                 }
                 // The kernel refused the packets. They count as lost; RC retransmits them.
-                Err(_) => {
+                Err(error) => {
+                    tracing::debug!(destination = %route.destination, %error, "packets not sent");
                     count(&self.counters.send_failed);
                     break;
                 }

@@ -343,7 +343,13 @@ impl Connections {
     fn transmit(&self, adapter: &Adapter, link: u8, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // Without a route, the peer counts as not responding.
-            let Ok(mut route) = adapter.route_to(link, transmit.destination) else { continue };
+            let mut route = match adapter.route_to(link, transmit.destination) {
+                Ok(route) => route,
+                Err(error) => {
+                    tracing::debug!(to = ?transmit.destination, %error, "no route for a CM message");
+                    continue;
+                }
+            };
             route.traffic_class = transmit.traffic_class & !3;
             adapter.send_management(
                 route,
@@ -380,6 +386,7 @@ impl Connections {
                     manager.cm.poll_event().map(|event| (manager.target(&event), event))
                 };
                 let Some((target, event)) = next else { break };
+                tracing::debug!(link = index, ?event, "CM event");
                 let link = index as u8;
                 match target {
                     Some(id) => id.handle_cm_event(adapter, link, event),

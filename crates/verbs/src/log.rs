@@ -1,0 +1,79 @@
+//! Diagnostic messages on standard error, off unless `FERROCE_LOG` asks for them.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing::level_filters::LevelFilter;
+
+/// The variable that sets the level: `error`, `warn`, `info`, `debug` or `trace`.
+const VARIABLE: &str = "FERROCE_LOG";
+
+/// Writes the messages of this library to standard error, down to the level that `FERROCE_LOG` names.
+///
+/// For programs that have no subscriber of their own: the `ferroce` command and the C libraries call it. A Rust program
+/// installs a `tracing` subscriber instead. Without the variable, or if a subscriber is installed already, it does
+/// nothing.
+///
+/// # Errors
+///
+/// If the variable holds something else. The error names what it may hold.
+pub fn log_to_stderr() -> Result<(), BadLogLevel> {
+    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(());
+    };
+    let level = value
+        .to_str()
+        .and_then(parse)
+        .ok_or_else(|| BadLogLevel { value: value.to_string_lossy().into_owned() })?;
+    // Fails only if the program has a subscriber of its own, which takes precedence.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .try_init();
+    Ok(())
+}
+
+fn parse(level: &str) -> Option<LevelFilter> {
+    match level {
+        "off" => Some(LevelFilter::OFF),
+        "error" => Some(LevelFilter::ERROR),
+        "warn" => Some(LevelFilter::WARN),
+        "info" => Some(LevelFilter::INFO),
+        "debug" => Some(LevelFilter::DEBUG),
+        "trace" => Some(LevelFilter::TRACE),
+        _ => None,
+    }
+}
+
+/// `FERROCE_LOG` does not hold a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLogLevel {
+    value: String,
+}
+
+impl std::fmt::Display for BadLogLevel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{VARIABLE}={} is not a log level: use off, error, warn, info, debug or trace",
+            self.value
+        )
+    }
+}
+
+impl std::error::Error for BadLogLevel {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_parsed_and_others_refused() {
+        assert_eq!(parse("debug"), Some(LevelFilter::DEBUG));
+        assert_eq!(parse("off"), Some(LevelFilter::OFF));
+        assert_eq!(parse("Debug"), None);
+        assert_eq!(parse("1"), None);
+        let error = BadLogLevel { value: "loud".into() };
+        assert!(error.to_string().contains("FERROCE_LOG=loud"), "{error}");
+    }
+}
