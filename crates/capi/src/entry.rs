@@ -27,10 +27,29 @@ impl Errno {
     }
 }
 
-impl From<ferroce::Error> for Errno {
-    fn from(error: ferroce::Error) -> Self {
-        Self(error.errno())
-    }
+macro_rules! from_errors {
+    ($($type:ty),+ $(,)?) => {$(
+        impl From<$type> for Errno {
+            fn from(error: $type) -> Self {
+                Self(error.errno())
+            }
+        }
+    )+};
+}
+
+from_errors! {
+    ferroce::CreateError,
+    ferroce::EnvironmentError,
+    ferroce::Error,
+    ferroce::MemoryError,
+    ferroce::ModifyError,
+    ferroce::MulticastError,
+    ferroce::OpenError,
+    ferroce::PostError,
+    ferroce::ResizeError,
+    ferroce::SystemError,
+    ferroce::WaitError,
+    ferroce::cm::Error,
 }
 
 /// Runs what an entry does. A panic is our own fault, and must not reach C: it becomes an I/O error.

@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::ptr;
 
 use ferroce::{
-    Data, Error, Immediate, LKey, Operation, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress,
-    SendRequest, ServiceType, SgList, Sge, UdSendRequest, VirtualAddress, WorkId,
+    Data, Immediate, LKey, Operation, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress, SendRequest,
+    ServiceType, SgList, Sge, UdSendRequest, VirtualAddress, WorkId,
 };
 
 use crate::abi::constants::{send, wr};
@@ -221,15 +221,17 @@ pub(crate) unsafe extern "C" fn post_send(
         let handle = unsafe { QueuePairHandle::of(qp.cast()) }?;
         let failed = Cell::new(None);
         let requests = Requests { next: list, failed: &failed };
-        let (taken, result) = if handle.service == ServiceType::UnreliableDatagram {
+        let posted = if handle.service == ServiceType::UnreliableDatagram {
             handle.queue_pair.post_datagrams(Datagrams(requests))
         } else {
             let xrc = handle.service == ServiceType::XrcInitiator;
             handle.queue_pair.post_sends(Connected { requests, xrc })
         };
-        let Some(error) = result.err().map(errno).or(failed.get()) else { return Ok(()) };
+        let Some(error) = posted.result.err().map(Errno::from).or(failed.get()) else {
+            return Ok(());
+        };
         let mut stopped = list;
-        for _ in 0..taken {
+        for _ in 0..posted.count {
             // SAFETY: so many of the list were taken.
             stopped = unsafe { (*stopped).next };
         }
@@ -237,10 +239,6 @@ pub(crate) unsafe extern "C" fn post_send(
         *unsafe { entry::write(bad) }? = stopped;
         Err(error)
     })
-}
-
-fn errno(error: Error) -> Errno {
-    error.into()
 }
 
 /// Posts a list of receives, one by one; the first that is refused is told.

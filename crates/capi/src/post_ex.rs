@@ -314,13 +314,13 @@ unsafe extern "C" fn complete(qp: Qp) -> c_int {
         if !requests.iter().all(|one| fits(&one.request.data, &capabilities)) {
             return Err(Errno::INVALID);
         }
-        let (_, result) = if handle.service == ServiceType::UnreliableDatagram {
+        let posted = if handle.service == ServiceType::UnreliableDatagram {
             let datagrams: Option<Vec<_>> = requests.into_iter().map(datagram).collect();
             handle.queue_pair.post_datagrams(datagrams.ok_or(Errno::INVALID)?)
         } else {
             handle.queue_pair.post_sends(requests.into_iter().map(|one| one.request))
         };
-        Ok(result?)
+        Ok(posted.result?)
     })
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use ferroce::{AccessFlags, AddressRange, Change, MemoryRegion, VirtualAddress};
+use ferroce::{AccessFlags, AddressRange, Change, DeregisterFailure, MemoryRegion, VirtualAddress};
 
 use crate::abi::objects::{ibv_mr, ibv_pd};
 use crate::abi::work::ibv_sge;
@@ -109,7 +109,7 @@ pub(crate) unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
         let handle = unsafe { RegionHandle::of(mr) }?;
         let mut place = lock(&handle.region);
         if let Some(region) = place.take() {
-            if let Err((region, error)) = region.deregister() {
+            if let Err(DeregisterFailure { region, error, .. }) = region.deregister() {
                 *place = Some(region);
                 return Err(error.into());
             }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use clap::Args;
-use ferroce::{Device, Error, Limits, devices, identity};
+use ferroce::{Device, Limits, OpenError, devices, identity};
 use serde::Serialize;
 
 use crate::devices::{Devices, GidRow, gids, guid, is_active, json, path_mtu};
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &DevinfoArgs, screen: &Screen) -> ExitStatus {
     ExitStatus::of_output(shown.map(|()| ExitStatus::Success), screen)
 }
 
-fn find(name: Option<&str>) -> Result<Vec<Device>, Error> {
+fn find(name: Option<&str>) -> Result<Vec<Device>, OpenError> {
     name.map_or_else(devices, |name| Ok(vec![Device::named(name)?]))
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ferroce::setup::{Presence, RemoteDevice, Responder, Search};
-use ferroce::{Context, Device, Error, Gid, Options, devices};
+use ferroce::{Context, Device, Gid, OpenError, Options, devices};
 use ferroce_wire::field::Meaning;
 use serde::Serialize;
 
@@ -15,7 +15,8 @@ use crate::capture::{self, CaptureArgs};
 use crate::devices::{guid, json};
 use crate::duration::Interval;
 use crate::exit::ExitStatus;
-use crate::session::address;
+use crate::session::failure::Failure;
+use crate::session::place;
 use crate::style::{Role, Screen};
 
 /// Arguments of `ferroce discover`.
@@ -165,7 +166,7 @@ fn timeout(args: &DiscoverArgs) -> Duration {
     args.timeout.map_or(Duration::from_secs(1), |time| Duration::from_nanos(time.nanoseconds))
 }
 
-fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Error> {
+fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Failure> {
     let mut searches = Vec::new();
     if args.addresses.is_empty() {
         let mut failed = None;
@@ -183,9 +184,8 @@ fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Error> {
             searches.push((context, search));
         }
         if searches.is_empty() {
-            return Err(failed.unwrap_or(Error::Invalid(
-                "no device to ask by: no network interface is up and has an address",
-            )));
+            let none = "no device to ask by: no network interface is up and has an address";
+            return Err(failed.map_or_else(|| Failure::Other(none.into()), Failure::from));
         }
     }
     for (device, targets) in by_device(&args.addresses)? {
@@ -208,8 +208,8 @@ fn ask(args: &DiscoverArgs, options: &Options) -> Result<Vec<Host>, Error> {
 /// The addresses to query, each with the source GID index.
 type Targets = Vec<(u8, Gid)>;
 
-/// The addresses grouped by the device that reaches them.
-fn by_device(addresses: &[SocketAddr]) -> Result<Vec<(Device, Targets)>, Error> {
+/// The addresses by the device that reaches them.
+fn by_device(addresses: &[SocketAddr]) -> Result<Vec<(Device, Targets)>, OpenError> {
     let mut found: Vec<(Device, Targets)> = Vec::new();
     for &address in addresses {
         let (device, index) = Device::toward(address)?;
@@ -222,17 +222,19 @@ fn by_device(addresses: &[SocketAddr]) -> Result<Vec<(Device, Targets)>, Error> 
     Ok(found)
 }
 
-fn answer(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec<Host>, Error> {
+fn answer(args: &DiscoverArgs, options: &Options, screen: &Screen) -> Result<Vec<Host>, Failure> {
     let mut present = Vec::new();
     for device in devices()? {
-        match Context::open(&device, options).and_then(|context| Presence::new(&context)) {
+        let opened = Context::open(&device, options).map_err(Failure::from);
+        match opened.and_then(|context| Ok(Presence::new(&context)?)) {
             Ok(presence) => present.push(presence),
             Err(error) => screen.complain(format_args!("{}: {error}", device.name())),
         }
     }
     let addresses: usize = present.iter().map(Presence::addresses).sum();
     if addresses == 0 {
-        return Err(Error::Invalid("no address is left to answer for: another process does"));
+        let taken = "no address is left to answer for: another process does";
+        return Err(Failure::Other(taken.into()));
     }
     let mut output = io::stdout().lock();
     // Scripts wait for this line.

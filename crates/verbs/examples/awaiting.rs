@@ -39,12 +39,12 @@ mod tokio_only {
             Ok(Self { completions, queue_pair, region: pd.allocate(8, common::SHARED)? })
         }
 
-        fn post_receive(&self) -> Result<(), Error> {
+        fn post_receive(&self) -> Result<(), PostError> {
             let sg_list = self.region.sge(0, 8).into();
             self.queue_pair.post_receive(ReceiveRequest { id: WorkId(1), sg_list })
         }
 
-        fn send(&self, number: u64) -> Result<(), Error> {
+        fn send(&self, number: u64) -> Result<(), PostError> {
             let data = Data::Inline(Box::new(number.to_be_bytes()));
             let mut request = SendRequest::new(WorkId(2), Operation::SEND, data);
             request.signaled = false; // Only failures complete.

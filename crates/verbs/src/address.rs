@@ -7,7 +7,7 @@ use ferroce_wire::address::Gid;
 
 use crate::device::own_name;
 use crate::engine::{Adapter, Route};
-use crate::error::Error;
+use crate::error::{CreateError, RouteError};
 use crate::pd::{Membership, ProtectionDomain};
 
 /// A way to a host or a group, for datagrams.
@@ -25,7 +25,7 @@ impl ProtectionDomain {
     ///
     /// When the source is not in the device's GID table, or of another address family.
     #[doc(alias = "ibv_create_ah")]
-    pub fn address_handle(&self, vector: &AddressVector) -> Result<AddressHandle, Error> {
+    pub fn address_handle(&self, vector: &AddressVector) -> Result<AddressHandle, CreateError> {
         let route = self.context().adapter().route(vector)?;
         Ok(AddressHandle { membership: self.join(), route, vector: *vector })
     }
@@ -48,10 +48,10 @@ impl Adapter {
     ///
     /// A loopback address is this host, whatever the source GID: packets go there from the device's own loopback address
     /// or, where another device carries these, from the source's address to itself.
-    pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, Error> {
+    pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, RouteError> {
         let source = usize::from(vector.source_index);
         if source >= self.device.gids().len() {
-            return Err(Error::Invalid("there is no such source GID"));
+            return Err(RouteError::NoSuchGid { index: vector.source_index });
         }
         let destination = own_name(vector.destination.to_ip());
         let own = self.links[source].address.ip();
@@ -66,15 +66,15 @@ impl Adapter {
     }
 
     /// The way from a link.
-    fn route_from(&self, index: u8, vector: &AddressVector) -> Result<Route, Error> {
+    fn route_from(&self, index: u8, vector: &AddressVector) -> Result<Route, RouteError> {
         let link = self.links.get(usize::from(index));
-        let link = link.ok_or(Error::Invalid("there is no such source GID"))?;
+        let link = link.ok_or(RouteError::NoSuchGid { index })?;
         let mut destination = SocketAddr::new(vector.destination.to_ip(), self.options.port);
         if destination.is_ipv4() != link.address.is_ipv4() {
-            return Err(Error::Invalid("source and destination are of different address families"));
+            return Err(RouteError::AddressFamily);
         }
         if link.address.ip().is_loopback() && leaves_host(destination) {
-            return Err(Error::Invalid("packets from a loopback address reach this host alone"));
+            return Err(RouteError::LoopbackSource);
         }
         if let SocketAddr::V6(address) = &mut destination {
             let link_local = address.ip().segments()[0] & 0xffc0 == 0xfe80;
@@ -93,7 +93,7 @@ impl Adapter {
     }
 
     /// The way to a GID from one of ours, as management takes it.
-    pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, Error> {
+    pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
         self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
     }
 }

@@ -12,7 +12,7 @@ use crate::address::is_own;
 use crate::completion::{CompletionChannel, CompletionQueue};
 use crate::device::Device;
 use crate::engine::{Adapter, Handle, Statistics};
-use crate::error::Error;
+use crate::error::{CreateError, OpenError, RouteError, WaitError};
 use crate::event::{AsyncEvent, Events};
 use crate::limits::Limits;
 use crate::options::Options;
@@ -35,7 +35,7 @@ impl Context {
     ///
     /// When its port cannot be had, or its MTU is too small: the message says what to do.
     #[doc(alias = "ibv_open_device")]
-    pub fn open(device: &Device, options: &Options) -> Result<Self, Error> {
+    pub fn open(device: &Device, options: &Options) -> Result<Self, OpenError> {
         let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
         handle.adapter.port.subscribe(&events);
         Ok(Self { handle, events })
@@ -74,7 +74,7 @@ impl Context {
 
     /// The largest path MTU to a destination. Addresses of this host are reached by the loopback's interface, whatever
     /// device they are of, and its MTU is larger than Ethernet's.
-    pub(crate) fn path_mtu_to(&self, destination: SocketAddr) -> Result<PathMtu, Error> {
+    pub(crate) fn path_mtu_to(&self, destination: SocketAddr) -> Result<PathMtu, RouteError> {
         let device = self.mtu();
         if destination.ip().is_multicast() {
             return Ok(device);
@@ -83,7 +83,7 @@ impl Context {
         let fits = route::roce_mtu(mtu, destination.is_ipv6());
         let fits = fits.and_then(|bytes| PathMtu::from_bytes(usize::from(bytes)));
         let interface = || self.device().interface().name.clone();
-        let fits = fits.ok_or_else(|| Error::MtuTooSmall { interface: interface(), mtu })?;
+        let fits = fits.ok_or_else(|| RouteError::MtuTooSmall { interface: interface(), mtu })?;
         let smaller = if fits.bytes() < device.bytes() { fits } else { device };
         Ok(if is_own(destination) { fits } else { smaller })
     }
@@ -115,11 +115,10 @@ impl Context {
         &self,
         capacity: usize,
         channel: Option<&CompletionChannel>,
-    ) -> Result<CompletionQueue, Error> {
-        if capacity == 0 || capacity > self.limits().max_cqe as usize {
-            return Err(Error::Invalid(
-                "a completion queue holds between 1 and 4194304 completions",
-            ));
+    ) -> Result<CompletionQueue, CreateError> {
+        let max = self.limits().max_cqe as usize;
+        if capacity == 0 || capacity > max {
+            return Err(CreateError::CqeOutOfRange { given: capacity, max });
         }
         Ok(CompletionQueue::new(self.clone(), capacity, channel))
     }
@@ -135,7 +134,7 @@ impl Context {
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn try_event(&self) -> Result<Option<AsyncEvent>, Error> {
+    pub fn try_event(&self) -> Result<Option<AsyncEvent>, WaitError> {
         self.events.take()
     }
 
@@ -145,7 +144,7 @@ impl Context {
     ///
     /// When the wait fails.
     #[doc(alias = "ibv_get_async_event")]
-    pub fn wait_event(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, Error> {
+    pub fn wait_event(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, WaitError> {
         self.events.wait(deadline)
     }
 

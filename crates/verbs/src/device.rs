@@ -10,7 +10,7 @@ use ferroce_proto::qp::PathMtu;
 use ferroce_sys::interface::{Address, Interface};
 use ferroce_wire::address::Gid;
 
-use crate::error::Error;
+use crate::error::OpenError;
 use crate::limits::Limits;
 use listing::Listing;
 
@@ -44,7 +44,7 @@ pub struct GidEntry {
 /// # Errors
 ///
 /// When the system does not tell which interfaces it has.
-pub fn devices() -> Result<Vec<Device>, Error> {
+pub fn devices() -> Result<Vec<Device>, OpenError> {
     Ok(Listing::read()?.devices())
 }
 
@@ -53,8 +53,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`], and [`Error::NoAddress`] for an interface that could be one.
-    pub fn named(name: &str) -> Result<Self, Error> {
+    /// [`OpenError::NoDevice`], and [`OpenError::NoAddress`] for an interface that could be one.
+    pub fn named(name: &str) -> Result<Self, OpenError> {
         let listing = Listing::read()?;
         if let Some(device) = listing.devices().into_iter().find(|device| device.name == name) {
             return Ok(device);
@@ -62,8 +62,10 @@ impl Device {
         let interface = name.strip_prefix(listing::PREFIX).unwrap_or(name);
         let found = listing.interfaces().iter().find(|one| one.name == interface);
         match found {
-            None => Err(Error::NoDevice(name.into())),
-            Some(found) if found.addresses.is_empty() => Err(Error::NoAddress(found.name.clone())),
+            None => Err(OpenError::NoDevice { name: name.into() }),
+            Some(found) if found.addresses.is_empty() => {
+                Err(OpenError::NoAddress { interface: found.name.clone() })
+            }
             Some(found) => Ok(listing.device(found)),
         }
     }
@@ -73,7 +75,7 @@ impl Device {
     /// # Errors
     ///
     /// When there is no way there.
-    pub fn toward(destination: SocketAddr) -> Result<(Self, u8), Error> {
+    pub fn toward(destination: SocketAddr) -> Result<(Self, u8), OpenError> {
         let source = ferroce_sys::route::source_for(destination)?;
         Self::with_address(source)
     }
@@ -84,13 +86,13 @@ impl Device {
     /// # Errors
     ///
     /// When the address is not ours.
-    pub fn with_address(address: SocketAddr) -> Result<(Self, u8), Error> {
+    pub fn with_address(address: SocketAddr) -> Result<(Self, u8), OpenError> {
         let interface = ferroce_sys::interface::interface_of(address)?;
         let device = Listing::read()?.device(&interface);
         let addresses: Vec<_> = device.gids().iter().map(|entry| entry.address.ip()).collect();
         match position(&addresses, address.ip()).and_then(|index| u8::try_from(index).ok()) {
             Some(index) => Ok((device, index)),
-            None => Err(Error::NoAddress(device.interface.name)),
+            None => Err(OpenError::NoAddress { interface: device.interface.name }),
         }
     }
 
@@ -99,7 +101,7 @@ impl Device {
     /// # Errors
     ///
     /// When the address is not ours.
-    pub(crate) fn carrying(address: SocketAddr) -> Result<Self, Error> {
+    pub(crate) fn carrying(address: SocketAddr) -> Result<Self, OpenError> {
         if address.ip().is_loopback() {
             let first = devices()?.into_iter().next();
             let carries = |device: &Self| {
@@ -185,12 +187,15 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::MtuTooSmall`].
-    pub fn mtu(&self) -> Result<PathMtu, Error> {
+    /// [`OpenError::MtuTooSmall`].
+    pub fn mtu(&self) -> Result<PathMtu, OpenError> {
         let ipv6 = self.interface.addresses.iter().any(|own| own.ip.is_ipv6());
         let bytes = self.interface.roce_mtu(ipv6).or(self.interface.roce_mtu(false));
         bytes.and_then(|bytes| PathMtu::from_bytes(usize::from(bytes))).ok_or_else(|| {
-            Error::MtuTooSmall { interface: self.interface.name.clone(), mtu: self.interface.mtu }
+            OpenError::MtuTooSmall {
+                interface: self.interface.name.clone(),
+                mtu: self.interface.mtu,
+            }
         })
     }
 }

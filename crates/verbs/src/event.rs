@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use ferroce_sys::{Event, Interest, Poller};
 use ferroce_wire::number::Qpn;
 
-use crate::error::Error;
+use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
 
 /// Whom an event is about.
@@ -89,7 +89,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, SystemError> {
         Ok(Self { event: Event::counting()?, waiting: Mutex::default() })
     }
 
@@ -101,7 +101,7 @@ impl Events {
         let _ = self.event.signal();
     }
 
-    pub(crate) fn take(&self) -> Result<Option<AsyncEvent>, Error> {
+    pub(crate) fn take(&self) -> Result<Option<AsyncEvent>, WaitError> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_empty() {
             return Ok(None);
@@ -110,7 +110,7 @@ impl Events {
         Ok(waiting.pop_front())
     }
 
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, Error> {
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, WaitError> {
         let mut poller = Poller::new();
         poller.watch(&self.event, Interest::Read);
         loop {

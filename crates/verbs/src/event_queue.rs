@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use ferroce_sys::{Event, Interest, Poller};
 
-use crate::error::Error;
+use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
 
 /// The length at which [`EventQueue::is_full`] stops the producer.
@@ -20,7 +20,7 @@ pub(crate) struct EventQueue<T> {
 }
 
 impl<T> EventQueue<T> {
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, SystemError> {
         Ok(Self { readable: Event::counting()?, events: Mutex::default() })
     }
 
@@ -36,7 +36,7 @@ impl<T> EventQueue<T> {
         lock(&self.events).len() >= CAPACITY
     }
 
-    pub(crate) fn take(&self) -> Result<Option<T>, Error> {
+    pub(crate) fn take(&self) -> Result<Option<T>, WaitError> {
         if self.readable.take()? == 0 {
             return Ok(None);
         }
@@ -44,7 +44,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Waits for an event until `deadline`, in nanoseconds of the monotonic clock.
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Result<Option<T>, Error> {
+    pub(crate) fn wait(&self, deadline: Option<u64>) -> Result<Option<T>, WaitError> {
         let mut poller = Poller::new();
         poller.watch(&self.readable, Interest::Read);
         loop {

@@ -5,7 +5,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::completion::{CompletionChannel, CompletionQueue, WorkCompletion};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{CreateError, WaitError};
 
 /// A completion queue whose completions can be awaited. It has a channel of its own.
 #[derive(Debug)]
@@ -20,14 +20,17 @@ impl Context {
     /// # Errors
     ///
     /// As [`Context::completion_queue`], and when the runtime does not watch descriptors.
-    pub fn async_completion_queue(&self, capacity: usize) -> Result<AsyncCompletionQueue, Error> {
+    pub fn async_completion_queue(
+        &self,
+        capacity: usize,
+    ) -> Result<AsyncCompletionQueue, CreateError> {
         let channel = CompletionChannel::new()?;
         let queue = self.completion_queue(capacity, Some(&channel))?;
         // Its replacement is unsafe, because of types that do not keep their descriptor open. A channel does, and this
         // crate forbids unsafe code.
         #[allow(deprecated)]
         let channel = AsyncFd::with_interest(channel, Interest::READABLE)
-            .map_err(|_| Error::Invalid("the tokio runtime does not watch descriptors"))?;
+            .map_err(|_| CreateError::NoIoDriver)?;
         Ok(AsyncCompletionQueue { queue, channel })
     }
 }
@@ -43,7 +46,7 @@ impl AsyncCompletionQueue {
     /// # Errors
     ///
     /// When the channel cannot be read.
-    pub async fn next(&self) -> Result<WorkCompletion, Error> {
+    pub async fn next(&self) -> Result<WorkCompletion, WaitError> {
         loop {
             if let Some(found) = self.queue.poll_one() {
                 return Ok(found);
@@ -55,7 +58,7 @@ impl AsyncCompletionQueue {
             }
             self.queue.context().rest();
             let ready = self.channel.readable().await;
-            let mut ready = ready.map_err(|_| Error::Closed)?;
+            let mut ready = ready.map_err(|_| WaitError::Closed)?;
             if self.channel.get_ref().try_event(std::slice::from_ref(&self.queue))?.is_none() {
                 ready.clear_ready();
             }

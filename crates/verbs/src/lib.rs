@@ -55,7 +55,10 @@ pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
 pub use context::Context;
 pub use device::{Device, GidEntry, Names, NotNames, devices};
 pub use engine::Statistics;
-pub use error::Error;
+pub use error::{
+    CreateError, EnvironmentError, Error, MemoryError, ModifyError, MulticastError, OpenError,
+    PostError, ResizeError, RouteError, SystemError, WaitError,
+};
 pub use event::{AsyncEvent, EventKind, Source};
 pub use faults::{BadFaults, Faults};
 #[cfg(feature = "tokio")]
@@ -65,19 +68,23 @@ pub use log::{BadLogLevel, log_to_stderr};
 pub use options::Options;
 pub use orphans::say_goodbye;
 pub use pd::ProtectionDomain;
-pub use queue_pair::{QueuePair, QueuePairOptions, UdSendRequest};
-pub use region::{MemoryRegion, MemoryWindow};
+pub use queue_pair::{Posted, QueuePair, QueuePairOptions, UdSendRequest};
+pub use region::{DeregisterFailure, MemoryRegion, MemoryWindow};
 pub use shared_receive::SharedReceiveQueue;
 pub use tap::{CaptureStatus, captures};
 pub use xrc::XrcDomain;
 
-pub use ferroce_memory::{AddressRange, Buffer, Change, OutOfBounds, RegionInfo, WindowKind};
+pub use ferroce_memory::{
+    AddressRange, Buffer, Change, DeregisterError, OutOfBounds, RegionInfo, RegisterError,
+    ReregisterError, WindowError, WindowKind,
+};
+pub use ferroce_sys::{Options as SocketOptions, clock};
 pub use ferroce_proto::congestion::{Congestion, DcqcnParameters};
-pub use ferroce_proto::endpoint::PostError;
 pub use ferroce_proto::memory::{AccessFlags, Sge};
 pub use ferroce_proto::qp::{
     AckTimeout, AddressVector, AlternatePath, Attribute, AttributeMask, Capabilities, Migration,
-    ModifyError, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, Rule, ServiceType, State, rule,
+    ModifyError as AttributeError, PathMtu, QueuePairAttributes, RnrRetry, RnrTimer, Rule,
+    ServiceType, State, rule,
 };
 pub use ferroce_proto::work::{
     Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest,

@@ -9,7 +9,7 @@ use ferroce_proto::memory::{AccessFlags, PdId};
 use ferroce_wire::number::VirtualAddress;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::MemoryError;
 use crate::region::{MemoryRegion, MemoryWindow};
 
 #[derive(Debug)]
@@ -72,8 +72,12 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// When there is no memory, or the access flags contradict each other.
-    pub fn allocate(&self, length: usize, access: AccessFlags) -> Result<MemoryRegion, Error> {
-        let buffer = Buffer::new(length).map_err(|_| Error::Limit("memory"))?;
+    pub fn allocate(
+        &self,
+        length: usize,
+        access: AccessFlags,
+    ) -> Result<MemoryRegion, MemoryError> {
+        let buffer = Buffer::new(length).map_err(|_| MemoryError::Allocate { length })?;
         self.register_buffer(&Arc::new(buffer), access)
     }
 
@@ -86,7 +90,7 @@ impl ProtectionDomain {
         &self,
         buffer: &Arc<Buffer>,
         access: AccessFlags,
-    ) -> Result<MemoryRegion, Error> {
+    ) -> Result<MemoryRegion, MemoryError> {
         let iova = VirtualAddress(buffer.address() as u64);
         self.register_part(buffer, 0, buffer.len(), iova, access)
     }
@@ -104,7 +108,7 @@ impl ProtectionDomain {
         length: usize,
         iova: VirtualAddress,
         access: AccessFlags,
-    ) -> Result<MemoryRegion, Error> {
+    ) -> Result<MemoryRegion, MemoryError> {
         let memory = &self.context().adapter().memory;
         let keys = memory.register_buffer(self.pd(), buffer, offset, length, iova, access)?;
         let buffer = Some(Arc::clone(buffer));
@@ -123,7 +127,7 @@ impl ProtectionDomain {
         range: AddressRange,
         iova: VirtualAddress,
         access: AccessFlags,
-    ) -> Result<MemoryRegion, Error> {
+    ) -> Result<MemoryRegion, MemoryError> {
         let length = range.length() as u64;
         let keys = self.context().adapter().memory.register(self.pd(), range, iova, access)?;
         Ok(MemoryRegion::new(self.join(), keys, iova, length, None))
@@ -135,7 +139,7 @@ impl ProtectionDomain {
     ///
     /// When there are no keys left.
     #[doc(alias = "ibv_alloc_null_mr")]
-    pub fn null_region(&self) -> Result<MemoryRegion, Error> {
+    pub fn null_region(&self) -> Result<MemoryRegion, MemoryError> {
         let keys = self.context().adapter().memory.register_null(self.pd())?;
         Ok(MemoryRegion::new(self.join(), keys, VirtualAddress(0), u64::MAX, None))
     }
@@ -146,7 +150,7 @@ impl ProtectionDomain {
     ///
     /// When there are no keys left.
     #[doc(alias = "ibv_alloc_mw")]
-    pub fn window(&self, kind: WindowKind) -> Result<MemoryWindow, Error> {
+    pub fn window(&self, kind: WindowKind) -> Result<MemoryWindow, MemoryError> {
         let key = self.context().adapter().memory.allocate_window(self.pd(), kind)?;
         Ok(MemoryWindow::new(self.join(), key, kind))
     }

@@ -18,7 +18,7 @@ use crate::address::AddressHandle;
 use crate::completion::CompletionQueue;
 use crate::context::Context;
 use crate::engine::{Adapter, Core, Inner, RecvQueue, Route, now, receive_share};
-use crate::error::Error;
+use crate::error::{CreateError, ModifyError, MulticastError, PostError};
 use crate::event::Source;
 use crate::pd::{Membership, ProtectionDomain};
 use crate::shared_receive::SharedReceiveQueue;
@@ -103,6 +103,17 @@ impl From<UdSendRequest<'_>> for ud::SendRequest<Route> {
     }
 }
 
+/// The outcome of posting a list of work requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Posted {
+    /// How many requests were posted, from the front of the list.
+    pub count: usize,
+    /// Why the next request was refused, or `Ok` when all were posted.
+    pub result: Result<(), PostError>,
+}
+
 /// A queue pair. Clones are the same one; it is destroyed with the last of them.
 #[derive(Clone, Debug)]
 pub struct QueuePair {
@@ -134,9 +145,9 @@ impl ProtectionDomain {
     ///
     /// When there are no numbers left, or a queue would be longer than the device allows.
     #[doc(alias = "ibv_create_qp")]
-    pub fn queue_pair(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, Error> {
+    pub fn queue_pair(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, CreateError> {
         if options.service == ServiceType::XrcTarget {
-            return Err(Error::Invalid("an XRC target is made from its XRC domain"));
+            return Err(CreateError::WrongOwner { service: options.service });
         }
         QueuePair::new(Owner::Pd(self.join()), self.context(), options)
     }
@@ -148,9 +159,9 @@ impl XrcDomain {
     /// # Errors
     ///
     /// As [`ProtectionDomain::queue_pair`].
-    pub fn target(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, Error> {
+    pub fn target(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, CreateError> {
         if options.service != ServiceType::XrcTarget {
-            return Err(Error::Invalid("an XRC domain makes XRC targets only"));
+            return Err(CreateError::WrongOwner { service: options.service });
         }
         QueuePair::new(Owner::Xrc(self.clone()), self.context(), options)
     }
@@ -167,26 +178,28 @@ impl Context {
 }
 
 impl QueuePair {
-    fn new(owner: Owner, context: &Context, options: &QueuePairOptions<'_>) -> Result<Self, Error> {
+    fn new(
+        owner: Owner,
+        context: &Context,
+        options: &QueuePairOptions<'_>,
+    ) -> Result<Self, CreateError> {
         let limits = context.limits();
         let mut capabilities = options.capabilities;
         capabilities.max_send_wr = capabilities.max_send_wr.max(1);
         if options.shared_receives.is_some() || !has_receives(options.service) {
             (capabilities.max_recv_wr, capabilities.max_recv_sge) = (0, 0);
         }
-        if capabilities.max_send_wr > limits.max_qp_wr
-            || capabilities.max_recv_wr > limits.max_qp_wr
-        {
-            return Err(Error::Invalid("more work requests in a queue than the device allows"));
+        let given = capabilities.max_send_wr.max(capabilities.max_recv_wr);
+        if given > limits.max_qp_wr {
+            return Err(CreateError::TooManyWorkRequests { given, max: limits.max_qp_wr });
         }
-        if capabilities.max_send_sge > limits.max_sge || capabilities.max_recv_sge > limits.max_sge
-        {
-            return Err(Error::Invalid("more spans in a work request than the device allows"));
+        let given = capabilities.max_send_sge.max(capabilities.max_recv_sge);
+        if given > limits.max_sge {
+            return Err(CreateError::TooManySges { given, max: limits.max_sge });
         }
-        if capabilities.max_inline_data > limits.max_inline_data {
-            return Err(Error::Invalid(
-                "more inline bytes in a work request than the device allows",
-            ));
+        let given = capabilities.max_inline_data;
+        if given > limits.max_inline_data {
+            return Err(CreateError::TooMuchInlineData { given, max: limits.max_inline_data });
         }
         let adapter = context.adapter();
         let number = adapter.new_number()?;
@@ -312,19 +325,19 @@ impl QueuePair {
     ///
     /// When the state does not allow it, or a value does not fit the device.
     #[doc(alias = "ibv_modify_qp")]
-    pub fn modify(&self, change: &QueuePairAttributes) -> Result<State, Error> {
+    pub fn modify(&self, change: &QueuePairAttributes) -> Result<State, ModifyError> {
         let adapter = self.adapter();
         let limits = self.context().limits();
-        if change.port.is_some_and(|port| port != 1) || change.partition.is_some_and(|one| one != 0)
-        {
-            return Err(Error::Invalid("the device has one port, 1, and one partition, 0"));
+        if let Some(port) = change.port.filter(|&port| port != 1) {
+            return Err(ModifyError::NoSuchPort { port });
         }
-        if [change.max_rd_atomic, change.max_dest_rd_atomic]
-            .into_iter()
-            .flatten()
-            .any(|n| n > limits.max_rd_atomic)
-        {
-            return Err(Error::Invalid("more READs and atomics under way than the device allows"));
+        if let Some(index) = change.partition.filter(|&index| index != 0) {
+            return Err(ModifyError::NoSuchPartition { index });
+        }
+        let max = limits.max_rd_atomic;
+        let given = change.max_rd_atomic.max(change.max_dest_rd_atomic).unwrap_or(0);
+        if given > max {
+            return Err(ModifyError::TooManyRdAtomic { given, max });
         }
         let route = change.path.map(|path| adapter.route(&path)).transpose()?;
         let change = &QueuePairAttributes { path_mtu: self.path_mtu(change, route), ..*change };
@@ -374,15 +387,12 @@ impl QueuePair {
     ///
     /// When the queue is full, the state takes none, or the request is none that the service has.
     #[doc(alias = "ibv_post_send")]
-    pub fn post_send(&self, request: SendRequest) -> Result<(), Error> {
-        self.post_sends([request]).1
+    pub fn post_send(&self, request: SendRequest) -> Result<(), PostError> {
+        self.post_sends([request]).result
     }
 
     /// Adds several, and drives the device once. Returns how many were taken with what stopped the next one.
-    pub fn post_sends(
-        &self,
-        requests: impl IntoIterator<Item = SendRequest>,
-    ) -> (usize, Result<(), Error>) {
+    pub fn post_sends(&self, requests: impl IntoIterator<Item = SendRequest>) -> Posted {
         self.post_list(requests, |endpoint, request| {
             // The 8 bytes of an atomic write may be inline whatever the queue was made for: they are no payload.
             let small = matches!(request.operation, Operation::AtomicWrite { .. });
@@ -398,15 +408,15 @@ impl QueuePair {
     /// # Errors
     ///
     /// As [`QueuePair::post_send`].
-    pub fn post_datagram(&self, datagram: UdSendRequest<'_>) -> Result<(), Error> {
-        self.post_datagrams([datagram]).1
+    pub fn post_datagram(&self, datagram: UdSendRequest<'_>) -> Result<(), PostError> {
+        self.post_datagrams([datagram]).result
     }
 
     /// Adds several, as [`QueuePair::post_sends`] does.
     pub fn post_datagrams<'a>(
         &self,
         datagrams: impl IntoIterator<Item = UdSendRequest<'a>>,
-    ) -> (usize, Result<(), Error>) {
+    ) -> Posted {
         self.post_list(datagrams, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
             Ok(endpoint.post_datagram(datagram.into())?)
@@ -416,10 +426,10 @@ impl QueuePair {
     fn post_list<T>(
         &self,
         list: impl IntoIterator<Item = T>,
-        post: impl Fn(&mut Endpoint<Route>, T) -> Result<(), Error>,
-    ) -> (usize, Result<(), Error>) {
+        post: impl Fn(&mut Endpoint<Route>, T) -> Result<(), PostError>,
+    ) -> Posted {
         let core = &self.shared.core;
-        let mut taken = 0;
+        let mut count = 0;
         let mut result = Ok(());
         {
             let mut inner = lock(&core.inner);
@@ -428,14 +438,14 @@ impl QueuePair {
                 if result.is_err() {
                     break;
                 }
-                taken += 1;
+                count += 1;
             }
             if inner.endpoint.state() == State::Error {
                 core.publish_completions(&mut inner, self.adapter(), now());
             }
         }
         self.adapter().kick(core);
-        (taken, result)
+        Posted { count, result }
     }
 
     /// How many more requests the send queue takes now.
@@ -444,18 +454,17 @@ impl QueuePair {
         (self.shared.capabilities.max_send_wr as usize).saturating_sub(queued)
     }
 
-    fn check_data(&self, data: &Data) -> Result<(), Error> {
+    fn check_data(&self, data: &Data) -> Result<(), PostError> {
         let capabilities = &self.shared.capabilities;
         match data {
-            Data::SgList(sg_list)
-                if sg_list.as_slice().len() > capabilities.max_send_sge as usize =>
-            {
-                Err(Error::Invalid("more spans than the queue pair was made for"))
+            Data::SgList(sg_list) => {
+                let (given, max) = (sg_list.as_slice().len(), capabilities.max_send_sge as usize);
+                if given > max { Err(PostError::TooManySges { given, max }) } else { Ok(()) }
             }
-            Data::Inline(bytes) if bytes.len() > capabilities.max_inline_data as usize => {
-                Err(Error::Invalid("more inline bytes than the queue pair was made for"))
+            Data::Inline(bytes) => {
+                let (given, max) = (bytes.len(), capabilities.max_inline_data as usize);
+                if given > max { Err(PostError::TooMuchInlineData { given, max }) } else { Ok(()) }
             }
-            _ => Ok(()),
         }
     }
 
@@ -465,20 +474,22 @@ impl QueuePair {
     ///
     /// When the queue is full or shared, or the state takes none.
     #[doc(alias = "ibv_post_recv")]
-    pub fn post_receive(&self, request: ReceiveRequest) -> Result<(), Error> {
+    pub fn post_receive(&self, request: ReceiveRequest) -> Result<(), PostError> {
         let core = &self.shared.core;
         if core.receives.number.is_some() {
-            return Err(Error::Invalid("the queue pair receives from a shared queue: post there"));
+            return Err(PostError::HasSharedReceiveQueue);
         }
-        if request.sg_list.as_slice().len() > self.shared.capabilities.max_recv_sge as usize {
-            return Err(Error::Invalid("more spans than the queue pair was made for"));
+        let max = self.shared.capabilities.max_recv_sge as usize;
+        let given = request.sg_list.as_slice().len();
+        if given > max {
+            return Err(PostError::TooManySges { given, max });
         }
         let mut inner = lock(&core.inner);
         match inner.endpoint.permits_receive() {
             Permission::Allowed | Permission::Queued | Permission::Flushed => {}
-            _ => return Err(Error::Invalid("the queue pair's state takes no receives")),
+            _ => return Err(PostError::ReceiveState { state: inner.endpoint.state() }),
         }
-        lock(&core.receives.queue).post(request).map_err(|_| Error::ReceiveQueueFull)?;
+        lock(&core.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)?;
         if inner.endpoint.state() == State::Error {
             core.publish_completions(&mut inner, self.adapter(), now());
         }
@@ -491,14 +502,16 @@ impl QueuePair {
     ///
     /// When it is no group, the service has none, or the system refuses.
     #[doc(alias = "ibv_attach_mcast")]
-    pub fn attach(&self, group: Gid) -> Result<(), Error> {
+    pub fn attach(&self, group: Gid) -> Result<(), MulticastError> {
         let (core, adapter) = (&self.shared.core, self.adapter());
         let mut inner = lock(&core.inner);
         let datagram = inner.endpoint.datagram();
-        let datagram = datagram.ok_or(Error::Invalid("only datagram queue pairs have groups"))?;
+        let datagram = datagram.ok_or(MulticastError::NotDatagram)?;
         datagram.attach(group).map_err(|error| match error {
-            ud::AttachError::NotMulticast => Error::Invalid("the address is not that of a group"),
-            ud::AttachError::Full => Error::Limit("groups of a queue pair"),
+            ud::AttachError::NotMulticast => MulticastError::NotMulticast,
+            ud::AttachError::Full => {
+                MulticastError::TooManyGroups { max: self.context().limits().max_mcast_grp }
+            }
         })?;
         let index = adapter.device.interface().index;
         let attached = adapter.groups.attach(group, core, index, &adapter.options);
@@ -507,7 +520,7 @@ impl QueuePair {
         }
         drop(inner);
         adapter.thread.wake();
-        attached
+        Ok(attached?)
     }
 
     /// Whether it is attached to a multicast group.

@@ -7,7 +7,7 @@ use ferroce_proto::memory::{AccessFlags, Bind, Sge};
 use ferroce_proto::work::RemoteAddress;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
-use crate::error::Error;
+use crate::error::MemoryError;
 use crate::pd::{Membership, ProtectionDomain};
 use crate::sync::lock;
 
@@ -104,7 +104,7 @@ impl MemoryRegion {
     ///
     /// When windows are bound to it, or the change contradicts itself.
     #[doc(alias = "ibv_rereg_mr")]
-    pub fn change(&mut self, change: &Change) -> Result<(), Error> {
+    pub fn change(&mut self, change: &Change) -> Result<(), MemoryError> {
         let memory = &self.membership.context().adapter().memory;
         memory.reregister(self.keys.lkey, change)?.wait();
         if let Some((range, iova)) = change.translation {
@@ -118,7 +118,7 @@ impl MemoryRegion {
     /// # Errors
     ///
     /// As [`MemoryRegion::change`].
-    pub fn change_pd(&mut self, to: &ProtectionDomain, change: &Change) -> Result<(), Error> {
+    pub fn change_pd(&mut self, to: &ProtectionDomain, change: &Change) -> Result<(), MemoryError> {
         self.change(&Change { pd: Some(to.pd()), ..*change })?;
         self.membership = to.join();
         Ok(())
@@ -130,21 +130,31 @@ impl MemoryRegion {
     ///
     /// When windows are bound to it: it is given back then.
     #[doc(alias = "ibv_dereg_mr")]
-    pub fn deregister(mut self) -> Result<(), (Self, Error)> {
+    pub fn deregister(mut self) -> Result<(), DeregisterFailure> {
         match self.end() {
             Ok(draining) => {
                 draining.wait();
                 Ok(())
             }
-            Err(error) => Err((self, error)),
+            Err(error) => Err(DeregisterFailure { region: self, error }),
         }
     }
 
-    fn end(&mut self) -> Result<Draining, Error> {
+    fn end(&mut self) -> Result<Draining, MemoryError> {
         let draining = self.membership.context().adapter().memory.deregister(self.keys.lkey)?;
         self.gone = true;
         Ok(draining)
     }
+}
+
+/// A memory region (MR) that could not be deregistered.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DeregisterFailure {
+    /// The region, still registered.
+    pub region: MemoryRegion,
+    /// Why.
+    pub error: MemoryError,
 }
 
 impl Drop for MemoryRegion {

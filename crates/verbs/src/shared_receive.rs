@@ -9,7 +9,7 @@ use ferroce_wire::number::Qpn;
 
 use crate::completion::CompletionQueue;
 use crate::engine::RecvQueue;
-use crate::error::Error;
+use crate::error::{CreateError, PostError, ResizeError};
 use crate::event::{AsyncEvent, Source};
 use crate::pd::{Membership, ProtectionDomain};
 use crate::sync::lock;
@@ -36,7 +36,7 @@ impl ProtectionDomain {
     ///
     /// When there are no numbers left, or that is more than the device allows.
     #[doc(alias = "ibv_create_srq")]
-    pub fn shared_receive_queue(&self, capacity: usize) -> Result<SharedReceiveQueue, Error> {
+    pub fn shared_receive_queue(&self, capacity: usize) -> Result<SharedReceiveQueue, CreateError> {
         self.make_shared(ReceiveQueue::new(capacity), None, None)
     }
 
@@ -51,7 +51,7 @@ impl ProtectionDomain {
         capacity: usize,
         xrc: &XrcDomain,
         completions: &CompletionQueue,
-    ) -> Result<SharedReceiveQueue, Error> {
+    ) -> Result<SharedReceiveQueue, CreateError> {
         let extended = Extended { xrc: xrc.xrcd(), pd: self.pd() };
         let queue = ReceiveQueue::extended(capacity, extended);
         self.make_shared(queue, Some(xrc.clone()), Some(completions))
@@ -62,9 +62,10 @@ impl ProtectionDomain {
         queue: ReceiveQueue,
         xrc: Option<XrcDomain>,
         completions: Option<&CompletionQueue>,
-    ) -> Result<SharedReceiveQueue, Error> {
-        if queue.capacity() > self.context().limits().max_qp_wr as usize {
-            return Err(Error::Limit("work requests in a queue"));
+    ) -> Result<SharedReceiveQueue, CreateError> {
+        let (given, max) = (queue.capacity(), self.context().limits().max_qp_wr as usize);
+        if given > max {
+            return Err(CreateError::SharedReceiveQueueTooLong { given, max });
         }
         let adapter = self.context().adapter();
         let number = adapter.new_number()?;
@@ -101,8 +102,8 @@ impl SharedReceiveQueue {
     ///
     /// When it is full.
     #[doc(alias = "ibv_post_srq_recv")]
-    pub fn post(&self, request: ReceiveRequest) -> Result<(), Error> {
-        lock(&self.shared.receives.queue).post(request).map_err(|_| Error::ReceiveQueueFull)
+    pub fn post(&self, request: ReceiveRequest) -> Result<(), PostError> {
+        lock(&self.shared.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)
     }
 
     /// Asks for an event when fewer than this many requests are left.
@@ -128,11 +129,11 @@ impl SharedReceiveQueue {
     /// # Errors
     ///
     /// When it holds more than that.
-    pub fn resize(&self, capacity: usize) -> Result<(), Error> {
+    pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
         if lock(&self.shared.receives.queue).resize(capacity) {
             Ok(())
         } else {
-            Err(Error::Invalid("the shared receive queue holds more requests than that"))
+            Err(ResizeError { capacity })
         }
     }
 

@@ -28,7 +28,7 @@ use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::OpenError;
 use crate::headers::Headers;
 use queue::{Interface, Shared};
 
@@ -120,11 +120,11 @@ impl Tap {
         path: &Path,
         device: &Device,
         sources: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, OpenError> {
         let path = file::expanded(path, std::process::id());
         let interface = Interface::of(device);
         let (file, interface) = file::open(&path, interface, sources)
-            .map_err(|source| Error::Capture { path, source })?;
+            .map_err(|source| OpenError::Capture { path, source })?;
         Ok(Self { file, interface })
     }
 

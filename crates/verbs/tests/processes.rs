@@ -159,8 +159,8 @@ fn a_process_killed_in_the_middle_is_noticed_and_leaves_nothing() {
     process.child.wait().unwrap();
     let data = own.data(0, LENGTH);
     let requests = (0..3).map(|id| SendRequest::new(WorkId(id), Operation::SEND, data.clone()));
-    let (taken, posted) = queue_pair.post_sends(requests);
-    assert!(posted.is_ok() && taken == 3);
+    let posted = queue_pair.post_sends(requests);
+    assert!(posted.result.is_ok() && posted.count == 3);
     let ended: Vec<_> = (0..3).map(|_| own.completions.wait().unwrap().status).collect();
     assert_eq!(ended, [Status::RetryExceeded, Status::Flushed, Status::Flushed]);
     assert_eq!(queue_pair.state(), State::Error);

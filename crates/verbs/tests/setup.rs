@@ -154,11 +154,11 @@ fn refusals_are_told() {
         assert!(accepting.join().unwrap());
         failed.unwrap_err()
     });
-    let Error::Setup(SetupError::Refused(refused)) = error else { panic!("{error}") };
+    let setup::Error::Exchange(SetupError::Refused(refused)) = error else { panic!("{error}") };
     assert_eq!((refused.phase, refused.status), (Phase::Connection, setup::Status::REJECTED));
     // An address has one server.
     let taken = Server::new(&other, index, ServerConfig::new(present(&other))).unwrap_err();
-    assert!(matches!(taken, Error::Network(_)), "{taken}");
+    assert!(matches!(taken, setup::Error::System(_)), "{taken}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn who_does_not_answer_is_given_up() {
     let client = Client::begin(&context, index, gid, &options).unwrap();
     let error = client.establish(&shop.make(), &[], ConnectionParameters::default()).unwrap_err();
     let expected = SetupError::NoAnswer { phase: Phase::Discovery, attempts: 2 };
-    assert!(matches!(error, Error::Setup(error) if error == expected), "{error}");
+    assert!(matches!(error, setup::Error::Exchange(error) if error == expected), "{error}");
 }
 
 /// Finding devices by group needs an interface that carries multicast: `two_hosts` of the command's tests has one.
@@ -203,6 +203,6 @@ fn devices_are_found_by_address() {
     let shop = Shop::new(&other, ServiceType::ReliableConnection);
     let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
     let error = client.establish(&shop.make(), &[], ConnectionParameters::default()).unwrap_err();
-    let Error::Setup(SetupError::Refused(refused)) = error else { panic!("{error}") };
+    let setup::Error::Exchange(SetupError::Refused(refused)) = error else { panic!("{error}") };
     assert_eq!((refused.phase, refused.status), (Phase::QueuePairs, setup::Status::REJECTED));
 }

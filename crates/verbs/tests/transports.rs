@@ -191,7 +191,7 @@ fn datagrams_arrive_behind_their_header() {
             }
         }
         let long = one.queue_pair.post_datagram(datagram(9, 4097, 0x1234));
-        assert!(matches!(long, Err(Error::Post(PostError::Length))), "{long:?}");
+        assert!(matches!(long, Err(PostError::Length)), "{long:?}");
     }
 }
 

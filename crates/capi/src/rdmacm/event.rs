@@ -46,7 +46,7 @@ fn told(event: u32, status: c_int) -> Told {
 }
 
 /// As the kernel has it: a negative number of `errno`.
-fn failed(event: u32, error: &ferroce::Error) -> Told {
+fn failed(event: u32, error: &ferroce::cm::Error) -> Told {
     told(event, -error.errno())
 }
 

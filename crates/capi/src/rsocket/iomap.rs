@@ -128,7 +128,7 @@ pub(crate) unsafe extern "C" fn riounmap(
         let gone = link.maps.mapped.swap_remove(place);
         drop(state);
         // The peer's writes to it that are under way come to an end first.
-        gone.region.deregister().map_err(|(_, error)| error)?;
+        gone.region.deregister().map_err(|failure| failure.error)?;
         Ok(0)
     })
 }

@@ -221,7 +221,7 @@ fn happened(socket: &Arc<Socket>, event: Event) {
     }
 }
 
-fn check(socket: &Arc<Socket>, done: std::result::Result<(), ferroce::Error>) {
+fn check(socket: &Arc<Socket>, done: std::result::Result<(), ferroce::cm::Error>) {
     refuse_on_error(socket, done.map_err(Errno::from));
 }
 

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use clap::Args;
 use ferroce::cm::{CmId, EventChannel, EventKind, PortSpace};
 use ferroce::setup::Presence;
-use ferroce::{Context, Device, devices};
+use ferroce::{Context, Device, SystemError, devices};
 
 use crate::capture;
 use crate::exit::ExitStatus;
@@ -157,28 +157,21 @@ fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
         true => devices(),
         false => Device::with_address(address).map(|(device, _)| vec![device]),
     };
-    let present = |device| Presence::new(&Context::open(&device, &options)?);
-    devices.unwrap_or_default().into_iter().filter_map(|device| present(device).ok()).collect()
+    let open = |device| Context::open(&device, &options).ok();
+    let contexts = devices.unwrap_or_default().into_iter().filter_map(open);
+    contexts.filter_map(|context| Presence::new(&context).ok()).collect()
 }
 
 fn bind(listener: &CmId, address: SocketAddr) -> Result<(), Failure> {
-    listener.bind(address).map_err(|error| {
-        // RDMA-CM ports are not UDP ports, so `ss` does not show their owner.
-        const EADDRINUSE: i32 = 98;
-        match &error {
-            ferroce::Error::Network(_) if error.errno() == EADDRINUSE && !is_udp(&error) => {
-                let port = address.port();
-                Failure::Other(format!(
-                    "another server listens at port {port} of RDMA-CM already: choose another by \
-                     --listen, or 0 for any"
-                ))
-            }
-            _ => Failure::Verbs(error),
+    listener.bind(address).map_err(|error| match error {
+        // The connection manager's ports are no UDP ports: `ss` does not show who has one.
+        ferroce::cm::Error::System(SystemError::ServiceTaken { .. }) => {
+            let port = address.port();
+            Failure::Other(format!(
+                "another server listens at port {port} of RDMA-CM already: choose another by \
+                 --listen, or 0 for any"
+            ))
         }
+        error => error.into(),
     })
-}
-
-/// Whether the error concerns the RoCE UDP port; its message then says what to do.
-fn is_udp(error: &ferroce::Error) -> bool {
-    error.to_string().contains("UDP port")
 }

@@ -77,7 +77,7 @@ impl Caller {
         match what {
             EventKind::AddressError(error)
             | EventKind::RouteError(error)
-            | EventKind::ConnectError(error) => Failure::Verbs(error),
+            | EventKind::ConnectError(error) => error.into(),
             EventKind::Unreachable(_) => Failure::Silent(self.peer),
             EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. } => {
                 Failure::NoListener(self.peer)

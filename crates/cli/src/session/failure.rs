@@ -83,10 +83,27 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Verbs(error)
-    }
+macro_rules! from_errors {
+    ($($type:ty),+ $(,)?) => {$(
+        impl From<$type> for Failure {
+            fn from(error: $type) -> Self {
+                Self::Verbs(error.into())
+            }
+        }
+    )+};
+}
+
+from_errors! {
+    ferroce::CreateError,
+    ferroce::EnvironmentError,
+    ferroce::MemoryError,
+    ferroce::ModifyError,
+    ferroce::OpenError,
+    ferroce::PostError,
+    ferroce::SystemError,
+    ferroce::WaitError,
+    ferroce::cm::Error,
+    ferroce::setup::Error,
 }
 
 impl From<OutOfBounds> for Failure {

@@ -16,7 +16,7 @@ use super::parameters::Route;
 use crate::context::Context;
 use crate::device::{Device, devices, own_name};
 use crate::engine::Adapter;
-use crate::error::Error;
+use crate::error::{CmError as Error, OpenError, SystemError};
 use crate::options::Options;
 use ferroce_sys::random::number as random;
 
@@ -34,7 +34,8 @@ impl Place {
         let context = Context::of(Adapter::open(device, options)?);
         let link = context.adapter().link_of(ip);
         // An address that came after the device was opened is not one that it listens on.
-        let link = link.ok_or_else(|| Error::NoAddress(device.interface().name.clone()))?;
+        let link = link
+            .ok_or_else(|| OpenError::NoAddress { interface: device.interface().name.clone() })?;
         Ok(Self { context, link })
     }
 
@@ -71,7 +72,7 @@ fn places(address: SocketAddr, one_family: bool, options: &Options) -> Result<Ve
     }
     match (found.is_empty(), failed) {
         (true, Some(error)) => Err(error),
-        (true, None) => Err(Error::Invalid("no device has an address of this family")),
+        (true, None) => Err(Error::NoAddressOfFamily),
         (false, _) => Ok(found),
     }
 }
@@ -86,7 +87,7 @@ pub(super) fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
                     place.connections().services.release(address, service.0);
                 }
             }
-            return Err(error);
+            return Err(error.into());
         }
     }
     Ok(())
@@ -106,8 +107,6 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
     }
 }
 
-const NO_IPOIB: Error = Error::Invalid("there is no IP over InfiniBand on RoCE");
-
 impl CmId {
     /// Takes an address and a port for itself. Port 0 stands for any that is free, an unspecified address for all of
     /// this machine's.
@@ -124,7 +123,7 @@ impl CmId {
 
     pub(super) fn bind_state(&self, state: &mut State, address: SocketAddr) -> Result<(), Error> {
         if self.port_space() == PortSpace::Ipoib && !names_no_device(address) {
-            return Err(NO_IPOIB);
+            return Err(Error::Ipoib);
         }
         let places = places(address, state.one_family, &self.shared().channel().options)?;
         let service = |port| rdmacm::service_id(self.port_space(), port);
@@ -144,7 +143,7 @@ impl CmId {
                     port = wanted;
                     break;
                 }
-                Err(Error::Network(ferroce_sys::Error::ServiceTaken { .. })) if tries > 0 => {}
+                Err(Error::System(SystemError::ServiceTaken { .. })) if tries > 0 => {}
                 Err(error) => return Err(error),
             }
         }
@@ -187,10 +186,10 @@ impl CmId {
         let source = source.filter(|source| !source.ip().is_unspecified() || source.port() != 0);
         if let (Some(source), Stage::Idle) = (source, state.stage) {
             if source.is_ipv4() != destination.is_ipv4() {
-                return Err(Error::Invalid("source and destination are of different families"));
+                return Err(Error::AddressFamily);
             }
             if self.port_space() == PortSpace::Ipoib && !names_no_device(source) {
-                return Err(NO_IPOIB);
+                return Err(Error::Ipoib);
             }
             if source.port() != 0 {
                 self.bind_state(&mut state, source)?;
@@ -228,7 +227,7 @@ impl CmId {
 
     fn find_way(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
         if self.port_space() == PortSpace::Ipoib {
-            return Err(NO_IPOIB);
+            return Err(Error::Ipoib);
         }
         let place = match state.place.clone() {
             Some(place) => place.toward(destination.ip()),
@@ -246,7 +245,7 @@ impl CmId {
             destination.set_ip(local.ip());
         }
         if local.is_ipv4() != destination.is_ipv4() {
-            return Err(Error::Invalid("source and destination are of different families"));
+            return Err(Error::AddressFamily);
         }
         // The peer is told a port, and nothing ever comes to it: it need not be ours alone.
         local.set_port(state.local.map_or_else(any_port, |bound| bound.port()));
@@ -289,7 +288,7 @@ impl CmId {
         state.expect(&[Stage::AddressResolved], "resolve an address first")?;
         let most = self.path_mtu_of(&state)?;
         if route.mtu.bytes().is_none() || route.mtu.bytes() > most.bytes() {
-            return Err(Error::Invalid("the device has no packets of that size"));
+            return Err(Error::PathMtu { given: route.mtu, max: most });
         }
         state.path_mtu = route.mtu;
         state.traffic_class = route.traffic_class;
@@ -302,7 +301,7 @@ impl CmId {
     /// The largest payload that device and way take. Datagram queue pairs send to anyone: theirs is the device's.
     fn path_mtu_of(&self, state: &State) -> Result<PathMtu, Error> {
         let place = state.place()?;
-        let peer = state.peer.ok_or(Error::Invalid("resolve an address first"))?;
+        let peer = state.peer.ok_or(Error::NoDevice)?;
         let way = place.context.path_mtu_to(peer)?;
         let device = place.context.mtu();
         let datagram = self.shared().is_datagram(state) && device.bytes() < way.bytes();

@@ -9,7 +9,7 @@ use ferroce_wire::cm::{Path, ResponseTimeout};
 use ferroce_wire::number::{Psn, QKey, Qpn};
 
 use super::parameters::ConnectParameters;
-use crate::error::Error;
+use crate::error::{CmError as Error, ModifyError};
 use crate::queue_pair::QueuePair;
 
 /// What is known of a connection.
@@ -130,7 +130,7 @@ impl Facts {
                 ..change
             },
             State::Error | State::Reset => change,
-            _ => return Err(Error::Invalid("a connection has no attributes for this state")),
+            _ => return Err(Error::NoAttributes { state }),
         })
     }
 
@@ -165,7 +165,7 @@ fn init(service: ServiceType) -> QueuePairAttributes {
 }
 
 /// Makes a new queue pair ready for a connection; one of datagrams is ready for all.
-pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), Error> {
+pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), ModifyError> {
     let service = queue_pair.service();
     queue_pair.modify(&init(service))?;
     if service == ServiceType::UnreliableDatagram {

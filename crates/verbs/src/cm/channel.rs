@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ferroce_sys::{Interest, Poller};
 
 use super::event::{Event, IdName};
-use crate::error::Error;
+use crate::error::{SystemError, WaitError};
 use crate::options::Options;
 use crate::sync::lock;
 
@@ -27,7 +27,7 @@ impl Channel {
         let _ = self.event.signal();
     }
 
-    fn take(&self) -> Result<Option<Event>, Error> {
+    fn take(&self) -> Result<Option<Event>, WaitError> {
         let mut waiting = lock(&self.waiting);
         let next = waiting.pop_front();
         if next.is_some() {
@@ -62,7 +62,7 @@ impl EventChannel {
     ///
     /// When the process has no file descriptor left.
     #[doc(alias = "rdma_create_event_channel")]
-    pub fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, SystemError> {
         Self::with_options(Options::default())
     }
 
@@ -71,7 +71,7 @@ impl EventChannel {
     /// # Errors
     ///
     /// As [`EventChannel::new`].
-    pub fn with_options(options: Options) -> Result<Self, Error> {
+    pub fn with_options(options: Options) -> Result<Self, SystemError> {
         let event = ferroce_sys::Event::counting()?;
         Ok(Self { channel: Arc::new(Channel { event, waiting: Mutex::default(), options }) })
     }
@@ -81,7 +81,7 @@ impl EventChannel {
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn try_event(&self) -> Result<Option<Event>, Error> {
+    pub fn try_event(&self) -> Result<Option<Event>, WaitError> {
         self.channel.take()
     }
 
@@ -91,7 +91,7 @@ impl EventChannel {
     ///
     /// When the wait fails.
     #[doc(alias = "rdma_get_cm_event")]
-    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<Event>, Error> {
+    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<Event>, WaitError> {
         let mut poller = Poller::new();
         poller.watch(&self.channel.event, Interest::Read);
         loop {

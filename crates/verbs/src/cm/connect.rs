@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ferroce_proto::cm::{
-    self as proto, AcceptParameters, DreqData, PrivateDataTooLong, Rejection, Resolution,
-    ResolveParameters, RtuData, private_data, rdmacm_private_data, roce_path,
+    self as proto, AcceptParameters, DreqData, Rejection, Resolution, ResolveParameters, RtuData,
+    private_data, rdmacm_private_data, roce_path,
 };
 use ferroce_proto::qp::ServiceType;
 use ferroce_wire::address::Gid;
@@ -16,18 +16,12 @@ use super::address::claim;
 use super::attributes::{self, Facts};
 use super::id::{CmId, Exchange, Place, Stage, State};
 use super::parameters::ConnectParameters;
-use crate::error::Error;
+use crate::error::CmError as Error;
 use crate::queue_pair::QueuePair;
 use ferroce_sys::random::number as random;
 
 /// What a backlog of 0 stands for, as in Linux.
 const BACKLOG: usize = 1024;
-
-impl From<PrivateDataTooLong> for Error {
-    fn from(_: PrivateDataTooLong) -> Self {
-        Self::Invalid("more private data than the message has room for")
-    }
-}
 
 /// A first PSN that a stranger cannot guess.
 pub(super) fn random_psn() -> Psn {
@@ -39,7 +33,7 @@ fn ip_header(local: SocketAddr, peer: SocketAddr) -> Result<IpHeader, Error> {
     match (local.ip(), peer.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Ok(IpHeader::v4(local.port(), from, to)),
         (IpAddr::V6(from), IpAddr::V6(to)) => Ok(IpHeader::v6(local.port(), from, to)),
-        _ => Err(Error::Invalid("source and destination are of different families")),
+        _ => Err(Error::AddressFamily),
     }
 }
 
@@ -53,7 +47,7 @@ fn named(state: &State, parameters: &ConnectParameters) -> Result<(Qpn, ServiceT
     if let Some(made) = &state.queue_pair {
         return Ok((made.number(), made.service(), made.has_shared_receives()));
     }
-    let number = parameters.queue_pair.ok_or(Error::Invalid("the connection has no queue pair"))?;
+    let number = parameters.queue_pair.ok_or(Error::NoQueuePair)?;
     Ok((number, parameters.service, parameters.shared_receives))
 }
 
@@ -124,7 +118,7 @@ impl CmId {
         state.expect(&[Stage::RouteResolved], "resolve a route first")?;
         let place = state.place()?;
         let (Some(local), Some(peer)) = (state.local, state.peer) else {
-            return Err(Error::Invalid("resolve an address first"));
+            return Err(Error::NoDevice);
         };
         let header = ip_header(local, peer)?;
         if self.shared().is_datagram(state) {
@@ -158,7 +152,7 @@ impl CmId {
             manager.resolutions.insert(question, self.shared().handler());
             Some(question)
         })?;
-        let question = question.ok_or(Error::Limit("questions for services"))?;
+        let question = question.ok_or(Error::TooMany { what: "SIDR requests" })?;
         state.exchange = Exchange::Question(question);
         Ok(())
     }
@@ -177,7 +171,7 @@ impl CmId {
             ServiceType::ReliableConnection => Transport::Rc,
             ServiceType::UnreliableConnection => Transport::Uc,
             ServiceType::XrcInitiator => Transport::Xrc,
-            _ => return Err(Error::Invalid("the queue pair's service has no connections")),
+            _ => return Err(Error::Service { space: self.port_space() }),
         };
         let [from, to] = [local, peer].map(|one| Gid::from_ip(one.ip()));
         let mut path = roce_path(from, to, flow_label(local.port(), peer.port()));
@@ -215,7 +209,7 @@ impl CmId {
             manager.connections.insert(connection, self.shared().handler());
             Some(connection)
         })?;
-        let connection = connection.ok_or(Error::Limit("connections"))?;
+        let connection = connection.ok_or(Error::TooMany { what: "connections" })?;
         (state.facts, state.service) = (facts, Some(service));
         state.exchange = Exchange::Connection(connection);
         Ok(())
@@ -243,7 +237,7 @@ impl CmId {
                 let valid = Resolution::valid(number, key.unwrap_or(answer.queue_key), data);
                 place
                     .act(|manager, _| manager.cm.answer(query, &valid))?
-                    .map_err(|_| Error::Invalid("the peer no longer asks"))?;
+                    .map_err(|_| Error::PeerGaveUp)?;
                 state.stage = Stage::Connected;
             }
             Exchange::Connection(connection) => {
@@ -275,11 +269,11 @@ impl CmId {
                     place.act(|manager, now| manager.cm.accept(now, connection, &parameters))?;
                 if accepted.is_err() {
                     attributes::fail(state.queue_pair.as_ref());
-                    return Err(Error::Invalid("the peer has given up"));
+                    return Err(Error::PeerGaveUp);
                 }
                 state.stage = Stage::Accepting;
             }
-            _ => return Err(Error::Invalid("there is no request to accept")),
+            _ => return Err(Error::WrongState { reason: "there is no request to accept" }),
         }
         Ok(())
     }
@@ -326,10 +320,10 @@ impl CmId {
                 let rejection = Rejection { private_data, ..Rejection::new(reason) };
                 place.act(|manager, now| manager.cm.reject(now, connection, &rejection))?
             }
-            _ => return Err(Error::Invalid("there is no request to reject")),
+            _ => return Err(Error::WrongState { reason: "there is no request to reject" }),
         };
         state.stage = Stage::Over;
-        done.map_err(|_| Error::Invalid("the peer has given up"))
+        done.map_err(|_| Error::PeerGaveUp)
     }
 
     /// Says that a queue pair of the program's own is up, after [`ConnectResponse`](super::EventKind::ConnectResponse).
@@ -345,13 +339,13 @@ impl CmId {
     fn establish_now(&self, state: &mut State) -> Result<(), Error> {
         state.expect(&[Stage::Responded], "the peer has not accepted")?;
         let Exchange::Connection(connection) = state.exchange else {
-            return Err(Error::Invalid("the peer has not accepted"));
+            return Err(Error::WrongState { reason: "the peer has not accepted" });
         };
         let ready = |manager: &mut crate::engine::Manager, _| {
             manager.cm.ready(connection, RtuData::default())
         };
         let place = state.place()?;
-        place.act(ready)?.map_err(|_| Error::Invalid("the peer has given up"))?;
+        place.act(ready)?.map_err(|_| Error::PeerGaveUp)?;
         state.stage = Stage::Connected;
         place.connections().watch_peer(place.adapter(), place.link, connection);
         Ok(())
@@ -369,12 +363,12 @@ impl CmId {
             let state = self.state();
             state.expect(&[Stage::Accepting], "no connection waits for its peer")?;
             let Exchange::Connection(connection) = state.exchange else {
-                return Err(Error::Invalid("no connection waits for its peer"));
+                return Err(Error::WrongState { reason: "no connection waits for its peer" });
             };
             let place = state.place()?;
             place
                 .act(|manager, _| manager.cm.handle_data_received(connection))?
-                .map_err(|_| Error::Invalid("no connection waits for its peer"))?;
+                .map_err(|_| Error::WrongState { reason: "no connection waits for its peer" })?;
             place
         };
         place.connections().deliver_events(place.adapter());
@@ -402,7 +396,7 @@ impl CmId {
         }
         state.expect(&[Stage::Connected], "the id is not connected")?;
         let Exchange::Connection(connection) = state.exchange else {
-            return Err(Error::Invalid("datagrams have no connection"));
+            return Err(Error::WrongState { reason: "datagrams have no connection" });
         };
         attributes::fail(state.queue_pair.as_ref());
         let place = state.place()?;

@@ -9,7 +9,7 @@ use ferroce_wire::cm::{RejectReason, SidrStatus, Transport};
 use ferroce_wire::number::{QKey, Qpn};
 
 use super::id::CmId;
-use crate::error::Error;
+use crate::error::CmError as Error;
 
 /// Names an [`CmId`] in its events. No two of a process have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

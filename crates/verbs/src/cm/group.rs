@@ -8,7 +8,7 @@ use ferroce_wire::number::Qpn;
 
 use super::event::{DatagramPeer, EventKind, Group};
 use super::id::CmId;
-use crate::error::Error;
+use crate::error::CmError as Error;
 
 impl CmId {
     /// Joins a multicast group: the id's queue pair receives what is sent to it. [`EventKind::MulticastJoined`] or
@@ -22,12 +22,12 @@ impl CmId {
         let mut state = self.state();
         let place = state.place()?;
         if !group.is_multicast() {
-            return Err(Error::Invalid("the address is not that of a group"));
+            return Err(Error::NotMulticast);
         }
         let gid = Gid::from_ip(group);
         let attached = state.queue_pair.as_ref().map_or(Ok(()), |one| one.attach(gid));
         if let Err(error) = attached {
-            self.shared().raise(EventKind::MulticastError(error));
+            self.shared().raise(EventKind::MulticastError(error.into()));
             return Ok(());
         }
         if !state.groups.contains(&gid) {

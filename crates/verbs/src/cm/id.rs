@@ -16,7 +16,7 @@ use super::event::{Event, EventKind, IdName, UserEvent};
 use super::parameters::Route;
 use crate::context::Context;
 use crate::engine::{Adapter, CmEventHandler, Connections, Manager};
-use crate::error::Error;
+use crate::error::CmError as Error;
 use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
 use crate::sync::lock;
@@ -125,7 +125,7 @@ impl State {
     pub(super) fn expect(&self, stages: &[Stage], otherwise: &'static str) -> Result<(), Error> {
         match stages.contains(&self.stage) {
             true => Ok(()),
-            false => Err(Error::Invalid(otherwise)),
+            false => Err(Error::WrongState { reason: otherwise }),
         }
     }
 
@@ -136,7 +136,7 @@ impl State {
     }
 
     pub(super) fn place(&self) -> Result<Place, Error> {
-        self.place.clone().ok_or(Error::Invalid("the id has no device yet: resolve an address"))
+        self.place.clone().ok_or(Error::NoDevice)
     }
 }
 
@@ -333,20 +333,20 @@ impl CmId {
         let mut state = self.state();
         let place = state.place()?;
         if state.queue_pair.is_some() {
-            return Err(Error::Busy("a queue pair that the id has already"));
+            return Err(Error::HasQueuePair);
         }
         if !Arc::ptr_eq(place.context.adapter(), pd.context().adapter()) {
-            return Err(Error::Invalid("the protection domain is of another device"));
+            return Err(Error::ForeignPd);
         }
         let datagram = options.service == ServiceType::UnreliableDatagram;
-        match self.port_space() {
-            PortSpace::Udp if !datagram => {
-                return Err(Error::Invalid("the UDP port space has datagram queue pairs"));
-            }
-            PortSpace::Tcp if datagram => {
-                return Err(Error::Invalid("the TCP port space has connected queue pairs"));
-            }
-            _ => {}
+        let space = self.port_space();
+        let fits = match space {
+            PortSpace::Udp => datagram,
+            PortSpace::Tcp => !datagram,
+            _ => true,
+        };
+        if !fits {
+            return Err(Error::Service { space });
         }
         let queue_pair = pd.queue_pair(options)?;
         attributes::prepare(&queue_pair)?;

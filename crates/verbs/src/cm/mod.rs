@@ -32,6 +32,7 @@ pub use event::{
 pub use id::CmId;
 pub use parameters::{ConnectParameters, Route};
 
+pub use crate::error::CmError as Error;
 pub use ferroce_proto::cm::Enhancements;
 pub use ferroce_wire::cm::{RejectReason, ResponseTimeout, SidrStatus, VendorId};
 pub use ferroce_wire::rdmacm::PortSpace;

@@ -19,7 +19,7 @@ use super::event::{DatagramPeer, Established, EventKind, PeerParameters, Request
 use super::id::{CmId, Exchange, Place, Shared, Stage, State};
 use crate::context::Context;
 use crate::engine::Adapter;
-use crate::error::Error;
+use crate::error::CmError;
 use crate::sync::lock;
 
 /// Turns an event of the connection manager into events of the cm_id.
@@ -43,12 +43,10 @@ pub(super) fn handle(adapter: &Adapter, link: u8, id: &Arc<Shared>, event: Event
             private_data: Vec::new(),
         }),
         Event::Failed(_, Failure::ConsumerTooSlow) => {
-            let late = "the program took longer to answer than the peer waits";
-            here.over(EventKind::ConnectError(Error::Invalid(late)));
+            here.over(EventKind::ConnectError(CmError::ResponseTooLate));
         }
         Event::Failed(_, Failure::StaleReply) => {
-            let stale = "the peer's queue pair is in another connection";
-            here.over(EventKind::ConnectError(Error::Invalid(stale)));
+            here.over(EventKind::ConnectError(CmError::StaleConnection));
         }
         Event::DisconnectRequest(connection, _) => here.disconnecting(connection),
         Event::Unanswered(connection, begun) => here.unanswered(connection, begun),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ferroce_sys::{Event, Interest, Poller};
 
 use super::CompletionQueue;
-use crate::error::Error;
+use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
 
 /// Events of completion queues, behind one file descriptor.
@@ -28,7 +28,7 @@ impl Channel {
         let _ = self.event.signal();
     }
 
-    fn take(&self) -> Result<Option<u64>, Error> {
+    fn take(&self) -> Result<Option<u64>, WaitError> {
         let mut raised = lock(&self.raised);
         if raised.is_empty() {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Channel {
         }
     }
 
-    pub(super) fn wait(&self, deadline: Option<u64>) -> Result<Option<u64>, Error> {
+    pub(super) fn wait(&self, deadline: Option<u64>) -> Result<Option<u64>, WaitError> {
         let mut poller = Poller::new();
         poller.watch(&self.event, Interest::Read);
         loop {
@@ -73,7 +73,7 @@ impl CompletionChannel {
     ///
     /// When the process has no file descriptor left.
     #[doc(alias = "ibv_create_comp_channel")]
-    pub fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, SystemError> {
         let event = Event::counting()?;
         Ok(Self { channel: Arc::new(Channel { event, raised: Mutex::default() }) })
     }
@@ -83,7 +83,7 @@ impl CompletionChannel {
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn try_event(&self, of: &[CompletionQueue]) -> Result<Option<usize>, Error> {
+    pub fn try_event(&self, of: &[CompletionQueue]) -> Result<Option<usize>, WaitError> {
         let raised = self.channel.take()?;
         Ok(raised.and_then(|queue| of.iter().position(|one| one.id() == queue)))
     }
@@ -93,7 +93,7 @@ impl CompletionChannel {
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn take(&self) -> Result<Option<u64>, Error> {
+    pub fn take(&self) -> Result<Option<u64>, WaitError> {
         self.channel.take()
     }
 
@@ -107,7 +107,7 @@ impl CompletionChannel {
         &self,
         of: &[CompletionQueue],
         deadline: Option<u64>,
-    ) -> Result<Option<usize>, Error> {
+    ) -> Result<Option<usize>, WaitError> {
         of.iter().for_each(|queue| queue.context.adapter().stop_polling());
         let raised = self.channel.wait(deadline)?;
         Ok(raised.and_then(|queue| of.iter().position(|one| one.id() == queue)))

@@ -17,7 +17,7 @@ use self::channel::Channel;
 pub use self::channel::CompletionChannel;
 use self::ring::Ring;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{ResizeError, WaitError};
 use crate::event::{AsyncEvent, Events, Source};
 
 /// The end of a work request, and whose it was.
@@ -163,9 +163,9 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// When the queue has no channel, or the wait fails.
-    pub fn wait(&self) -> Result<WorkCompletion, Error> {
+    pub fn wait(&self) -> Result<WorkCompletion, WaitError> {
         let channel = self.queue.channel.as_ref();
-        let channel = channel.ok_or(Error::Invalid("the completion queue has no channel"))?;
+        let channel = channel.ok_or(WaitError::NoChannel)?;
         loop {
             if let Some(found) = self.poll_one() {
                 return Ok(found);
@@ -189,9 +189,9 @@ impl CompletionQueue {
     ///
     /// When it holds more than that.
     #[doc(alias = "ibv_resize_cq")]
-    pub fn resize(&self, capacity: usize) -> Result<(), Error> {
+    pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
         let resized = self.queue.ring.resize(capacity);
-        resized.map_err(|_| Error::Invalid("the completion queue holds more than that"))
+        resized.map_err(|_| ResizeError { capacity })
     }
 
     /// Whether a completion was lost because there was no room. The queue pair that it was of is in error then.

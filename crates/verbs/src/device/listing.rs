@@ -4,7 +4,7 @@ use ferroce_sys::environment;
 use ferroce_sys::interface::{Address, Interface, interfaces};
 
 use super::Device;
-use crate::error::Error;
+use crate::error::OpenError;
 
 /// The devices that a process sees, as names of devices or interfaces with commas between. `ferroce run` sets it, so that
 /// the libraries list what its view of `/sys` has.
@@ -23,7 +23,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn read() -> Result<Self, Error> {
+    pub(super) fn read() -> Result<Self, OpenError> {
         let wanted = text(WANTED).unwrap_or_default();
         Ok(Self::new(interfaces()?, &wanted, Names::of_environment()))
     }

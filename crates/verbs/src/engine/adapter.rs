@@ -25,7 +25,7 @@ use super::queue_pair::{Core, RecvQueue};
 use super::senders::{Senders, first_port, source_port};
 use super::{groups::Groups, thread};
 use crate::device::{Device, position};
-use crate::error::Error;
+use crate::error::{CreateError, OpenError, SystemError};
 use crate::event::{EventKind, Events};
 use crate::options::Options;
 use crate::sync::lock;
@@ -79,9 +79,8 @@ type Opened = (Device, Vec<SocketAddr>, Vec<(Slot, Socket)>);
 static OPEN: Mutex<Vec<(u32, Weak<Adapter>)>> = Mutex::new(Vec::new());
 
 impl Adapter {
-    /// Returns the device as opened by this process, opening it if necessary. Its thread stops when the last handle is
-    /// dropped.
-    pub(crate) fn open(device: &Device, options: &Options) -> Result<Arc<Handle>, Error> {
+    /// The device as this process has it, opened now if it was not. The thread ends with the last handle.
+    pub(crate) fn open(device: &Device, options: &Options) -> Result<Arc<Handle>, OpenError> {
         let process = std::process::id();
         let mut open = lock(&OPEN);
         open.retain(|(owner, adapter)| *owner == process && adapter.strong_count() > 0);
@@ -120,7 +119,7 @@ impl Adapter {
         crate::tap::finish_all(clock::now() + 2_000_000_000);
     }
 
-    fn new(device: Device, options: Options) -> Result<Self, Error> {
+    fn new(device: Device, options: Options) -> Result<Self, OpenError> {
         device.mtu()?;
         let (device, addresses, opened) = Self::open_links(device, &options)?;
         let mut links = Vec::new();
@@ -166,9 +165,9 @@ impl Adapter {
         })
     }
 
-    /// Opens the sockets of all usable addresses and skips the others. If another user holds the port on the loopback,
-    /// the device works without loopback addresses.
-    fn open_links(mut device: Device, options: &Options) -> Result<Opened, Error> {
+    /// Opens the sockets of all addresses that can be used, and leaves the others out. Another user may have the port on
+    /// the loopback: the device is of use without it.
+    fn open_links(mut device: Device, options: &Options) -> Result<Opened, OpenError> {
         loop {
             let at_port = |mut address: SocketAddr| {
                 address.set_port(options.port);
@@ -176,15 +175,14 @@ impl Adapter {
             };
             let addresses: Vec<_> = device.addresses().into_iter().map(at_port).collect();
             if device.gids().is_empty() {
-                return Err(Error::NoAddress(device.interface().name.clone()));
+                return Err(OpenError::NoAddress { interface: device.interface().name.clone() });
             }
             match Slot::open_all(&addresses, &options.sockets) {
                 Ok(opened) => return Ok((device, addresses, opened)),
-                Err(ferroce_sys::Error::AddressNotOurs { address }) if addresses.len() > 1 => {
-                    tracing::debug!(%address, "address skipped: it is not assigned to this host");
+                Err(SystemError::AddressNotOurs { address }) if addresses.len() > 1 => {
                     device = device.without(address);
                 }
-                Err(ferroce_sys::Error::PortTaken { address })
+                Err(SystemError::PortTaken { address })
                     if address.ip().is_loopback() && device.carries_loopback() =>
                 {
                     tracing::info!(%address, "loopback addresses skipped: their port is taken");
@@ -199,8 +197,8 @@ impl Adapter {
         PdId(self.domains.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Allocates a QPN that no QP and no SRQ of this process uses.
-    pub(crate) fn new_number(&self) -> Result<Qpn, Error> {
+    /// A number that no queue pair and no shared receive queue of this process has.
+    pub(crate) fn new_number(&self) -> Result<Qpn, CreateError> {
         let queue_pairs = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
         let receive_queues = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
         let number = |low: u32| self.slot << 16 | low;
@@ -208,7 +206,7 @@ impl Adapter {
             queue_pairs.contains_key(&number(low)) || receive_queues.contains_key(&number(low))
         };
         let low = lock(&self.numbers).next(random::number, is_taken);
-        low.map(|low| Qpn(number(low))).ok_or(Error::Limit("queue pairs"))
+        low.map(|low| Qpn(number(low))).ok_or(CreateError::NoQueueNumbers)
     }
 
     /// The slot in the top bits of this process's QPNs.
@@ -414,7 +412,7 @@ fn open_sender(
     address: SocketAddr,
     interface: &Interface,
     options: &Options,
-) -> Result<Socket, Error> {
+) -> Result<Socket, SystemError> {
     let sender = Socket::source(address, &options.sockets)?;
     if interface.multicast || interface.loopback {
         // On an interface without multicast, sending to a group fails later.
@@ -470,12 +468,12 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, Error> {
+    fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, OpenError> {
         let worker = Arc::clone(&adapter);
         let name = format!("{:.15}", adapter.device.name());
         let thread = std::thread::Builder::new().name(name);
-        let thread = signal::with_signals_blocked(|| thread.spawn(move || thread::run(&worker)))
-            .map_err(|_| Error::Limit("threads"))?;
+        let thread = signal::blocked(|| thread.spawn(move || thread::run(&worker)))
+            .map_err(OpenError::Thread)?;
         let handle = Arc::new(Self {
             adapter,
             thread: Mutex::new(Some(thread)),

@@ -9,7 +9,7 @@ use ferroce_sys::{Interest, Poller, Socket};
 use ferroce_wire::address::Gid;
 
 use super::queue_pair::Core;
-use crate::error::Error;
+use crate::error::SystemError;
 use crate::options::Options;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Groups {
         core: &Arc<Core>,
         interface: u32,
         options: &Options,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SystemError> {
         let mut groups = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = groups.iter_mut().find(|group| group.gid == gid) {
             if !group.members.iter().any(|member| Arc::ptr_eq(member, core)) {

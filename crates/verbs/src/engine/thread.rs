@@ -13,7 +13,7 @@ use ferroce_sys::{Event, Interest, Poller, clock, thread};
 use super::adapter::{Adapter, Handle};
 use super::hw_counters::HwCounters;
 use super::steering::Steering;
-use crate::error::Error;
+use crate::error::SystemError;
 use crate::sync::lock;
 
 /// How long the thread leaves the sockets to a polling program before it reads them itself, in nanoseconds. The
@@ -49,7 +49,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, SystemError> {
         Ok(Self {
             wake: Event::new()?,
             stop: AtomicBool::new(false),

@@ -13,7 +13,7 @@ use ferroce_wire::setup::{Capabilities, ExchangeId, PeerId, Status, TransactionI
 
 use super::{CAPABILITIES, Side, states};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
@@ -97,7 +97,7 @@ impl Client {
     /// # Errors
     ///
     /// When the wait fails.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<ClientEvent>, Error> {
+    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<ClientEvent>, WaitError> {
         self.context.adapter().stop_polling();
         self.news.wait(deadline)
     }
@@ -107,7 +107,7 @@ impl Client {
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn try_event(&self) -> Result<Option<ClientEvent>, Error> {
+    pub fn try_event(&self) -> Result<Option<ClientEvent>, WaitError> {
         self.news.take()
     }
 
@@ -162,7 +162,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`] when the server refuses or does not answer; others when the queue pair cannot be used so.
+    /// [`Error::Exchange`] when the server refuses or does not answer; others when the queue pair cannot be used so.
     pub fn establish(
         &self,
         queue_pair: &QueuePair,
@@ -171,7 +171,7 @@ impl Client {
     ) -> Result<Established, Error> {
         let established = self.phases(queue_pair, regions, parameters);
         if let Err(error) = &established {
-            if !matches!(error, Error::Setup(_)) {
+            if !matches!(error, Error::Exchange(_)) {
                 self.abort(Status::INTERNAL_ERROR);
             }
         }
@@ -223,7 +223,7 @@ impl Client {
     /// The server's next answer: the machine gives up by itself if there is none.
     fn answer(&self) -> Result<ClientEvent, Error> {
         match self.wait(None)? {
-            Some(ClientEvent::Failed(error)) => Err(Error::Setup(error)),
+            Some(ClientEvent::Failed(error)) => Err(Error::Exchange(error)),
             Some(event) => Ok(event),
             None => Err(Error::Closed),
         }
@@ -242,12 +242,12 @@ impl Client {
         act: impl FnOnce(&mut setup::Client, ferroce_proto::time::Instant) -> Result<(), WrongStep>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
-        done.map_err(|WrongStep| Error::Invalid("the exchange is not where this step can be made"))
+        done.map_err(|WrongStep| Error::WrongStep)
     }
 }
 
 /// The machine answers a step with its own event or a failure, so this is not met.
-const UNEXPECTED: Error = Error::Invalid("the exchange is at another step");
+const UNEXPECTED: Error = Error::WrongStep;
 
 impl AsFd for Client {
     /// Readable while there is an event.

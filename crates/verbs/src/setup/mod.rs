@@ -31,6 +31,8 @@ use ferroce_wire::number::Guid;
 
 use crate::context::Context;
 
+pub use crate::error::SetupExchangeError as Error;
+
 /// The longest message, 2 GiB (IBA 9.7.7).
 const LONGEST: u32 = 1 << 31;
 

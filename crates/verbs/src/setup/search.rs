@@ -12,7 +12,7 @@ use ferroce_wire::setup::{ExchangeId, PeerId, TransactionId};
 
 use super::{CAPABILITIES, present};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{SetupExchangeError as Error, SystemError, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
 use ferroce_sys::random::number as random;
@@ -73,7 +73,7 @@ impl Search {
     /// # Errors
     ///
     /// When the wait fails.
-    pub fn wait(&self) -> Result<Option<Responder>, Error> {
+    pub fn wait(&self) -> Result<Option<Responder>, WaitError> {
         self.context.adapter().stop_polling();
         match self.news.wait(None)? {
             Some(DiscoveryEvent::Found(responder)) => Ok(Some(responder)),
@@ -123,7 +123,7 @@ impl Presence {
             let config = ServerConfig::new(present(context));
             match adapter.management.exchanges.serve(adapter, index, config, None) {
                 Ok(()) => presence.served.push(index),
-                Err(Error::Network(ferroce_sys::Error::ServiceTaken { .. })) => {}
+                Err(Error::System(SystemError::ServiceTaken { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -155,7 +155,7 @@ pub(super) fn listener(context: &Context) -> Result<QueuePair, Error> {
     // One family without multicast does not keep the other from it.
     let joined = groups.into_iter().map(|group| queue_pair.attach(group)).filter(Result::is_ok);
     match joined.count() {
-        0 => Err(Error::Invalid("the device has no multicast")),
+        0 => Err(Error::NoMulticast),
         _ => Ok(queue_pair),
     }
 }

@@ -14,7 +14,7 @@ use ferroce_wire::setup::{QpType, Status};
 use super::search::listener;
 use super::{LONGEST, Side, states};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
@@ -112,7 +112,7 @@ impl Server {
     /// # Errors
     ///
     /// When the wait fails.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<ServerEvent>, Error> {
+    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<ServerEvent>, WaitError> {
         self.context.adapter().stop_polling();
         let event = self.news.wait(deadline);
         self.make_room();
@@ -124,7 +124,7 @@ impl Server {
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn try_event(&self) -> Result<Option<ServerEvent>, Error> {
+    pub fn try_event(&self) -> Result<Option<ServerEvent>, WaitError> {
         let event = self.news.take();
         self.make_room();
         event
@@ -199,7 +199,7 @@ impl Server {
         &self,
         application: &mut dyn Application,
         deadline: Option<u64>,
-    ) -> Result<Option<Accepted>, Error> {
+    ) -> Result<Option<Accepted>, WaitError> {
         while let Some(event) = self.wait(deadline)? {
             if let Some(accepted) = self.handle(application, &event) {
                 return Ok(Some(accepted));
@@ -274,7 +274,7 @@ impl Server {
         act: impl FnOnce(&mut setup::Server, Instant) -> Result<(), UnknownRequest>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
-        done.map_err(|UnknownRequest| Error::Invalid("the exchange has no such request any more"))
+        done.map_err(|UnknownRequest| Error::UnknownRequest)
     }
 }
 

@@ -10,7 +10,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, QKey};
 use ferroce_wire::setup::{QpType, RegionId};
 
-use crate::error::Error;
+use crate::error::SetupExchangeError as Error;
 use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
 use ferroce_sys::random::number as random;
@@ -80,9 +80,7 @@ impl Side {
             ServiceType::ReliableConnection => Ok(QpType::RC),
             ServiceType::UnreliableConnection => Ok(QpType::UC),
             ServiceType::UnreliableDatagram => Ok(QpType::UD),
-            ServiceType::XrcInitiator | ServiceType::XrcTarget => {
-                Err(Error::Invalid("XRC's two ends are different things: set them up by steps"))
-            }
+            ServiceType::XrcInitiator | ServiceType::XrcTarget => Err(Error::Xrc),
         }
     }
 

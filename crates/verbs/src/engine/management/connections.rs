@@ -28,7 +28,7 @@ use super::ledger::Ledger;
 use super::random;
 use super::services::Services;
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::CmError;
 use crate::sync::lock;
 
 /// QP 1, the general services QP (IBA 10.2.4, 16.7).
@@ -51,8 +51,8 @@ pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
     /// Handles an event of the manager of `link`.
     fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: Event);
 
-    /// The neighbour on the route was resolved, or resolution failed with this error.
-    fn handle_neighbour(self: Arc<Self>, failure: Option<Error>);
+    /// The neighbour on the route was resolved, or resolving it failed with this error.
+    fn handle_neighbour(self: Arc<Self>, failure: Option<CmError>);
 }
 
 /// The managers of a device.

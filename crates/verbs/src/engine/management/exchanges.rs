@@ -29,7 +29,7 @@ use ferroce_wire::setup::{
 use super::super::{Adapter, ReceivedPacket, now};
 use super::random;
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{RouteError, SetupExchangeError};
 use crate::event_queue::EventQueue;
 use crate::sync::lock;
 
@@ -109,9 +109,9 @@ impl Exchanges {
         link: u8,
         config: ServerConfig,
         events: Option<Arc<EventQueue<ServerEvent>>>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SetupExchangeError> {
         let address = adapter.links.get(usize::from(link)).map(|link| link.address);
-        let address = address.ok_or(Error::Invalid("there is no such source GID"))?;
+        let address = address.ok_or(RouteError::NoSuchGid { index: link })?;
         adapter.management.connections.services.claim(address, SERVICE)?;
         let serving = ServerState { link, machine: Server::new(config), events };
         lock(&self.machines).servers.push(serving);
@@ -148,7 +148,7 @@ impl Exchanges {
         server: Gid,
         config: ClientConfig,
         events: Arc<EventQueue<ClientEvent>>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), RouteError> {
         adapter.route_to(link, server)?;
         let machine = Client::new(config, Peer::service(server), now());
         let mut asking = ClientState { link, machine, events: Some(events) };

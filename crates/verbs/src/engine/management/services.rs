@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use ferroce_sys::{Event, Service};
 
-use crate::error::Error;
+use crate::error::SystemError;
 use crate::sync::lock;
 
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl Services {
         self.changed.as_ref()
     }
 
-    /// Binds a service on an address, exclusively among all processes.
-    pub(crate) fn claim(&self, address: SocketAddr, id: u64) -> Result<(), Error> {
+    /// Claims a service on an address: nobody else has it then, in this process or another.
+    pub(crate) fn claim(&self, address: SocketAddr, id: u64) -> Result<(), SystemError> {
         let service = Service::claim(address, id, self.slot)?;
         lock(&self.claimed).push(service);
         self.signal();

@@ -1,0 +1,147 @@
+//! The connection manager.
+
+use ferroce_sys::errno::{EBUSY, EINVAL, ENODEV, ENOMEM};
+use ferroce_proto::cm::PrivateDataTooLong;
+use ferroce_proto::qp::{PathMtu, State};
+use ferroce_wire::rdmacm::PortSpace;
+
+use super::{
+    CreateError, ModifyError, MulticastError, OpenError, RouteError, SystemError, WaitError,
+};
+
+/// Why a call of the connection manager (CM) failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The cm_id is not in a state for this call.
+    #[error("{reason}")]
+    WrongState {
+        /// What the call requires.
+        reason: &'static str,
+    },
+    /// The cm_id has no device: its address is neither bound nor resolved.
+    #[error("the cm_id has no device yet; resolve or bind an address first")]
+    NoDevice,
+    /// No device has an address of this family.
+    #[error("no device has an address of this family")]
+    NoAddressOfFamily,
+    /// Source and destination are an IPv4 and an IPv6 address.
+    #[error("source and destination are of different address families")]
+    AddressFamily,
+    /// The port space of IP over InfiniBand does not exist on RoCE.
+    #[error("RoCE has no IP over InfiniBand")]
+    Ipoib,
+    /// The requested path MTU is larger than the path's.
+    #[error("a path MTU of {given:?} is invalid; the path allows {max:?}")]
+    PathMtu {
+        /// The requested path MTU.
+        given: PathMtu,
+        /// The path MTU of the device and the route.
+        max: PathMtu,
+    },
+    /// The cm_id has no QP, and the parameters name none.
+    #[error("the connection has no queue pair")]
+    NoQueuePair,
+    /// The cm_id has a QP already.
+    #[error("the cm_id has a queue pair already; destroy it first")]
+    HasQueuePair,
+    /// The PD belongs to another device than the cm_id.
+    #[error("the protection domain belongs to another device than the cm_id")]
+    ForeignPd,
+    /// The QP's service does not fit the port space or the call.
+    #[error("a queue pair of this service cannot be used in the port space {space:?}")]
+    Service {
+        /// The port space of the cm_id.
+        space: PortSpace,
+    },
+    /// The private data does not fit into the CM message.
+    #[error("the private data does not fit into the message")]
+    PrivateDataTooLong,
+    /// A connection has no QP attributes for this state.
+    #[error("a connection has no queue pair attributes for the state {state:?}")]
+    NoAttributes {
+        /// The state.
+        state: State,
+    },
+    /// The peer gave up before this side responded.
+    #[error("the peer has given up")]
+    PeerGaveUp,
+    /// This side responded later than the peer waits.
+    #[error("the program took longer to respond than the peer waits")]
+    ResponseTooLate,
+    /// The peer's QP is in another connection.
+    #[error("the peer's queue pair is in another connection")]
+    StaleConnection,
+    /// The address is not a multicast address.
+    #[error("the address is not a multicast address")]
+    NotMulticast,
+    /// The device has no free connection or SIDR request.
+    #[error("the device allows no more {what}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+    },
+    /// The device is closed, or the process is a child that has not opened it.
+    #[error("the device is closed")]
+    Closed,
+    /// A device was not found or not opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// There is no route to the peer.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// The QP was not created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The QP was not modified.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// The QP was not attached to a multicast group.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
+    /// Waiting for an event failed.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// The operating system refused a call.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl Error {
+    /// Returns the number that a verbs program finds in `errno`.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::WrongState { .. }
+            | Self::NoDevice
+            | Self::NoAddressOfFamily
+            | Self::AddressFamily
+            | Self::Ipoib
+            | Self::PathMtu { .. }
+            | Self::NoQueuePair
+            | Self::ForeignPd
+            | Self::Service { .. }
+            | Self::PrivateDataTooLong
+            | Self::NoAttributes { .. }
+            | Self::PeerGaveUp
+            | Self::ResponseTooLate
+            | Self::StaleConnection
+            | Self::NotMulticast => EINVAL,
+            Self::HasQueuePair => EBUSY,
+            Self::TooMany { .. } => ENOMEM,
+            Self::Closed => ENODEV,
+            Self::Open(error) => error.errno(),
+            Self::Route(error) => error.errno(),
+            Self::Create(error) => error.errno(),
+            Self::Modify(error) => error.errno(),
+            Self::Multicast(error) => error.errno(),
+            Self::Wait(error) => error.errno(),
+            Self::System(error) => error.errno(),
+        }
+    }
+}
+
+impl From<PrivateDataTooLong> for Error {
+    fn from(_: PrivateDataTooLong) -> Self {
+        Self::PrivateDataTooLong
+    }
+}

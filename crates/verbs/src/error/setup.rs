@@ -1,0 +1,66 @@
+//! The set-up exchange.
+
+use ferroce_sys::errno::{ECONNREFUSED, EINVAL, ENODEV, ETIMEDOUT};
+use ferroce_proto::setup::SetupError;
+
+use super::{CreateError, ModifyError, MulticastError, RouteError, SystemError, WaitError};
+
+/// Why a set-up exchange, or a call of its client or server, failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer refused, did not respond, or broke the protocol.
+    #[error(transparent)]
+    Exchange(#[from] SetupError),
+    /// The exchange is in another phase than this call belongs to.
+    #[error("the exchange is not in the phase of this step")]
+    WrongStep,
+    /// The exchange has no such request, or no longer.
+    #[error("the exchange has no such request any more")]
+    UnknownRequest,
+    /// The two ends of an XRC connection differ: the exchange does not set them up.
+    #[error("the set-up exchange has no XRC queue pairs; modify them step by step")]
+    Xrc,
+    /// No address of the device supports multicast.
+    #[error("the device has no multicast")]
+    NoMulticast,
+    /// The device is closed, or the process is a child that has not opened it.
+    #[error("the device is closed")]
+    Closed,
+    /// There is no route to the peer.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A queue was not created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The QP was not modified.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// The QP was not attached to a multicast group.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
+    /// Waiting for an event failed.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// The operating system refused a call.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl Error {
+    /// Returns the number that a verbs program finds in `errno`.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Exchange(SetupError::NoAnswer { .. }) => ETIMEDOUT,
+            Self::Exchange(_) => ECONNREFUSED,
+            Self::WrongStep | Self::UnknownRequest | Self::Xrc | Self::NoMulticast => EINVAL,
+            Self::Closed => ENODEV,
+            Self::Route(error) => error.errno(),
+            Self::Create(error) => error.errno(),
+            Self::Modify(error) => error.errno(),
+            Self::Multicast(error) => error.errno(),
+            Self::Wait(error) => error.errno(),
+            Self::System(error) => error.errno(),
+        }
+    }
+}
