@@ -51,7 +51,7 @@ pub(crate) unsafe extern "C-unwind" fn get_async_event(
                 ibv_async_event { element, event_type: code(found.kind) };
             return Ok(Next::Done);
         }
-        open.context.rest();
+        open.context.stop_polling();
         until_readable(fd)
     })
 }

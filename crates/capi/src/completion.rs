@@ -208,7 +208,7 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
             }
             return Ok(Next::Done);
         }
-        handle.open.context.rest();
+        handle.open.context.stop_polling();
         until_readable(events.channel.as_raw_fd())
     })
 }

@@ -148,12 +148,12 @@ unsafe extern "C" fn read_wc_flags(cq: Cq) -> c_uint {
 }
 
 unsafe extern "C" fn read_completion_ts(cq: Cq) -> u64 {
-    field(cq, |one| one.time)
+    field(cq, |one| one.time.as_nanos())
 }
 
 /// The time of the day at which it completed: now, less how long ago that is.
 unsafe extern "C" fn read_wall_clock(cq: Cq) -> u64 {
-    let ago = ferroce::clock::now().saturating_sub(field(cq, |one| one.time));
+    let ago = ferroce::clock::now().saturating_sub(field(cq, |one| one.time.as_nanos()));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |now| (now.as_nanos() as u64).saturating_sub(ago))
 }

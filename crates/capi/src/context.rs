@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv
     entry::pointer(|| {
         // SAFETY: the program's device, or null.
         let which = unsafe { device_of(device) }?;
-        let context = Context::open(which, &Options::default()).inspect_err(|error| {
+        let context = Context::open(which, &Options::from_env()?).inspect_err(|error| {
             // `errno` cannot say what to do about it.
             eprintln!("ferroce: {}: {error}", which.name());
         })?;

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::sync::Once;
 
 /// A number of `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +32,21 @@ macro_rules! from_errors {
     ($($type:ty),+ $(,)?) => {$(
         impl From<$type> for Errno {
             fn from(error: $type) -> Self {
+                let error = ferroce::Error::from(error);
+                report_environment(&error);
                 Self(error.errno())
             }
         }
     )+};
+}
+
+/// Writes an error about a `FERROCE_*` variable to standard error, once. The call fails with `EINVAL`, which does not tell
+/// the user of an unmodified program which variable to correct; ignoring the value would run a test without its faults.
+fn report_environment(error: &ferroce::Error) {
+    static REPORTED: Once = Once::new();
+    if let Some(error) = error.environment() {
+        REPORTED.call_once(|| eprintln!("ferroce: {error}"));
+    }
 }
 
 from_errors! {

@@ -10,11 +10,20 @@ use crate::rsocket;
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
+/// Runs when the library is loaded: [`at_exit`] runs after the program's own handlers, which may use devices.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+extern "C" fn at_load() {
+    ferroce::exit::disable_handler();
+}
+
 extern "C" fn at_exit() {
     entry::nothing(|| {
         rsocket::leave();
         id::leave();
-        ferroce::leave();
+        ferroce::exit::shut_down();
         // The program knows nothing of its capture.
         for (path, status) in ferroce::captures() {
             if let Some(complaint) = status.complaint() {

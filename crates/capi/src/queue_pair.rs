@@ -137,15 +137,11 @@ unsafe fn create(
         return Err(Errno::INVALID);
     }
     let asked = capabilities_in(&attr.cap);
-    let options = QueuePairOptions {
-        service,
-        send_completions: sends,
-        receive_completions: receives,
-        capabilities: Capabilities { max_inline_data: inline_of(&attr.cap), ..asked },
-        shared_receives: shared.map(|shared| &shared.queue),
-        signal_all: attr.sq_sig_all != 0,
-        xrc: None,
-    };
+    let options = QueuePairOptions::new(service, sends)
+        .with_recv_cq(receives)
+        .with_capabilities(Capabilities { max_inline_data: inline_of(&attr.cap), ..asked })
+        .with_srq(shared.map(|shared| &shared.queue))
+        .with_signal_all(attr.sq_sig_all != 0);
     let queue_pair = if service == ServiceType::XrcTarget {
         // SAFETY: as the caller says.
         unsafe { XrcHandle::of(xrcd) }?.domain.target(&options)?

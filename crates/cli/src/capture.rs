@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use clap::{Args, ValueHint};
-use ferroce::Options;
+use ferroce::{EnvironmentError, Options};
 use ferroce_sys::signal::{Signal, Signals};
 
 use crate::style::Screen;
@@ -23,11 +23,11 @@ pub(crate) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// The options for opening a device. The command line takes precedence over the environment.
-    pub(crate) fn options(&self) -> Options {
-        let mut options = Options::default();
+    /// The options for opening a device: the command line comes before the environment.
+    pub(crate) fn options(&self) -> Result<Options, EnvironmentError> {
+        let mut options = Options::from_env()?;
         options.capture = self.capture.clone().or(options.capture);
-        options
+        Ok(options)
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn finish_on_signal(options: &Options, report: impl FnOnce() + Send +
                 Err(_) => return,
             }
         };
-        ferroce::leave();
+        ferroce::exit::shut_down();
         report();
         std::process::exit(128 + signal);
     });

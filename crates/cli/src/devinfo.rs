@@ -107,6 +107,7 @@ fn limits(limits: &Limits) -> Vec<(&'static str, u64)> {
         max_srq,
         max_mcast_grp,
         gid_tbl_len,
+        ..
     } = *limits;
     vec![
         ("max_mr_size", max_mr_size),

@@ -132,7 +132,13 @@ impl Capabilities {
 
 /// Sends queries, or answers them.
 pub(crate) fn run(args: &DiscoverArgs, screen: &Screen) -> ExitStatus {
-    let options = Options { port: args.port, ..args.capture.options() };
+    let options = match args.capture.options() {
+        Ok(options) => options.with_port(args.port),
+        Err(error) => {
+            screen.complain(error);
+            return ExitStatus::Failure;
+        }
+    };
     let interrupted = *screen;
     capture::finish_on_signal(&options, move || capture::report_all(&interrupted));
     let done = if args.answer { answer(args, &options, screen) } else { ask(args, &options) };

@@ -96,7 +96,8 @@ fn say_goodbye(ledger: &Path) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some((process, _)) = name.split_once('-') else { continue };
         if !Path::new("/proc").join(process).exists() {
-            ferroce::say_goodbye(&path, &ferroce::Options::default());
+            let options = ferroce::Options::from_env().unwrap_or_default();
+            ferroce::disconnect_orphans(&path, &options);
         }
     }
 }

@@ -17,7 +17,7 @@
 //! # Everything else
 //! - [`Poller`], [`poll`], [`Epoll`], [`Event`] and [`clock`]: waiting.
 //! - [`UdpSocket`]: an ordinary UDP socket.
-//! - [`signal`], [`thread`], [`file_lock`], [`random`], [`environment`], [`memory`]: one system facility each.
+//! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`random`], [`environment`], [`memory`]: one system facility each.
 //!
 //! # rustix and libc
 //! Calls go through rustix wherever it has them. Its `linux_raw` backend enters the kernel without the C library, so a
@@ -39,6 +39,7 @@ pub mod environment;
 mod epoll;
 mod error;
 mod event;
+pub mod exit;
 pub mod file_lock;
 pub mod memory;
 mod net;

@@ -74,7 +74,7 @@ mod tokio_only {
 
     pub(crate) async fn run() -> Outcome<()> {
         let (device, index) = Device::with_address("127.0.0.1:0".parse()?)?;
-        let context = Context::open(&device, &Options::default())?;
+        let context = Context::open(&device, &Options::from_env()?)?;
         let (one, other) = (Side::new(&context)?, Side::new(&context)?);
         common::bring_up(&one.queue_pair, index, other.queue_pair.number())?;
         common::bring_up(&other.queue_pair, index, one.queue_pair.number())?;

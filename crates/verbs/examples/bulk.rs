@@ -18,7 +18,7 @@ const DEPTH: usize = 8;
 
 fn main() -> Outcome<()> {
     let chunks: usize = std::env::args().nth(1).as_deref().unwrap_or("64").parse()?;
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
     let sender = thread::spawn(move || send(address, chunks));
     let (_id, end) = common::accept(&channel, chunks * CHUNK, |_| Ok(()))?;
@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
 }
 
 fn send(server: std::net::SocketAddr, chunks: usize) -> Outcome<()> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (id, end, remote) = common::connect(&channel, server, DEPTH * CHUNK)?;
     let start = Instant::now();
     let mut under_way = 0;

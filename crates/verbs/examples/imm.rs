@@ -13,10 +13,10 @@ const BATCH: usize = 10_000;
 const BATCHES: u32 = 5;
 
 fn main() -> Outcome<()> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
     let producer = thread::spawn(move || -> Outcome<()> {
-        let channel = EventChannel::new()?;
+        let channel = EventChannel::from_env()?;
         let (_id, end, remote) = common::connect(&channel, address, BATCH)?;
         end.post_receive(9, 0, 0)?;
         for batch in 0..BATCHES {

@@ -21,7 +21,7 @@ fn main() -> Outcome<()> {
     };
 
     // The way there: which device, which path.
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let id = CmId::new(&channel, PortSpace::Tcp)?;
     id.resolve_address(None, server, SECOND)?;
     let EventKind::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
@@ -62,7 +62,7 @@ fn main() -> Outcome<()> {
 
 /// What minimal_server does, in a thread.
 fn play_server() -> Outcome<(SocketAddr, Option<thread::JoinHandle<Outcome<()>>>)> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
     let serve = move || {
         let _accepted = common::accept(&channel, 4096, |_| Ok(()))?;

@@ -16,7 +16,7 @@ fn main() -> Outcome<()> {
     let address = std::env::args().nth(1);
     let listen: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:0").parse()?;
 
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let listener = CmId::new(&channel, PortSpace::Tcp)?;
     listener.bind(listen)?;
     listener.listen(0)?;
@@ -51,7 +51,7 @@ fn main() -> Outcome<()> {
 
 /// What minimal_client does, in short.
 fn client(server: SocketAddr) -> Outcome<()> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (id, end, remote) = common::connect(&channel, server, 4096)?;
     end.region.write(0, b"client-wrote-this\0")?;
     end.post(1, Operation::Write { remote, immediate: None }, 0, 18)?;

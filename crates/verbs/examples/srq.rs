@@ -14,13 +14,13 @@ const MESSAGES: usize = 4;
 const SLOT: usize = 64;
 
 fn main() -> Outcome<()> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
     let clients: Vec<_> =
         (0..CLIENTS).map(|client| thread::spawn(move || talk(address, client))).collect();
 
     let (device, _) = Device::with_address(address)?;
-    let context = Context::open(&device, &Options::default())?;
+    let context = Context::open(&device, &Options::from_env()?)?;
     let pd = context.protection_domain();
     let events = CompletionChannel::new()?;
     let completions = context.completion_queue(64, Some(&events))?;
@@ -37,7 +37,7 @@ fn main() -> Outcome<()> {
     while ids.len() < CLIENTS {
         let EventKind::ConnectRequest(request) = common::next(&channel)? else { continue };
         let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-        options.shared_receives = Some(&shared);
+        options.srq = Some(&shared);
         request.id.create_queue_pair(&pd, &options)?;
         request.id.accept(&parameters(vec![0; 12]))?;
         ids.push(request.id);
@@ -63,7 +63,7 @@ fn main() -> Outcome<()> {
 }
 
 fn talk(server: std::net::SocketAddr, client: usize) -> Outcome<()> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let (id, end, _) = common::connect(&channel, server, 4096)?;
     for number in 0..MESSAGES {
         let text = format!("message {number} of client {client}");

@@ -6,7 +6,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{Outcome, SECOND, next};
 use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
@@ -14,11 +14,11 @@ use ferroce::*;
 
 /// The GRH, or what stands in for it over IPv4 (IBA 11.4.1.2).
 const HEADER: usize = 40;
-const PATIENCE: u64 = 200_000_000;
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 fn main() -> Outcome<()> {
     let count: u64 = std::env::args().nth(1).as_deref().unwrap_or("5").parse()?;
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let listener = CmId::new(&channel, PortSpace::Udp)?;
     listener.bind("127.0.0.1:0".parse()?)?;
     listener.listen(0)?;
@@ -46,16 +46,8 @@ fn datagrams(id: &CmId) -> Outcome<(CompletionChannel, common::End)> {
 }
 
 /// Waits for a completion for a while.
-fn wait(channel: &CompletionChannel, end: &common::End) -> Outcome<Option<WorkCompletion>> {
-    let deadline = clock::now() + PATIENCE;
-    while clock::now() < deadline {
-        end.completions.arm(false);
-        if let Some(done) = end.completions.poll_one() {
-            return Ok(Some(done));
-        }
-        channel.wait(std::slice::from_ref(&end.completions), Some(deadline))?;
-    }
-    Ok(None)
+fn wait(end: &common::End) -> Outcome<Option<WorkCompletion>> {
+    Ok(end.completions.wait_until(Instant::now() + TIMEOUT)?)
 }
 
 /// Sends `text` from the front of the region.
@@ -74,7 +66,7 @@ fn send(end: &common::End, way: &AddressHandle, to: Qpn, key: QKey, text: &[u8])
 }
 
 fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let id = CmId::new(&channel, PortSpace::Udp)?;
     id.resolve_address(None, server, SECOND)?;
     let EventKind::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
@@ -92,7 +84,7 @@ fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
         let start = Instant::now();
         for tries in 1.. {
             send(&end, &way, peer.queue_pair, peer.queue_key, text.as_bytes())?;
-            match wait(&completed, &end)? {
+            match wait(&end)? {
                 Some(done) => {
                     let answer = end.bytes(1024 + HEADER, done.length as usize - HEADER)?;
                     if answer == text.as_bytes() {
@@ -126,7 +118,7 @@ fn echo(events: &EventChannel, over: &AtomicBool) -> Outcome<()> {
     };
     let way = end.pd.address_handle(&vector)?;
     while !over.load(Ordering::Relaxed) {
-        let Some(done) = wait(&completed, &end)? else { continue };
+        let Some(done) = wait(&end)? else { continue };
         let text = end.bytes(1024 + HEADER, done.length as usize - HEADER)?;
         end.post_receive(2, 1024, 1024)?;
         let from = done.source.ok_or("a datagram from nobody")?;

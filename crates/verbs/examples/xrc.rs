@@ -10,7 +10,7 @@ const WORKERS: usize = 3;
 
 fn main() -> Outcome<()> {
     let (device, index) = Device::with_address("127.0.0.1:0".parse()?)?;
-    let context = Context::open(&device, &Options::default())?;
+    let context = Context::open(&device, &Options::from_env()?)?;
     let domain = context.protection_domain();
     let region = domain.allocate(4096, common::SHARED)?;
     let events = CompletionChannel::new()?;

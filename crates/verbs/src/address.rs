@@ -1,4 +1,4 @@
-//! Where datagrams go.
+//! Address handles (AH), and the routes of packets.
 
 use std::net::SocketAddr;
 
@@ -10,8 +10,9 @@ use crate::engine::{Adapter, Route};
 use crate::error::{CreateError, RouteError};
 use crate::pd::{Membership, ProtectionDomain};
 
-/// A way to a host or a group, for datagrams.
+/// An address handle (AH): the route of UD packets to a host or multicast group.
 #[derive(Debug)]
+#[doc(alias = "ibv_ah")]
 pub struct AddressHandle {
     membership: Membership,
     pub(crate) route: Route,
@@ -19,11 +20,11 @@ pub struct AddressHandle {
 }
 
 impl ProtectionDomain {
-    /// A way to a host or a group.
+    /// Creates an address handle.
     ///
     /// # Errors
     ///
-    /// When the source is not in the device's GID table, or of another address family.
+    /// When the source is not in the GID table, or of another address family than the destination.
     #[doc(alias = "ibv_create_ah")]
     pub fn address_handle(&self, vector: &AddressVector) -> Result<AddressHandle, CreateError> {
         let route = self.context().adapter().route(vector)?;
@@ -32,22 +33,22 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// Where it leads.
+    /// Returns the address vector it was created from.
     pub fn vector(&self) -> &AddressVector {
         &self.vector
     }
 
-    /// Whether it was made in this domain.
+    /// Whether it belongs to this PD.
     pub fn is_in(&self, pd: &ProtectionDomain) -> bool {
         std::sync::Arc::ptr_eq(&self.membership.0, &pd.shared)
     }
 }
 
 impl Adapter {
-    /// The way that an address vector says. Not ECN-capable: whoever slows down when packets are marked sets that.
+    /// Returns the route of an address vector, without an ECN codepoint: QPs with congestion control set it.
     ///
-    /// A loopback address is this host, whatever the source GID: packets go there from the device's own loopback address
-    /// or, where another device carries these, from the source's address to itself.
+    /// A loopback destination is this host, whatever the source GID. Packets are sent from the device's loopback address
+    /// or, where another device carries the loopback addresses, from the source address to itself.
     pub(crate) fn route(&self, vector: &AddressVector) -> Result<Route, RouteError> {
         let source = usize::from(vector.source_index);
         if source >= self.device.gids().len() {
@@ -65,7 +66,7 @@ impl Adapter {
         }
     }
 
-    /// The way from a link.
+    /// Returns the route from a link.
     fn route_from(&self, index: u8, vector: &AddressVector) -> Result<Route, RouteError> {
         let link = self.links.get(usize::from(index));
         let link = link.ok_or(RouteError::NoSuchGid { index })?;
@@ -92,19 +93,19 @@ impl Adapter {
         })
     }
 
-    /// The way to a GID from one of ours, as management takes it.
+    /// Returns the route of management packets from a link to a GID.
     pub(crate) fn route_to(&self, link: u8, destination: Gid) -> Result<Route, RouteError> {
         self.route_from(link, &AddressVector { destination, ..AddressVector::default() })
     }
 }
 
-/// Whether packets to this address leave the host. Those to a group are for the loopback's own interface, too.
+/// Whether packets to this address leave the host. Multicast stays on the loopback interface.
 fn leaves_host(destination: SocketAddr) -> bool {
     let ip = destination.ip();
     !ip.is_loopback() && !ip.is_multicast() && !is_own(destination)
 }
 
-/// Whether an address is one of this host's: the kernel sends to these from themselves.
+/// Whether an address belongs to this host: the kernel chooses it as the source for itself.
 pub(crate) fn is_own(address: SocketAddr) -> bool {
     let ip = address.ip();
     ip.is_loopback() || ferroce_sys::route::source_for(address).is_ok_and(|own| own.ip() == ip)

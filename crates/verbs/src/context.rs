@@ -1,8 +1,9 @@
-//! An open device.
+//! Contexts: open devices.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ferroce_proto::qp::PathMtu;
 use ferroce_sys::route;
@@ -14,34 +15,58 @@ use crate::device::Device;
 use crate::engine::{Adapter, Handle, Statistics};
 use crate::error::{CreateError, OpenError, RouteError, WaitError};
 use crate::event::{AsyncEvent, Events};
+use crate::exit;
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::pd::ProtectionDomain;
 use crate::tap::CaptureStatus;
 use crate::xrc::XrcDomain;
 
-/// An open device. Clones are the same one; it closes with the last of them and of all that was made from it.
+/// A context: an open device, from which all other resources are created.
+///
+/// Clones share the device. It closes when the last clone and the last resource created from it are dropped. A process has
+/// a device open once, however often it is opened with the same options; it has one thread, which sleeps while nothing
+/// happens. No privilege is needed.
+///
+/// ```
+/// use ferroce::{Context, Device, Options};
+///
+/// # fn main() -> Result<(), ferroce::Error> {
+/// // The loopback interface; `ferroce::devices()` lists those to other hosts.
+/// let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// assert_eq!(context.device().name(), "ferroce_lo");
+/// assert!(context.is_active());
+/// println!("up to {} entries per CQ", context.limits().max_cqe);
+///
+/// let pd = context.protection_domain();
+/// let cq = context.completion_queue(64, None)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "ibv_context")]
 pub struct Context {
     pub(crate) handle: Arc<Handle>,
     pub(crate) events: Arc<Events>,
 }
 
 impl Context {
-    /// Opens a device. One process has it open once, however often it is opened with the same options: it has one
-    /// thread, which sleeps while nothing happens. Events go to the one from which their source was made.
+    /// Opens a device. Asynchronous events are delivered to the context that their source was created from.
+    ///
+    /// When the process exits, open devices are shut down: peers are notified, and captures are completed.
     ///
     /// # Errors
     ///
-    /// When its port cannot be had, or its MTU is too small: the message says what to do.
+    /// When its UDP port is taken, or its MTU is too small: the message names the remedy.
     #[doc(alias = "ibv_open_device")]
     pub fn open(device: &Device, options: &Options) -> Result<Self, OpenError> {
+        exit::register();
         let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
         handle.adapter.port.subscribe(&events);
         Ok(Self { handle, events })
     }
 
-    /// The device as it is open already.
+    /// Returns a context of a device that is open already, with the events of the device itself.
     pub(crate) fn of(handle: Arc<Handle>) -> Self {
         let events = Arc::clone(&handle.adapter.events);
         Self { handle, events }
@@ -51,29 +76,29 @@ impl Context {
         &self.handle.adapter
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.adapter().device
     }
 
-    /// What it allows.
+    /// Returns the limits of the device.
     pub fn limits(&self) -> Limits {
         Limits::of(self.device())
     }
 
-    /// Whether its interface is switched on and has a carrier, now. [`crate::EventKind::PortActive`] and
-    /// [`crate::EventKind::PortError`] tell when that changes.
+    /// Whether the interface is up and has a carrier. [`EventKind::PortActive`](crate::EventKind::PortActive) and
+    /// [`EventKind::PortError`](crate::EventKind::PortError) report changes.
     pub fn is_active(&self) -> bool {
         self.adapter().port.is_active()
     }
 
-    /// The largest path MTU.
+    /// Returns the largest path MTU of the device.
     pub fn mtu(&self) -> PathMtu {
         self.device().mtu().unwrap_or_default()
     }
 
-    /// The largest path MTU to a destination. Addresses of this host are reached by the loopback's interface, whatever
-    /// device they are of, and its MTU is larger than Ethernet's.
+    /// Returns the largest path MTU to a destination. The kernel sends to all addresses of this host by the loopback
+    /// interface, whose MTU is larger than Ethernet's.
     pub(crate) fn path_mtu_to(&self, destination: SocketAddr) -> Result<PathMtu, RouteError> {
         let device = self.mtu();
         if destination.ip().is_multicast() {
@@ -88,8 +113,8 @@ impl Context {
         Ok(if is_own(destination) { fits } else { smaller })
     }
 
-    /// Whether a queue pair of this number would belong to this host, as far as can be told: it is one of this process,
-    /// or of another one that has the device open.
+    /// Whether a queue pair number (QPN) belongs to this host: to a QP of this process, or to the range of another process
+    /// that has the device open.
     pub fn is_on_this_host(&self, number: Qpn) -> bool {
         let (adapter, slot) = (self.adapter(), (number.0 >> 16) as u8);
         if slot == adapter.slot() {
@@ -99,17 +124,17 @@ impl Context {
         others.is_some_and(|others| others.contains(&slot))
     }
 
-    /// A new protection domain.
+    /// Creates a protection domain (PD).
     #[doc(alias = "ibv_alloc_pd")]
     pub fn protection_domain(&self) -> ProtectionDomain {
         ProtectionDomain::new(self.clone())
     }
 
-    /// A completion queue for so many completions, with a channel for its events if one is given.
+    /// Creates a completion queue (CQ) with room for `capacity` entries, and with a channel if it is to be waited on.
     ///
     /// # Errors
     ///
-    /// When that is none, or more than the device allows.
+    /// When the capacity is 0 or above [`Limits::max_cqe`].
     #[doc(alias = "ibv_create_cq")]
     pub fn completion_queue(
         &self,
@@ -123,13 +148,13 @@ impl Context {
         Ok(CompletionQueue::new(self.clone(), capacity, channel))
     }
 
-    /// A new XRC domain, of this process.
+    /// Creates an XRC domain of this process.
     #[doc(alias = "ibv_open_xrcd")]
     pub fn xrc_domain(&self) -> XrcDomain {
         XrcDomain::new(self.clone())
     }
 
-    /// Takes an event, without waiting.
+    /// Takes an asynchronous event without waiting.
     ///
     /// # Errors
     ///
@@ -138,38 +163,40 @@ impl Context {
         self.events.take()
     }
 
-    /// Waits for an event, at most until the deadline in nanoseconds of the monotonic clock.
+    /// Waits for an asynchronous event; returns `None` at the deadline.
     ///
     /// # Errors
     ///
     /// When the wait fails.
     #[doc(alias = "ibv_get_async_event")]
-    pub fn wait_event(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, WaitError> {
+    pub fn wait_event(&self, deadline: Option<Instant>) -> Result<Option<AsyncEvent>, WaitError> {
         self.events.wait(deadline)
     }
 
-    /// A descriptor that is readable while there is an event.
+    /// Returns a file descriptor that is readable while an asynchronous event is pending.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.events.event.as_fd()
     }
 
-    /// This thread goes to sleep until there is an event: the device's own thread sees to packets meanwhile. Who waits
-    /// by the calls of this library has it done for them.
-    pub fn rest(&self) {
+    /// Announces that this thread stops polling: the device thread then watches the sockets.
+    ///
+    /// Call it before blocking on [`Context::event_fd`] or on the descriptor of a channel. The waiting functions of this
+    /// library do so themselves.
+    pub fn stop_polling(&self) {
         self.adapter().stop_polling();
     }
 
-    /// What it has counted since it was opened.
+    /// Returns the counters of the device since it was opened.
     pub fn statistics(&self) -> Statistics {
         self.adapter().counters.read()
     }
 
-    /// How the capture goes; `None` when there is none.
+    /// Returns the status of the capture, or `None` without one.
     pub fn capture_status(&self) -> Option<CaptureStatus> {
         self.adapter().tap.as_ref().map(|tap| tap.status())
     }
 
-    /// Waits until all packets so far are in the capture, or are not, and says how it goes.
+    /// Waits until the packets so far are written to the capture or dropped, and returns its status.
     pub fn flush_capture(&self) -> Option<CaptureStatus> {
         let tap = self.adapter().tap.as_ref()?;
         tap.flush();

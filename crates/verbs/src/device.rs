@@ -1,6 +1,8 @@
-//! Devices: one for each network interface with an address. The loopback's addresses are reached through the first of
-//! them, as Linux binds them to an RDMA device that is there (`cma_bind_loopback`); it is a device of its own where there
-//! is no other, or where `FERROCE_DEVICES` asks for it.
+//! Devices: one for each network interface with an IP address.
+//!
+//! The first device carries the loopback addresses, as Linux binds them to an existing RDMA device
+//! (`cma_bind_loopback`). The loopback interface is a device of its own if there is no other, or if `FERROCE_DEVICES`
+//! names it.
 
 mod listing;
 
@@ -16,51 +18,56 @@ use listing::Listing;
 
 pub use listing::{Names, NotNames};
 
-/// A device that can be opened. Naming one costs nothing: no socket is open, and no thread runs.
+/// An RDMA device: a network interface with an IP address. It uses no socket and no thread until it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     name: String,
     interface: Interface,
-    /// Loopback addresses that are reached through it. They are not in its GID table: programs that look there for an
-    /// address to give to other hosts would find one that means something else to these.
+    /// Loopback addresses that the device carries. They are not in its GID table, where programs look for an address to
+    /// send to other hosts.
     loopback: Vec<Address>,
 }
 
-/// An entry of a device's GID table: an address of its interface (IBA A17.4.2).
+/// An entry of the GID table: an IP address of the interface (IBA A17.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_gid_entry")]
+#[non_exhaustive]
 pub struct GidEntry {
-    /// The address as a GID: IPv4 addresses are mapped into IPv6.
+    /// The address as a GID: an IPv4 address is mapped into IPv6.
     pub gid: Gid,
-    /// The address, with its scope and the port of RoCEv2.
+    /// The address, with its scope and UDP port 4791.
     pub address: SocketAddr,
 }
 
-/// All devices. The first is the one for programs that take any: one with a carrier and an address that other hosts can
-/// reach, if there is such. The loopback is among them only where there is no other.
+/// Lists the devices.
 ///
-/// If `FERROCE_DEVICES` names some, by their names or their interfaces', it is these alone, in that order. `FERROCE_NAME`
-/// says what they are called, as [`Names`] are written.
+/// Devices with a carrier and an address that other hosts can reach come first. The loopback interface is listed only if
+/// there is no other.
+///
+/// `FERROCE_DEVICES`, a comma-separated list of device or interface names, selects devices and their order; names that do
+/// not exist are ignored. `FERROCE_NAME` sets the names of the devices: see [`Names`].
 ///
 /// # Errors
 ///
-/// When the system does not tell which interfaces it has.
+/// When the interfaces cannot be listed, or one of the variables is invalid.
+#[doc(alias = "ibv_get_device_list")]
 pub fn devices() -> Result<Vec<Device>, OpenError> {
     Ok(Listing::read()?.devices())
 }
 
 impl Device {
-    /// The device of this name. The interface's own name does as well, and so do those that are not listed.
+    /// Returns the device of this name, or of the interface of this name. It need not be listed by [`devices`].
     ///
     /// # Errors
     ///
-    /// [`OpenError::NoDevice`], and [`OpenError::NoAddress`] for an interface that could be one.
+    /// [`OpenError::NoDevice`], or [`OpenError::NoAddress`] for an interface without an address.
     pub fn named(name: &str) -> Result<Self, OpenError> {
         let listing = Listing::read()?;
         if let Some(device) = listing.devices().into_iter().find(|device| device.name == name) {
             return Ok(device);
         }
         let interface = name.strip_prefix(listing::PREFIX).unwrap_or(name);
-        let found = listing.interfaces().iter().find(|one| one.name == interface);
+        let found = listing.interfaces().iter().find(|found| found.name == interface);
         match found {
             None => Err(OpenError::NoDevice { name: name.into() }),
             Some(found) if found.addresses.is_empty() => {
@@ -70,22 +77,22 @@ impl Device {
         }
     }
 
-    /// The device that reaches this address, and the index of the GID to send from.
+    /// Returns the device on the route to this address, and the index of the GID to send from.
     ///
     /// # Errors
     ///
-    /// When there is no way there.
+    /// When there is no route.
     pub fn toward(destination: SocketAddr) -> Result<(Self, u8), OpenError> {
         let source = ferroce_sys::route::source_for(destination)?;
         Self::with_address(source)
     }
 
-    /// The device with this address, and the index of its GID. For a loopback address that is the loopback's own, listed
-    /// or not.
+    /// Returns the device with this address, and the index of its GID. For a loopback address, that is the device of the
+    /// loopback interface, listed or not.
     ///
     /// # Errors
     ///
-    /// When the address is not ours.
+    /// When no interface has the address.
     pub fn with_address(address: SocketAddr) -> Result<(Self, u8), OpenError> {
         let interface = ferroce_sys::interface::interface_of(address)?;
         let device = Listing::read()?.device(&interface);
@@ -96,11 +103,11 @@ impl Device {
         }
     }
 
-    /// The device through which an address of ours is reached: for a loopback address, the one that carries these.
+    /// Returns the device that carries a local address: for a loopback address, the first device.
     ///
     /// # Errors
     ///
-    /// When the address is not ours.
+    /// When no interface has the address.
     pub(crate) fn carrying(address: SocketAddr) -> Result<Self, OpenError> {
         if address.ip().is_loopback() {
             let first = devices()?.into_iter().next();
@@ -114,42 +121,42 @@ impl Device {
         Ok(Self::with_address(address)?.0)
     }
 
-    /// All addresses that it is reached by: those of its GID table, in that order, then loopback addresses.
+    /// Returns all addresses of the device: those of its GID table, in that order, then loopback addresses.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let all = self.interface.addresses.iter().chain(&self.loopback);
         all.map(|own| own.with_port(ferroce_sys::ROCE_PORT)).collect()
     }
 
-    /// The device without the loopback's addresses.
+    /// Returns the device without loopback addresses.
     pub(crate) fn without_loopback(mut self) -> Self {
         self.loopback.clear();
         self
     }
 
-    /// Whether it carries loopback addresses beside its own.
+    /// Whether the device carries loopback addresses besides its own.
     pub(crate) fn carries_loopback(&self) -> bool {
         !self.loopback.is_empty()
     }
 
-    /// The device without an address that cannot be used yet: a new IPv6 address is not ours before the network was asked
-    /// for others who have it (RFC 4862, duplicate address detection).
+    /// Returns the device without an address that cannot be used yet: an IPv6 address is tentative until duplicate address
+    /// detection has finished (RFC 4862).
     pub(crate) fn without(mut self, address: IpAddr) -> Self {
         self.interface.addresses.retain(|own| own.ip != address);
         self.loopback.retain(|own| own.ip != address);
         self
     }
 
-    /// Its name: that of the interface behind `ferroce_`, unless `FERROCE_NAME` says otherwise.
+    /// Returns the name: `ferroce_` and the interface's name, unless `FERROCE_NAME` sets another.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its interface.
+    /// Returns the network interface.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// Its GID table.
+    /// Returns the GID table.
     pub fn gids(&self) -> Vec<GidEntry> {
         let addresses = self.interface.addresses.iter();
         addresses
@@ -160,20 +167,18 @@ impl Device {
             .collect()
     }
 
-    /// Its LID. Ethernet has none, which is 0. The loopback's is 1, for programs that address each other by LIDs alone: from
-    /// there they can mean one place only.
+    /// Returns the LID: 0, as on any Ethernet device; 1 on the loopback, for programs that address each other by LID only.
     pub fn lid(&self) -> u16 {
         self.interface.loopback.into()
     }
 
-    /// What it allows.
+    /// Returns the limits.
     #[doc(alias = "ibv_query_device")]
     pub fn limits(&self) -> Limits {
         Limits::of(self)
     }
 
-    /// A number that no other device of this machine has: from the Ethernet address, as EUI-64 says, or from the index
-    /// where there is none.
+    /// Returns the node GUID: the EUI-64 of the MAC address, or of the interface index if there is none.
     pub fn guid(&self) -> u64 {
         let mac = self.interface.mac.filter(|mac| *mac != [0; 6]);
         let mac = mac.unwrap_or_else(|| {
@@ -183,7 +188,7 @@ impl Device {
         u64::from_be_bytes([mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]])
     }
 
-    /// The largest path MTU that packets of all its addresses' families fit in.
+    /// Returns the largest path MTU that the interface carries in packets of all its address families.
     ///
     /// # Errors
     ///
@@ -200,13 +205,12 @@ impl Device {
     }
 }
 
-/// The position of an address among those of a device.
+/// Returns the position of an address among those of a device.
 pub(crate) fn position(addresses: &[IpAddr], wanted: IpAddr) -> Option<usize> {
     addresses.iter().position(|&own| own == own_name(wanted))
 }
 
-/// The address that an address of ours stands for. Debian's `/etc/hosts` has 127.0.1.1 for the name of the host, which no
-/// interface has.
+/// Maps 127.0.1.1, which Debian's `/etc/hosts` has for the host's name and no interface has, to 127.0.0.1.
 pub(crate) fn own_name(ip: IpAddr) -> IpAddr {
     const DEBIAN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1));
     if ip == DEBIAN { Ipv4Addr::LOCALHOST.into() } else { ip }

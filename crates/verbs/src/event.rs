@@ -1,73 +1,78 @@
-//! News that no completion tells (IBA 11.6.3).
+//! Asynchronous events: what happens to a resource outside of its work requests (IBA 11.6.3).
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use ferroce_sys::{Event, Interest, Poller};
 use ferroce_wire::number::Qpn;
 
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
+use crate::time::nanos;
 
-/// Whom an event is about.
+/// The resource that an asynchronous event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// A queue pair.
+    /// A queue pair (QP).
     QueuePair(Qpn),
-    /// A shared receive queue.
+    /// A shared receive queue (SRQ).
     SharedReceiveQueue(Qpn),
-    /// A completion queue, by its [`crate::CompletionQueue::id`].
+    /// A completion queue (CQ), by its [`CompletionQueue::id`](crate::CompletionQueue::id).
     CompletionQueue(u64),
     /// The device.
     Device,
 }
 
-/// What happened.
+/// The kind of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "ibv_event_type")]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A packet came before the owner knew that the peer is there.
+    /// Communication established: a packet arrived before the QP was in RTS.
     #[doc(alias = "IBV_EVENT_COMM_EST")]
     Established,
     /// The send queue is drained.
     #[doc(alias = "IBV_EVENT_SQ_DRAINED")]
     SendQueueDrained,
-    /// A queue pair in error takes nothing more from its shared receive queue.
+    /// Last WQE reached: a QP in the error state takes no more requests from its SRQ.
     #[doc(alias = "IBV_EVENT_QP_LAST_WQE_REACHED")]
     LastReceiveReached,
-    /// A request of the peer's was against the protocol.
+    /// Invalid request: the peer's request violated the protocol.
     #[doc(alias = "IBV_EVENT_QP_REQ_ERR")]
     RequestRefused,
-    /// A request of the peer's was against the rights of memory.
+    /// Remote access error: the peer's request violated the MR's access flags.
     #[doc(alias = "IBV_EVENT_QP_ACCESS_ERR")]
     AccessRefused,
-    /// The queue pair failed by no fault of the peer's.
+    /// The QP failed for a local reason.
     #[doc(alias = "IBV_EVENT_QP_FATAL")]
     QueuePairFatal,
-    /// A shared receive queue has fewer requests left than its limit.
+    /// The SRQ holds fewer requests than its limit.
     #[doc(alias = "IBV_EVENT_SRQ_LIMIT_REACHED")]
     LimitReached,
-    /// A completion found no room in its queue, and is lost. Told once of a queue.
+    /// CQ overrun: a completion was lost because the CQ was full. Raised once per CQ.
     #[doc(alias = "IBV_EVENT_CQ_ERR")]
     CompletionLost,
-    /// The device's interface has been switched on, or has a carrier again.
+    /// The interface was brought up, or its carrier returned.
     #[doc(alias = "IBV_EVENT_PORT_ACTIVE")]
     PortActive,
-    /// The device's interface has been switched off, has lost its carrier, or is gone.
+    /// The interface was brought down or removed, or lost its carrier.
     #[doc(alias = "IBV_EVENT_PORT_ERR")]
     PortError,
-    /// Something failed inside the device, and it does nothing any more: no request completes, and nothing is sent or
-    /// received. All that helps is to close it. Told once.
+    /// The device failed and stopped: no request completes, and no packet is sent or received. Close the device. Raised
+    /// once.
     #[doc(alias = "IBV_EVENT_DEVICE_FATAL")]
     DeviceFatal,
 }
 
-/// An event.
+/// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "ibv_async_event")]
+#[non_exhaustive]
 pub struct AsyncEvent {
-    /// Whom it is about.
+    /// The resource.
     pub source: Source,
-    /// What happened.
+    /// What happened to it.
     pub kind: EventKind,
 }
 
@@ -81,36 +86,37 @@ impl AsyncEvent {
     }
 }
 
-/// The events of a device for who opened it, behind one file descriptor.
+/// The pending asynchronous events of a [`Context`](crate::Context), behind one file descriptor.
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) event: Event,
-    waiting: Mutex<VecDeque<AsyncEvent>>,
+    pending: Mutex<VecDeque<AsyncEvent>>,
 }
 
 impl Events {
     pub(crate) fn new() -> Result<Self, SystemError> {
-        Ok(Self { event: Event::counting()?, waiting: Mutex::default() })
+        Ok(Self { event: Event::counting()?, pending: Mutex::default() })
     }
 
     pub(crate) fn raise(&self, event: AsyncEvent) {
-        let mut waiting = lock(&self.waiting);
-        waiting.push_back(event);
-        // Under the lock, as all that touches the descriptor: it counts what waits, so no read of it ever blocks, even
-        // where a program has made it a blocking one.
+        let mut pending = lock(&self.pending);
+        pending.push_back(event);
+        // The eventfd counts the pending events, and is only touched under their lock: a read never blocks, even if the
+        // program has cleared O_NONBLOCK.
         let _ = self.event.signal();
     }
 
     pub(crate) fn take(&self) -> Result<Option<AsyncEvent>, WaitError> {
-        let mut waiting = lock(&self.waiting);
-        if waiting.is_empty() {
+        let mut pending = lock(&self.pending);
+        if pending.is_empty() {
             return Ok(None);
         }
         self.event.take()?;
-        Ok(waiting.pop_front())
+        Ok(pending.pop_front())
     }
 
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Result<Option<AsyncEvent>, WaitError> {
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Option<AsyncEvent>, WaitError> {
+        let deadline = nanos(deadline);
         let mut poller = Poller::new();
         poller.watch(&self.event, Interest::Read);
         loop {
@@ -123,12 +129,12 @@ impl Events {
         }
     }
 
-    /// Forgets the events of what is gone: its owner would not know whom they are about.
+    /// Removes the events of a destroyed resource: its number may be reused.
     pub(crate) fn forget(&self, source: Source) {
-        let mut waiting = lock(&self.waiting);
-        let before = waiting.len();
-        waiting.retain(|event| event.source != source);
-        for _ in waiting.len()..before {
+        let mut pending = lock(&self.pending);
+        let before = pending.len();
+        pending.retain(|event| event.source != source);
+        for _ in pending.len()..before {
             let _ = self.event.take();
         }
     }

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
+use std::time::Instant;
 
 use ferroce_sys::{Event, Interest, Poller};
 
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
+use crate::time::nanos;
 
 /// The length at which [`EventQueue::is_full`] stops the producer.
 const CAPACITY: usize = 1024;
@@ -43,8 +45,9 @@ impl<T> EventQueue<T> {
         Ok(lock(&self.events).pop_front())
     }
 
-    /// Waits for an event until `deadline`, in nanoseconds of the monotonic clock.
-    pub(crate) fn wait(&self, deadline: Option<u64>) -> Result<Option<T>, WaitError> {
+    /// Waits for an event until `deadline`.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Option<T>, WaitError> {
+        let deadline = nanos(deadline);
         let mut poller = Poller::new();
         poller.watch(&self.readable, Interest::Read);
         loop {

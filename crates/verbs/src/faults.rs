@@ -1,5 +1,6 @@
-//! A network that fails on purpose: packets that arrive are lost, doubled or put behind others before the device looks
-//! at them. For tests of programs: they see what a bad network would do to them, on any machine and without privilege.
+//! Fault injection: received packets are lost, duplicated or reordered before the device processes them.
+//!
+//! Programs can be tested against a bad network on any host and without privilege.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,33 +8,36 @@ use std::str::FromStr;
 
 use ferroce_sys::{RxDatagram, RxInfo};
 
-/// How often, in a million packets, and where the numbers come from.
+/// Rates of injected faults, in packets per million.
+///
+/// Written as `loss=1%,duplication=0.5%,reordering=2%,seed=7`; each part is optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Lost.
+    /// Packets that are lost.
     pub loss: u32,
-    /// Doubled.
+    /// Packets that are duplicated.
     pub duplication: u32,
-    /// Put behind up to eight others.
+    /// Packets that are delivered after up to eight later ones.
     pub reordering: u32,
-    /// The same seed makes the same choices for the same packets.
+    /// Seed of the random numbers: the same seed makes the same choices for the same packets.
     pub seed: u64,
 }
 
-/// One in this many.
-const ALL: f64 = 1e6;
+impl Faults {
+    pub(crate) const SYNTAX: &str =
+        "write, for example, loss=1%,duplication=0.5%,reordering=2%,seed=7";
+}
 
-/// Why a text names no faults.
+/// The unit of the rates.
+const MILLION: f64 = 1e6;
+
+/// A text that does not describe [`Faults`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadFaults(String);
 
 impl fmt::Display for BadFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\"{}\" is not understood: write, for example, loss=1%,duplication=0.5%,reordering=2%,seed=7",
-            self.0
-        )
+        write!(f, "\"{}\" is not understood: {}", self.0, Faults::SYNTAX)
     }
 }
 
@@ -55,7 +59,7 @@ impl FromStr for Faults {
             if !(0.0..=100.0).contains(&percent) {
                 return Err(bad());
             }
-            let rate = (percent / 100.0 * ALL) as u32;
+            let rate = (percent / 100.0 * MILLION) as u32;
             match name {
                 "loss" => faults.loss = rate,
                 "duplication" => faults.duplication = rate,
@@ -69,7 +73,7 @@ impl FromStr for Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |rate: u32| f64::from(rate) / ALL * 100.0;
+        let percent = |rate: u32| f64::from(rate) / MILLION * 100.0;
         write!(
             f,
             "loss={}%,duplication={}%,reordering={}%,seed={}",
@@ -81,18 +85,18 @@ impl fmt::Display for Faults {
     }
 }
 
-/// The failing network.
+/// The fault injector of a device.
 #[derive(Debug)]
-pub(crate) struct Failing {
+pub(crate) struct FaultInjector {
     faults: Faults,
     random: u64,
-    /// Packets that were put back, and how many others come before each.
-    late: VecDeque<(u32, RxInfo, Box<[u8]>)>,
+    /// Delayed packets, each with the number of packets to deliver before it.
+    delayed: VecDeque<(u32, RxInfo, Box<[u8]>)>,
 }
 
-impl Failing {
+impl FaultInjector {
     pub(crate) fn new(faults: Faults) -> Self {
-        Self { faults, random: faults.seed ^ 0x9e37_79b9_7f4a_7c15, late: VecDeque::new() }
+        Self { faults, random: faults.seed ^ 0x9e37_79b9_7f4a_7c15, delayed: VecDeque::new() }
     }
 
     /// splitmix64.
@@ -105,10 +109,10 @@ impl Failing {
     }
 
     fn chance(&mut self, rate: u32) -> bool {
-        rate > 0 && self.next() % (ALL as u64) < u64::from(rate)
+        rate > 0 && self.next() % (MILLION as u64) < u64::from(rate)
     }
 
-    /// What becomes of a message: each packet of it by itself, as often as it arrives.
+    /// Applies the faults to each packet of a received message, and delivers what is left.
     pub(crate) fn pass(
         &mut self,
         message: &RxDatagram<'_>,
@@ -122,14 +126,14 @@ impl Failing {
                 }
                 if self.chance(self.faults.reordering) {
                     let behind = 1 + (self.next() % 8) as u32;
-                    self.late.push_back((behind, info, packet.into()));
+                    self.delayed.push_back((behind, info, packet.into()));
                 } else {
                     deliver(&RxDatagram { info: &info, data: packet });
                 }
             }
-            self.late.iter_mut().for_each(|late| late.0 = late.0.saturating_sub(1));
-            while self.late.front().is_some_and(|late| late.0 == 0) {
-                if let Some((_, info, packet)) = self.late.pop_front() {
+            self.delayed.iter_mut().for_each(|delayed| delayed.0 = delayed.0.saturating_sub(1));
+            while self.delayed.front().is_some_and(|delayed| delayed.0 == 0) {
+                if let Some((_, info, packet)) = self.delayed.pop_front() {
                     deliver(&RxDatagram { info: &info, data: &packet });
                 }
             }
@@ -142,7 +146,7 @@ mod tests {
     use super::Faults;
 
     #[test]
-    fn texts_are_read_and_written() {
+    fn faults_are_parsed_and_displayed() {
         let faults: Faults = "loss=1%,duplication=0.5%,seed=7".parse().unwrap();
         assert_eq!((faults.loss, faults.duplication, faults.seed), (10_000, 5_000, 7));
         assert_eq!(faults.to_string().parse(), Ok(faults));

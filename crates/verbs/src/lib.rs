@@ -25,6 +25,8 @@ mod engine;
 mod error;
 mod event;
 mod event_queue;
+#[doc(hidden)]
+pub mod exit;
 mod faults;
 #[cfg(feature = "tokio")]
 mod future;
@@ -41,14 +43,8 @@ pub mod setup;
 mod shared_receive;
 mod sync;
 mod tap;
+mod time;
 mod xrc;
-
-/// Lets the peers and the other processes of this machine have what is theirs, when the process ends without closing
-/// what it has open: messages that wait to leave, and packets that wait to be passed on. To be called last of all, for
-/// example by `atexit`: no device works from then on.
-pub fn leave() {
-    engine::Adapter::shut_down_all();
-}
 
 pub use address::AddressHandle;
 pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
@@ -66,19 +62,23 @@ pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
 pub use log::{BadLogLevel, log_to_stderr};
 pub use options::Options;
-pub use orphans::say_goodbye;
+#[doc(hidden)]
+pub use orphans::disconnect_orphans;
 pub use pd::ProtectionDomain;
 pub use queue_pair::{Posted, QueuePair, QueuePairOptions, UdSendRequest};
 pub use region::{DeregisterFailure, MemoryRegion, MemoryWindow};
 pub use shared_receive::SharedReceiveQueue;
 pub use tap::{CaptureStatus, captures};
+pub use time::Timestamp;
 pub use xrc::XrcDomain;
 
 pub use ferroce_memory::{
     AddressRange, Buffer, Change, DeregisterError, OutOfBounds, RegionInfo, RegisterError,
     ReregisterError, WindowError, WindowKind,
 };
-pub use ferroce_sys::{Options as SocketOptions, clock};
+pub use ferroce_sys::Options as SocketOptions;
+#[doc(hidden)]
+pub use ferroce_sys::clock;
 pub use ferroce_proto::congestion::{Congestion, DcqcnParameters};
 pub use ferroce_proto::memory::{AccessFlags, Sge};
 pub use ferroce_proto::qp::{

@@ -1,43 +1,45 @@
-//! What a device allows: the fields of `ibv_device_attr` that have a meaning here.
+//! Device limits: the fields of `ibv_device_attr` that apply to this device.
 
 use crate::device::Device;
 
-/// The limits of a device. They are those of numbers on the wire and of memory, not of silicon.
+/// The limits of a device. They follow from the wire format and from memory, not from hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_device_attr")]
+#[non_exhaustive]
 pub struct Limits {
-    /// Queue pairs of one process.
+    /// Queue pairs (QP) of a process.
     pub max_qp: u32,
-    /// Work requests of one queue.
+    /// Work requests (WR) of a queue.
     pub max_qp_wr: u32,
-    /// SGEs of one work request.
+    /// SGEs of a work request.
     pub max_sge: u32,
-    /// Bytes of inline data.
+    /// Bytes of inline data of a work request.
     pub max_inline_data: u32,
-    /// Completion queues.
+    /// Completion queues (CQ).
     pub max_cq: u32,
-    /// Completions of one queue.
+    /// Entries (CQE) of a completion queue.
     pub max_cqe: u32,
-    /// Memory regions and windows.
+    /// Memory regions (MR) and windows (MW).
     pub max_mr: u32,
-    /// Bytes of one region.
+    /// Bytes of a memory region.
     pub max_mr_size: u64,
-    /// Protection domains.
+    /// Protection domains (PD).
     pub max_pd: u32,
-    /// READs and atomics that one queue pair may have under way, either way.
+    /// Outstanding READs and atomics of a queue pair, in each direction.
     pub max_rd_atomic: u8,
-    /// Shared receive queues.
+    /// Shared receive queues (SRQ).
     pub max_srq: u32,
-    /// Multicast groups of one queue pair.
+    /// Multicast groups of a queue pair.
     pub max_mcast_grp: u32,
-    /// Places in the table of GIDs, of which those that are not in use are empty.
+    /// Entries of the GID table; unused ones are empty.
     pub gid_tbl_len: u16,
 }
 
-/// There is room for more addresses than an interface has, as every device has it.
-const GIDS: u16 = 128;
+/// The smallest GID table: most devices have more entries than their interface has addresses.
+const MIN_GID_TABLE_LEN: u16 = 128;
 
 impl Limits {
-    /// Most inline bytes of a work request, of any device and queue pair.
+    /// Maximum inline data of a work request, for any device and queue pair.
     pub const MAX_INLINE_DATA: u32 = 1024;
 
     pub(crate) fn of(device: &Device) -> Self {
@@ -54,7 +56,9 @@ impl Limits {
             max_rd_atomic: 128,
             max_srq: 65_520,
             max_mcast_grp: 256,
-            gid_tbl_len: u16::try_from(device.gids().len()).unwrap_or(u16::MAX).max(GIDS),
+            gid_tbl_len: u16::try_from(device.gids().len())
+                .unwrap_or(u16::MAX)
+                .max(MIN_GID_TABLE_LEN),
         }
     }
 }

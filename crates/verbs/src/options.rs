@@ -1,44 +1,147 @@
-//! How a device is opened.
+//! Options for opening a device.
 
 use std::path::PathBuf;
 
 use ferroce_proto::congestion::Congestion;
 use ferroce_sys::environment;
 
+use crate::error::EnvironmentError;
 use crate::faults::Faults;
 
-/// Choices that are made when a device is opened. The default is right for most.
+/// Options for opening a device.
+///
+/// [`Options::default`] suits most programs and reads no environment variable; [`Options::from_env`] lets the user of a
+/// program capture its packets or inject faults.
+///
+/// ```
+/// use ferroce::{Faults, Options};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let faults: Faults = "loss=1%,seed=7".parse()?;
+/// let options = Options::default().with_port(9000).with_faults(faults);
+/// assert_eq!(options.port, 9000);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Options {
-    /// Which features of sockets to use, and their buffers.
+    /// Socket features to use, and buffer sizes.
     pub sockets: ferroce_sys::Options,
-    /// The UDP port, 4791 for all the world. Devices with another one reach only each other: for tests that must not
-    /// meet the traffic of others.
+    /// UDP port, 4791 by default. Devices with another port reach only each other: useful for tests that must not see
+    /// other traffic.
     pub port: u16,
-    /// What bounds how much a queue pair has under way; `None` takes what the receive buffer that the system gave us
-    /// holds, for the peer's is likely to be the same.
+    /// Congestion control of the queue pairs. `None` limits the data in flight to what the receive buffer holds, because
+    /// the peer's is likely to be as large.
     pub congestion: Option<Congestion>,
-    /// A file to write all packets to, in pcapng; `%p` in its name is the process's number. Devices of one process
-    /// share it. See [`crate::Context::capture_status`].
+    /// A pcapng file to write all packets to; `%p` in its name is the process ID. Devices of a process share it. See
+    /// [`Context::capture_status`](crate::Context::capture_status).
     pub capture: Option<PathBuf>,
-    /// A network that fails on purpose.
+    /// Faults to inject into the received packets.
     pub faults: Option<Faults>,
 }
 
 impl Default for Options {
-    /// `FERROCE_CAPTURE` names a file to write all packets to, `FERROCE_FAULTS` the faults of the network, as [`Faults`]
-    /// are written. Faults that are not understood are none: commands look at the variable themselves, and say so. A
-    /// set-user-ID program ignores both.
     fn default() -> Self {
-        let faults = environment::var_os("FERROCE_FAULTS");
-        let faults = faults.and_then(|text| text.to_str()?.parse().ok());
-        let capture = environment::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
         Self {
             sockets: ferroce_sys::Options::default(),
             port: ferroce_sys::ROCE_PORT,
             congestion: None,
-            capture: capture.map(PathBuf::from),
-            faults,
+            capture: None,
+            faults: None,
         }
+    }
+}
+
+impl Options {
+    /// Returns the default options with those that the environment sets.
+    ///
+    /// | variable | option | value |
+    /// |---|---|---|
+    /// | `FERROCE_CAPTURE` | [`capture`](Self::capture) | a path |
+    /// | `FERROCE_FAULTS` | [`faults`](Self::faults) | see [`Faults`] |
+    ///
+    /// An empty value is the same as none. A set-user-ID program ignores all of them.
+    ///
+    /// # Errors
+    ///
+    /// When a value is invalid.
+    pub fn from_env() -> Result<Self, EnvironmentError> {
+        Self::from_variables(|name| environment::var_os(name).filter(|value| !value.is_empty()))
+    }
+
+    fn from_variables(
+        value: impl Fn(&str) -> Option<std::ffi::OsString>,
+    ) -> Result<Self, EnvironmentError> {
+        const FAULTS: &str = "FERROCE_FAULTS";
+        let capture = value("FERROCE_CAPTURE").map(PathBuf::from);
+        let faults = value(FAULTS).map(|value| match value.to_str().map(str::parse::<Faults>) {
+            Some(Ok(faults)) => Ok(faults),
+            _ => Err(EnvironmentError::new(FAULTS, value, Faults::SYNTAX)),
+        });
+        Ok(Self { capture, faults: faults.transpose()?, ..Self::default() })
+    }
+
+    /// Sets the socket features and buffer sizes.
+    #[must_use]
+    pub fn with_sockets(mut self, sockets: ferroce_sys::Options) -> Self {
+        self.sockets = sockets;
+        self
+    }
+
+    /// Sets the UDP port.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Sets the congestion control.
+    #[must_use]
+    pub fn with_congestion(mut self, congestion: impl Into<Option<Congestion>>) -> Self {
+        self.congestion = congestion.into();
+        self
+    }
+
+    /// Sets the capture file.
+    #[must_use]
+    pub fn with_capture(mut self, capture: impl Into<Option<PathBuf>>) -> Self {
+        self.capture = capture.into();
+        self
+    }
+
+    /// Sets the faults to inject.
+    #[must_use]
+    pub fn with_faults(mut self, faults: impl Into<Option<Faults>>) -> Self {
+        self.faults = faults.into();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> Result<Options, EnvironmentError> {
+        let find = |name: &str| variables.iter().find(|(key, _)| *key == name);
+        Options::from_variables(|name| find(name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn reads_the_environment() {
+        assert_eq!(from(&[]), Ok(Options::default()));
+        let options =
+            from(&[("FERROCE_CAPTURE", "a.pcapng"), ("FERROCE_FAULTS", "loss=1%")]).unwrap();
+        assert_eq!(options.capture, Some("a.pcapng".into()));
+        assert_eq!(options.faults.map(|faults| faults.loss), Some(10_000));
+    }
+
+    #[test]
+    fn an_invalid_value_is_named_with_what_is_allowed() {
+        let error = from(&[("FERROCE_FAULTS", "weather=1%")]).unwrap_err();
+        assert_eq!((error.variable, error.value.to_str()), ("FERROCE_FAULTS", Some("weather=1%")));
+        let text = error.to_string();
+        assert!(text.starts_with("FERROCE_FAULTS=\"weather=1%\" is invalid: "), "{text}");
+        assert!(text.contains("loss=1%,duplication=0.5%"), "{text}");
     }
 }

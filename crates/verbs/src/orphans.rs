@@ -12,7 +12,7 @@ use crate::options::Options;
 
 /// Sends a DREQ for each connection that a process recorded in its ledger (`FERROCE_LEDGER`) before it was killed, and
 /// returns how many were sent.
-pub fn say_goodbye(ledger: &Path, options: &Options) -> usize {
+pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
     let Ok(bytes) = std::fs::read(ledger) else { return 0 };
     let records = bytes.chunks_exact(LEDGER_RECORD_LEN).filter_map(parse_ledger_record);
     let mut sent = 0;

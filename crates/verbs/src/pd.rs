@@ -1,4 +1,4 @@
-//! Protection domains: what of a process may be used together (IBA 10.2.3).
+//! Protection domains (PD): which resources may be used together (IBA 10.2.3).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,32 @@ use crate::region::{MemoryRegion, MemoryWindow};
 pub(crate) struct Shared {
     pub(crate) context: Context,
     pub(crate) pd: PdId,
-    /// Regions, queue pairs and the like that are in it.
+    /// Resources in the PD.
     pub(crate) users: AtomicUsize,
 }
 
-/// A protection domain. Clones are the same one.
+/// A protection domain (PD): memory regions and queue pairs of different PDs do not work together. Clones share it.
+///
+/// ```
+/// use ferroce::{AccessFlags, Context, Device, Options, QueuePairOptions, ServiceType};
+///
+/// # fn main() -> Result<(), ferroce::Error> {
+/// # let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// let pd = context.protection_domain();
+/// let cq = context.completion_queue(16, None)?;
+/// let mr = pd.allocate(4096, AccessFlags::LOCAL_WRITE)?;
+/// let qp = pd.queue_pair(&QueuePairOptions::new(ServiceType::ReliableConnection, &cq))?;
+/// assert_eq!(pd.users(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
+#[doc(alias = "ibv_pd")]
 pub struct ProtectionDomain {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Counts as a user of a domain while it exists.
+/// A reference to a PD, counted in [`ProtectionDomain::users`].
 #[derive(Debug)]
 pub(crate) struct Membership(pub(crate) Arc<Shared>);
 
@@ -53,7 +68,7 @@ impl ProtectionDomain {
         Membership(Arc::clone(&self.shared))
     }
 
-    /// The device.
+    /// Returns the context it was created from.
     pub fn context(&self) -> &Context {
         &self.shared.context
     }
@@ -62,16 +77,16 @@ impl ProtectionDomain {
         self.shared.pd
     }
 
-    /// How many regions, windows, queue pairs, shared receive queues and address handles are in it.
+    /// Returns the number of memory regions, windows, queue pairs, shared receive queues and address handles in the PD.
     pub fn users(&self) -> usize {
         self.shared.users.load(Ordering::Relaxed)
     }
 
-    /// Registers new memory of so many bytes, all zeroes.
+    /// Allocates and registers zeroed memory.
     ///
     /// # Errors
     ///
-    /// When there is no memory, or the access flags contradict each other.
+    /// When memory is exhausted, or the access flags are inconsistent.
     pub fn allocate(
         &self,
         length: usize,
@@ -81,11 +96,11 @@ impl ProtectionDomain {
         self.register_buffer(&Arc::new(buffer), access)
     }
 
-    /// Registers memory that is ours.
+    /// Registers a [`Buffer`].
     ///
     /// # Errors
     ///
-    /// When the access flags contradict each other.
+    /// When the access flags are inconsistent.
     pub fn register_buffer(
         &self,
         buffer: &Arc<Buffer>,
@@ -95,11 +110,11 @@ impl ProtectionDomain {
         self.register_part(buffer, 0, buffer.len(), iova, access)
     }
 
-    /// Registers a part of memory that is ours, the first byte of which is to have the address `iova`.
+    /// Registers a part of a [`Buffer`] at the address `iova`.
     ///
     /// # Errors
     ///
-    /// When the buffer has no such part, or the access flags contradict each other.
+    /// When the part is out of bounds, or the access flags are inconsistent.
     #[doc(alias = "ibv_reg_dm_mr")]
     pub fn register_part(
         &self,
@@ -115,12 +130,11 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self.join(), keys, iova, length as u64, buffer))
     }
 
-    /// Registers a program's own memory, the first byte of which is to have the address `iova` for peers and work
-    /// requests.
+    /// Registers memory of the program at the address `iova`, which work requests and peers use.
     ///
     /// # Errors
     ///
-    /// When it is not mapped, or not as the flags want it.
+    /// When the range is not mapped, or not with the permissions that the access flags need.
     #[doc(alias = "ibv_reg_mr")]
     pub fn register(
         &self,
@@ -133,29 +147,29 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self.join(), keys, iova, length, None))
     }
 
-    /// A region that takes what is written and gives zeroes.
+    /// Creates a null MR: writes to it are discarded, and reads return zeroes.
     ///
     /// # Errors
     ///
-    /// When there are no keys left.
+    /// When no memory key is left.
     #[doc(alias = "ibv_alloc_null_mr")]
     pub fn null_region(&self) -> Result<MemoryRegion, MemoryError> {
         let keys = self.context().adapter().memory.register_null(self.pd())?;
         Ok(MemoryRegion::new(self.join(), keys, VirtualAddress(0), u64::MAX, None))
     }
 
-    /// A memory window, not bound yet.
+    /// Allocates an unbound memory window (MW).
     ///
     /// # Errors
     ///
-    /// When there are no keys left.
+    /// When no memory key is left.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn window(&self, kind: WindowKind) -> Result<MemoryWindow, MemoryError> {
         let key = self.context().adapter().memory.allocate_window(self.pd(), kind)?;
         Ok(MemoryWindow::new(self.join(), key, kind))
     }
 
-    /// Whether both are the same domain.
+    /// Whether both are the same PD.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -163,6 +177,6 @@ impl ProtectionDomain {
 
 impl fmt::Debug for ProtectionDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectionDomain").field("domain", &self.shared.pd).finish_non_exhaustive()
+        f.debug_struct("ProtectionDomain").field("pd", &self.shared.pd).finish_non_exhaustive()
     }
 }

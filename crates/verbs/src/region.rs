@@ -1,4 +1,4 @@
-//! Registered memory, and windows onto it.
+//! Memory regions (MR) and memory windows (MW).
 
 use std::sync::{Arc, Mutex};
 
@@ -11,15 +11,39 @@ use crate::error::MemoryError;
 use crate::pd::{Membership, ProtectionDomain};
 use crate::sync::lock;
 
-/// A memory region. It is deregistered when it is dropped: keys of it that peers have are refused then.
+/// A memory region (MR): registered memory. It is deregistered when it is dropped; its keys are invalid then.
+///
+/// The device and peers write to the memory at any time, so its bytes are copied in and out instead of borrowed.
+///
+/// ```
+/// use ferroce::{AccessFlags, Context, Device, Options};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// # let pd = context.protection_domain();
+/// // A peer may read it, given its address and rkey.
+/// let mr = pd.allocate(4096, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_READ)?;
+/// mr.write(100, b"hello")?;
+///
+/// let sge = mr.sge(100, 5); // For a work request of this side.
+/// let remote = mr.remote(100); // To send to the peer.
+/// assert_eq!((sge.key, remote.key), (mr.lkey(), mr.rkey()));
+///
+/// let mut bytes = [0; 5];
+/// mr.read(100, &mut bytes)?;
+/// assert_eq!(&bytes, b"hello");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[doc(alias = "ibv_mr")]
 pub struct MemoryRegion {
     membership: Membership,
     keys: Keys,
     iova: VirtualAddress,
     length: u64,
     buffer: Option<Arc<Buffer>>,
-    gone: bool,
+    deregistered: bool,
 }
 
 impl MemoryRegion {
@@ -30,79 +54,79 @@ impl MemoryRegion {
         length: u64,
         buffer: Option<Arc<Buffer>>,
     ) -> Self {
-        Self { membership, keys, iova, length, buffer, gone: false }
+        Self { membership, keys, iova, length, buffer, deregistered: false }
     }
 
-    /// The key for our own work requests.
+    /// Returns the local key, for work requests of this process.
     pub fn lkey(&self) -> LKey {
         self.keys.lkey
     }
 
-    /// The key for peers.
+    /// Returns the remote key, for peers.
     pub fn rkey(&self) -> RKey {
         self.keys.rkey
     }
 
-    /// The address of its first byte, as work requests and peers count.
+    /// Returns the address of the first byte (IOVA), as work requests and peers use it.
     pub fn address(&self) -> VirtualAddress {
         self.iova
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether it has none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// A part of it, for a work request.
+    /// Returns the SGE of a part of the region, for a work request.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         let address = VirtualAddress(self.iova.0.wrapping_add(offset));
         Sge { key: self.keys.lkey, address, length }
     }
 
-    /// A place in it, to tell a peer.
+    /// Returns the remote address of a byte of the region, to send to a peer.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         let address = VirtualAddress(self.iova.0.wrapping_add(offset));
         RemoteAddress { address, key: self.keys.rkey }
     }
 
-    /// The bytes, when the memory is ours.
+    /// Returns the buffer, if the region has one.
     pub fn buffer(&self) -> Option<&Arc<Buffer>> {
         self.buffer.as_ref()
     }
 
-    /// Reads bytes of memory that is ours.
+    /// Copies bytes out of the region's buffer.
     ///
     /// # Errors
     ///
-    /// When it has not so many, or the memory is the program's own.
+    /// When they are out of bounds, or the region has no buffer.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfBounds> {
         self.buffer.as_ref().ok_or(OutOfBounds)?.read(offset, out)
     }
 
-    /// Writes bytes of memory that is ours.
+    /// Copies bytes into the region's buffer.
     ///
     /// # Errors
     ///
-    /// When it has not so many, or the memory is the program's own.
+    /// When they are out of bounds, or the region has no buffer.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), OutOfBounds> {
         self.buffer.as_ref().ok_or(OutOfBounds)?.write(offset, data)
     }
 
-    /// What is known of it.
+    /// Returns the address, length, access flags and PD of the region.
     pub fn info(&self) -> Option<RegionInfo> {
         self.membership.context().adapter().memory.query(self.keys.lkey)
     }
 
-    /// Changes it under its keys.
+    /// Reregisters the region under the same keys.
     ///
     /// # Errors
     ///
-    /// When windows are bound to it, or the change contradicts itself.
+    /// When windows are bound to it, or the change is inconsistent.
     #[doc(alias = "ibv_rereg_mr")]
     pub fn change(&mut self, change: &Change) -> Result<(), MemoryError> {
         let memory = &self.membership.context().adapter().memory;
@@ -113,7 +137,7 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Changes it under its keys, and moves it to another protection domain.
+    /// Reregisters the region under the same keys in another PD.
     ///
     /// # Errors
     ///
@@ -124,11 +148,11 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters it, and waits until nothing of it is in flight.
+    /// Deregisters the region, and waits until no access to it is in progress.
     ///
     /// # Errors
     ///
-    /// When windows are bound to it: it is given back then.
+    /// When windows are bound to it; the error returns the region.
     #[doc(alias = "ibv_dereg_mr")]
     pub fn deregister(mut self) -> Result<(), DeregisterFailure> {
         match self.end() {
@@ -142,7 +166,7 @@ impl MemoryRegion {
 
     fn end(&mut self) -> Result<Draining, MemoryError> {
         let draining = self.membership.context().adapter().memory.deregister(self.keys.lkey)?;
-        self.gone = true;
+        self.deregistered = true;
         Ok(draining)
     }
 }
@@ -159,7 +183,7 @@ pub struct DeregisterFailure {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        if !self.gone {
+        if !self.deregistered {
             if let Ok(draining) = self.end() {
                 draining.wait();
             }
@@ -167,8 +191,9 @@ impl Drop for MemoryRegion {
     }
 }
 
-/// A memory window: a part of a region under a key of its own, which can be taken back by itself (IBA 10.6.7).
+/// A memory window (MW): a part of a memory region under its own rkey, which can be revoked separately (IBA 10.6.7).
 #[derive(Debug)]
+#[doc(alias = "ibv_mw")]
 pub struct MemoryWindow {
     membership: Membership,
     key: Mutex<RKey>,
@@ -180,18 +205,18 @@ impl MemoryWindow {
         Self { membership, key: Mutex::new(key), kind }
     }
 
-    /// Its type.
+    /// Returns its type.
     pub fn kind(&self) -> WindowKind {
         self.kind
     }
 
-    /// The key that it has, or will have when the bind that was last asked for is done.
+    /// Returns the rkey that the last bind request set or will set.
     pub fn key(&self) -> RKey {
         *lock(&self.key)
     }
 
-    /// The work request that binds it to a part of a region, under the next key: post it, and tell the peer
-    /// [`MemoryWindow::key`] when it is done.
+    /// Returns the operation that binds it to a part of a region under a new rkey. Post it, and send
+    /// [`MemoryWindow::key`] to the peer when it has completed.
     pub fn bind(
         &self,
         region: &MemoryRegion,
@@ -200,13 +225,13 @@ impl MemoryWindow {
         access: AccessFlags,
     ) -> ferroce_proto::work::Operation {
         let window = self.key();
-        // IBA 10.6.7.2.1: another tag, so that the old key is refused.
+        // IBA 10.6.7.2.1: the tag changes, so that the old rkey is invalid.
         let key = RKey(window.0 & !0xff | (window.0.wrapping_add(1) & 0xff));
         let sge = region.sge(offset, 0);
         self.bind_as(key, sge.key, sge.address, length, access)
     }
 
-    /// The work request that binds it under a key of the owner's choice: the same as before in all but its last 8 bits.
+    /// Returns the operation that binds it under an rkey that the program chose: only the low 8 bits may change.
     pub fn bind_as(
         &self,
         new: RKey,
@@ -232,7 +257,7 @@ impl Drop for MemoryWindow {
     fn drop(&mut self) {
         let memory = &self.membership.context().adapter().memory;
         let key = self.key();
-        // A bind that failed, or was flushed, left it under an earlier key: only the tag differs.
+        // A failed or flushed bind left the window under an earlier rkey: only the tag differs.
         let earlier = (0..=0xff).map(|tag| RKey(key.0 & !0xff | tag));
         let _ =
             std::iter::once(key).chain(earlier).find(|key| memory.deallocate_window(*key).is_ok());

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Shared receive queues (SRQ).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -23,24 +23,25 @@ struct Shared {
     _xrc: Option<XrcDomain>,
 }
 
-/// A shared receive queue. Clones are the same one.
+/// A shared receive queue (SRQ): holds receive requests for several queue pairs. Clones share it.
 #[derive(Clone, Debug)]
+#[doc(alias = "ibv_srq")]
 pub struct SharedReceiveQueue {
     shared: Arc<Shared>,
 }
 
 impl ProtectionDomain {
-    /// A receive queue for several queue pairs, for so many requests.
+    /// Creates a shared receive queue with room for `capacity` requests.
     ///
     /// # Errors
     ///
-    /// When there are no numbers left, or that is more than the device allows.
+    /// When no number is left, or the capacity is above [`Limits::max_qp_wr`](crate::Limits::max_qp_wr).
     #[doc(alias = "ibv_create_srq")]
     pub fn shared_receive_queue(&self, capacity: usize) -> Result<SharedReceiveQueue, CreateError> {
-        self.make_shared(ReceiveQueue::new(capacity), None, None)
+        self.create_srq(ReceiveQueue::new(capacity), None, None)
     }
 
-    /// A shared receive queue that messages of XRC can name. They complete in a queue of its own.
+    /// Creates a shared receive queue that XRC requests address by its number. Their receives complete in `completions`.
     ///
     /// # Errors
     ///
@@ -54,10 +55,10 @@ impl ProtectionDomain {
     ) -> Result<SharedReceiveQueue, CreateError> {
         let extended = Extended { xrc: xrc.xrcd(), pd: self.pd() };
         let queue = ReceiveQueue::extended(capacity, extended);
-        self.make_shared(queue, Some(xrc.clone()), Some(completions))
+        self.create_srq(queue, Some(xrc.clone()), Some(completions))
     }
 
-    fn make_shared(
+    fn create_srq(
         &self,
         queue: ReceiveQueue,
         xrc: Option<XrcDomain>,
@@ -87,7 +88,7 @@ impl ProtectionDomain {
 }
 
 impl SharedReceiveQueue {
-    /// The number by which XRC's messages name it.
+    /// Returns the SRQ number, by which XRC requests address it.
     pub fn number(&self) -> Qpn {
         self.shared.number
     }
@@ -96,21 +97,21 @@ impl SharedReceiveQueue {
         &self.shared.receives
     }
 
-    /// Adds a request.
+    /// Posts a receive request.
     ///
     /// # Errors
     ///
-    /// When it is full.
+    /// When the SRQ is full.
     #[doc(alias = "ibv_post_srq_recv")]
     pub fn post(&self, request: ReceiveRequest) -> Result<(), PostError> {
         lock(&self.shared.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)
     }
 
-    /// Asks for an event when fewer than this many requests are left.
+    /// Requests an event when fewer than `limit` requests are left.
     pub fn arm_limit(&self, limit: usize) {
         let mut queue = lock(&self.shared.receives.queue);
         queue.arm_limit(limit);
-        // IBA 10.2.9.3: it may be so already.
+        // IBA 10.2.9.3: the limit may be reached already.
         if limit > queue.len() && queue.limit().is_some() {
             queue.arm_limit(0);
             drop(queue);
@@ -119,16 +120,16 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// The limit that is armed.
+    /// Returns the armed limit.
     pub fn limit(&self) -> Option<usize> {
         lock(&self.shared.receives.queue).limit()
     }
 
-    /// Makes room for more or fewer requests.
+    /// Changes the capacity.
     ///
     /// # Errors
     ///
-    /// When it holds more than that.
+    /// When the SRQ holds more requests.
     pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
         if lock(&self.shared.receives.queue).resize(capacity) {
             Ok(())
@@ -137,22 +138,22 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// Requests that it is made for.
+    /// Returns the maximum number of requests.
     pub fn capacity(&self) -> usize {
         lock(&self.shared.receives.queue).capacity()
     }
 
-    /// How many queue pairs receive from it, and other handles to it there are.
+    /// Returns the number of queue pairs and other handles that refer to it.
     pub fn users(&self) -> usize {
         Arc::strong_count(&self.shared) - 1
     }
 
-    /// Requests that wait.
+    /// Returns the number of posted requests.
     pub fn len(&self) -> usize {
         lock(&self.shared.receives.queue).len()
     }
 
-    /// Whether none waits.
+    /// Whether no request is posted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

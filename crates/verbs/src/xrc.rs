@@ -9,7 +9,8 @@ use crate::context::Context;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// An XRC domain: its targets reach its shared receive queues. Clones are the same one.
+/// An XRC domain (XRCD): its target QPs deliver to its shared receive queues. Clones share it.
+#[doc(alias = "ibv_xrcd")]
 #[derive(Clone, Debug)]
 pub struct XrcDomain {
     shared: Arc<(Context, receive::XrcDomain)>,
@@ -21,12 +22,12 @@ impl XrcDomain {
         Self { shared: Arc::new((context, domain)) }
     }
 
-    /// The device.
+    /// Returns the context it was created from.
     pub fn context(&self) -> &Context {
         &self.shared.0
     }
 
-    /// How many targets and shared receive queues are in it, and other handles to it there are.
+    /// Returns the number of target QPs, shared receive queues and other handles that refer to it.
     pub fn users(&self) -> usize {
         Arc::strong_count(&self.shared) - 1
     }

@@ -16,7 +16,7 @@ fn narrow() -> Context {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    open_alone(&Options { sockets, ..Options::default() })
+    open_alone(&Options::default().with_sockets(sockets))
 }
 
 /// Waits for all that was posted: sends of one side, receives of the other.

@@ -32,7 +32,7 @@ impl Captured {
     fn new(name: &str, options: Options) -> Self {
         let file = format!("ferroce-headers-{}-{name}.pcapng", std::process::id());
         let path = std::env::temp_dir().join(file);
-        let context = open_alone(&Options { capture: Some(path.clone()), ..options });
+        let context = open_alone(&options.with_capture(path.clone()));
         Self { context: Some(context), path }
     }
 
@@ -151,7 +151,7 @@ fn only_packets_of_queue_pairs_that_slow_down_are_ecn_capable() {
         (ServiceType::UnreliableConnection, Some(dcqcn), 0),
     ] {
         for ipv6 in [false, true] {
-            let options = Options { congestion, ..Options::default() };
+            let options = Options::default().with_congestion(congestion);
             // A file of its own each time: one that is opened again goes on where it ended.
             let name = format!("ecn-{service:?}-{ecn}-{ipv6}-{}", congestion.is_some());
             let captured = Captured::new(&name, options);

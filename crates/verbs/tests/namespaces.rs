@@ -89,7 +89,7 @@ fn host() {
     let words: Vec<&str> = job.split_whitespace().collect();
     let [role, family, faults] = words[..] else { panic!("a job has three words") };
     let faults = Some(faults).filter(|text| *text != "-").map(|text| text.parse().unwrap());
-    let options = Options { faults, ..Options::default() };
+    let options = Options::default().with_faults(faults);
     let context = Context::open(&Device::named("eth0").unwrap(), &options).unwrap();
     let wanted = if family == "v6" { "fd00::" } else { "10.9.0." };
     let gids = context.device().gids();

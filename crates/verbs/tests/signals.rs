@@ -29,7 +29,7 @@ fn is_blocked(mask: u64, signal: i32) -> bool {
 fn device_threads_take_no_signals() {
     let folder = std::env::temp_dir();
     let capture = folder.join(format!("ferroce-signals-{}.pcapng", std::process::id()));
-    let options = Options { capture: Some(capture.clone()), ..Options::default() };
+    let options = Options::default().with_capture(capture.clone());
     let context = open(&options);
     for name in ["ferroce_lo", "ferroce-capture"] {
         // A thread names itself when it starts.

@@ -35,7 +35,7 @@ fn port(test: u16) -> u16 {
 }
 
 fn capturing(path: &Path, test: u16) -> Options {
-    Options { capture: Some(path.to_owned()), port: port(test), ..Options::default() }
+    Options::default().with_capture(path.to_owned()).with_port(port(test))
 }
 
 /// The ICRC and the UDP checksum of a frame.
@@ -185,11 +185,7 @@ fn a_file_that_cannot_be_written_is_an_error() {
     let device = Device::named("lo").unwrap();
     let error = Context::open(&device, &capturing(Path::new("/nowhere/at/all"), 5)).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
-    assert!(
-        open(&Options { capture: None, port: port(5), ..Options::default() })
-            .capture_status()
-            .is_none()
-    );
+    assert!(open(&Options::default().with_port(port(5))).capture_status().is_none());
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn a_bad_network_changes_nothing_but_the_time() {
     {
         let mut faults: Faults = faults.parse().unwrap();
         faults.seed = number as u64;
-        let context = open(&Options { faults: Some(faults), ..Options::default() });
+        let context = open(&Options::default().with_faults(faults));
         write_read_send(&context, 0, 1024, &[0, 1, 1025, 65_537, 300_000]);
     }
 }
@@ -115,7 +115,7 @@ fn a_bad_network_changes_nothing_but_the_time() {
 #[test]
 fn without_the_kernels_help() {
     let plain = ferroce::SocketOptions { gso: false, gro: false, ..Default::default() };
-    let context = open(&Options { sockets: plain, ..Options::default() });
+    let context = open(&Options::default().with_sockets(plain));
     write_read_send(&context, 0, 4096, &lengths(4096));
 }
 
@@ -240,7 +240,7 @@ fn a_shared_queue_tells_when_it_runs_low() {
     let completions = context.completion_queue(16, Some(&channel)).unwrap();
     let shared = pd.shared_receive_queue(8).unwrap();
     let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-    options.shared_receives = Some(&shared);
+    options.srq = Some(&shared);
     let queue_pair = pd.queue_pair(&options).unwrap();
     bring_up(&queue_pair, &attributes(&context, 0, one.queue_pair.number(), 1024));
     bring_up(&one.queue_pair, &attributes(&context, 0, queue_pair.number(), 1024));

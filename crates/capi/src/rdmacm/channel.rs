@@ -46,7 +46,7 @@ pub(super) struct EventHandle {
 handle!(EventHandle, shown, rdma_cm_event);
 
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
-    let channel = EventChannel::new()?;
+    let channel = EventChannel::from_env()?;
     let fd = make_blocking(channel.as_fd())?;
     let pointer = Box::into_raw(Box::new(rdma_event_channel { fd }));
     lock(&CHANNELS).insert(pointer.addr(), channel);

@@ -74,7 +74,7 @@ pub(super) fn rest() {
     for one in lock(&OPENED).iter().filter(|one| one.process == process) {
         // SAFETY: it is never closed.
         if let Ok(context) = unsafe { ContextHandle::of(one.verbs) } {
-            context.open.context.rest();
+            context.open.context.stop_polling();
         }
     }
 }

@@ -256,7 +256,7 @@ fn responded(handle: &IdHandle, established: Established) -> Told {
 
 /// The connection is up, or the datagram queue pair known.
 fn arrived(_handle: &IdHandle, established: Established) -> Told {
-    let Established { parameters, private_data, datagram } = established;
+    let Established { parameters, private_data, datagram, .. } = established;
     let param = match datagram {
         Some(peer) => Param::Datagram(Some(peer)),
         None => Param::Connection(parameters),

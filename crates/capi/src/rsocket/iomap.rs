@@ -182,7 +182,7 @@ pub(crate) unsafe extern "C" fn riowrite(
         }
         // Programs look at their memory from here on, and do not call: packets are left to the device's own thread.
         if let Some(link) = &socket.state().link {
-            link.completions.context().rest();
+            link.completions.context().stop_polling();
         }
         Ok(done)
     });

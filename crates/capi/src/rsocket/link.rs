@@ -87,17 +87,16 @@ impl Link {
         let (sends, receives) = (u32::from(settings.sends), u32::from(settings.receives));
         let completions = Completions::new(context, (sends + receives) as usize)?;
         let domain = context.protection_domain();
-        let options = QueuePairOptions {
-            capabilities: Capabilities {
-                max_send_wr: sends,
-                max_recv_wr: receives,
-                max_send_sge: 2,
-                max_recv_sge: 1,
-                max_inline_data: u32::from(settings.inline).max(MAP_BYTES as u32),
-            },
-            signal_all: true,
-            ..QueuePairOptions::new(ServiceType::ReliableConnection, &completions.queue)
+        let capabilities = Capabilities {
+            max_send_wr: sends,
+            max_recv_wr: receives,
+            max_send_sge: 2,
+            max_recv_sge: 1,
+            max_inline_data: u32::from(settings.inline).max(MAP_BYTES as u32),
         };
+        let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions.queue)
+            .with_capabilities(capabilities)
+            .with_signal_all(true);
         let queue_pair = id.create_queue_pair(&domain, &options)?;
         let remote = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
         let lists = TARGETS as usize * TARGET_BYTES + usize::from(settings.maps) * MAP_BYTES;

@@ -271,7 +271,7 @@ fn accept(listener: &Arc<Socket>, request: Request) -> Result<()> {
         }
         (state.settings, state.options, state.nonblocking)
     };
-    let channel = ferroce::cm::EventChannel::new()?;
+    let channel = ferroce::cm::EventChannel::from_env()?;
     request.id.migrate(&channel);
     let socket = Socket::with_id(channel, request.id, listener.family, nonblocking, settings)?;
     let answer = {

@@ -89,7 +89,7 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(family: c_int, nonblocking: bool) -> Result<Arc<Self>> {
-        let channel = EventChannel::new()?;
+        let channel = EventChannel::from_env()?;
         let id = CmId::new(&channel, PortSpace::Tcp)?;
         Self::with_id(channel, id, family, nonblocking, Settings::default())
     }

@@ -145,7 +145,7 @@ impl Sources {
 
     /// Sleeps, and leaves packets to the devices' own threads meanwhile.
     pub(super) fn sleep(&mut self, deadline: Option<Instant>) -> Result<()> {
-        self.contexts.iter().for_each(Context::rest);
+        self.contexts.iter().for_each(Context::stop_polling);
         sleep(&mut self.list, deadline)
     }
 }

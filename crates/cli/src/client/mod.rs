@@ -132,7 +132,7 @@ pub(crate) fn run(args: &ClientArgs, screen: &Screen) -> ExitStatus {
 }
 
 fn work(args: &ClientArgs, screen: &Screen) -> Result<Outcome, Failure> {
-    let options = options(args.capture.as_ref());
+    let options = options(args.capture.as_ref())?;
     let interrupted = *screen;
     capture::finish_on_signal(&options, move || capture::report_all(&interrupted));
     let server = address::resolve(&args.server)?;

@@ -28,6 +28,10 @@ pub(super) fn chosen(names: &[String], pattern: Option<&Names>) -> Result<Vec<De
             chosen.push(device);
         }
     }
-    pattern.cloned().unwrap_or_else(Names::of_environment).apply(&mut chosen);
+    let pattern = match pattern {
+        Some(pattern) => pattern.clone(),
+        None => Names::from_env().map_err(|error| error.to_string())?,
+    };
+    pattern.apply(&mut chosen);
     Ok(chosen)
 }

@@ -29,7 +29,7 @@ struct Made<'a> {
 /// Serves one client at a time.
 pub(super) fn serve(address: SocketAddr, reporter: &Reporter) -> Result<(), Failure> {
     let (device, index) = Device::with_address(address)?;
-    let context = Context::open(&device, &Options::default())?;
+    let context = Context::open(&device, &Options::from_env()?)?;
     let server = Server::new(&context, index, ServerConfig::new(present(&context)))?;
     reporter.report(&Report::Listening { address });
     let text = format!("{} serves set-up exchanges on {}", device.name(), address.ip());

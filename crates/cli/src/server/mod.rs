@@ -68,7 +68,13 @@ pub(crate) struct ServerArgs {
 pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
     let reporter = Arc::new(Reporter::new(args.json, args.demo, *screen));
     let interrupted = Arc::clone(&reporter);
-    capture::finish_on_signal(&options(args.capture.as_ref()), move || interrupted.captures());
+    match options(args.capture.as_ref()) {
+        Ok(options) => capture::finish_on_signal(&options, move || interrupted.captures()),
+        Err(error) => {
+            screen.complain(error);
+            return ExitStatus::Failure;
+        }
+    }
     if args.demo {
         // The end of standard input means that the parent process is gone.
         thread::spawn(|| {
@@ -91,7 +97,7 @@ pub(crate) fn run(args: &ServerArgs, screen: &Screen) -> ExitStatus {
 }
 
 fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
-    let channel = EventChannel::with_options(options(args.capture.as_ref()))?;
+    let channel = EventChannel::with_options(options(args.capture.as_ref())?)?;
     let listener = CmId::new(&channel, PortSpace::Tcp)?;
     bind(&listener, args.listen.0)?;
     listener.listen(0)?;
@@ -152,7 +158,7 @@ fn listen(args: &ServerArgs, reporter: &Arc<Reporter>) -> Result<(), Failure> {
 /// Answers `ferroce discover` for the served devices while the returned value exists. If another process already
 /// answers, nothing is done.
 fn found(address: SocketAddr, args: &ServerArgs) -> Vec<Presence> {
-    let options = options(args.capture.as_ref());
+    let options = options(args.capture.as_ref()).unwrap_or_default();
     let devices = match address.ip().is_unspecified() {
         true => devices(),
         false => Device::with_address(address).map(|(device, _)| vec![device]),

@@ -1,12 +1,12 @@
 //! One end of a connection: a QP with its CQ, and buffers for messages.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce::{
     AccessFlags, CompletionChannel, CompletionKind, CompletionQueue, Context, Data, MemoryRegion,
     Operation, ProtectionDomain, QueuePair, QueuePairOptions, ReceiveRequest, SendRequest,
-    ServiceType, Status, WorkCompletion, WorkId, clock,
+    ServiceType, Status, WorkCompletion, WorkId,
 };
 
 use super::failure::Failure;
@@ -30,37 +30,21 @@ pub(crate) const SHARED: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
 
-/// A CQ and its completion channel.
+/// A completion queue that can be waited on.
 #[derive(Debug)]
 struct Completions {
-    channel: CompletionChannel,
-    queue: [CompletionQueue; 1],
+    queue: CompletionQueue,
 }
 
 impl Completions {
     fn new(context: &Context, capacity: usize) -> Result<Self, Failure> {
         let channel = CompletionChannel::new()?;
-        let queue = [context.completion_queue(capacity, Some(&channel))?];
-        Ok(Self { channel, queue })
+        Ok(Self { queue: context.completion_queue(capacity, Some(&channel))? })
     }
 
     /// Waits for the next completion; `None` after a timeout.
     fn next(&self, patience: Duration) -> Result<Option<WorkCompletion>, Failure> {
-        let queue = &self.queue[0];
-        let deadline = clock::now().saturating_add(patience.as_nanos() as u64);
-        loop {
-            if let Some(found) = queue.poll_one() {
-                return Ok(Some(found));
-            }
-            queue.arm(false);
-            if let Some(found) = queue.poll_one() {
-                return Ok(Some(found));
-            }
-            if clock::now() >= deadline {
-                return Ok(None);
-            }
-            self.channel.wait(&self.queue, Some(deadline))?;
-        }
+        Ok(self.queue.wait_until(Instant::now() + patience)?)
     }
 }
 
@@ -92,9 +76,8 @@ impl Parts {
 
     /// The options of its QP.
     pub(crate) fn options(&self) -> QueuePairOptions<'_> {
-        let mut options =
-            QueuePairOptions::new(ServiceType::ReliableConnection, &self.sends.queue[0]);
-        options.receive_completions = &self.receives.queue[0];
+        let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &self.sends.queue);
+        options.recv_cq = &self.receives.queue;
         options.capabilities.max_send_wr = SENDS;
         options.capabilities.max_recv_wr = RECEIVES as u32;
         (options.capabilities.max_send_sge, options.capabilities.max_recv_sge) = (1, 1);

@@ -1,11 +1,11 @@
 //! Waiting for events of the connection manager.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce::cm::{CmId, ConnectParameters, Established, EventChannel, EventKind, RejectReason};
 use ferroce::cm::{PortSpace, ResponseTimeout};
-use ferroce::{AckTimeout, RnrTimer, clock};
+use ferroce::{AckTimeout, RnrTimer};
 
 use super::failure::Failure;
 
@@ -63,7 +63,7 @@ impl Caller {
     }
 
     fn next(&self, what: &'static str) -> Result<EventKind, Failure> {
-        let deadline = clock::now() + EVENT_TIMEOUT.as_nanos() as u64;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             match self.channel.wait(Some(deadline))? {
                 Some(event) if event.id == self.id.name() => return Ok(event.kind),

@@ -25,16 +25,16 @@ pub(crate) mod set_up;
 
 use std::path::PathBuf;
 
-use ferroce::Options;
+use ferroce::{EnvironmentError, Options};
 
 /// The default RDMA-CM port.
 pub(crate) const PORT: u16 = 7471;
 
-/// The options for opening devices, with a capture if requested.
-pub(crate) fn options(capture: Option<&PathBuf>) -> Options {
-    let mut options = Options::default();
+/// How devices are opened: as always, with a capture if one is asked for.
+pub(crate) fn options(capture: Option<&PathBuf>) -> Result<Options, EnvironmentError> {
+    let mut options = Options::from_env()?;
     if let Some(path) = capture {
         options.capture = Some(path.clone());
     }
-    options
+    Ok(options)
 }

@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ferroce_sys::{Interest, Poller};
 
 use super::event::{Event, IdName};
-use crate::error::{SystemError, WaitError};
+use crate::error::{Error, SystemError, WaitError};
 use crate::options::Options;
 use crate::sync::lock;
+use crate::time::nanos;
 
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -76,6 +78,15 @@ impl EventChannel {
         Ok(Self { channel: Arc::new(Channel { event, waiting: Mutex::default(), options }) })
     }
 
+    /// Creates a channel whose cm_ids open devices with [`Options::from_env`].
+    ///
+    /// # Errors
+    ///
+    /// When an environment variable is invalid, or the process has no file descriptor left.
+    pub fn from_env() -> Result<Self, Error> {
+        Ok(Self::with_options(Options::from_env()?)?)
+    }
+
     /// Takes an event, without waiting.
     ///
     /// # Errors
@@ -91,7 +102,8 @@ impl EventChannel {
     ///
     /// When the wait fails.
     #[doc(alias = "rdma_get_cm_event")]
-    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<Event>, WaitError> {
+    pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {
+        let deadline = nanos(deadline);
         let mut poller = Poller::new();
         poller.watch(&self.channel.event, Interest::Read);
         loop {

@@ -1,20 +1,23 @@
-//! Channels: the events of completion queues.
+//! Completion channels: the events of completion queues.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ferroce_sys::{Event, Interest, Poller};
 
 use super::CompletionQueue;
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
+use crate::time::nanos;
 
 /// Events of completion queues, behind one file descriptor.
 #[derive(Debug)]
 pub(crate) struct Channel {
     event: Event,
-    /// Queues by their ids: an event that is never taken must not keep its queue, which keeps this channel.
+    /// The IDs of the CQs that raised events. Holding the CQs instead would be a reference cycle, since a CQ holds its
+    /// channel.
     raised: Mutex<VecDeque<u64>>,
 }
 
@@ -22,9 +25,8 @@ impl Channel {
     pub(super) fn raise(&self, queue: u64) {
         let mut raised = lock(&self.raised);
         raised.push_back(queue);
-        // Its counter holds more than memory does: it cannot fail for being full. Under the lock, as all that touches
-        // the descriptor: it counts what was raised, so no read of it ever blocks, even where a program has made it a
-        // blocking one.
+        // The eventfd counts the entries of the queue, and is only touched under its lock: a read never blocks, even if
+        // the program has cleared O_NONBLOCK. The counter cannot overflow before memory does.
         let _ = self.event.signal();
     }
 
@@ -37,6 +39,7 @@ impl Channel {
         Ok(raised.pop_front())
     }
 
+    /// Removes the events of a CQ.
     pub(super) fn forget(&self, id: u64) {
         let mut raised = lock(&self.raised);
         let before = raised.len();
@@ -46,7 +49,8 @@ impl Channel {
         }
     }
 
-    pub(super) fn wait(&self, deadline: Option<u64>) -> Result<Option<u64>, WaitError> {
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<Option<u64>, WaitError> {
+        let deadline = nanos(deadline);
         let mut poller = Poller::new();
         poller.watch(&self.event, Interest::Read);
         loop {
@@ -60,14 +64,17 @@ impl Channel {
     }
 }
 
-/// A channel for events of completion queues. Its file descriptor is readable while there is one.
+/// A completion channel: delivers the events of completion queues (CQ) that were [armed](CompletionQueue::arm).
+///
+/// Its file descriptor is readable while an event is pending.
 #[derive(Clone, Debug)]
+#[doc(alias = "ibv_comp_channel")]
 pub struct CompletionChannel {
     pub(crate) channel: Arc<Channel>,
 }
 
 impl CompletionChannel {
-    /// A channel that no queue uses yet.
+    /// Creates a channel.
     ///
     /// # Errors
     ///
@@ -78,17 +85,17 @@ impl CompletionChannel {
         Ok(Self { channel: Arc::new(Channel { event, raised: Mutex::default() }) })
     }
 
-    /// Takes an event without waiting, and says which of these queues it is of.
+    /// Takes an event without waiting, and returns the index of its CQ in `queues`.
     ///
     /// # Errors
     ///
     /// When the descriptor cannot be read.
-    pub fn try_event(&self, of: &[CompletionQueue]) -> Result<Option<usize>, WaitError> {
+    pub fn try_event(&self, queues: &[CompletionQueue]) -> Result<Option<usize>, WaitError> {
         let raised = self.channel.take()?;
-        Ok(raised.and_then(|queue| of.iter().position(|one| one.id() == queue)))
+        Ok(raised.and_then(|id| queues.iter().position(|queue| queue.id() == id)))
     }
 
-    /// Takes an event without waiting, and gives the [`CompletionQueue::id`] of its queue.
+    /// Takes an event without waiting, and returns the [`CompletionQueue::id`] of its CQ.
     ///
     /// # Errors
     ///
@@ -97,7 +104,7 @@ impl CompletionChannel {
         self.channel.take()
     }
 
-    /// Waits for an event, at most until the deadline in nanoseconds of the monotonic clock.
+    /// Waits for an event, and returns the index of its CQ in `queues`; `None` at the deadline.
     ///
     /// # Errors
     ///
@@ -105,12 +112,12 @@ impl CompletionChannel {
     #[doc(alias = "ibv_get_cq_event")]
     pub fn wait(
         &self,
-        of: &[CompletionQueue],
-        deadline: Option<u64>,
+        queues: &[CompletionQueue],
+        deadline: Option<Instant>,
     ) -> Result<Option<usize>, WaitError> {
-        of.iter().for_each(|queue| queue.context.adapter().stop_polling());
+        queues.iter().for_each(|queue| queue.context.adapter().stop_polling());
         let raised = self.channel.wait(deadline)?;
-        Ok(raised.and_then(|queue| of.iter().position(|one| one.id() == queue)))
+        Ok(raised.and_then(|id| queues.iter().position(|queue| queue.id() == id)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Completion queues, and the channels that tell of them.
+//! Completion queues (CQ) and completion channels.
 
 mod channel;
 mod ring;
@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use ferroce_proto::work::{Completion, Status};
 use ferroce_wire::number::Qpn;
@@ -19,15 +20,18 @@ use self::ring::Ring;
 use crate::context::Context;
 use crate::error::{ResizeError, WaitError};
 use crate::event::{AsyncEvent, Events, Source};
+use crate::time::Timestamp;
 
-/// The end of a work request, and whose it was.
+/// A completion queue entry (CQE): the completion of a work request. Dereferences to its [`Completion`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_wc")]
+#[non_exhaustive]
 pub struct WorkCompletion {
-    /// The queue pair.
+    /// The queue pair of the work request.
     pub queue_pair: Qpn,
-    /// When, in nanoseconds of the monotonic clock.
-    pub time: u64,
-    /// What happened.
+    /// When the work request completed.
+    pub time: Timestamp,
+    /// Its ID, status and result.
     pub completion: Completion,
 }
 
@@ -39,13 +43,13 @@ impl Deref for WorkCompletion {
     }
 }
 
-/// The queue itself, as queue pairs know it.
+/// The part of a completion queue that queue pairs refer to.
 #[derive(Debug)]
 pub(crate) struct Queue {
     ring: Ring<WorkCompletion>,
     overrun: AtomicBool,
     channel: Option<Arc<Channel>>,
-    /// Where its owner hears that it has overrun.
+    /// Receives the overrun event.
     events: Arc<Events>,
     id: u64,
     /// Queue pairs and shared receive queues that complete here.
@@ -54,7 +58,7 @@ pub(crate) struct Queue {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A completion found no room: it is lost, and the queue is broken (IBA 11.6.3.3).
+/// A completion found the CQ full: it is lost, and the CQ is in error (IBA 11.6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
@@ -70,23 +74,23 @@ impl Queue {
         }
     }
 
-    /// Adds a completion, and tells who waits for it.
+    /// Adds a completion, and raises an event if the CQ is armed for it.
     pub(crate) fn push(&self, entry: WorkCompletion) -> Result<(), Overrun> {
-        // IBA 11.4.2.2: a failure is as good as solicited.
+        // IBA 11.4.2.2: a failed completion counts as solicited.
         let solicited = entry.solicited || entry.status != Status::Success;
-        let Ok(wanted) = self.ring.push(entry, solicited) else {
+        let Ok(notify) = self.ring.push(entry, solicited) else {
             if !self.overrun.swap(true, Ordering::Relaxed) {
                 self.events.raise(AsyncEvent::completion_lost(self.id));
             }
             return Err(Overrun);
         };
-        if let (true, Some(channel)) = (wanted, &self.channel) {
+        if let (true, Some(channel)) = (notify, &self.channel) {
             channel.raise(self.id);
         }
         Ok(())
     }
 
-    /// Forgets the completions of a queue pair that is gone (IBA 10.3.1.1).
+    /// Removes the completions of a destroyed or reset QP (IBA 10.3.1.1).
     pub(crate) fn forget(&self, queue_pair: Qpn) {
         self.ring.retain(|entry| entry.queue_pair != queue_pair);
     }
@@ -101,8 +105,30 @@ impl Drop for Queue {
     }
 }
 
-/// A completion queue. Clones are the same queue.
+/// A completion queue (CQ): holds the completions of the work requests of one or more queue pairs. Clones share it.
+///
+/// A program either polls it, or waits: with [`CompletionQueue::wait`], by the file descriptor of its
+/// [`CompletionChannel`], or with [`AsyncCompletionQueue`](crate::AsyncCompletionQueue) under tokio. Polling drives the
+/// device in the calling thread.
+///
+/// ```
+/// use ferroce::{CompletionChannel, Context, Device, Options};
+/// use std::time::{Duration, Instant};
+///
+/// # fn main() -> Result<(), ferroce::Error> {
+/// let context = Context::open(&Device::named("lo")?, &Options::default())?;
+/// let channel = CompletionChannel::new()?;
+/// let cq = context.completion_queue(16, Some(&channel))?;
+///
+/// // Nothing was posted: polling finds nothing, and waiting ends at its deadline.
+/// assert!(cq.poll_one().is_none());
+/// let deadline = Instant::now() + Duration::from_millis(10);
+/// assert!(cq.wait_until(deadline)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
+#[doc(alias = "ibv_cq")]
 pub struct CompletionQueue {
     context: Context,
     queue: Arc<Queue>,
@@ -119,97 +145,114 @@ impl CompletionQueue {
         Self { context, queue: Arc::new(queue) }
     }
 
-    /// Moves up to `most` completions to the end of `out`, and returns how many. When there are none it drives the
-    /// device first: who polls needs no other thread.
+    /// Appends up to `max` completions to `out`, and returns their number. If there are none, it drives the device first:
+    /// a program that polls needs no other thread.
     #[doc(alias = "ibv_poll_cq")]
-    pub fn poll(&self, out: &mut Vec<WorkCompletion>, most: usize) -> usize {
-        self.poll_with(most, |one| out.push(one))
+    pub fn poll(&self, out: &mut Vec<WorkCompletion>, max: usize) -> usize {
+        self.poll_with(max, |entry| out.push(entry))
     }
 
-    /// As [`CompletionQueue::poll`], for who puts completions elsewhere. `each` is called under the queue's lock: it must
-    /// not use the queue.
-    pub fn poll_with(&self, most: usize, mut each: impl FnMut(WorkCompletion)) -> usize {
-        let found = self.take_ready(most, &mut each);
-        if found > 0 || most == 0 {
+    /// Passes up to `max` completions to `each`, as [`CompletionQueue::poll`] does. `each` is called under the lock of the
+    /// CQ and must not use the CQ.
+    pub fn poll_with(&self, max: usize, mut each: impl FnMut(WorkCompletion)) -> usize {
+        let found = self.take_ready(max, &mut each);
+        if found > 0 || max == 0 {
             return found;
         }
-        self.context.adapter().poll(self.queue.ring.is_awaited());
-        self.queue.ring.take(most, each)
+        self.context.adapter().poll(self.queue.ring.is_armed());
+        self.queue.ring.take(max, each)
     }
 
-    /// As [`CompletionQueue::poll_with`], but only what is there already: the device is not driven, and no system call is
-    /// made that could block or be a cancellation point.
-    pub fn take_ready(&self, most: usize, each: impl FnMut(WorkCompletion)) -> usize {
-        self.queue.ring.take(most, each)
+    /// Passes up to `max` completions that are in the CQ already to `each`. It does not drive the device, and makes no
+    /// system call that could block or be a cancellation point.
+    pub fn take_ready(&self, max: usize, each: impl FnMut(WorkCompletion)) -> usize {
+        self.queue.ring.take(max, each)
     }
 
-    /// One completion, if there is one.
+    /// Returns the next completion, if there is one.
     pub fn poll_one(&self) -> Option<WorkCompletion> {
         let mut found = None;
-        self.poll_with(1, |one| found = Some(one));
+        self.poll_with(1, |entry| found = Some(entry));
         found
     }
 
-    /// Asks for an event on the next completion, or the next solicited one. Poll once more after it: what came before
-    /// raises none (IBA 11.4.2.2).
+    /// Requests an event for the next completion, or the next solicited one. Poll once more afterwards: completions that
+    /// came before raise no event (IBA 11.4.2.2).
     #[doc(alias = "ibv_req_notify_cq")]
     pub fn arm(&self, solicited_only: bool) {
         self.queue.ring.arm(solicited_only);
         self.context.adapter().stop_polling();
     }
 
-    /// Waits for the next completion, without the processor.
+    /// Waits for the next completion; the thread sleeps meanwhile.
     ///
     /// # Errors
     ///
-    /// When the queue has no channel, or the wait fails.
+    /// When the CQ has no channel, or the wait fails.
     pub fn wait(&self) -> Result<WorkCompletion, WaitError> {
-        let channel = self.queue.channel.as_ref();
-        let channel = channel.ok_or(WaitError::NoChannel)?;
         loop {
-            if let Some(found) = self.poll_one() {
+            if let Some(found) = self.wait_for(None)? {
                 return Ok(found);
             }
-            self.arm(false);
-            if let Some(found) = self.poll_one() {
-                return Ok(found);
-            }
-            channel.wait(None)?;
         }
     }
 
-    /// Completions that it holds at most.
+    /// Waits for the next completion, or returns `None` at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`CompletionQueue::wait`].
+    pub fn wait_until(&self, deadline: Instant) -> Result<Option<WorkCompletion>, WaitError> {
+        self.wait_for(Some(deadline))
+    }
+
+    fn wait_for(&self, deadline: Option<Instant>) -> Result<Option<WorkCompletion>, WaitError> {
+        let channel = self.queue.channel.as_ref().ok_or(WaitError::NoChannel)?;
+        loop {
+            if let Some(found) = self.poll_one() {
+                return Ok(Some(found));
+            }
+            self.arm(false);
+            if let Some(found) = self.poll_one() {
+                return Ok(Some(found));
+            }
+            if channel.wait(deadline)?.is_none() {
+                return Ok(self.poll_one());
+            }
+        }
+    }
+
+    /// Returns the maximum number of entries (CQEs).
     pub fn capacity(&self) -> usize {
         self.queue.ring.capacity()
     }
 
-    /// Makes room for more or fewer.
+    /// Changes the capacity.
     ///
     /// # Errors
     ///
-    /// When it holds more than that.
+    /// When the CQ holds more entries.
     #[doc(alias = "ibv_resize_cq")]
     pub fn resize(&self, capacity: usize) -> Result<(), ResizeError> {
-        let resized = self.queue.ring.resize(capacity);
-        resized.map_err(|_| ResizeError { capacity })
+        self.queue.ring.resize(capacity).map_err(|_| ResizeError { capacity })
     }
 
-    /// Whether a completion was lost because there was no room. The queue pair that it was of is in error then.
+    /// Whether a completion was lost because the CQ was full. Its queue pair is in the error state then.
     pub fn has_overrun(&self) -> bool {
         self.queue.overrun.load(Ordering::Relaxed)
     }
 
-    /// The device.
+    /// Returns the context it was created from.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// A number that no other queue of this process has: see [`CompletionChannel::take`].
+    /// Returns an ID that is unique in the process: see [`CompletionChannel::take`].
     pub fn id(&self) -> u64 {
         self.queue.id
     }
 
-    /// Takes back the events of this queue that nobody took from its channel.
+    /// Removes pending events of this CQ from its channel.
     pub fn forget_events(&self) {
         if let Some(channel) = &self.queue.channel {
             channel.forget(self.queue.id);
@@ -220,12 +263,13 @@ impl CompletionQueue {
         Arc::clone(&self.queue)
     }
 
-    /// How many queue pairs complete here; one counts twice if both its queues do.
+    /// Returns the number of send and receive queues that complete here: a queue pair counts twice if both of its queues
+    /// do.
     pub fn users(&self) -> usize {
         self.queue.users.load(Ordering::Relaxed)
     }
 
-    /// Whether both are the same queue.
+    /// Whether both are the same CQ.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.queue, &other.queue)
     }

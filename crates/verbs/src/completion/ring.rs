@@ -1,4 +1,4 @@
-//! The ring that engine and application share: entries in order, and whether somebody wants to hear of the next.
+//! The ring between device and application: completions in order, and whether the next one raises an event.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use std::sync::PoisonError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
     No,
-    /// One whose sender asked for an event, or that failed (IBA 11.4.2.2).
+    /// A solicited completion, or one that failed (IBA 11.4.2.2).
     Solicited,
     Any,
 }
@@ -34,13 +34,13 @@ struct Entries<T> {
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     entries: Mutex<Entries<T>>,
-    /// How many are there: who polls an empty ring takes no lock.
+    /// The length of the list, so that polling an empty ring takes no lock.
     length: AtomicUsize,
-    /// Somebody asked to be told of an entry, and was not told yet.
-    awaited: AtomicBool,
+    /// The ring is armed, and no event was raised yet.
+    awaiting: AtomicBool,
 }
 
-/// There was no room.
+/// The ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -50,16 +50,16 @@ impl<T> Ring<T> {
         Self {
             entries: Mutex::new(entries),
             length: AtomicUsize::new(0),
-            awaited: AtomicBool::new(false),
+            awaiting: AtomicBool::new(false),
         }
     }
 
-    /// Locks, whatever became of who held it before: the entries are valid at every moment.
+    /// Locks, and ignores poisoning: the entries are valid at every moment.
     fn lock(&self) -> MutexGuard<'_, Entries<T>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an entry. True when somebody asked to be told of one like it, and is now to be told.
+    /// Adds an entry. Returns whether the ring was armed for it: the caller then raises an event.
     pub(super) fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
         let mut entries = self.lock();
         if entries.list.len() >= entries.capacity {
@@ -67,44 +67,44 @@ impl<T> Ring<T> {
         }
         entries.list.push_back(entry);
         self.length.store(entries.list.len(), Ordering::Release);
-        let wanted = match entries.armed {
+        let notify = match entries.armed {
             Armed::No => false,
             Armed::Solicited => solicited,
             Armed::Any => true,
         };
-        if wanted {
+        if notify {
             entries.armed = Armed::No;
-            self.awaited.store(false, Ordering::Relaxed);
+            self.awaiting.store(false, Ordering::Relaxed);
         }
-        Ok(wanted)
+        Ok(notify)
     }
 
-    /// Takes up to `most` from the front, and returns how many.
-    pub(super) fn take(&self, most: usize, each: impl FnMut(T)) -> usize {
+    /// Takes up to `max` entries from the front, and returns their number.
+    pub(super) fn take(&self, max: usize, each: impl FnMut(T)) -> usize {
         if self.length.load(Ordering::Acquire) == 0 {
             return 0;
         }
         let mut entries = self.lock();
-        let count = entries.list.len().min(most);
+        let count = entries.list.len().min(max);
         entries.list.drain(..count).for_each(each);
         self.length.store(entries.list.len(), Ordering::Release);
         count
     }
 
-    /// Asks to be told of the next entry. Who looks once more afterwards misses none: what was there before is found,
-    /// although [`Ring::take`] looks without the lock, because it is taken here after whoever pushed it.
+    /// Requests an event for the next entry. A thread that arms, takes once more and then sleeps misses no entry:
+    /// [`Ring::take`] reads the length without the lock, but arming takes the lock after any earlier push released it.
     pub(super) fn arm(&self, solicited_only: bool) {
         let mut entries = self.lock();
-        // IBA 11.4.2.2: asking for any is not undone by asking for less.
+        // IBA 11.4.2.2: a request for any completion is not replaced by one for solicited completions.
         if entries.armed != Armed::Any {
             entries.armed = if solicited_only { Armed::Solicited } else { Armed::Any };
         }
-        self.awaited.store(true, Ordering::Relaxed);
+        self.awaiting.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked to be told of an entry, and was not told yet.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::Relaxed)
+    /// Whether an event was requested and not raised yet.
+    pub(super) fn is_armed(&self) -> bool {
+        self.awaiting.load(Ordering::Relaxed)
     }
 
     pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {
@@ -133,7 +133,7 @@ mod tests {
 
     fn all(ring: &Ring<u32>) -> Vec<u32> {
         let mut found = Vec::new();
-        ring.take(usize::MAX, |one| found.push(one));
+        ring.take(usize::MAX, |entry| found.push(entry));
         found
     }
 
@@ -145,13 +145,13 @@ mod tests {
         assert_eq!(ring.resize(1), Err(Full));
         assert_eq!(ring.resize(3), Ok(()));
         assert_eq!(ring.push(4, false), Ok(false));
-        ring.retain(|one| *one != 2);
+        ring.retain(|entry| *entry != 2);
         assert_eq!(all(&ring), [1, 4]);
         assert_eq!(all(&ring), []);
     }
 
     #[test]
-    fn tells_once_and_only_of_what_was_asked_for() {
+    fn raises_one_event_and_only_when_armed_for_it() {
         let ring = Ring::new(8);
         ring.arm(true);
         assert_eq!((ring.push(1, false), ring.push(2, true)), (Ok(false), Ok(true)));
@@ -169,28 +169,30 @@ mod tests {
 
     use super::Ring;
 
-    /// An application that polls, arms, polls once more and only then sleeps is woken, or has found everything.
+    /// An application that polls, arms, polls once more and then sleeps is woken, or has found every entry.
     #[test]
-    fn nobody_sleeps_over_a_completion() {
+    fn no_completion_is_slept_through() {
         loom::model(|| {
             let ring = Arc::new(Ring::new(4));
             let engine = {
                 let ring = Arc::clone(&ring);
-                thread::spawn(move || (1..=2).filter(|one| ring.push(*one, false).unwrap()).count())
+                thread::spawn(move || {
+                    (1..=2).filter(|entry| ring.push(*entry, false).unwrap()).count()
+                })
             };
             let mut found = Vec::new();
-            ring.take(4, |one| found.push(one));
+            ring.take(4, |entry| found.push(entry));
             ring.arm(false);
-            ring.take(4, |one| found.push(one));
-            let told = engine.join().unwrap();
-            assert!(told <= 1, "armed once, told {told} times");
-            assert!(told == 1 || found == [1, 2], "not told, and found {found:?}");
-            ring.take(4, |one| found.push(one));
+            ring.take(4, |entry| found.push(entry));
+            let raised = engine.join().unwrap();
+            assert!(raised <= 1, "armed once, {raised} events");
+            assert!(raised == 1 || found == [1, 2], "no event, and found {found:?}");
+            ring.take(4, |entry| found.push(entry));
             assert_eq!(found, [1, 2]);
         });
     }
 
-    /// Two threads that poll share the entries: each goes to one of them, and each sees its own in order.
+    /// Two polling threads share the entries: each entry goes to one of them, in order.
     #[test]
     fn each_entry_is_taken_once() {
         loom::model(|| {
@@ -202,8 +204,8 @@ mod tests {
             };
             let poll = |ring: &Ring<u32>| {
                 let mut found = Vec::new();
-                ring.take(1, |one| found.push(one));
-                ring.take(1, |one| found.push(one));
+                ring.take(1, |entry| found.push(entry));
+                ring.take(1, |entry| found.push(entry));
                 found
             };
             let other = {
@@ -212,11 +214,11 @@ mod tests {
             };
             let mut found = poll(&ring);
             assert!(found.is_sorted());
-            let theirs = other.join().unwrap();
-            assert!(theirs.is_sorted());
+            let others = other.join().unwrap();
+            assert!(others.is_sorted());
             engine.join().unwrap();
-            found.extend(theirs);
-            ring.take(4, |one| found.push(one));
+            found.extend(others);
+            ring.take(4, |entry| found.push(entry));
             found.sort_unstable();
             assert_eq!(found, [1, 2]);
         });

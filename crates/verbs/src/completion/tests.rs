@@ -6,30 +6,36 @@ use ferroce_wire::number::Qpn;
 use super::{Channel, CompletionChannel, Queue, WorkCompletion};
 use crate::event::Events;
 
-/// A queue of this channel, with an event that nobody has taken.
+/// A CQ of this channel with a pending event.
 fn raised(channel: &CompletionChannel) -> Arc<Queue> {
     let events = Arc::new(Events::new().unwrap());
     let queue = Arc::new(Queue::new(4, Some(Arc::clone(&channel.channel)), events));
     queue.ring.arm(false);
     let completion = Completion::new(WorkId(1), CompletionKind::Send, Status::Success);
-    queue.push(WorkCompletion { queue_pair: Qpn(17), time: 0, completion }).unwrap();
+    queue
+        .push(WorkCompletion {
+            queue_pair: Qpn(17),
+            time: crate::time::Timestamp::default(),
+            completion,
+        })
+        .unwrap();
     queue
 }
 
 #[test]
-fn an_event_that_nobody_takes_keeps_neither_queue_nor_channel() {
+fn a_pending_event_keeps_neither_queue_nor_channel_alive() {
     let channel = CompletionChannel::new().unwrap();
-    let kept: Weak<Channel> = Arc::downgrade(&channel.channel);
+    let weak_channel: Weak<Channel> = Arc::downgrade(&channel.channel);
     let queue = raised(&channel);
-    let gone = Arc::downgrade(&queue);
+    let weak_queue = Arc::downgrade(&queue);
     drop(queue);
-    assert!(gone.upgrade().is_none(), "the queue is there although nobody has it");
+    assert!(weak_queue.upgrade().is_none(), "the queue was not dropped");
     drop(channel);
-    assert!(kept.upgrade().is_none(), "the channel is there although nobody has it");
+    assert!(weak_channel.upgrade().is_none(), "the channel was not dropped");
 }
 
 #[test]
-fn events_go_with_their_queue_and_with_no_other() {
+fn dropping_a_queue_removes_its_events_only() {
     let channel = CompletionChannel::new().unwrap();
     let (first, second, third) = (raised(&channel), raised(&channel), raised(&channel));
     drop(second);
@@ -37,14 +43,14 @@ fn events_go_with_their_queue_and_with_no_other() {
     drop(first);
     assert_eq!(channel.take().unwrap(), Some(third.id));
     assert_eq!(channel.take().unwrap(), None);
-    // The descriptor counts what waits: with nothing left, it says so.
-    assert!(channel.channel.wait(Some(0)).unwrap().is_none());
+    // The descriptor counts the pending events.
+    assert!(channel.channel.wait(Some(std::time::Instant::now())).unwrap().is_none());
 }
 
-/// A program that waits for events arms the queue and looks once more. Taken for one that polls without a pause, it would
-/// not be woken for up to half a millisecond.
+/// A program that waits arms the queue and polls once more. Treated as a program that polls continuously, it would not be
+/// woken for up to 0.5 ms.
 #[test]
-fn who_looks_once_more_before_it_sleeps_does_not_poll() {
+fn polling_an_armed_queue_does_not_count_as_polling() {
     let device = crate::Device::named("lo").unwrap();
     let context = crate::Context::open(&device, &crate::Options::default()).unwrap();
     let channel = CompletionChannel::new().unwrap();

@@ -1,16 +1,16 @@
-//! Which interfaces are devices, in which order, and what they are called.
+//! Which interfaces are devices, their order, and their names.
 
 use ferroce_sys::environment;
 use ferroce_sys::interface::{Address, Interface, interfaces};
 
 use super::Device;
-use crate::error::OpenError;
+use crate::error::{EnvironmentError, OpenError};
 
-/// The devices that a process sees, as names of devices or interfaces with commas between. `ferroce run` sets it, so that
-/// the libraries list what its view of `/sys` has.
-const WANTED: &str = "FERROCE_DEVICES";
+/// Devices to list, as comma-separated names of devices or interfaces. `ferroce run` sets it, so that the libraries list
+/// the devices of its view of `/sys`.
+const DEVICES: &str = "FERROCE_DEVICES";
 
-/// What devices are called, as [`Names`] are written.
+/// The pattern of device names: see [`Names`].
 const NAMES: &str = "FERROCE_NAME";
 
 /// All interfaces, and which of them are devices.
@@ -24,8 +24,8 @@ pub(super) struct Listing {
 
 impl Listing {
     pub(super) fn read() -> Result<Self, OpenError> {
-        let wanted = text(WANTED).unwrap_or_default();
-        Ok(Self::new(interfaces()?, &wanted, Names::of_environment()))
+        let wanted = text(DEVICES, "a comma-separated list of device or interface names")?;
+        Ok(Self::new(interfaces()?, &wanted.unwrap_or_default(), Names::from_env()?))
     }
 
     fn new(interfaces: Vec<Interface>, wanted: &str, names: Names) -> Self {
@@ -41,7 +41,7 @@ impl Listing {
                 listed = usable;
             }
         } else {
-            // In the order in which they are named: that of the view, whatever has changed since it was made.
+            // In the order of the variable, which is that of the view of `/sys`.
             for name in wanted.iter().map(|name| name.strip_prefix(PREFIX).unwrap_or(name)) {
                 let found = usable.iter().copied().find(|&at| interfaces[at].name == name);
                 listed.extend(found.filter(|at| !listed.contains(at)));
@@ -50,7 +50,7 @@ impl Listing {
         Self { interfaces, listed, names }
     }
 
-    /// The devices, the first of which is the one for programs that take any.
+    /// Returns the devices in order of preference.
     pub(super) fn devices(&self) -> Vec<Device> {
         self.listed.iter().map(|&at| self.device(&self.interfaces[at])).collect()
     }
@@ -59,7 +59,7 @@ impl Listing {
         &self.interfaces
     }
 
-    /// The device of an interface, listed or not.
+    /// Returns the device of an interface, listed or not.
     pub(super) fn device(&self, interface: &Interface) -> Device {
         let position =
             self.listed.iter().position(|&at| self.interfaces[at].index == interface.index);
@@ -71,7 +71,7 @@ impl Listing {
         Device { name, interface: interface.clone(), loopback }
     }
 
-    /// The loopback addresses that have no device of their own.
+    /// Returns the loopback addresses, unless the loopback interface is a listed device.
     fn loopback(&self) -> Vec<Address> {
         if self.listed.iter().any(|&at| self.interfaces[at].loopback) {
             return Vec::new();
@@ -82,12 +82,13 @@ impl Listing {
     }
 }
 
-/// A variable of the environment, which a set-user-ID program has none of.
-fn text(name: &str) -> Option<String> {
-    environment::var_os(name).and_then(|value| value.into_string().ok())
+/// Returns the value of an environment variable. A set-user-ID program ignores it.
+fn text(name: &'static str, expected: &str) -> Result<Option<String>, EnvironmentError> {
+    let value = environment::var_os(name).map(|value| value.into_string());
+    value.transpose().map_err(|value| EnvironmentError::new(name, value, expected))
 }
 
-/// Interfaces with a carrier first, then those with an address that others than the neighbours can reach.
+/// Sorts interfaces with a carrier first, then those with an address that is not link-local.
 fn order(interface: &Interface) -> (bool, bool, u32) {
     let routable = interface.addresses.iter().any(|address| !is_link_local(address.ip));
     (!interface.running, !routable, interface.index)
@@ -100,11 +101,12 @@ fn is_link_local(ip: std::net::IpAddr) -> bool {
     }
 }
 
-/// What comes before an interface's name in a device's, unless told otherwise.
+/// The default prefix of device names.
 pub(super) const PREFIX: &str = "ferroce_";
 
-/// What devices are called: a name in which `%d` is the device's number, from 0 in the order of the list, and `%s` its
-/// interface. `ferroce_%s` is the default. `rxe%d` or `mlx5_%d` is for scripts that look for such names.
+/// A pattern of device names, in which `%d` is the index of the device in the list and `%s` its interface.
+///
+/// The default is `ferroce_%s`. `rxe%d` or `mlx5_%d` suits scripts that look for such names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names(String);
 
@@ -115,25 +117,34 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The longest name of an RDMA device: `IBV_SYSFS_NAME_MAX` less the zero at its end.
-    const LONGEST: usize = 63;
+    /// Maximum length of a device name: `IBV_SYSFS_NAME_MAX` without the terminating NUL.
+    const MAX_LEN: usize = 63;
 
-    /// What `FERROCE_NAME` says, or the default where it says nothing that is understood.
-    pub fn of_environment() -> Self {
-        text(NAMES).and_then(|pattern| pattern.parse().ok()).unwrap_or_default()
+    /// Returns the pattern that `FERROCE_NAME` sets, or the default.
+    ///
+    /// # Errors
+    ///
+    /// When the variable is not a pattern.
+    pub fn from_env() -> Result<Self, EnvironmentError> {
+        match text(NAMES, &NotNames.to_string())? {
+            None => Ok(Self::default()),
+            Some(pattern) => pattern
+                .parse()
+                .map_err(|error: NotNames| EnvironmentError::new(NAMES, pattern.into(), error)),
+        }
     }
 
-    /// Gives these names to a list of devices.
+    /// Renames the devices of a list.
     pub fn apply(&self, devices: &mut [Device]) {
         for (position, device) in devices.iter_mut().enumerate() {
             device.name = self.name(position, &device.interface.name);
         }
     }
 
-    /// The name of the device at this position of the list.
+    /// Returns the name of the device at this position of the list.
     fn name(&self, position: usize, interface: &str) -> String {
         let name = self.0.replace("%d", &position.to_string()).replace("%s", interface);
-        // Names tell devices apart, also where the pattern does not.
+        // Names are unique even if the pattern has no placeholder.
         if position > 0 && name == self.0 { format!("{name}_{position}") } else { name }
     }
 }
@@ -144,15 +155,15 @@ impl std::fmt::Display for Names {
     }
 }
 
-/// Why a text is no pattern for names.
+/// A text that is not a pattern of device names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotNames;
 
 impl std::fmt::Display for NotNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "a device name has up to 63 letters, digits, '-', '_' and '.'; in it, %d stands for the number of the device \
-             and %s for its interface",
+            "a device name has up to 63 letters, digits, '-', '_' and '.'; %d is replaced by the index of the device \
+             and %s by its interface",
         )
     }
 }
@@ -163,12 +174,12 @@ impl std::str::FromStr for Names {
     type Err = NotNames;
 
     fn from_str(text: &str) -> Result<Self, NotNames> {
-        // Room for a number, or for an interface's name (IFNAMSIZ).
+        // Placeholders as long as an index or an interface name (IFNAMSIZ) can be.
         let plain = text.replace("%d", "000").replace("%s", "000000000000000");
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        // The name is that of a folder in the view.
+        // The name becomes a directory in the view of `/sys`.
         let valid = !plain.is_empty()
-            && plain.len() <= Self::LONGEST
+            && plain.len() <= Self::MAX_LEN
             && plain.bytes().all(fits)
             && !plain.starts_with('.');
         if valid { Ok(Self(text.to_owned())) } else { Err(NotNames) }
@@ -233,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_are_asked_for_come_in_that_order() {
+    fn selected_devices_are_listed_in_that_order() {
         let all =
             [lo(), interface(2, "eth0", &["192.0.2.1"]), interface(3, "eth1", &["192.0.2.2"])];
-        let asked = listing(&all, "none,eth1,ferroce_lo,,ferroce_eth1");
-        assert_eq!(names(&asked), ["ferroce_eth1", "ferroce_lo"]);
+        let selected = listing(&all, "none,eth1,ferroce_lo,,ferroce_eth1");
+        assert_eq!(names(&selected), ["ferroce_eth1", "ferroce_lo"]);
         assert_eq!(names(&listing(&all, "none")), [""; 0]);
     }
 
@@ -249,7 +260,7 @@ mod tests {
             let devices = listing(&all, wanted).devices();
             devices.iter().map(|device| device.loopback.len()).collect::<Vec<_>>()
         };
-        // Not 192.0.2.9, which others may reach.
+        // Not 192.0.2.9, which other hosts may reach.
         assert_eq!(loopback(""), [2, 0]);
         assert_eq!(loopback("eth1"), [2]);
         assert_eq!(loopback("eth0,lo"), [0, 0], "lo is a device of its own");
@@ -259,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_numbers_or_interfaces() {
+    fn names_contain_the_index_or_the_interface() {
         let all =
             [lo(), interface(2, "eth0", &["192.0.2.1"]), interface(3, "eth1", &["192.0.2.2"])];
         let named =
@@ -270,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_not_be_files_are_refused() {
+    fn names_that_are_not_file_names_are_rejected() {
         let long = "x".repeat(64);
         for pattern in ["", "..", ".x", "a/b", "a b", "a,b", "a:1", "%x", "rxe%", &long] {
             assert_eq!(pattern.parse::<Names>(), Err(NotNames), "{pattern}");

@@ -502,8 +502,7 @@ impl Drop for Handle {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
-
-    use ferroce_sys::clock;
+    use std::time::{Duration, Instant};
 
     use crate::event::{AsyncEvent, EventKind, Source};
     use crate::{Context, Device, Options};
@@ -515,7 +514,7 @@ mod tests {
         let adapter = context.adapter();
         adapter.panics.store(true, Ordering::Relaxed);
         adapter.thread.wake();
-        let deadline = clock::now() + 20_000_000_000;
+        let deadline = Instant::now() + Duration::from_secs(20);
         let event = context.wait_event(Some(deadline)).unwrap();
         let fatal = AsyncEvent { source: Source::Device, kind: EventKind::DeviceFatal };
         assert_eq!(event, Some(fatal));

@@ -14,7 +14,7 @@ use super::local_flow::LocalFlow;
 use super::queue_pair::{Core, Inner};
 use super::rx::{Histories, Pace};
 use super::tx::TxBatch;
-use crate::faults::{Failing, Faults};
+use crate::faults::{FaultInjector, Faults};
 use crate::sync::lock;
 
 /// The maximum number of receive calls before timers run: enough to drain a full socket buffer.
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     /// The link that received a packet last.
     pub(crate) active: usize,
     pub(crate) histories: Histories,
-    pub(crate) failing: Option<Failing>,
+    pub(crate) failing: Option<FaultInjector>,
     /// QPs that may have packets to send.
     pub(crate) ready: VecDeque<Arc<Core>>,
     pub(crate) local_flow: LocalFlow,
@@ -48,7 +48,7 @@ impl Progress {
             rounds: 0,
             active: 0,
             histories: Histories::default(),
-            failing: faults.map(Failing::new),
+            failing: faults.map(FaultInjector::new),
             ready: VecDeque::new(),
             local_flow: LocalFlow::new(links, slot),
             timers: BinaryHeap::new(),

@@ -18,6 +18,7 @@ use super::local_flow::Throttled;
 use crate::completion::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::sync::lock;
+use crate::time::Timestamp;
 
 /// A receive queue: a QP's own RQ, or an SRQ.
 #[derive(Debug)]
@@ -116,7 +117,11 @@ impl Core {
         completion: Completion,
         now: Instant,
     ) -> Result<(), completion::Overrun> {
-        queue.push(WorkCompletion { queue_pair: self.number, time: now.as_nanos(), completion })
+        queue.push(WorkCompletion {
+            queue_pair: self.number,
+            time: Timestamp::from_nanos(now.as_nanos()),
+            completion,
+        })
     }
 
     /// Marks the QP as queued and returns whether the caller has to queue it.

@@ -22,6 +22,14 @@ pub struct EnvironmentError {
 }
 
 impl EnvironmentError {
+    pub(crate) fn new(
+        variable: &'static str,
+        value: OsString,
+        expected: impl std::fmt::Display,
+    ) -> Self {
+        Self { variable, value, expected: expected.to_string() }
+    }
+
     /// Returns the `errno` of a verbs program: `EINVAL`.
     pub fn errno(&self) -> i32 {
         EINVAL

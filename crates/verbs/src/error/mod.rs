@@ -67,6 +67,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the cause if it is an invalid environment variable.
+    pub fn environment(&self) -> Option<&EnvironmentError> {
+        match self {
+            Self::Environment(error)
+            | Self::Open(OpenError::Environment(error))
+            | Self::Cm(CmError::Open(OpenError::Environment(error))) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the number that a verbs program finds in `errno`.
     pub fn errno(&self) -> i32 {
         match self {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ferroce_proto::setup::{
     self, Agreement, ClientConfig, ClientEvent, ConnectionParameters, Device, PhaseTimes,
@@ -97,7 +98,7 @@ impl Client {
     /// # Errors
     ///
     /// When the wait fails.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<ClientEvent>, WaitError> {
+    pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ClientEvent>, WaitError> {
         self.context.adapter().stop_polling();
         self.news.wait(deadline)
     }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use ferroce_proto::setup::{
     self, Agreement, ExchangeHandle, Peer, PhaseTimes, QpParameters, RegionParameters,
     RegisteredRegion, RequestHandle, ServerConfig, ServerEvent, UnknownRequest,
 };
-use ferroce_proto::time::Instant;
 use ferroce_wire::setup::{QpType, Status};
 
 use super::search::listener;
@@ -112,7 +112,7 @@ impl Server {
     /// # Errors
     ///
     /// When the wait fails.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<Option<ServerEvent>, WaitError> {
+    pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ServerEvent>, WaitError> {
         self.context.adapter().stop_polling();
         let event = self.news.wait(deadline);
         self.make_room();
@@ -198,7 +198,7 @@ impl Server {
     pub fn accept(
         &self,
         application: &mut dyn Application,
-        deadline: Option<u64>,
+        deadline: Option<Instant>,
     ) -> Result<Option<Accepted>, WaitError> {
         while let Some(event) = self.wait(deadline)? {
             if let Some(accepted) = self.handle(application, &event) {
@@ -264,14 +264,17 @@ impl Server {
         self.with(|server, _| server.times(exchange).copied()).flatten()
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut setup::Server, Instant) -> T) -> Option<T> {
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut setup::Server, ferroce_proto::time::Instant) -> T,
+    ) -> Option<T> {
         let adapter = self.context.adapter();
         adapter.management.exchanges.with_server(adapter, self.source_index, act)
     }
 
     fn respond(
         &self,
-        act: impl FnOnce(&mut setup::Server, Instant) -> Result<(), UnknownRequest>,
+        act: impl FnOnce(&mut setup::Server, ferroce_proto::time::Instant) -> Result<(), UnknownRequest>,
     ) -> Result<(), Error> {
         let done = self.with(act).ok_or(Error::Closed)?;
         done.map_err(|UnknownRequest| Error::UnknownRequest)

@@ -117,8 +117,8 @@ fn somebody_else_says_goodbye() {
     let (id, _end) = accept(&channel, &listener);
     other.hear("up");
     let [file] = &files()[..] else { panic!("{:?}", files()) };
-    let options = Options { port: port(), ..Options::default() };
-    assert_eq!(say_goodbye(file, &options), 1);
+    let options = Options::default().with_port(port());
+    assert_eq!(disconnect_orphans(file, &options), 1);
     expect!(channel, id, EventKind::Disconnected);
     // Who says goodbye itself leaves nothing to be said.
     other.say("done");

@@ -1,7 +1,7 @@
 //! What every test needs: ends of connections, and waiting for their events.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce::cm::{
     CmId, ConnectParameters, DatagramPeer, Event, EventChannel, EventKind, PortSpace, Request,
@@ -22,13 +22,13 @@ pub(crate) const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
 /// A channel whose ids have a UDP port of this test's own: on the common one, processes come and go, and a message may
 /// be lost with one of them.
 pub(crate) fn channel() -> EventChannel {
-    let options = Options { port: port(), ..Options::default() };
+    let options = Options::default().with_port(port());
     EventChannel::with_options(options).unwrap()
 }
 
 /// The next event. Twenty seconds are for a machine that is very busy.
 pub(crate) fn next(channel: &EventChannel) -> Event {
-    let deadline = ferroce_sys::clock::now() + 20_000_000_000;
+    let deadline = Instant::now() + Duration::from_secs(20);
     channel.wait(Some(deadline)).unwrap().expect("no event came")
 }
 

@@ -27,7 +27,7 @@ pub fn open(options: &Options) -> Context {
 /// services without acknowledgements lose some then, as they may.
 pub fn open_alone(options: &Options) -> Context {
     let port = 20_000 + (std::process::id() % 10_000) as u16;
-    open(&Options { port, ..options.clone() })
+    open(&options.clone().with_port(port))
 }
 
 /// The index of a GID of this family.

@@ -38,7 +38,7 @@ pub(super) struct Route {
 impl Route {
     /// Finds it, from this address of ours if that is a certain one.
     pub(super) fn find(from: IpAddr, to: SocketAddr) -> Result<Self> {
-        let channel = EventChannel::new()?;
+        let channel = EventChannel::from_env()?;
         let id = CmId::new(&channel, PortSpace::Udp)?;
         let source = Some(SocketAddr::new(from, 0)).filter(|_| !from.is_unspecified());
         id.resolve_address(source, to, Duration::ZERO)?;
@@ -95,17 +95,16 @@ impl Queue {
         let (sends, receives) = settings.datagrams(PLACE as u32);
         let completions = Completions::new(&context, usize::from(sends) + usize::from(receives))?;
         let domain = context.protection_domain();
-        let options = QueuePairOptions {
-            capabilities: Capabilities {
-                max_send_wr: sends.into(),
-                max_recv_wr: receives.into(),
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
-            signal_all: true,
-            ..QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions.queue)
+        let capabilities = Capabilities {
+            max_send_wr: sends.into(),
+            max_recv_wr: receives.into(),
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
         };
+        let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions.queue)
+            .with_capabilities(capabilities)
+            .with_signal_all(true);
         let queue_pair = route.id.create_queue_pair(&domain, &options)?;
         let (places, slots) = (usize::from(sends), usize::from(receives));
         let queue = Self {

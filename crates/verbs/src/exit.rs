@@ -1,0 +1,36 @@
+//! Shutting down open devices when the process exits.
+//!
+//! [`Context::open`](crate::Context::open) registers an `atexit` handler once. The C library has a handler of its own,
+//! which runs after those of the program; it disables this one.
+
+use std::panic::catch_unwind;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::engine::Adapter;
+
+static DISABLED: AtomicBool = AtomicBool::new(false);
+static REGISTERED: Once = Once::new();
+
+/// Registers the handler, unless it was disabled.
+pub(crate) fn register() {
+    if !DISABLED.load(Ordering::Relaxed) {
+        REGISTERED.call_once(|| ferroce_sys::exit::at_exit(handler));
+    }
+}
+
+extern "C" fn handler() {
+    // A panic must not reach C.
+    let _ = catch_unwind(shut_down);
+}
+
+/// Disables the handler: the caller calls [`shut_down`] itself.
+pub fn disable_handler() {
+    DISABLED.store(true, Ordering::Relaxed);
+}
+
+/// Sends the pending messages of all devices of this process, passes on the packets of other processes, and completes the
+/// captures. No device works from then on.
+pub fn shut_down() {
+    Adapter::shut_down_all();
+}

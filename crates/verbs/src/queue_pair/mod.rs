@@ -1,0 +1,368 @@
+//! Queue pairs (QP).
+
+mod modify;
+mod options;
+mod post;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ferroce_proto::congestion::{Congestion, Window};
+use ferroce_proto::endpoint::{Endpoint, Settings};
+use ferroce_proto::qp::{Capabilities, QueuePairAttributes, ServiceType, State};
+use ferroce_proto::receive::ReceiveQueue;
+use ferroce_proto::ud;
+use ferroce_wire::address::Gid;
+use ferroce_wire::number::{PKey, Qpn};
+
+use crate::completion::CompletionQueue;
+use crate::context::Context;
+use crate::engine::{Adapter, Core, Inner, RecvQueue, receive_share};
+use crate::error::{CreateError, MulticastError};
+use crate::event::Source;
+use crate::pd::{Membership, ProtectionDomain};
+use crate::shared_receive::SharedReceiveQueue;
+use crate::sync::lock;
+use crate::xrc::XrcDomain;
+
+pub use options::QueuePairOptions;
+pub use post::{Posted, UdSendRequest};
+
+/// A queue pair (QP): a send queue and a receive queue. Clones share it; it is destroyed when the last one is dropped.
+///
+/// A QP sends when it is in the state RTS. [`cm`](crate::cm) brings it there and connects it to its peer;
+/// [`QueuePair::connect_to`] does so for programs that exchange QPNs by other means, and [`QueuePair::modify`] sets every
+/// attribute by hand.
+///
+/// ```
+/// use ferroce::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (device, gid_index) = Device::with_address("127.0.0.1:0".parse()?)?;
+/// let context = Context::open(&device, &Options::default())?;
+/// let pd = context.protection_domain();
+/// let mr = pd.allocate(64, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+/// let channel = CompletionChannel::new()?;
+/// let cq = context.completion_queue(16, Some(&channel))?;
+///
+/// // Two queue pairs, connected to each other.
+/// let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+/// let (one, other) = (pd.queue_pair(&options)?, pd.queue_pair(&options)?);
+/// let gid = device.gids()[usize::from(gid_index)].gid;
+/// one.connect_to(gid_index, gid, other.number())?;
+/// other.connect_to(gid_index, gid, one.number())?;
+/// assert_eq!(one.state(), State::ReadyToSend);
+///
+/// // RDMA WRITE: from the front of the memory to offset 32.
+/// mr.write(0, b"hello")?;
+/// let operation = Operation::Write { remote: mr.remote(32), immediate: None };
+/// let data = Data::SgList(mr.sge(0, 5).into());
+/// one.post_send(SendRequest::new(WorkId(7), operation, data))?;
+/// let done = cq.wait()?;
+/// assert_eq!((done.id, done.status), (WorkId(7), Status::Success));
+///
+/// let mut bytes = [0; 5];
+/// mr.read(32, &mut bytes)?;
+/// assert_eq!(&bytes, b"hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_qp")]
+pub struct QueuePair {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Arc<Core>,
+    owner: Owner,
+    capabilities: Capabilities,
+    destroyed: AtomicBool,
+    // Kept alive for the lifetime of the QP.
+    _completions: [CompletionQueue; 2],
+    _receives: Option<SharedReceiveQueue>,
+}
+
+/// The owner of a QP: XRC targets have no PD.
+#[derive(Debug)]
+enum Owner {
+    Pd(Membership),
+    Xrc(XrcDomain),
+}
+
+impl ProtectionDomain {
+    /// Creates a queue pair (QP) in RESET.
+    ///
+    /// # Errors
+    ///
+    /// When no QPN is left, or a size is above the device's limit.
+    #[doc(alias = "ibv_create_qp")]
+    pub fn queue_pair(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, CreateError> {
+        if options.service == ServiceType::XrcTarget {
+            return Err(CreateError::WrongOwner { service: options.service });
+        }
+        QueuePair::new(Owner::Pd(self.join()), self.context(), options)
+    }
+}
+
+impl XrcDomain {
+    /// Creates an XRC target QP in RESET.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProtectionDomain::queue_pair`].
+    pub fn target(&self, options: &QueuePairOptions<'_>) -> Result<QueuePair, CreateError> {
+        if options.service != ServiceType::XrcTarget {
+            return Err(CreateError::WrongOwner { service: options.service });
+        }
+        QueuePair::new(Owner::Xrc(self.clone()), self.context(), options)
+    }
+}
+
+impl Context {
+    /// Returns the congestion control of new QPs.
+    fn congestion(&self) -> Congestion {
+        let adapter = self.adapter();
+        adapter.options.congestion.unwrap_or_else(|| {
+            Congestion::Window(receive_share(&adapter.links).max(Window::DEFAULT_SIZE))
+        })
+    }
+}
+
+impl QueuePair {
+    fn new(
+        owner: Owner,
+        context: &Context,
+        options: &QueuePairOptions<'_>,
+    ) -> Result<Self, CreateError> {
+        let limits = context.limits();
+        let mut capabilities = options.capabilities;
+        capabilities.max_send_wr = capabilities.max_send_wr.max(1);
+        if options.srq.is_some() || !has_receives(options.service) {
+            (capabilities.max_recv_wr, capabilities.max_recv_sge) = (0, 0);
+        }
+        let given = capabilities.max_send_wr.max(capabilities.max_recv_wr);
+        if given > limits.max_qp_wr {
+            return Err(CreateError::TooManyWorkRequests { given, max: limits.max_qp_wr });
+        }
+        let given = capabilities.max_send_sge.max(capabilities.max_recv_sge);
+        if given > limits.max_sge {
+            return Err(CreateError::TooManySges { given, max: limits.max_sge });
+        }
+        let given = capabilities.max_inline_data;
+        if given > limits.max_inline_data {
+            return Err(CreateError::TooMuchInlineData { given, max: limits.max_inline_data });
+        }
+        let adapter = context.adapter();
+        let number = adapter.new_number()?;
+        let pd = match &owner {
+            Owner::Pd(membership) => membership.0.pd,
+            // Never the PD of an MR: a target uses the PDs of its SRQs.
+            Owner::Xrc(_) => ferroce_proto::memory::PdId(0),
+        };
+        let receives = match options.srq {
+            Some(shared) => Arc::clone(shared.receives()),
+            None => Arc::new(RecvQueue {
+                number: None,
+                queue: Mutex::new(ReceiveQueue::new(capabilities.max_recv_wr as usize)),
+                completions: None,
+                events: Arc::clone(&context.events),
+            }),
+        };
+        let settings = Settings {
+            service: options.service,
+            number,
+            pd,
+            capabilities,
+            signal_all: options.signal_all,
+            shared_receives: options.srq.is_some(),
+            xrc: options.xrc.map(XrcDomain::xrcd).unwrap_or_default(),
+            partition: PKey(0xffff),
+            port_mtu: context.mtu().bytes().map_or(256, |bytes| bytes as u16),
+            groups: limits.max_mcast_grp as usize,
+            congestion: context.congestion(),
+        };
+        let settings = match &owner {
+            Owner::Xrc(xrc) => Settings { xrc: xrc.xrcd(), ..settings },
+            Owner::Pd(_) => settings,
+        };
+        let inner = Inner {
+            endpoint: Endpoint::new(settings),
+            route: None,
+            timer: None,
+            throttled: None,
+            destroyed: false,
+            heard: None,
+        };
+        let core = Arc::new(Core {
+            number,
+            inner: Mutex::new(inner),
+            sends: options.send_cq.share(),
+            receive_completions: options.recv_cq.share(),
+            receives,
+            events: Arc::clone(&context.events),
+            queued: AtomicBool::new(false),
+        });
+        for queue in [&core.sends, &core.receive_completions] {
+            queue.users.fetch_add(1, Ordering::Relaxed);
+        }
+        adapter.add_queue_pair(&core);
+        let completions = [options.send_cq.clone(), options.recv_cq.clone()];
+        let receives = options.srq.cloned();
+        let shared = Shared {
+            core,
+            owner,
+            capabilities,
+            destroyed: AtomicBool::new(false),
+            _completions: completions,
+            _receives: receives,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Returns the queue pair number (QPN), by which peers address it.
+    pub fn number(&self) -> Qpn {
+        self.shared.core.number
+    }
+
+    /// Returns the number of handles, including this one.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.shared)
+    }
+
+    /// Returns the transport service.
+    pub fn service(&self) -> ServiceType {
+        lock(&self.shared.core.inner).endpoint.settings().service
+    }
+
+    /// Returns the sizes of the queues.
+    pub fn capabilities(&self) -> Capabilities {
+        self.shared.capabilities
+    }
+
+    /// Whether it has a shared receive queue (SRQ).
+    pub fn has_shared_receives(&self) -> bool {
+        self.shared.core.receives.number.is_some()
+    }
+
+    /// Returns the state.
+    pub fn state(&self) -> State {
+        lock(&self.shared.core.inner).endpoint.state()
+    }
+
+    /// Returns the state and all attributes that were set.
+    #[doc(alias = "ibv_query_qp")]
+    pub fn attributes(&self) -> QueuePairAttributes {
+        lock(&self.shared.core.inner).endpoint.attributes()
+    }
+
+    /// Whether it is in SQD with requests in flight.
+    pub fn is_draining(&self) -> bool {
+        lock(&self.shared.core.inner).endpoint.is_draining()
+    }
+
+    fn adapter(&self) -> &Arc<Adapter> {
+        self.shared.owner.context().adapter()
+    }
+
+    /// Returns the context it was created from.
+    pub fn context(&self) -> &Context {
+        self.shared.owner.context()
+    }
+
+    /// Attaches a UD QP to a multicast group (IBA 11.3.1).
+    ///
+    /// # Errors
+    ///
+    /// When the GID is not a multicast address, the service is not UD, or the system refuses.
+    #[doc(alias = "ibv_attach_mcast")]
+    pub fn attach(&self, group: Gid) -> Result<(), MulticastError> {
+        let (core, adapter) = (&self.shared.core, self.adapter());
+        let mut inner = lock(&core.inner);
+        let datagram = inner.endpoint.datagram();
+        let datagram = datagram.ok_or(MulticastError::NotDatagram)?;
+        datagram.attach(group).map_err(|error| match error {
+            ud::AttachError::NotMulticast => MulticastError::NotMulticast,
+            ud::AttachError::Full => {
+                MulticastError::TooManyGroups { max: self.context().limits().max_mcast_grp }
+            }
+        })?;
+        let index = adapter.device.interface().index;
+        let attached = adapter.groups.attach(group, core, index, &adapter.options);
+        if attached.is_err() {
+            datagram.detach(group);
+        }
+        drop(inner);
+        adapter.thread.wake();
+        Ok(attached?)
+    }
+
+    /// Whether it is attached to a multicast group.
+    pub fn is_attached(&self) -> bool {
+        let mut inner = lock(&self.shared.core.inner);
+        inner.endpoint.datagram().is_some_and(|datagram| datagram.is_attached())
+    }
+
+    /// Detaches from a multicast group. Returns whether it was attached.
+    #[doc(alias = "ibv_detach_mcast")]
+    pub fn detach(&self, group: Gid) -> bool {
+        let core = &self.shared.core;
+        let mut inner = lock(&core.inner);
+        let attached = inner.endpoint.datagram().is_some_and(|datagram| datagram.detach(group));
+        drop(inner);
+        self.adapter().groups.detach(Some(group), core);
+        attached
+    }
+
+    /// Destroys it, whatever other handles exist. Afterwards it accesses no memory, CQ or network, and its completions are
+    /// removed from its CQs.
+    #[doc(alias = "ibv_destroy_qp")]
+    pub fn destroy(&self) {
+        self.shared.destroy();
+    }
+
+    /// Suppresses [`EventKind::Established`](crate::EventKind::Established): the connection manager reports the connection.
+    pub(crate) fn set_established(&self) {
+        lock(&self.shared.core.inner).endpoint.set_established();
+    }
+}
+
+fn has_receives(service: ServiceType) -> bool {
+    !matches!(service, ServiceType::XrcInitiator | ServiceType::XrcTarget)
+}
+
+impl Owner {
+    fn context(&self) -> &Context {
+        match self {
+            Self::Pd(membership) => membership.context(),
+            Self::Xrc(xrc) => xrc.context(),
+        }
+    }
+}
+
+impl Shared {
+    /// Idempotent: a program may destroy a QP that a cm_id still has a handle of.
+    fn destroy(&self) {
+        if self.destroyed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let adapter = self.owner.context().adapter();
+        adapter.destroy_queue_pair(&self.core);
+        // The QPN may be reused, and windows of type 2 are bound to a QP.
+        adapter.memory.forget_queue_pair(self.core.number);
+        self.core.events.forget(Source::QueuePair(self.core.number));
+        for queue in [&self.core.sends, &self.core.receive_completions] {
+            queue.forget(self.core.number);
+            queue.users.fetch_sub(1, Ordering::Relaxed);
+        }
+        // Last: from here on the QPN may be reused.
+        adapter.remove_queue_pair(self.core.number);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}

@@ -1,0 +1,194 @@
+//! Posting work requests.
+
+use ferroce_proto::endpoint::Endpoint;
+use ferroce_proto::qp::{Permission, State};
+use ferroce_proto::ud;
+use ferroce_proto::work::{Data, Operation, ReceiveRequest, SendRequest, WorkId};
+use ferroce_wire::number::{Immediate, QKey, Qpn};
+
+use super::QueuePair;
+use crate::address::AddressHandle;
+use crate::engine::{Route, now};
+use crate::error::PostError;
+use crate::sync::lock;
+
+/// A send request of a UD queue pair.
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_send_wr")]
+pub struct UdSendRequest<'a> {
+    /// The ID of the work request.
+    pub id: WorkId,
+    /// The address handle (AH).
+    pub address: &'a AddressHandle,
+    /// The remote QPN; [`Qpn::MULTICAST`] for a multicast group.
+    pub destination: Qpn,
+    /// The remote queue key.
+    pub queue_key: QKey,
+    /// Immediate data, which the receiver's completion contains.
+    pub immediate: Option<Immediate>,
+    /// The payload.
+    pub data: Data,
+    /// Whether a successful request generates a completion.
+    pub signaled: bool,
+    /// Solicited: an armed CQ of the receiver raises an event.
+    pub solicited: bool,
+}
+
+impl<'a> UdSendRequest<'a> {
+    /// Returns a signaled request without immediate data.
+    pub fn new(
+        id: WorkId,
+        address: &'a AddressHandle,
+        destination: Qpn,
+        queue_key: QKey,
+        data: Data,
+    ) -> Self {
+        let (immediate, signaled, solicited) = (None, true, false);
+        Self { id, address, destination, queue_key, immediate, data, signaled, solicited }
+    }
+}
+
+impl From<UdSendRequest<'_>> for ud::SendRequest<Route> {
+    fn from(request: UdSendRequest<'_>) -> Self {
+        Self {
+            id: request.id,
+            address: ud::AddressHandle {
+                route: request.address.route,
+                destination: request.destination,
+                queue_key: request.queue_key,
+            },
+            immediate: request.immediate,
+            data: request.data,
+            signaled: request.signaled,
+            solicited: request.solicited,
+        }
+    }
+}
+
+/// The outcome of posting a list of work requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Posted {
+    /// How many requests were posted, from the front of the list.
+    pub count: usize,
+    /// Why the next request was refused, or `Ok` when all were posted.
+    pub result: Result<(), PostError>,
+}
+
+impl QueuePair {
+    /// Posts a send request to a connected QP.
+    ///
+    /// # Errors
+    ///
+    /// When the send queue is full, the QP's state takes no requests, or the service does not have the operation.
+    #[doc(alias = "ibv_post_send")]
+    pub fn post_send(&self, request: SendRequest) -> Result<(), PostError> {
+        self.post_sends([request]).result
+    }
+
+    /// Posts several send requests, up to the first that is refused, and drives the device once.
+    pub fn post_sends(&self, requests: impl IntoIterator<Item = SendRequest>) -> Posted {
+        self.post_list(requests, |endpoint, request| {
+            // An atomic write may be inline whatever `max_inline_data` is: its 8 bytes are not payload.
+            let atomic = matches!(request.operation, Operation::AtomicWrite { .. });
+            if !(atomic && request.data.len() == 8) {
+                self.check_data(&request.data)?;
+            }
+            Ok(endpoint.post_send(request)?)
+        })
+    }
+
+    /// Posts a send request to a UD QP.
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::post_send`].
+    pub fn post_datagram(&self, datagram: UdSendRequest<'_>) -> Result<(), PostError> {
+        self.post_datagrams([datagram]).result
+    }
+
+    /// Posts several UD send requests, as [`QueuePair::post_sends`] does.
+    pub fn post_datagrams<'a>(
+        &self,
+        datagrams: impl IntoIterator<Item = UdSendRequest<'a>>,
+    ) -> Posted {
+        self.post_list(datagrams, |endpoint, datagram| {
+            self.check_data(&datagram.data)?;
+            Ok(endpoint.post_datagram(datagram.into())?)
+        })
+    }
+
+    fn post_list<T>(
+        &self,
+        list: impl IntoIterator<Item = T>,
+        post: impl Fn(&mut Endpoint<Route>, T) -> Result<(), PostError>,
+    ) -> Posted {
+        let core = &self.shared.core;
+        let mut count = 0;
+        let mut result = Ok(());
+        {
+            let mut inner = lock(&core.inner);
+            for request in list {
+                result = post(&mut inner.endpoint, request);
+                if result.is_err() {
+                    break;
+                }
+                count += 1;
+            }
+            if inner.endpoint.state() == State::Error {
+                core.publish_completions(&mut inner, self.adapter(), now());
+            }
+        }
+        self.adapter().kick(core);
+        Posted { count, result }
+    }
+
+    /// Returns the number of requests that the send queue has room for.
+    pub fn send_room(&self) -> usize {
+        let queued = lock(&self.shared.core.inner).endpoint.send_queue_len();
+        (self.shared.capabilities.max_send_wr as usize).saturating_sub(queued)
+    }
+
+    fn check_data(&self, data: &Data) -> Result<(), PostError> {
+        let capabilities = &self.shared.capabilities;
+        match data {
+            Data::SgList(sg_list) => {
+                let (given, max) = (sg_list.as_slice().len(), capabilities.max_send_sge as usize);
+                if given > max { Err(PostError::TooManySges { given, max }) } else { Ok(()) }
+            }
+            Data::Inline(bytes) => {
+                let (given, max) = (bytes.len(), capabilities.max_inline_data as usize);
+                if given > max { Err(PostError::TooMuchInlineData { given, max }) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Posts a receive request to the QP's receive queue.
+    ///
+    /// # Errors
+    ///
+    /// When the receive queue is full, the QP has an SRQ, or its state takes no requests.
+    #[doc(alias = "ibv_post_recv")]
+    pub fn post_receive(&self, request: ReceiveRequest) -> Result<(), PostError> {
+        let core = &self.shared.core;
+        if core.receives.number.is_some() {
+            return Err(PostError::HasSharedReceiveQueue);
+        }
+        let max = self.shared.capabilities.max_recv_sge as usize;
+        let given = request.sg_list.as_slice().len();
+        if given > max {
+            return Err(PostError::TooManySges { given, max });
+        }
+        let mut inner = lock(&core.inner);
+        match inner.endpoint.permits_receive() {
+            Permission::Allowed | Permission::Queued | Permission::Flushed => {}
+            _ => return Err(PostError::ReceiveState { state: inner.endpoint.state() }),
+        }
+        lock(&core.receives.queue).post(request).map_err(|_| PostError::ReceiveQueueFull)?;
+        if inner.endpoint.state() == State::Error {
+            core.publish_completions(&mut inner, self.adapter(), now());
+        }
+        Ok(())
+    }
+}
