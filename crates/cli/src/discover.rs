@@ -16,7 +16,7 @@ use crate::devices::{guid, json};
 use crate::duration::Interval;
 use crate::exit::ExitStatus;
 use crate::session::failure::Failure;
-use crate::session::place;
+use crate::session::address;
 use crate::style::{Role, Screen};
 
 /// Arguments of `ferroce discover`.

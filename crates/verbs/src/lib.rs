@@ -76,9 +76,6 @@ pub use ferroce_memory::{
     AddressRange, Buffer, Change, DeregisterError, OutOfBounds, RegionInfo, RegisterError,
     ReregisterError, WindowError, WindowKind,
 };
-pub use ferroce_sys::Options as SocketOptions;
-#[doc(hidden)]
-pub use ferroce_sys::clock;
 pub use ferroce_proto::congestion::{Congestion, DcqcnParameters};
 pub use ferroce_proto::memory::{AccessFlags, Sge};
 pub use ferroce_proto::qp::{
@@ -90,7 +87,9 @@ pub use ferroce_proto::work::{
     Completion, CompletionKind, Data, Operation, ReceiveRequest, RemoteAddress, SendRequest,
     SgList, Status, WorkId,
 };
-pub use ferroce_sys::{Options as SocketOptions, clock};
+pub use ferroce_sys::Options as SocketOptions;
+#[doc(hidden)]
+pub use ferroce_sys::clock;
 pub use ferroce_wire::address::Gid;
 pub use ferroce_wire::number::{Immediate, LKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 pub use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};

@@ -56,7 +56,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let mut log = Log::new("client");
     let options = options(capture.map(Path::to_path_buf).as_ref())?;
-    let wish = Wish { size: args.size.0 };
+    let wish = MemoryRequest { size: args.size.0 };
     let connected = match args.set_up {
         SetUp::Cm => EventChannel::with_options(options)
             .map_err(Failure::from)

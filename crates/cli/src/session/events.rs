@@ -63,7 +63,7 @@ impl Caller {
     }
 
     fn next(&self, what: &'static str) -> Result<EventKind, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EVENT_TIMEOUT;
         loop {
             match self.channel.wait(Some(deadline))? {
                 Some(event) if event.id == self.id.name() => return Ok(event.kind),

@@ -472,7 +472,7 @@ impl Handle {
         let worker = Arc::clone(&adapter);
         let name = format!("{:.15}", adapter.device.name());
         let thread = std::thread::Builder::new().name(name);
-        let thread = signal::blocked(|| thread.spawn(move || thread::run(&worker)))
+        let thread = signal::with_signals_blocked(|| thread.spawn(move || thread::run(&worker)))
             .map_err(OpenError::Thread)?;
         let handle = Arc::new(Self {
             adapter,

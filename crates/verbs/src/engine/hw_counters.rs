@@ -29,7 +29,7 @@ impl HwCounters {
     /// The files of this device in the view that `ferroce run` made; `None` without one.
     pub(crate) fn of(device: &str) -> Option<Self> {
         // The environment chooses the file that is written, so a privileged program ignores it.
-        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !secure::is_secure())?;
+        let view = std::env::var_os("FERROCE_VIEW").filter(|_| !environment::is_privileged())?;
         Self::below(Path::new(&view), device)
     }
 

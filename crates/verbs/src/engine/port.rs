@@ -21,9 +21,9 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new(device: &Device) -> Self {
-        let monitor = NetlinkMonitor::of(Subject::Interfaces)
+        let monitor = NetlinkMonitor::new(NetlinkGroup::Interfaces)
             .ok()
-            .filter(|monitor| monitor.listen(true).is_ok());
+            .filter(|monitor| monitor.set_subscribed(true).is_ok());
         // After subscribing, so that no change is missed.
         let active = is_active(&device.interface().name);
         Self { monitor, active: AtomicBool::new(active), subscribers: Mutex::default() }
@@ -48,7 +48,7 @@ impl Port {
     /// Reads the interface's state after a netlink notification.
     pub(crate) fn refresh(&self, device: &Device) {
         if let Some(monitor) = &self.monitor {
-            monitor.clear();
+            monitor.drain();
         }
         let active = is_active(&device.interface().name);
         if self.active.swap(active, Ordering::Relaxed) == active {

@@ -141,8 +141,8 @@ pub(crate) fn run(adapter: &Adapter) {
     let mut reports = Vec::new();
     let mut watches_sender = false;
     let mut metadata = None;
-    clock::precise();
-    clock::prompt();
+    thread::set_low_timer_slack();
+    thread::set_short_time_slice();
     let mut hw_counters = HwCounters::of(adapter.device.name());
     let mut look = MIN_LOOK_INTERVAL;
     let mut steering = Steering::new(clock::now());

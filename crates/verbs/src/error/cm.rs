@@ -1,8 +1,8 @@
 //! The connection manager.
 
-use ferroce_sys::errno::{EBUSY, EINVAL, ENODEV, ENOMEM};
 use ferroce_proto::cm::PrivateDataTooLong;
 use ferroce_proto::qp::{PathMtu, State};
+use ferroce_sys::errno::{EBUSY, EINVAL, ENODEV, ENOMEM};
 use ferroce_wire::rdmacm::PortSpace;
 
 use super::{

@@ -1,8 +1,8 @@
 //! Queue pairs, completion queues, shared receive queues, and the routes of their packets.
 
-use ferroce_sys::errno::{EINVAL, ENODEV, ENOMEM};
 use ferroce_proto::endpoint;
 use ferroce_proto::qp::{self, ServiceType, State};
+use ferroce_sys::errno::{EINVAL, ENODEV, ENOMEM};
 
 use super::SystemError;
 

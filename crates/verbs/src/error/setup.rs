@@ -1,7 +1,7 @@
 //! The set-up exchange.
 
-use ferroce_sys::errno::{ECONNREFUSED, EINVAL, ENODEV, ETIMEDOUT};
 use ferroce_proto::setup::SetupError;
+use ferroce_sys::errno::{ECONNREFUSED, EINVAL, ENODEV, ETIMEDOUT};
 
 use super::{CreateError, ModifyError, MulticastError, RouteError, SystemError, WaitError};
 

@@ -52,7 +52,7 @@ impl Output {
     pub(super) fn append(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(path)?;
         // Two writers would corrupt it. Devices such as /dev/null may have any number of writers.
-        if file.metadata()?.is_file() && !file_lock::is_mine(&file)? {
+        if file.metadata()?.is_file() && !file_lock::try_lock_exclusive(&file)? {
             return Err(taken());
         }
         Ok(Self { file, replaces: None })

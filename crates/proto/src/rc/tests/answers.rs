@@ -109,9 +109,9 @@ fn memory_that_goes_away_under_a_read_is_a_refusal() {
 fn flush_and_atomic_write_are_answered_again() {
     for lost in [1, 2] {
         let mut pair = Pair::with(1, Faults::default(), 256, |config| {
-            config.access = config.access | AccessFlags::FLUSH_GLOBAL;
+            config.access |= AccessFlags::FLUSH_GLOBAL;
         });
-        pair.hosts[1].memory.access = pair.hosts[1].memory.access | AccessFlags::FLUSH_GLOBAL;
+        pair.hosts[1].memory.access |= AccessFlags::FLUSH_GLOBAL;
         pair.lost = [lost].into();
         let flush = Operation::Flush {
             remote: remote(FAR),

@@ -315,9 +315,9 @@ fn atomics_are_answered_again_and_not_executed_again() {
 #[test]
 fn flush_and_atomic_write() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
-        config.access = config.access | AccessFlags::FLUSH_GLOBAL;
+        config.access |= AccessFlags::FLUSH_GLOBAL;
     });
-    pair.hosts[1].memory.access = pair.hosts[1].memory.access | AccessFlags::FLUSH_GLOBAL;
+    pair.hosts[1].memory.access |= AccessFlags::FLUSH_GLOBAL;
     let atomic_write = Operation::AtomicWrite { remote: remote(FAR) };
     let flush = Operation::Flush {
         remote: remote(FAR),

@@ -29,7 +29,7 @@ pub(crate) struct Neighbours {
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
-        let monitor = NetlinkMonitor::of(Subject::Neighbours).ok();
+        let monitor = NetlinkMonitor::new(NetlinkGroup::Neighbours).ok();
         Self { monitor, waiting: Mutex::default(), next: AtomicU64::new(u64::MAX) }
     }
 
@@ -52,12 +52,13 @@ impl Neighbours {
     ) -> bool {
         let Some(monitor) = &self.monitor else { return false };
         // The common case.
-        if !matches!(neighbour.knowledge(), Ok(Knowledge::Nothing | Knowledge::Sought)) {
+        if !matches!(neighbour.state(), Ok(NeighbourState::Unresolved | NeighbourState::Resolving))
+        {
             return false;
         }
         let mut waiting = lock(&self.waiting);
         // Checked again after subscribing, so that a resolution in between is not missed.
-        if waiting.is_empty() && monitor.listen(true).is_err() {
+        if waiting.is_empty() && monitor.set_subscribed(true).is_err() {
             return false;
         }
         if Self::is_missing(&neighbour) {
@@ -86,7 +87,7 @@ impl Neighbours {
             return;
         }
         if let Some(monitor) = &self.monitor {
-            monitor.clear();
+            monitor.drain();
         }
         let mut done = Vec::new();
         {
@@ -96,7 +97,7 @@ impl Neighbours {
                 if missing && one.until > now && one.id.strong_count() > 0 {
                     return true;
                 }
-                let failure = missing.then(|| one.neighbour.late());
+                let failure = missing.then(|| one.neighbour.timeout_error());
                 done.push((one.id.clone(), failure));
                 false
             });
@@ -113,7 +114,7 @@ impl Neighbours {
         let next = waiting.iter().map(|one| one.until).min();
         self.next.store(next.unwrap_or(u64::MAX), Ordering::SeqCst);
         if let (Some(monitor), true) = (&self.monitor, waiting.is_empty()) {
-            let _ = monitor.listen(false);
+            let _ = monitor.set_subscribed(false);
         }
     }
 }
