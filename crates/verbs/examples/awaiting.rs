@@ -1,4 +1,4 @@
-//! Completions as futures: two tasks of one tokio runtime send a counter to and fro. No thread waits for it.
+//! Completions as futures: two tasks of a tokio runtime send a counter back and forth. No thread blocks.
 //!
 //!     cargo run --example awaiting --features tokio
 
@@ -47,11 +47,11 @@ mod tokio_only {
         fn send(&self, number: u64) -> Result<(), PostError> {
             let data = Data::Inline(Box::new(number.to_be_bytes()));
             let mut request = SendRequest::new(WorkId(2), Operation::SEND, data);
-            request.signaled = false; // Only failures complete.
+            request.signaled = false; // Only a failure generates a completion.
             self.queue_pair.post_send(request)
         }
 
-        /// Waits for the peer's number, and sends the next one back until the last was there.
+        /// Waits for the peer's number and sends the next one back, until the last has arrived.
         async fn count(&self) -> Outcome<u64> {
             loop {
                 let done = self.completions.next().await?;
@@ -76,8 +76,9 @@ mod tokio_only {
         let (device, index) = Device::with_address("127.0.0.1:0".parse()?)?;
         let context = Context::open(&device, &Options::from_env()?)?;
         let (one, other) = (Side::new(&context)?, Side::new(&context)?);
-        common::bring_up(&one.queue_pair, index, other.queue_pair.number())?;
-        common::bring_up(&other.queue_pair, index, one.queue_pair.number())?;
+        let gid = device.gids()[usize::from(index)].gid;
+        one.queue_pair.connect_to(index, gid, other.queue_pair.number())?;
+        other.queue_pair.connect_to(index, gid, one.queue_pair.number())?;
         one.post_receive()?;
         other.post_receive()?;
         one.send(1)?;

@@ -1,4 +1,4 @@
-//! Much data in chunks: several WRITEs are under way at any time, and every byte is checked at the other side.
+//! Bulk transfer in chunks: several WRITEs are in flight at any time, and the receiver checks every byte.
 //!
 //!     bulk [MiB]
 
@@ -8,25 +8,25 @@ use std::thread;
 use std::time::Instant;
 
 use common::Outcome;
-use ferroce::cm::EventChannel;
+use ferroce::cm::{EventChannel, PortSpace};
 use ferroce::{Operation, RemoteAddress, VirtualAddress};
 
 const CHUNK: usize = 1 << 20;
 
-/// WRITEs under way. Each has its own part of the buffer until it completes.
+/// WRITEs in flight. Each has its own part of the buffer until it completes.
 const DEPTH: usize = 8;
 
 fn main() -> Outcome<()> {
     let chunks: usize = std::env::args().nth(1).as_deref().unwrap_or("64").parse()?;
     let channel = EventChannel::from_env()?;
-    let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
+    let (_listener, address) = common::listen(&channel, PortSpace::Tcp)?;
     let sender = thread::spawn(move || send(address, chunks));
-    let (_id, end) = common::accept(&channel, chunks * CHUNK, |_| Ok(()))?;
-    common::ended(&channel)?;
+    let (id, end) = common::accept(&channel, chunks * CHUNK, |_| Ok(()))?;
+    id.wait_disconnected()?;
     sender.join().map_err(|_| "the sender panicked")??;
     for chunk in 0..chunks {
         if end.bytes(chunk * CHUNK, CHUNK)? != pattern(chunk) {
-            return Err(format!("chunk {chunk} is not as it was sent").into());
+            return Err(format!("chunk {chunk} differs from what was sent").into());
         }
     }
     println!("{chunks} MiB verified");
@@ -34,14 +34,13 @@ fn main() -> Outcome<()> {
 }
 
 fn send(server: std::net::SocketAddr, chunks: usize) -> Outcome<()> {
-    let channel = EventChannel::from_env()?;
-    let (id, end, remote) = common::connect(&channel, server, DEPTH * CHUNK)?;
+    let (id, end, remote) = common::connect(server, DEPTH * CHUNK)?;
     let start = Instant::now();
-    let mut under_way = 0;
+    let mut in_flight = 0;
     for chunk in 0..chunks {
-        if under_way == DEPTH {
-            end.done()?; // They complete in order: this is the oldest one.
-            under_way -= 1;
+        if in_flight == DEPTH {
+            end.done()?; // They complete in order: this is the oldest.
+            in_flight -= 1;
         }
         let slot = chunk % DEPTH * CHUNK;
         end.region.write(slot, &pattern(chunk))?;
@@ -49,9 +48,9 @@ fn send(server: std::net::SocketAddr, chunks: usize) -> Outcome<()> {
         let write =
             Operation::Write { remote: RemoteAddress { address, ..remote }, immediate: None };
         end.post(chunk as u64, write, slot as u64, CHUNK as u32)?;
-        under_way += 1;
+        in_flight += 1;
     }
-    for _ in 0..under_way {
+    for _ in 0..in_flight {
         end.done()?;
     }
     let seconds = start.elapsed().as_secs_f64();
@@ -59,7 +58,7 @@ fn send(server: std::net::SocketAddr, chunks: usize) -> Outcome<()> {
     Ok(id.disconnect()?)
 }
 
-/// Bytes that differ from chunk to chunk and from place to place.
+/// Bytes that differ from chunk to chunk and from offset to offset.
 fn pattern(chunk: usize) -> Vec<u8> {
     (0..CHUNK / 8)
         .flat_map(|word| ((chunk << 32 | word) as u64).wrapping_mul(0x9e37_79b9).to_be_bytes())

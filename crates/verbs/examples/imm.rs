@@ -1,12 +1,12 @@
-//! Inference batching: the payload goes by WRITE, and a WRITE_WITH_IMM tells which batch is there. The immediate is all
-//! that the receiver's processor sees of it: a completion with a number.
+//! Inference batching: WRITE transfers the payload, and a WRITE_WITH_IMM carries the batch number. The receiver sees only
+//! the completion with the immediate.
 
 mod common;
 
 use std::thread;
 
 use common::Outcome;
-use ferroce::cm::EventChannel;
+use ferroce::cm::{EventChannel, PortSpace};
 use ferroce::{CompletionKind, Immediate, Operation};
 
 const BATCH: usize = 10_000;
@@ -14,27 +14,26 @@ const BATCHES: u32 = 5;
 
 fn main() -> Outcome<()> {
     let channel = EventChannel::from_env()?;
-    let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
+    let (_listener, address) = common::listen(&channel, PortSpace::Tcp)?;
     let producer = thread::spawn(move || -> Outcome<()> {
-        let channel = EventChannel::from_env()?;
-        let (_id, end, remote) = common::connect(&channel, address, BATCH)?;
+        let (id, end, remote) = common::connect(address, BATCH)?;
         end.post_receive(9, 0, 0)?;
         for batch in 0..BATCHES {
             end.region.write(0, &[batch as u8 + 1; BATCH])?;
             end.post(1, Operation::Write { remote, immediate: None }, 0, BATCH as u32)?;
-            // On one queue pair they arrive in order: who sees the number finds the bytes.
+            // A queue pair delivers in order: the payload is in place when the immediate arrives.
             let immediate = Some(Immediate(batch));
             end.post(2, Operation::Write { remote, immediate }, 0, 0)?;
-            // Both are done, and the consumer says that the buffer is free again.
+            // Both WRITEs complete, and the consumer's SEND tells that the buffer is free.
             for _ in 0..3 {
                 end.done()?;
             }
             end.post_receive(9, 0, 0)?;
         }
-        common::ended(&channel)
+        Ok(id.wait_disconnected()?)
     });
 
-    // An immediate takes a receive, though it needs no memory.
+    // An immediate consumes a receive request, although it needs no memory.
     let (id, end) = common::accept(&channel, BATCH, |end| end.post_receive(7, 0, 0))?;
     for batch in 0..BATCHES {
         let done = end.done()?;
@@ -44,7 +43,7 @@ fn main() -> Outcome<()> {
             || immediate != Immediate(batch)
             || bytes.iter().any(|byte| *byte != batch as u8 + 1)
         {
-            return Err(format!("batch {batch} is not as it was sent").into());
+            return Err(format!("batch {batch} differs from what was sent").into());
         }
         println!("batch {} is here: {} bytes", immediate.0, bytes.len());
         end.post_receive(7, 0, 0)?;

@@ -1,74 +1,56 @@
-//! The client of the smallest RDMA program: uses a capability to WRITE and READ memory of another process.
+//! The client of a minimal RDMA program: WRITEs and READs the memory of another process.
 //!
-//!     minimal_client 192.0.2.1:7471     of a server, such as the example minimal_server
-//!     minimal_client                    plays the server as well, on the loopback
-
-mod common;
+//!     minimal_client 192.0.2.1:7471     connects to the example minimal_server
 
 use std::net::SocketAddr;
-use std::thread;
+use std::time::Duration;
 
-use common::{End, Outcome, SECOND, next};
-use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
-use ferroce::{Operation, ServiceType};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, PortSpace};
+use ferroce::*;
 
 const TEXT: &[u8] = b"client-wrote-this\0";
 
-fn main() -> Outcome<()> {
-    let (server, playing) = match std::env::args().nth(1) {
-        Some(address) => (address.parse()?, None),
-        None => play_server()?,
-    };
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let server = std::env::args().nth(1).ok_or("usage: minimal_client ADDRESS:PORT")?;
+    let server: SocketAddr = server.parse()?;
 
-    // The way there: which device, which path.
+    // Resolving finds the device; memory and queue pair belong to it.
     let channel = EventChannel::from_env()?;
-    let id = CmId::new(&channel, PortSpace::Tcp)?;
-    id.resolve_address(None, server, SECOND)?;
-    let EventKind::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
-    id.resolve_route(SECOND)?;
-    let EventKind::RouteResolved = next(&channel)? else { return Err("no route there".into()) };
+    let id = CmId::resolve(&channel, PortSpace::Tcp, server, Duration::from_secs(1))?;
+    let context = id.context().ok_or("no device")?;
+    let pd = context.protection_domain();
+    let mr = pd.allocate(8192, AccessFlags::LOCAL_WRITE)?;
+    let cq = context.completion_queue(16, Some(&CompletionChannel::new()?))?;
+    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+    let qp = id.create_queue_pair(&pd, &options)?;
 
-    // A queue pair and memory of our own, then the connection: with it comes the capability.
-    let end = End::new(&id, ServiceType::ReliableConnection, 8192)?;
-    id.connect(&ConnectParameters::default())?;
-    let up = match next(&channel)? {
-        EventKind::Established(up) => up,
-        other => return Err(format!("not connected: {other:?}").into()),
+    // The server accepts with the address and rkey of its memory.
+    let accepted = id.connect_blocking(&ConnectParameters::default())?;
+    let (address, rest) = accepted.private_data.split_first_chunk().ok_or("no address")?;
+    let (key, _) = rest.split_first_chunk().ok_or("no rkey")?;
+    let remote = RemoteAddress {
+        address: VirtualAddress(u64::from_be_bytes(*address)),
+        key: RKey(u32::from_be_bytes(*key)),
     };
-    let remote = common::remote(&up.private_data)?;
     println!("remote addr={:#x} rkey={:#x}", remote.address.0, remote.key.0);
 
-    // WRITE from the first half of our memory, READ into the second.
-    end.region.write(0, TEXT)?;
-    end.post(1, Operation::Write { remote, immediate: None }, 0, TEXT.len() as u32)?;
-    end.done()?;
+    // Each work request completes in the completion queue.
+    let execute = |operation, sge: Sge| -> Result<u32, Box<dyn std::error::Error>> {
+        qp.post_send(SendRequest::new(WorkId(1), operation, Data::SgList(sge.into())))?;
+        match cq.wait()? {
+            done if done.status == Status::Success => Ok(done.length),
+            done => Err(format!("the request failed: {:?}", done.status).into()),
+        }
+    };
+    mr.write(0, TEXT)?;
+    execute(Operation::Write { remote, immediate: None }, mr.sge(0, TEXT.len() as u32))?;
     println!("WRITE complete");
-    end.post(2, Operation::Read { remote }, 4096, 4096)?;
-    let done = end.done()?;
-    let bytes = end.bytes(4096, TEXT.len())?;
-    println!("READ complete: {} bytes, '{}'", done.length, String::from_utf8_lossy(&bytes[..17]));
-    if bytes != TEXT {
-        return Err("that is not what was written".into());
-    }
+    let length = execute(Operation::Read { remote }, mr.sge(4096, 4096))?;
+    let mut bytes = [0; TEXT.len()];
+    mr.read(4096, &mut bytes)?;
+    println!("READ complete: {length} bytes, '{}'", String::from_utf8_lossy(&bytes[..17]));
 
     id.disconnect()?;
-    common::ended(&channel)?;
-    if let Some(server) = playing {
-        server.join().map_err(|_| "the server panicked")??;
-    }
     println!("done");
     Ok(())
-}
-
-/// What minimal_server does, in a thread.
-fn play_server() -> Outcome<(SocketAddr, Option<thread::JoinHandle<Outcome<()>>>)> {
-    let channel = EventChannel::from_env()?;
-    let (listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
-    let serve = move || {
-        let _accepted = common::accept(&channel, 4096, |_| Ok(()))?;
-        common::ended(&channel)?;
-        drop(listener);
-        Ok(())
-    };
-    Ok((address, Some(thread::spawn(serve))))
 }

@@ -1,60 +1,43 @@
-//! The server of the smallest RDMA program: registers memory, and shares the capability to write it.
+//! The server of a minimal RDMA program: registers memory, and sends its address and rkey to a client.
 //!
-//!     minimal_server 192.0.2.1:7471     serves one client, such as the example minimal_client
-//!     minimal_server                    plays the client as well, on the loopback
-
-mod common;
+//!     minimal_server 192.0.2.1:7471     serves one client: the example minimal_client
 
 use std::net::SocketAddr;
-use std::thread;
 
-use common::{End, Outcome};
-use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
-use ferroce::{Operation, ServiceType};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, PortSpace};
+use ferroce::{AccessFlags, QueuePairOptions, RemoteAddress, ServiceType};
 
-fn main() -> Outcome<()> {
-    let address = std::env::args().nth(1);
-    let listen: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:0").parse()?;
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).ok_or("usage: minimal_server ADDRESS:PORT")?;
+    let address: SocketAddr = address.parse()?;
 
     let channel = EventChannel::from_env()?;
     let listener = CmId::new(&channel, PortSpace::Tcp)?;
-    listener.bind(listen)?;
+    listener.bind(address)?;
     listener.listen(0)?;
-    let listen = listener.local_address().ok_or("not bound")?;
-    println!("listening at {listen}");
-    let client = address.is_none().then(|| thread::spawn(move || client(listen)));
+    println!("listening at {}", listener.local_address().ok_or("not bound")?);
 
-    // Somebody wants to connect. Memory has to be registered before anyone can reach it, and only who has its address
-    // and key can: they travel with our consent.
-    let EventKind::ConnectRequest(request) = common::next(&channel)? else {
-        return Err("something else than a request".into());
-    };
-    let end = End::new(&request.id, ServiceType::ReliableConnection, 4096)?;
-    let private_data = end.capability();
+    // Memory that the client may READ and WRITE, and a queue pair for the connection.
+    let request = channel.wait_request()?;
+    let context = request.id.context().ok_or("no device")?;
+    let pd = context.protection_domain();
+    let remote = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
+    let mr = pd.allocate(4096, AccessFlags::LOCAL_WRITE | remote)?;
+    let cq = context.completion_queue(16, None)?;
+    let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+    request.id.create_queue_pair(&pd, &options)?;
+
+    // Accepting sends address and rkey as private data: the client needs both to access the memory.
+    let RemoteAddress { address, key } = mr.remote(0);
+    let private_data = [&address.0.to_be_bytes()[..], &key.0.to_be_bytes()].concat();
     request.id.accept(&ConnectParameters { private_data, ..ConnectParameters::default() })?;
-    println!(
-        "a client may write at {:#x} with rkey {:#x}",
-        end.region.address().0,
-        end.region.rkey().0
-    );
+    println!("the client may write at {:#x} with rkey {:#x}", address.0, key.0);
 
-    // This side has no part in what the client does with the memory: it only hears that the client has left.
-    common::ended(&channel)?;
-    let bytes = end.bytes(0, 4096)?;
+    // The device executes the client's READs and WRITEs. This thread waits for the client to disconnect.
+    request.id.wait_disconnected()?;
+    let mut bytes = vec![0; 4096];
+    mr.read(0, &mut bytes)?;
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     println!("the client wrote '{}'", String::from_utf8_lossy(text));
-    if let Some(client) = client {
-        client.join().map_err(|_| "the client panicked")??;
-    }
     Ok(())
-}
-
-/// What minimal_client does, in short.
-fn client(server: SocketAddr) -> Outcome<()> {
-    let channel = EventChannel::from_env()?;
-    let (id, end, remote) = common::connect(&channel, server, 4096)?;
-    end.region.write(0, b"client-wrote-this\0")?;
-    end.post(1, Operation::Write { remote, immediate: None }, 0, 18)?;
-    end.done()?;
-    Ok(id.disconnect()?)
 }

@@ -1,12 +1,12 @@
-//! A shared receive queue: one pool of receives for many connections, so that memory follows the traffic and not the
+//! A shared receive queue (SRQ): one pool of receive requests for many connections, sized by the traffic and not by the
 //! number of peers.
 
 mod common;
 
 use std::thread;
 
-use common::{Outcome, parameters};
-use ferroce::cm::{EventChannel, EventKind};
+use common::Outcome;
+use ferroce::cm::{ConnectParameters, EventChannel, PortSpace};
 use ferroce::*;
 
 const CLIENTS: usize = 3;
@@ -15,7 +15,7 @@ const SLOT: usize = 64;
 
 fn main() -> Outcome<()> {
     let channel = EventChannel::from_env()?;
-    let (_listener, address) = common::listen(&channel, "127.0.0.1:0".parse()?)?;
+    let (_listener, address) = common::listen(&channel, PortSpace::Tcp)?;
     let clients: Vec<_> =
         (0..CLIENTS).map(|client| thread::spawn(move || talk(address, client))).collect();
 
@@ -24,7 +24,7 @@ fn main() -> Outcome<()> {
     let pd = context.protection_domain();
     let events = CompletionChannel::new()?;
     let completions = context.completion_queue(64, Some(&events))?;
-    // Fewer receives than messages: each is posted again when it was used.
+    // Fewer requests than messages: each is posted again after its completion.
     let shared = pd.shared_receive_queue(8)?;
     let region = pd.allocate(8 * SLOT, common::SHARED)?;
     let post = |slot: u64| {
@@ -35,16 +35,16 @@ fn main() -> Outcome<()> {
 
     let mut ids = Vec::new();
     while ids.len() < CLIENTS {
-        let EventKind::ConnectRequest(request) = common::next(&channel)? else { continue };
-        let mut options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
-        options.srq = Some(&shared);
+        let request = channel.wait_request()?;
+        let options = QueuePairOptions::new(ServiceType::ReliableConnection, &completions);
+        let options = options.with_srq(&shared);
         request.id.create_queue_pair(&pd, &options)?;
-        request.id.accept(&parameters(vec![0; 12]))?;
+        request.id.accept(&ConnectParameters::default())?;
         ids.push(request.id);
     }
     let mut got = 0;
     while got < CLIENTS * MESSAGES {
-        // The completion says from which connection the message came, and which receive it took.
+        // The completion has the queue pair of the message, and the ID of the receive request.
         let done = completions.wait()?;
         if done.status != Status::Success {
             return Err(format!("a receive ended with {:?}", done.status).into());
@@ -63,8 +63,7 @@ fn main() -> Outcome<()> {
 }
 
 fn talk(server: std::net::SocketAddr, client: usize) -> Outcome<()> {
-    let channel = EventChannel::from_env()?;
-    let (id, end, _) = common::connect(&channel, server, 4096)?;
+    let (id, end, _) = common::connect(server, 4096)?;
     for number in 0..MESSAGES {
         let text = format!("message {number} of client {client}");
         end.region.write(0, text.as_bytes())?;

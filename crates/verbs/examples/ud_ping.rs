@@ -1,5 +1,5 @@
-//! Datagrams: no connection, no acknowledgement, and a header of 40 bytes before every message. Who needs an answer asks
-//! again.
+//! Unreliable datagrams (UD): no connection, no acknowledgement, and a header of 40 bytes before every message. The client
+//! repeats a ping that is not answered.
 //!
 //!     ud_ping [COUNT]
 
@@ -8,21 +8,18 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Outcome, SECOND, next};
-use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace};
+use common::{End, Outcome};
+use ferroce::cm::{CmId, ConnectParameters, EventChannel, PortSpace};
 use ferroce::*;
 
-/// The GRH, or what stands in for it over IPv4 (IBA 11.4.1.2).
+/// The GRH, or its replacement over IPv4 (IBA 11.4.1.2).
 const HEADER: usize = 40;
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 fn main() -> Outcome<()> {
     let count: u64 = std::env::args().nth(1).as_deref().unwrap_or("5").parse()?;
     let channel = EventChannel::from_env()?;
-    let listener = CmId::new(&channel, PortSpace::Udp)?;
-    listener.bind("127.0.0.1:0".parse()?)?;
-    listener.listen(0)?;
-    let address = listener.local_address().ok_or("not bound")?;
+    let (_listener, address) = common::listen(&channel, PortSpace::Udp)?;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| echo(&channel, &over));
@@ -33,57 +30,34 @@ fn main() -> Outcome<()> {
     })
 }
 
-/// A datagram queue pair of an id, with a channel that can be waited on.
-fn datagrams(id: &CmId) -> Outcome<(CompletionChannel, common::End)> {
-    let context = id.context().ok_or("no device")?;
-    let pd = context.protection_domain();
-    let channel = CompletionChannel::new()?;
-    let completions = context.completion_queue(64, Some(&channel))?;
-    let options = QueuePairOptions::new(ServiceType::UnreliableDatagram, &completions);
-    let queue_pair = id.create_queue_pair(&pd, &options)?;
-    let region = pd.allocate(4096, common::SHARED)?;
-    Ok((channel, common::End { pd, completions, queue_pair, region }))
-}
-
-/// Waits for a completion for a while.
-fn wait(end: &common::End) -> Outcome<Option<WorkCompletion>> {
+/// Waits for a completion until the timeout.
+fn wait(end: &End) -> Outcome<Option<WorkCompletion>> {
     Ok(end.completions.wait_until(Instant::now() + TIMEOUT)?)
 }
 
 /// Sends `text` from the front of the region.
-fn send(end: &common::End, way: &AddressHandle, to: Qpn, key: QKey, text: &[u8]) -> Outcome<()> {
+fn send(end: &End, handle: &AddressHandle, to: Qpn, key: QKey, text: &[u8]) -> Outcome<()> {
     end.region.write(0, text)?;
-    Ok(end.queue_pair.post_datagram(UdSendRequest {
-        id: WorkId(1),
-        address: way,
-        destination: to,
-        queue_key: key,
-        immediate: None,
-        data: end.data(0, text.len() as u32),
-        signaled: false,
-        solicited: false,
-    })?)
+    let data = Data::SgList(end.region.sge(0, text.len() as u32).into());
+    let mut request = UdSendRequest::new(WorkId(1), handle, to, key, data);
+    request.signaled = false;
+    Ok(end.queue_pair.post_datagram(request)?)
 }
 
 fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
     let channel = EventChannel::from_env()?;
-    let id = CmId::new(&channel, PortSpace::Udp)?;
-    id.resolve_address(None, server, SECOND)?;
-    let EventKind::AddressResolved = next(&channel)? else { return Err("no way there".into()) };
-    id.resolve_route(SECOND)?;
-    let EventKind::RouteResolved = next(&channel)? else { return Err("no route there".into()) };
-    let (completed, end) = datagrams(&id)?;
-    // No connection: the peer only tells the number and the key of its queue pair.
-    id.connect(&ConnectParameters::default())?;
-    let EventKind::Established(up) = next(&channel)? else { return Err("no answer".into()) };
-    let peer = up.datagram.ok_or("no datagrams")?;
-    let way = end.pd.address_handle(&peer.address)?;
+    let id = CmId::resolve(&channel, PortSpace::Udp, server, Duration::from_secs(1))?;
+    let end = End::new(&id, ServiceType::UnreliableDatagram, 4096)?;
+    // There is no connection: the peer only returns the number and the key of its queue pair.
+    let established = id.connect_blocking(&ConnectParameters::default())?;
+    let peer = established.datagram.ok_or("no UD queue pair")?;
+    let handle = end.pd.address_handle(&peer.address)?;
     for number in 0..count {
         let text = format!("ping {number} of this");
         end.post_receive(2, 1024, 1024)?;
         let start = Instant::now();
         for tries in 1.. {
-            send(&end, &way, peer.queue_pair, peer.queue_key, text.as_bytes())?;
+            send(&end, &handle, peer.queue_pair, peer.queue_key, text.as_bytes())?;
             match wait(&end)? {
                 Some(done) => {
                     let answer = end.bytes(1024 + HEADER, done.length as usize - HEADER)?;
@@ -91,11 +65,11 @@ fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
                         println!("ping {number}: {:?}, tries {tries}", start.elapsed());
                         break;
                     }
-                    // The answer to an earlier ping, late.
+                    // A late response to an earlier ping.
                     end.post_receive(2, 1024, 1024)?;
                 }
                 None if tries < 50 => {}
-                None => return Err("no answer to any of 50 pings".into()),
+                None => return Err("no response to 50 pings".into()),
             }
         }
     }
@@ -103,10 +77,10 @@ fn ping(server: std::net::SocketAddr, count: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Answers until it is over.
+/// Sends the pings back until `over` is set.
 fn echo(events: &EventChannel, over: &AtomicBool) -> Outcome<()> {
-    let EventKind::ConnectRequest(request) = next(events)? else { return Err("no request".into()) };
-    let (completed, end) = datagrams(&request.id)?;
+    let request = events.wait_request()?;
+    let end = End::new(&request.id, ServiceType::UnreliableDatagram, 4096)?;
     end.post_receive(2, 1024, 1024)?;
     request.id.accept(&ConnectParameters::default())?;
     let peer = request.id.peer_address().ok_or("no peer")?;
@@ -116,13 +90,13 @@ fn echo(events: &EventChannel, over: &AtomicBool) -> Outcome<()> {
         destination: Gid::from_ip(peer.ip()),
         ..AddressVector::default()
     };
-    let way = end.pd.address_handle(&vector)?;
+    let handle = end.pd.address_handle(&vector)?;
     while !over.load(Ordering::Relaxed) {
         let Some(done) = wait(&end)? else { continue };
         let text = end.bytes(1024 + HEADER, done.length as usize - HEADER)?;
         end.post_receive(2, 1024, 1024)?;
-        let from = done.source.ok_or("a datagram from nobody")?;
-        send(&end, &way, from, cm::DATAGRAM_QUEUE_KEY, &text)?;
+        let from = done.source.ok_or("no source QPN")?;
+        send(&end, &handle, from, cm::DATAGRAM_QUEUE_KEY, &text)?;
     }
     Ok(())
 }

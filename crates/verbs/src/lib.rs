@@ -1,18 +1,88 @@
-//! RDMA over Converged Ethernet in user space: the verbs, as a safe library.
+//! RDMA over Converged Ethernet (RoCEv2) in user space: the verbs as a safe library.
 //!
-//! A [`Device`] is a network interface with an address. Opened, it is a [`Context`], from which all else is made:
-//! [`ProtectionDomain`]s with [`MemoryRegion`]s and [`QueuePair`]s in them, [`CompletionQueue`]s, shared receive
-//! queues. No privilege is needed, no kernel module, and no RDMA hardware; on the wire are the packets that these would
-//! send.
+//! No kernel module, RDMA hardware or privilege is needed. On the wire are the packets that RoCEv2 adapters and Linux's
+//! `rdma_rxe` send, so that the peer may be one of these.
 //!
-//! Everything is a handle: it can be cloned, sent to other threads, and dropped at any time, with work in flight too.
-//! What is wrong is a compile error or an [`Error`].
+//! # The model
+//!
+//! 1. A [`Device`] is a network interface with an IP address. [`Context::open`] opens it.
+//! 2. A [`ProtectionDomain`] (PD) groups the resources that work together. In it are [`MemoryRegion`]s (MR), the memory
+//!    that the device and peers access, and [`QueuePair`]s (QP), which send and receive.
+//! 3. A [`CompletionQueue`] (CQ) reports the work requests that have completed.
+//! 4. [`cm`] connects a QP to that of a peer, by IP address and port.
+//! 5. [`QueuePair::post_send`] and [`QueuePair::post_receive`] post work requests. SEND consumes a receive request of the
+//!    peer; WRITE, READ and atomics access the peer's memory directly, given its address and rkey.
+//! 6. [`CompletionQueue::poll`] or [`CompletionQueue::wait`] returns the completions; with the feature `tokio`,
+//!    `AsyncCompletionQueue` awaits them.
+//!
+//! Resources are handles: they can be cloned, sent to other threads, and dropped at any time, with requests in flight too.
+//! Each family of operations has an error type to match on; all convert into [`Error`].
+//!
+//! # Example
+//!
+//! A client sends a message to a server. Both are in one process here; other hosts need only another address.
+//!
+//! ```
+//! use ferroce::cm::{CmId, ConnectParameters, EventChannel, PortSpace};
+//! use ferroce::*;
+//! use std::net::SocketAddr;
+//! use std::time::Duration;
+//!
+//! type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+//!
+//! /// Creates a PD, MR, CQ and QP on the device of a connection.
+//! fn resources(id: &CmId) -> Outcome<(MemoryRegion, CompletionQueue, QueuePair)> {
+//!     let context = id.context().ok_or("no device")?;
+//!     let pd = context.protection_domain();
+//!     let mr = pd.allocate(4096, AccessFlags::LOCAL_WRITE)?;
+//!     let cq = context.completion_queue(16, Some(&CompletionChannel::new()?))?;
+//!     let options = QueuePairOptions::new(ServiceType::ReliableConnection, &cq);
+//!     let qp = id.create_queue_pair(&pd, &options)?;
+//!     Ok((mr, cq, qp))
+//! }
+//!
+//! fn client(server: SocketAddr) -> Outcome<()> {
+//!     let channel = EventChannel::new()?;
+//!     let id = CmId::resolve(&channel, PortSpace::Tcp, server, Duration::from_secs(1))?;
+//!     let (mr, cq, qp) = resources(&id)?;
+//!     id.connect_blocking(&ConnectParameters::default())?;
+//!
+//!     mr.write(0, b"hello")?;
+//!     let data = Data::SgList(mr.sge(0, 5).into());
+//!     qp.post_send(SendRequest::new(WorkId(1), Operation::SEND, data))?;
+//!     assert_eq!(cq.wait()?.status, Status::Success);
+//!     id.disconnect()?;
+//!     Ok(())
+//! }
+//!
+//! fn main() -> Outcome<()> {
+//!     let channel = EventChannel::new()?;
+//!     let listener = CmId::new(&channel, PortSpace::Tcp)?;
+//!     listener.bind("127.0.0.1:0".parse()?)?;
+//!     listener.listen(0)?;
+//!     let address = listener.local_address().ok_or("not bound")?;
+//!     let client = std::thread::spawn(move || client(address));
+//!
+//!     // The receive request is posted before the client can send.
+//!     let request = channel.wait_request()?;
+//!     let (mr, cq, qp) = resources(&request.id)?;
+//!     qp.post_receive(ReceiveRequest { id: WorkId(2), sg_list: mr.sge(0, 4096).into() })?;
+//!     request.id.accept(&ConnectParameters::default())?;
+//!
+//!     let done = cq.wait()?;
+//!     assert_eq!((done.id, done.status, done.length), (WorkId(2), Status::Success, 5));
+//!     let mut text = [0; 5];
+//!     mr.read(0, &mut text)?;
+//!     assert_eq!(&text, b"hello");
+//!     client.join().unwrap()
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
-// The helpers in tests/support serve unit tests too, and name the crate as users do.
+// Unit tests share tests/support, which names the crate as users do.
 #[cfg(test)]
 extern crate self as ferroce;
-// Unit tests open sockets too.
+// Isolates the unit tests that open sockets.
 #[cfg(test)]
 use ferroce_test_support as _;
 

@@ -1,7 +1,8 @@
-//! Every example runs by itself, and says what it is meant to say. Cargo builds them with the tests.
+//! Every example runs and prints what its documentation says. Cargo builds them with the tests.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use ferroce_test_support as _;
 
@@ -12,28 +13,45 @@ fn path(name: &str) -> PathBuf {
     profile.join("examples").join(name)
 }
 
-fn check(name: &str, lines: &[&str]) {
+fn command(name: &str) -> Command {
     let path = path(name);
     assert!(path.exists(), "{} is not built: `cargo build --examples`", path.display());
-    let output = Command::new(path).stdin(Stdio::null()).output().unwrap();
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn check(name: &str, lines: &[&str]) {
+    check_output(name, &command(name).output().unwrap(), lines);
+}
+
+fn check_output(name: &str, output: &Output, lines: &[&str]) {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}\n{text}{errors}", output.status);
     for line in lines {
-        assert!(text.contains(line), "{name} does not say {line:?}:\n{text}");
+        assert!(text.contains(line), "{name} does not print {line:?}:\n{text}");
     }
     assert!(errors.is_empty(), "{name}: {errors}");
 }
 
 #[test]
-fn minimal_server() {
-    check("minimal_server", &["listening at 127.0.0.1:", "the client wrote 'client-wrote-this'"]);
-}
+fn minimal_server_and_client() {
+    let mut server = command("minimal_server");
+    let mut server = server.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    let mut first = String::new();
+    stdout.read_line(&mut first).unwrap();
+    let address = first.trim().strip_prefix("listening at ").unwrap();
 
-#[test]
-fn minimal_client() {
+    let output = command("minimal_client").arg(address).output().unwrap();
     let read = "READ complete: 4096 bytes, 'client-wrote-this'";
-    check("minimal_client", &["remote addr=0x", "WRITE complete", read, "done"]);
+    check_output("minimal_client", &output, &["remote addr=0x", "WRITE complete", read, "done"]);
+
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).unwrap();
+    assert!(server.wait().unwrap().success(), "{text}");
+    assert!(text.contains("the client wrote 'client-wrote-this'"), "{text}");
 }
 
 #[test]
@@ -62,7 +80,7 @@ fn xrc() {
     check("xrc", &["got 'for worker 2'", "3 queues reached over one connection"]);
 }
 
-/// Cargo builds it with the features of the tests.
+/// Built with the features of the tests.
 #[test]
 fn awaiting() {
     match cfg!(feature = "tokio") {

@@ -1,4 +1,4 @@
-//! Where events of ids come out.
+//! Event channels: deliver the events of cm_ids.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,41 +16,77 @@ use crate::time::nanos;
 #[derive(Debug)]
 pub(super) struct Channel {
     event: ferroce_sys::Event,
-    waiting: Mutex<VecDeque<Event>>,
+    pending: Mutex<VecDeque<Event>>,
     pub(super) options: Options,
 }
 
 impl Channel {
-    /// Events and signals are one for one at every moment, so that a program may make reads of the descriptor wait: we
-    /// read only what is there.
+    /// Adds an event. The eventfd counts the pending events, and is only touched under their lock: a read never blocks,
+    /// even if the program has cleared O_NONBLOCK.
     pub(super) fn raise(&self, event: Event) {
-        let mut waiting = lock(&self.waiting);
-        waiting.push_back(event);
+        let mut pending = lock(&self.pending);
+        pending.push_back(event);
         let _ = self.event.signal();
     }
 
     fn take(&self) -> Result<Option<Event>, WaitError> {
-        let mut waiting = lock(&self.waiting);
-        let next = waiting.pop_front();
+        let mut pending = lock(&self.pending);
+        let next = pending.pop_front();
         if next.is_some() {
             self.event.take()?;
         }
         Ok(next)
     }
 
-    /// Takes out the events of an id.
+    fn wait(&self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {
+        let deadline = nanos(deadline);
+        let mut poller = Poller::new();
+        poller.watch(&self.event, Interest::Read);
+        loop {
+            if let Some(event) = self.take()? {
+                return Ok(Some(event));
+            }
+            if poller.wait(deadline)? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for an event that `pick` accepts. The others are raised again, in their order.
+    pub(super) fn wait_for<T>(
+        &self,
+        mut pick: impl FnMut(Event) -> Result<T, Event>,
+    ) -> Result<T, WaitError> {
+        let mut others = Vec::new();
+        let found = loop {
+            match self.wait(None) {
+                Ok(Some(event)) => match pick(event) {
+                    Ok(found) => break Ok(found),
+                    Err(event) => others.push(event),
+                },
+                Ok(None) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        others.into_iter().for_each(|event| self.raise(event));
+        found
+    }
+
+    /// Removes and returns the events of a cm_id.
     pub(super) fn take_all(&self, id: IdName) -> VecDeque<Event> {
-        let mut waiting = lock(&self.waiting);
-        let (gone, kept): (VecDeque<_>, _) = waiting.drain(..).partition(|event| event.id == id);
-        *waiting = kept;
-        for _ in &gone {
+        let mut pending = lock(&self.pending);
+        let (taken, others): (VecDeque<_>, _) = pending.drain(..).partition(|event| event.id == id);
+        *pending = others;
+        for _ in &taken {
             let _ = self.event.take();
         }
-        gone
+        taken
     }
 }
 
-/// A channel for the events of ids. Its file descriptor is readable while there is one. Clones are the same one.
+/// An event channel: delivers the events of [cm_ids](super::CmId). Clones share it.
+///
+/// Its file descriptor is readable while an event is pending.
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_event_channel")]
 pub struct EventChannel {
@@ -58,7 +94,7 @@ pub struct EventChannel {
 }
 
 impl EventChannel {
-    /// A channel that no id uses yet.
+    /// Creates a channel whose cm_ids open devices with [`Options::default`].
     ///
     /// # Errors
     ///
@@ -68,14 +104,14 @@ impl EventChannel {
         Self::with_options(Options::default())
     }
 
-    /// The same, whose ids open devices with these options.
+    /// Creates a channel whose cm_ids open devices with these options.
     ///
     /// # Errors
     ///
     /// As [`EventChannel::new`].
     pub fn with_options(options: Options) -> Result<Self, SystemError> {
         let event = ferroce_sys::Event::counting()?;
-        Ok(Self { channel: Arc::new(Channel { event, waiting: Mutex::default(), options }) })
+        Ok(Self { channel: Arc::new(Channel { event, pending: Mutex::default(), options }) })
     }
 
     /// Creates a channel whose cm_ids open devices with [`Options::from_env`].
@@ -87,7 +123,7 @@ impl EventChannel {
         Ok(Self::with_options(Options::from_env()?)?)
     }
 
-    /// Takes an event, without waiting.
+    /// Takes an event without waiting.
     ///
     /// # Errors
     ///
@@ -96,24 +132,14 @@ impl EventChannel {
         self.channel.take()
     }
 
-    /// Waits for an event, at most until the deadline in nanoseconds of the monotonic clock.
+    /// Waits for an event; returns `None` at the deadline.
     ///
     /// # Errors
     ///
     /// When the wait fails.
     #[doc(alias = "rdma_get_cm_event")]
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {
-        let deadline = nanos(deadline);
-        let mut poller = Poller::new();
-        poller.watch(&self.channel.event, Interest::Read);
-        loop {
-            if let Some(event) = self.try_event()? {
-                return Ok(Some(event));
-            }
-            if poller.wait(deadline)? == 0 {
-                return Ok(None);
-            }
-        }
+        self.channel.wait(deadline)
     }
 }
 

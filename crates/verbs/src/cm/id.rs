@@ -454,7 +454,7 @@ impl State {
 
 impl CmEventHandler for Shared {
     fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: cm::Event) {
-        super::news::handle(adapter, link, &self, event);
+        super::handler::handle(adapter, link, &self, event);
     }
 
     fn handle_neighbour(self: Arc<Self>, failure: Option<Error>) {

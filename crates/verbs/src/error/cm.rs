@@ -1,8 +1,9 @@
 //! The connection manager.
 
+use ferroce_sys::errno::{EBUSY, ECONNREFUSED, EINVAL, ENODEV, ENOMEM, ENOTCONN, ETIMEDOUT};
 use ferroce_proto::cm::PrivateDataTooLong;
 use ferroce_proto::qp::{PathMtu, State};
-use ferroce_sys::errno::{EBUSY, EINVAL, ENODEV, ENOMEM};
+use ferroce_wire::cm::RejectReason;
 use ferroce_wire::rdmacm::PortSpace;
 
 use super::{
@@ -69,6 +70,18 @@ pub enum Error {
     /// This side responded later than the peer waits.
     #[error("the program took longer to respond than the peer waits")]
     ResponseTooLate,
+    /// The peer rejected the connection.
+    #[error("the peer rejected the connection: {reason}")]
+    Rejected {
+        /// The reason.
+        reason: RejectReason,
+    },
+    /// The peer did not respond, or has no UD queue pair for the service.
+    #[error("the peer does not respond")]
+    Unreachable,
+    /// The connection has ended.
+    #[error("the connection has ended")]
+    Disconnected,
     /// The peer's QP is in another connection.
     #[error("the peer's queue pair is in another connection")]
     StaleConnection,
@@ -126,6 +139,9 @@ impl Error {
             | Self::ResponseTooLate
             | Self::StaleConnection
             | Self::NotMulticast => EINVAL,
+            Self::Rejected { .. } => ECONNREFUSED,
+            Self::Unreachable => ETIMEDOUT,
+            Self::Disconnected => ENOTCONN,
             Self::HasQueuePair => EBUSY,
             Self::TooMany { .. } => ENOMEM,
             Self::Closed => ENODEV,
