@@ -33,4 +33,5 @@ pub mod time;
 pub mod transmit;
 pub mod uc;
 pub mod ud;
+mod unacknowledged;
 pub mod work;

@@ -2,6 +2,7 @@
 //! dereferenced; whoever implements [`Memory`] owns the bytes.
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
+use ferroce_wire::transport::Reth;
 
 pub use ferroce_wire::access::AccessFlags;
 
@@ -56,6 +57,12 @@ pub struct RemoteRange {
     pub address: VirtualAddress,
     /// Bytes.
     pub length: u32,
+}
+
+impl From<&Reth> for RemoteRange {
+    fn from(reth: &Reth) -> Self {
+        Self { key: reth.key, address: reth.address, length: reth.length }
+    }
 }
 
 /// Why memory may not be used so.

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::memory::PdId;
-use crate::work::ReceiveRequest;
+use crate::work::{Completion, ReceiveRequest, Status};
 
 /// An XRC domain: targets and shared receive queues of one reach each other (IBA A14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -98,6 +98,13 @@ impl ReceiveQueue {
     /// Gives back a request whose message was dropped before it could be completed: the next message takes it.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.requests.push_front(request);
+    }
+
+    /// Takes all requests and completes them as flushed.
+    pub(crate) fn flush(&mut self, done: &mut VecDeque<Completion>) {
+        while let Some(request) = self.take() {
+            done.push_back(request.completion(Status::Flushed));
+        }
     }
 
     /// The limit that is armed.

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use ferroce_wire::number::{Immediate, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
-use crate::memory::{Bind, Sge};
+use crate::memory::{Accessor, Bind, Denied, Memory, PdId, Sge};
 
 /// The owner's name for a work request, given back in its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -104,6 +104,21 @@ impl Operation {
     pub const fn consumes_receive(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Write { immediate: Some(_), .. })
     }
+
+    /// Executes a local operation; the others have no effect here.
+    pub(crate) fn execute_local(
+        &self,
+        by: Accessor,
+        memory: &mut impl Memory,
+    ) -> Result<(), Status> {
+        match self {
+            Self::Bind(bind) => memory.bind(by, bind).map_err(|_| Status::Binding),
+            Self::LocalInvalidate { key } => {
+                memory.invalidate(by, *key).map_err(|_| Status::LocalOperation)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The local side of a send work request.
@@ -163,6 +178,24 @@ impl SgList {
                 ..*sge
             })
         })
+    }
+}
+
+impl SgList {
+    /// Writes `data` to the bytes from `offset` on.
+    pub(crate) fn scatter(
+        &self,
+        offset: u64,
+        mut data: &[u8],
+        pd: PdId,
+        memory: &mut impl Memory,
+    ) -> Result<(), Denied> {
+        for sge in self.range(offset, data.len() as u64) {
+            let (part, rest) = data.split_at(data.len().min(sge.length as usize));
+            memory.write_local(pd, sge, part)?;
+            data = rest;
+        }
+        Ok(())
     }
 }
 
@@ -241,6 +274,28 @@ pub struct ReceiveRequest {
     pub id: WorkId,
     /// Where the message goes.
     pub sg_list: SgList,
+}
+
+impl ReceiveRequest {
+    /// The completion of a request that no message was written to.
+    pub(crate) const fn completion(&self, status: Status) -> Completion {
+        Completion::new(self.id, CompletionKind::Receive, status)
+    }
+}
+
+/// Why a send work request was rejected when it was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The state takes none, or the service has no send queue.
+    State,
+    /// The send queue is full.
+    Full,
+    /// More bytes than the service carries, or not 8 for an atomic operation.
+    Length,
+    /// The service has no such operation, or the request combines immediate data with invalidation.
+    Operation,
+    /// XRC's requests name a shared receive queue of the peer's, datagrams an address, and no others do.
+    Address,
 }
 
 /// How a work request ended (IBA 11.6.2; the names of `ibv_wc_status`).

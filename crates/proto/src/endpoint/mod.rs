@@ -24,7 +24,9 @@ use crate::qp::{Capabilities, Machine, QueuePairAttributes, ServiceType, State};
 use crate::receive::XrcDomain;
 use crate::{rc, uc, ud};
 
-pub use traffic::{InboundPacket, Outgoing, PostError};
+pub use traffic::{InboundPacket, Outgoing};
+
+pub use crate::work::PostError;
 
 /// What is settled when a queue pair is created (IBA 11.2.4.1).
 #[derive(Clone, Debug)]

@@ -12,8 +12,7 @@ use crate::receive::ReceiveQueue;
 use crate::time::Instant;
 use crate::transmit::Transmit;
 use crate::ud::{self, Envelope};
-use crate::work::{Completion, CompletionKind, SendRequest, Status, WorkId};
-use crate::{rc, uc};
+use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
 
 /// A packet that arrived, and what carried it.
 #[derive(Clone, Copy, Debug)]
@@ -37,52 +36,6 @@ pub struct Outgoing<'a, R> {
     pub transmit: Transmit<'a>,
 }
 
-/// Why a send was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostError {
-    /// The state takes none, or the service has no send queue.
-    State,
-    /// The queue holds as many requests as it was made for.
-    Full,
-    /// More bytes than the service carries, or not 8 for an atomic operation.
-    Length,
-    /// The service has no such operation.
-    Operation,
-    /// XRC's requests name a shared receive queue of the peer's, datagrams an address, and no others do.
-    Address,
-}
-
-impl From<rc::PostError> for PostError {
-    fn from(error: rc::PostError) -> Self {
-        match error {
-            rc::PostError::Full => Self::Full,
-            rc::PostError::State => Self::State,
-            rc::PostError::Length => Self::Length,
-            rc::PostError::ImmediateAndInvalidate => Self::Operation,
-            rc::PostError::ReceiveQueue => Self::Address,
-        }
-    }
-}
-
-impl From<uc::PostError> for PostError {
-    fn from(error: uc::PostError) -> Self {
-        match error {
-            uc::PostError::Full => Self::Full,
-            uc::PostError::Length => Self::Length,
-            uc::PostError::Operation | uc::PostError::Invalidate => Self::Operation,
-        }
-    }
-}
-
-impl From<ud::PostError> for PostError {
-    fn from(error: ud::PostError) -> Self {
-        match error {
-            ud::PostError::Full => Self::Full,
-            ud::PostError::Length => Self::Length,
-        }
-    }
-}
-
 impl<R: Copy> Endpoint<R> {
     /// Whether a receive may be posted to its own receive queue now, and whether it is flushed at once then.
     pub fn permits_receive(&self) -> Permission {
@@ -94,8 +47,8 @@ impl<R: Copy> Endpoint<R> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
         match &mut self.transport {
-            Transport::Reliable(queue_pair) => Ok(queue_pair.post_send(request)?),
-            Transport::Unreliable(queue_pair) => Ok(queue_pair.post_send(request)?),
+            Transport::Reliable(queue_pair) => queue_pair.post_send(request),
+            Transport::Unreliable(queue_pair) => queue_pair.post_send(request),
             Transport::Datagram(_) | Transport::None => Err(PostError::Address),
         }
     }
@@ -105,7 +58,7 @@ impl<R: Copy> Endpoint<R> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
         match &mut self.transport {
-            Transport::Datagram(queue_pair) => Ok(queue_pair.post_send(request)?),
+            Transport::Datagram(queue_pair) => queue_pair.post_send(request),
             _ => Err(PostError::Address),
         }
     }

@@ -13,12 +13,9 @@ use super::requester::{Progress, Queued, Requester};
 use super::sequence::Sequence;
 use crate::congestion::{RateControl, cost};
 use crate::memory::Memory;
+use crate::qp::Fault;
 use crate::time::Instant;
 use crate::work::{Completion, Data, Operation, Status};
-
-/// The send queue failed: with its first request's completion, all others are flushed and the queue pair is in error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed;
 
 impl Requester {
     /// A packet from the responder.
@@ -30,7 +27,7 @@ impl Requester {
         config: &Config,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(packet.bth.psn);
         // IBA 9.7.5.1: an answer to something never sent, or long finished, is a ghost.
         if sequence >= self.newest {
@@ -103,7 +100,7 @@ impl Requester {
         config: &Config,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         let start = self
             .queue
             .iter()
@@ -161,7 +158,7 @@ impl Requester {
         sequence: Sequence,
         config: &Config,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         while self.unacknowledged < sequence {
             let Some(queued) = self.queue.front().filter(|queued| queued.packets > 0) else {
                 break;
@@ -190,7 +187,7 @@ impl Requester {
         kind: SyndromeKind,
         config: &Config,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         let status = match kind {
             SyndromeKind::RnrNak(timer) => {
                 self.not_ready(now, timer.duration(), config, done)?;
@@ -259,7 +256,7 @@ impl Requester {
         wait: Duration,
         config: &Config,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         // A second answer to what was sent before the first: the wait has begun.
         if self.next == self.unacknowledged && self.not_before.is_some() {
             return Ok(());
@@ -283,7 +280,7 @@ impl Requester {
         &mut self,
         now: Instant,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         if self.has_gone_back() {
             return Ok(());
         }
@@ -298,7 +295,7 @@ impl Requester {
     }
 
     /// A response passes over one that is missing. Counted once for each gap.
-    fn implied_nak(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+    fn implied_nak(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         let known = self.has_gone_back();
         self.asked_to_go_back(now, done)?;
         self.counters.implied_nak_seq_err += u64::from(!known);
@@ -306,7 +303,7 @@ impl Requester {
     }
 
     /// Goes back, if that was not done too often.
-    fn retry(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+    fn retry(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         let Some(left) = self.retries_left.checked_sub(1) else {
             return self.fail(Status::RetryExceeded, done);
         };
@@ -322,7 +319,7 @@ impl Requester {
         now: Instant,
         psn: Psn,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(psn);
         if self.timer.is_none() || sequence < self.unacknowledged || sequence >= self.newest {
             return Ok(());
@@ -336,7 +333,7 @@ impl Requester {
         &mut self,
         now: Instant,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         if self.timer.is_some_and(|timer| timer <= now) {
             self.timer = None;
             self.went_back_to = None;
@@ -358,7 +355,7 @@ impl Requester {
         &mut self,
         psn: Psn,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(psn);
         let index = self.queue.partition_point(|queued| queued.end() <= sequence);
         if let Some(queued) = self.queue.get_mut(index) {
@@ -374,7 +371,7 @@ impl Requester {
     }
 
     /// A request that cannot be done ends when all before it have.
-    pub(super) fn settle(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Failed> {
+    pub(super) fn settle(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         match self.queue.front().map(|queued| queued.progress) {
             Some(Progress::Failed(status)) => self.fail(status, done),
             _ => Ok(()),
@@ -386,12 +383,12 @@ impl Requester {
         &mut self,
         status: Status,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         if let Some(queued) = self.queue.pop_front() {
             done.push_back(queued.completion(status));
         }
         self.flush(done);
-        Err(Failed)
+        Err(Fault::Requester)
     }
 
     /// All requests end unfinished (IBA 10.3.1.7).

@@ -20,6 +20,6 @@ mod sequence;
 mod tests;
 
 pub use queue_pair::{Config, QueuePair, Role};
-pub use requester::PostError;
 
 pub use crate::qp::Fault;
+pub use crate::work::PostError;

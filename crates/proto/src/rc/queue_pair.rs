@@ -9,7 +9,7 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, RnrTimer};
 use ferroce_wire::transport::Bth;
 
-use super::requester::{PostError, Requester, Sending};
+use super::requester::{Requester, Sending};
 use super::responder::{Refused, Responder};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::Counters;
@@ -18,7 +18,7 @@ use crate::qp::Fault;
 use crate::receive::{ReceiveQueue, XrcDomain};
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit};
-use crate::work::{Completion, CompletionKind, SendRequest, Status, WorkId};
+use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
 
 /// Which halves of a reliable connection a queue pair has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -311,13 +311,7 @@ impl QueuePair {
 
     /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
-        while let Some(request) = receives.take() {
-            self.receive_done.push_back(Completion::new(
-                request.id,
-                CompletionKind::Receive,
-                Status::Flushed,
-            ));
-        }
+        receives.flush(&mut self.receive_done);
     }
 
     /// The next packet to send: answers first, for a peer waits for them. Requests that are done on this side alone

@@ -17,32 +17,18 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::{AtomicEth, Bth, Feth, Ieth, ImmDt, Reth, Xrceth};
 
-use super::completer::Failed;
 use super::queue_pair::{Config, Role};
 use super::sequence::Sequence;
 use crate::congestion::{Blocked, Controller, RateControl, cost};
 use crate::counters::Counters;
 use crate::memory::Memory;
+use crate::qp::Fault;
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit, pad};
 use crate::work::{
-    Completion, CompletionKind, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Status, WorkId,
+    Completion, CompletionKind, MAX_MESSAGE, Operation, PostError, RemoteAddress, SendRequest,
+    Status, WorkId,
 };
-
-/// Why a work request was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostError {
-    /// The queue holds as many requests as it was made for.
-    Full,
-    /// The state of the queue pair does not take requests, or it has no send queue.
-    State,
-    /// More bytes than a message may have, or not 8 for an atomic operation.
-    Length,
-    /// Immediate data and invalidation do not go together.
-    ImmediateAndInvalidate,
-    /// XRC's requests name a shared receive queue of the peer's, and no others do.
-    ReceiveQueue,
-}
 
 /// A request in the queue.
 #[derive(Debug)]
@@ -192,11 +178,11 @@ impl Requester {
             return Err(PostError::Length);
         }
         if let Operation::Send { immediate: Some(_), invalidate: Some(_) } = operation {
-            return Err(PostError::ImmediateAndInvalidate);
+            return Err(PostError::Operation);
         }
         let names_queue = config.role == Role::Initiator && !operation.is_local();
         if request.receive_queue.is_some() != names_queue {
-            return Err(PostError::ReceiveQueue);
+            return Err(PostError::Address);
         }
         let packets = match operation {
             Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => {
@@ -222,20 +208,13 @@ impl Requester {
         config: &Config,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         while let Some(queued) = self.queue.get(self.at).filter(|queued| queued.packets == 0) {
             if queued.progress == Progress::Queued {
                 if !self.may_start(queued, config) {
                     break;
                 }
-                let by = config.accessor();
-                let progress = match &queued.request.operation {
-                    Operation::Bind(bind) => memory.bind(by, bind).map_err(|_| Status::Binding),
-                    Operation::LocalInvalidate { key } => {
-                        memory.invalidate(by, *key).map_err(|_| Status::LocalOperation)
-                    }
-                    _ => Ok(()),
-                };
+                let progress = queued.request.operation.execute_local(config.accessor(), memory);
                 self.queue[self.at].progress =
                     progress.map_or_else(Progress::Failed, |()| Progress::Executed);
             }

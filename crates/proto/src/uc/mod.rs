@@ -17,6 +17,6 @@ pub(crate) mod tests;
 
 pub use drops::Drops;
 pub use queue_pair::{Config, QueuePair};
-pub use requester::PostError;
 
 pub use crate::qp::Fault;
+pub use crate::work::PostError;

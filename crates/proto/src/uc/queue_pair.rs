@@ -1,19 +1,18 @@
 //! An unreliable connection's queue pair: requester and responder under one roof.
 
-use alloc::collections::VecDeque;
-
 use ferroce_wire::number::{PKey, Psn, Qpn};
 use ferroce_wire::opcode::Transport;
 use ferroce_wire::packet::Packet;
 
 use super::drops::Drops;
-use super::requester::{PostError, Requester, completion};
-use super::responder::{Responder, ended};
+use super::requester;
+use super::responder::Responder;
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
-use crate::work::{Completion, SendRequest, Status, WorkId};
+use crate::unacknowledged::{Queues, SendQueue};
+use crate::work::{Completion, PostError, SendRequest, WorkId};
 
 /// What the attributes of the transitions to RTR and RTS set (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
@@ -54,24 +53,14 @@ impl Config {
 #[derive(Debug)]
 pub struct QueuePair {
     config: Config,
-    requester: Requester,
+    queues: Queues<SendRequest>,
     responder: Responder,
-    send_done: VecDeque<Completion>,
-    receive_done: VecDeque<Completion>,
-    fault: Option<Fault>,
 }
 
 impl QueuePair {
     /// A queue pair that is connected so.
     pub fn new(config: Config) -> Self {
-        Self {
-            requester: Requester::new(&config),
-            responder: Responder::new(&config),
-            config,
-            send_done: VecDeque::new(),
-            receive_done: VecDeque::new(),
-            fault: None,
-        }
+        Self { queues: Queues::new(config.send_psn), responder: Responder::new(&config), config }
     }
 
     /// How it is connected.
@@ -88,17 +77,17 @@ impl QueuePair {
     /// Sets the PSN of the first packet, before any is sent.
     pub fn start_sending(&mut self, psn: Psn) {
         self.config.send_psn = psn;
-        self.requester = Requester::new(&self.config);
+        self.queues.send = SendQueue::new(psn);
     }
 
     /// Whether no message is half sent: what SQD waits for (IBA 10.3.1.5).
     pub fn is_between_messages(&self) -> bool {
-        self.requester.is_between_messages()
+        self.queues.send.is_between_messages()
     }
 
     /// Why the queue pair does not work, if it does not.
     pub fn fault(&self) -> Option<Fault> {
-        self.fault
+        self.queues.fault()
     }
 
     /// What was dropped in silence so far.
@@ -108,22 +97,17 @@ impl QueuePair {
 
     /// Adds a request to the send queue.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        if self.fault.is_some() {
-            // IBA 10.3.1.6, 10.3.1.7: taken, and completed in error.
-            self.send_done.push_back(completion(&request, Status::Flushed));
-            return Ok(());
-        }
-        self.requester.post(request, &self.config)
+        self.queues.post_send(request, self.config.send_capacity, requester::check)
     }
 
     /// The request whose packet was handed out last.
     pub fn last_sent(&self) -> Option<WorkId> {
-        self.requester.last_sent()
+        self.queues.send.last_sent()
     }
 
     /// Requests that are not finished.
     pub fn send_queue_len(&self) -> usize {
-        self.requester.len()
+        self.queues.send.len()
     }
 
     /// A packet from the peer, whose ICRC is right. Receive requests are taken from `receives`, the queue pair's own
@@ -134,7 +118,7 @@ impl QueuePair {
         receives: &mut ReceiveQueue,
         memory: &mut impl Memory,
     ) {
-        if self.in_error() {
+        if self.queues.in_error() {
             return;
         }
         // IBA 9.6.1.1: partition and destination were matched when the queue pair was found.
@@ -144,81 +128,63 @@ impl QueuePair {
             self.responder.drops.foreign += 1;
             return;
         };
-        let done = &mut self.receive_done;
-        let verdict =
+        let done = &mut self.queues.receive_done;
+        let handled =
             self.responder.handle_packet(packet, info, &self.config, receives, memory, done);
-        if verdict.is_err() {
-            self.enter_error(Fault::Responder);
+        if let Err(fault) = handled {
+            self.enter_error(fault);
         }
     }
 
     /// The payload of the packet with this PSN, the last that was handed out, could not be read: its request fails and
     /// all behind it are flushed (IBA 10.3.1.6).
     pub fn handle_denied(&mut self, psn: Psn) {
-        if self.fault.is_none() && self.requester.fail(psn, &mut self.send_done) {
-            self.fault = Some(Fault::Requester);
-            self.requester.flush(&mut self.send_done);
-        }
+        self.queues.handle_denied(psn);
     }
 
     /// The owner's transition from SQE back to RTS (IBA 10.3.1.6). The peer drops what it has of the message that
     /// failed, because the next one starts. False when the state is another.
     pub fn resume_send(&mut self) -> bool {
-        let resumes = self.fault == Some(Fault::Requester);
-        if resumes {
-            self.fault = None;
-        }
-        resumes
+        self.queues.resume_send()
     }
 
     /// Brings the queue pair into the error state: all its requests are flushed (IBA 10.3.1.7).
     pub fn handle_error(&mut self) {
-        if !self.in_error() {
+        if !self.queues.in_error() {
             self.enter_error(Fault::Owner);
         }
     }
 
-    /// Whether the state is ERR, and not SQE only.
-    fn in_error(&self) -> bool {
-        matches!(self.fault, Some(Fault::Responder | Fault::Owner))
-    }
-
     fn enter_error(&mut self, fault: Fault) {
-        self.fault = Some(fault);
-        self.requester.flush(&mut self.send_done);
-        self.responder.stop(&mut self.receive_done);
+        self.queues.enter_error(fault);
+        self.responder.stop(&mut self.queues.receive_done);
     }
 
     /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
-        while let Some(request) = receives.take() {
-            self.receive_done.push_back(ended(&request, Status::Flushed));
-        }
+        self.queues.flush_receives(receives);
     }
 
     /// The next packet to send. Requests that are done on this side alone are executed when their turn comes.
     pub fn poll_transmit(&mut self, memory: &mut impl Memory) -> Option<Transmit<'_>> {
-        if self.fault.is_some() {
+        if self.queues.fault().is_some() {
             return None;
         }
-        self.requester.settle(&mut self.send_done);
-        let executed = self.requester.execute_local(&self.config, memory, &mut self.send_done);
-        if executed.is_err() {
-            self.fault = Some(Fault::Requester);
-            self.requester.flush(&mut self.send_done);
+        self.queues.send.complete_sent(&mut self.queues.send_done);
+        if let Err(fault) = requester::execute_local(&mut self.queues, &self.config, memory) {
+            self.queues.enter_error(fault);
             return None;
         }
-        self.requester.poll_transmit(&self.config)
+        requester::poll_transmit(&mut self.queues.send, &self.config)
     }
 
     /// The next completion of the send queue.
     pub fn poll_send_completion(&mut self) -> Option<Completion> {
-        self.requester.settle(&mut self.send_done);
-        self.send_done.pop_front()
+        self.queues.poll_send_completion()
     }
 
     /// The next completion of the receive queue.
     pub fn poll_receive_completion(&mut self) -> Option<Completion> {
-        self.receive_done.pop_front()
+        self.queues.receive_done.pop_front()
     }
 }

@@ -12,6 +12,7 @@ use ferroce_wire::packet::Packet;
 use super::drops::{Drops, Reason};
 use super::queue_pair::Config;
 use crate::memory::{AccessFlags, Memory, RemoteRange};
+use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Status};
 
@@ -20,10 +21,6 @@ use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Statu
 /// message must not come twice. Everything else is ahead: so a peer that was cut off for half the circle of PSNs is
 /// heard again at once.
 const LATE: i32 = 1 << 16;
-
-/// A receive request failed by our own fault: the queue pair is in error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed;
 
 /// The message that the packets before belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +77,7 @@ impl Responder {
         receives: &mut ReceiveQueue,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         // Step 1: the PSN (IBA 9.8.2.2): a gap ends the message under way, and the sequence goes on behind it.
         let ahead = packet.bth.psn.distance(self.expected);
         if (-LATE..0).contains(&ahead) {
@@ -110,8 +107,8 @@ impl Responder {
         let Some(request) = self.receive.take() else { return Ok(()) };
         match (verdict, self.message) {
             (Err(Refusal::Failed), _) => {
-                done.push_back(ended(&request, Status::LocalProtection));
-                return Err(Failed);
+                done.push_back(request.completion(Status::LocalProtection));
+                return Err(Fault::Responder);
             }
             // Its message was dropped: the next one takes it, which may be another queue pair's if they share it.
             (_, Message::None | Message::Dropped) => receives.put_back(request),
@@ -223,7 +220,7 @@ impl Responder {
                     length: self.received as u32,
                     immediate: packet.extensions.immediate.map(|immediate| immediate.value),
                     solicited: packet.bth.solicited,
-                    ..ended(&request, Status::Success)
+                    ..request.completion(Status::Success)
                 });
             }
         }
@@ -239,32 +236,21 @@ impl Responder {
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
         let Some(request) = &self.receive else { return Err(Reason::NoReceive.into()) };
-        let mut data = payload;
-        for sge in request.sg_list.range(self.received, payload.len() as u64) {
-            let (part, rest) = data.split_at(data.len().min(sge.length as usize));
-            memory.write_local(config.pd, sge, part).map_err(|_| Refusal::Failed)?;
-            data = rest;
-        }
-        Ok(())
+        (request.sg_list.scatter(self.received, payload, config.pd, memory))
+            .map_err(|_| Refusal::Failed)
     }
 
     /// The queue pair is in error: a message under way ends.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
         self.message = Message::None;
         if let Some(request) = self.receive.take() {
-            done.push_back(ended(&request, Status::Flushed));
+            done.push_back(request.completion(Status::Flushed));
         }
     }
 }
 
-/// The completion of a receive request that got nothing.
-pub(super) fn ended(request: &ReceiveRequest, status: Status) -> Completion {
-    Completion::new(request.id, CompletionKind::Receive, status)
-}
-
 fn announced(packet: &Packet<'_>) -> Option<RemoteRange> {
-    let reth = packet.extensions.reth?;
-    Some(RemoteRange { key: reth.key, address: reth.address, length: reth.length })
+    packet.extensions.reth.as_ref().map(RemoteRange::from)
 }
 
 /// Step 3: the queue pair allows the operation (IBA 9.8.2.2).

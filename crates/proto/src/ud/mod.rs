@@ -18,7 +18,8 @@ mod tests;
 
 pub use groups::{AttachError, Groups};
 pub use queue_pair::{Config, QueuePair};
-pub use request::{AddressHandle, PostError, SendRequest, UdTransmit};
+pub use request::{AddressHandle, SendRequest, UdTransmit};
 pub use responder::{Drops, Envelope, GRH_LEN};
 
 pub use crate::qp::Fault;
+pub use crate::work::PostError;

@@ -1,19 +1,18 @@
 //! A datagram queue pair: requester and responder under one roof.
 
-use alloc::collections::VecDeque;
-
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use super::groups::AttachError;
-use super::request::{AddressHandle, PostError, SendRequest, UdTransmit};
-use super::requester::{Requester, completion};
-use super::responder::{Drops, Envelope, Responder, ended};
+use super::request::{AddressHandle, SendRequest, UdTransmit};
+use super::requester;
+use super::responder::{Drops, Envelope, Responder};
 use crate::memory::{Memory, PdId};
 use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
-use crate::work::{Completion, Status, WorkId};
+use crate::unacknowledged::{Queues, SendQueue};
+use crate::work::{Completion, PostError, WorkId};
 
 /// What the attributes of the transitions to INIT, RTR and RTS set (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
@@ -41,24 +40,14 @@ pub struct Config {
 #[derive(Debug)]
 pub struct QueuePair<R> {
     config: Config,
-    requester: Requester<R>,
+    queues: Queues<SendRequest<R>>,
     responder: Responder,
-    send_done: VecDeque<Completion>,
-    receive_done: VecDeque<Completion>,
-    fault: Option<Fault>,
 }
 
 impl<R: Copy> QueuePair<R> {
     /// A queue pair that is set up so.
     pub fn new(config: Config) -> Self {
-        Self {
-            requester: Requester::new(&config),
-            responder: Responder::new(&config),
-            config,
-            send_done: VecDeque::new(),
-            receive_done: VecDeque::new(),
-            fault: None,
-        }
+        Self { queues: Queues::new(config.send_psn), responder: Responder::new(&config), config }
     }
 
     /// How it is set up.
@@ -74,22 +63,19 @@ impl<R: Copy> QueuePair<R> {
     /// Sets the PSN of the first packet, before any is sent.
     pub fn start_sending(&mut self, psn: Psn) {
         self.config.send_psn = psn;
-        self.requester = Requester::new(&self.config);
+        self.queues.send = SendQueue::new(psn);
     }
 
     /// Forgets all requests and errors. Groups stay: they are attached to the queue pair, whatever its state (IBA
     /// 11.3.1).
     pub fn reset(&mut self) {
-        self.requester = Requester::new(&self.config);
+        self.queues = Queues::new(self.config.send_psn);
         self.responder.drops = Drops::default();
-        self.send_done.clear();
-        self.receive_done.clear();
-        self.fault = None;
     }
 
     /// Why the queue pair does not work, if it does not.
     pub fn fault(&self) -> Option<Fault> {
-        self.fault
+        self.queues.fault()
     }
 
     /// What was dropped in silence so far.
@@ -119,27 +105,24 @@ impl<R: Copy> QueuePair<R> {
 
     /// Adds a request to the send queue.
     pub fn post_send(&mut self, request: SendRequest<R>) -> Result<(), PostError> {
-        if self.fault.is_some() {
-            // IBA 10.3.1.6, 10.3.1.7: taken, and completed in error.
-            self.send_done.push_back(completion(&request, Status::Flushed));
-            return Ok(());
-        }
-        self.requester.post(request, &self.config)
+        let config = &self.config;
+        self.queues
+            .post_send(request, config.send_capacity, |request| requester::check(request, config))
     }
 
     /// The request whose packet was handed out last.
     pub fn last_sent(&self) -> Option<WorkId> {
-        self.requester.last_sent()
+        self.queues.send.last_sent()
     }
 
     /// Whom the next packet goes to, if there is one.
     pub fn next_address(&self) -> Option<&AddressHandle<R>> {
-        self.requester.next_address()
+        self.queues.send.next().map(|request| &request.address)
     }
 
     /// Requests that are not finished.
     pub fn send_queue_len(&self) -> usize {
-        self.requester.len()
+        self.queues.send.len()
     }
 
     /// A packet whose ICRC and partition are right, and what carried it. Receive requests are taken from `receives`,
@@ -151,76 +134,56 @@ impl<R: Copy> QueuePair<R> {
         receives: &mut ReceiveQueue,
         memory: &mut impl Memory,
     ) {
-        if self.in_error() {
+        if self.queues.in_error() {
             return;
         }
-        let done = &mut self.receive_done;
-        let verdict =
+        let done = &mut self.queues.receive_done;
+        let handled =
             self.responder.handle_packet(packet, envelope, &self.config, receives, memory, done);
-        if verdict.is_err() {
-            self.enter_error(Fault::Responder);
+        if let Err(fault) = handled {
+            self.queues.enter_error(fault);
         }
     }
 
     /// The payload of the packet with this PSN, the last that was handed out, could not be read: its request fails and
     /// all behind it are flushed (IBA 10.3.1.6).
     pub fn handle_denied(&mut self, psn: Psn) {
-        if self.fault.is_none() && self.requester.fail(psn, &mut self.send_done) {
-            self.fault = Some(Fault::Requester);
-            self.requester.flush(&mut self.send_done);
-        }
+        self.queues.handle_denied(psn);
     }
 
     /// The owner's transition from SQE back to RTS (IBA 10.3.1.6). False when the state is another.
     pub fn resume_send(&mut self) -> bool {
-        let resumes = self.fault == Some(Fault::Requester);
-        if resumes {
-            self.fault = None;
-        }
-        resumes
+        self.queues.resume_send()
     }
 
     /// Brings the queue pair into the error state: all its requests are flushed (IBA 10.3.1.7).
     pub fn handle_error(&mut self) {
-        if !self.in_error() {
-            self.enter_error(Fault::Owner);
+        if !self.queues.in_error() {
+            self.queues.enter_error(Fault::Owner);
         }
-    }
-
-    /// Whether the state is ERR, and not SQE only.
-    fn in_error(&self) -> bool {
-        matches!(self.fault, Some(Fault::Responder | Fault::Owner))
-    }
-
-    fn enter_error(&mut self, fault: Fault) {
-        self.fault = Some(fault);
-        self.requester.flush(&mut self.send_done);
     }
 
     /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
-        while let Some(request) = receives.take() {
-            self.receive_done.push_back(ended(&request, Status::Flushed));
-        }
+        self.queues.flush_receives(receives);
     }
 
     /// The next packet to send, and where to.
     pub fn poll_transmit(&mut self) -> Option<UdTransmit<'_, R>> {
-        if self.fault.is_some() {
+        if self.queues.fault().is_some() {
             return None;
         }
-        self.requester.settle(&mut self.send_done);
-        self.requester.poll_transmit(&self.config)
+        self.queues.send.complete_sent(&mut self.queues.send_done);
+        requester::poll_transmit(&mut self.queues.send, &self.config)
     }
 
     /// The next completion of the send queue.
     pub fn poll_send_completion(&mut self) -> Option<Completion> {
-        self.requester.settle(&mut self.send_done);
-        self.send_done.pop_front()
+        self.queues.poll_send_completion()
     }
 
     /// The next completion of the receive queue.
     pub fn poll_receive_completion(&mut self) -> Option<Completion> {
-        self.receive_done.pop_front()
+        self.queues.receive_done.pop_front()
     }
 }

@@ -3,7 +3,8 @@
 use ferroce_wire::number::{Immediate, QKey, Qpn};
 
 use crate::transmit::Transmit;
-use crate::work::{Data, WorkId};
+use crate::unacknowledged::SendWork;
+use crate::work::{CompletionKind, Data, WorkId};
 
 /// Whom a datagram goes to. `R` is the way there as whoever sends packets knows it, an IP address or an entry of its
 /// own table: here it is only carried along.
@@ -35,13 +36,22 @@ pub struct SendRequest<R> {
     pub solicited: bool,
 }
 
-/// Why a work request was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostError {
-    /// The queue holds as many requests as it was made for.
-    Full,
-    /// More bytes than one packet holds (IBA 9.8.3).
-    Length,
+impl<R> SendWork for SendRequest<R> {
+    fn id(&self) -> WorkId {
+        self.id
+    }
+
+    fn kind(&self) -> CompletionKind {
+        CompletionKind::Send
+    }
+
+    fn signaled(&self) -> bool {
+        self.signaled
+    }
+
+    fn len(&self) -> u64 {
+        self.data.len()
+    }
 }
 
 /// One packet to send, and where to.

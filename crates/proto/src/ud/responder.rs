@@ -11,9 +11,10 @@ use ferroce_wire::packet::Packet;
 
 use super::groups::Groups;
 use super::queue_pair::Config;
-use crate::memory::{Denied, Memory};
+use crate::memory::Memory;
+use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
-use crate::work::{Completion, CompletionKind, ReceiveRequest, Status};
+use crate::work::{Completion, ReceiveRequest, Status};
 
 /// Bytes at the front of every receive buffer that are kept for the global route header (IBA 11.4.1.2).
 pub const GRH_LEN: usize = 40;
@@ -43,10 +44,6 @@ pub struct Drops {
     pub no_receive: u64,
 }
 
-/// A receive request failed by our own fault: the queue pair is in error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failed;
-
 /// The receiving half.
 #[derive(Debug)]
 pub(super) struct Responder {
@@ -67,7 +64,7 @@ impl Responder {
         receives: &mut ReceiveQueue,
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), Fault> {
         let Some(source) = self.admit(packet, envelope, config) else { return Ok(()) };
         // No PSN is checked: datagrams are in no order (IBA 9.8.3).
         let Some(request) = receives.take() else {
@@ -75,8 +72,8 @@ impl Responder {
             return Ok(());
         };
         let delivered = deliver(packet, envelope, source, &request, config, memory);
-        done.push_back(delivered.unwrap_or_else(|status| ended(&request, status)));
-        if delivered == Err(Status::LocalProtection) { Err(Failed) } else { Ok(()) }
+        done.push_back(delivered.unwrap_or_else(|status| request.completion(status)));
+        if delivered == Err(Status::LocalProtection) { Err(Fault::Responder) } else { Ok(()) }
     }
 
     /// The source of a datagram that is for us and may come in; all others are counted.
@@ -121,18 +118,11 @@ fn deliver(
     if length as u64 > request.sg_list.len() {
         return Err(Status::LocalLength);
     }
-    let mut place = |offset: usize, mut data: &[u8]| -> Result<(), Denied> {
-        for sge in request.sg_list.range(offset as u64, data.len() as u64) {
-            let (part, rest) = data.split_at(data.len().min(sge.length as usize));
-            memory.write_local(config.pd, sge, part)?;
-            data = rest;
-        }
-        Ok(())
-    };
     // Our own request names memory that it may not: it ends in error, and with it the queue pair (IBA 10.3.1.7).
     let header = envelope.header.as_ref().map_or(&[][..], |header| header);
-    place(0, header)
-        .and_then(|()| place(GRH_LEN, packet.payload))
+    let sg_list = &request.sg_list;
+    (sg_list.scatter(0, header, config.pd, memory))
+        .and_then(|()| sg_list.scatter(GRH_LEN as u64, packet.payload, config.pd, memory))
         .map_err(|_| Status::LocalProtection)?;
     Ok(Completion {
         length: length as u32,
@@ -140,11 +130,6 @@ fn deliver(
         solicited: packet.bth.solicited,
         source: Some(source),
         over_ipv4: envelope.destination.to_ip().is_ipv4(),
-        ..ended(request, Status::Success)
+        ..request.completion(Status::Success)
     })
-}
-
-/// The completion of a receive request that got nothing.
-pub(super) fn ended(request: &ReceiveRequest, status: Status) -> Completion {
-    Completion::new(request.id, CompletionKind::Receive, status)
 }

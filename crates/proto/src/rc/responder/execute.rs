@@ -7,7 +7,7 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
-use super::{Message, Refusal, Responder, Verdict, named, range_of};
+use super::{Message, Refusal, Responder, Verdict, named};
 use crate::memory::{Accessor, Atomic, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
 use crate::rc::responses::{Answer, Executed, Request, packets};
@@ -37,7 +37,7 @@ impl Responder {
             Operation::Write => {
                 let mut range = match (&self.message, extensions.reth) {
                     (Message::Write(range), _) => *range,
-                    (_, Some(reth)) => range_of(&reth),
+                    (_, Some(reth)) => RemoteRange::from(&reth),
                     _ => return Err(Refusal::Request.into()),
                 };
                 let length = packet.payload.len() as u32;
@@ -118,13 +118,8 @@ impl Responder {
     /// Puts the payload of a SEND behind what has come of it.
     fn place(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
         let Some(request) = &self.receive else { return Err(Refusal::Request.into()) };
-        let mut data = payload;
-        for range in request.sg_list.range(self.received, payload.len() as u64) {
-            let (part, rest) = data.split_at(data.len().min(range.length as usize));
-            (memory.write_local(by.pd, range, part)).map_err(|_| Refusal::Receive)?;
-            data = rest;
-        }
-        Ok(())
+        (request.sg_list.scatter(self.received, payload, by.pd, memory))
+            .map_err(|_| Refusal::Receive.into())
     }
 
     fn complete(

@@ -19,7 +19,6 @@ use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
-use ferroce_wire::transport::Reth;
 
 use super::queue_pair::{Config, Role};
 use super::responses::{Answer, Response, Responses};
@@ -253,13 +252,9 @@ fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor
     Some(Accessor { pd, queue_pair: config.number })
 }
 
-fn range_of(reth: &Reth) -> RemoteRange {
-    RemoteRange { key: reth.key, address: reth.address, length: reth.length }
-}
-
 /// What a request names of our memory.
 fn named(packet: &Packet<'_>) -> Option<RemoteRange> {
-    let reth = packet.extensions.reth.as_ref().map(range_of);
+    let reth = packet.extensions.reth.as_ref().map(RemoteRange::from);
     let atomic = || packet.extensions.atomic;
     let words =
         || atomic().map(|eth| RemoteRange { key: eth.key, address: eth.address, length: 8 });

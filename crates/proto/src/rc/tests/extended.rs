@@ -130,9 +130,9 @@ fn all_packets_of_a_message_name_one_queue() {
 fn a_target_sends_no_requests_and_an_initiator_takes_none() {
     let mut pair = clean();
     assert_eq!(pair.hosts[1].qp.post_send(to_queue(write(1, 8))), Err(PostError::State));
-    assert_eq!(pair.hosts[0].qp.post_send(write(1, 8)), Err(PostError::ReceiveQueue));
+    assert_eq!(pair.hosts[0].qp.post_send(write(1, 8)), Err(PostError::Address));
     let mut ordinary = Pair::new(1, Faults::default(), 256);
-    assert_eq!(ordinary.hosts[0].qp.post_send(to_queue(write(1, 8))), Err(PostError::ReceiveQueue));
+    assert_eq!(ordinary.hosts[0].qp.post_send(to_queue(write(1, 8))), Err(PostError::Address));
 
     // A request to the initiator, and one of plain RC to the target.
     pair.hosts[0].qp.post_send(to_queue(write(1, 8))).unwrap();

@@ -374,7 +374,7 @@ fn what_cannot_be_sent_is_not_taken() {
     let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
     assert_eq!(qp.post_send(request(1, add, 4)), Err(PostError::Length));
     let both = Operation::Send { immediate: Some(Default::default()), invalidate: Some(RKey(1)) };
-    assert_eq!(qp.post_send(request(1, both, 4)), Err(PostError::ImmediateAndInvalidate));
+    assert_eq!(qp.post_send(request(1, both, 4)), Err(PostError::Operation));
     qp.post_send(write(1, 4)).unwrap();
     assert_eq!(qp.post_send(write(2, 4)), Err(PostError::Full));
 }
