@@ -1,20 +1,20 @@
-//! Events of the transports that operators watch, under the names that Linux drivers give them in `hw_counters`.
+//! Transport counters, named as in the `hw_counters` of Linux drivers.
 
 macro_rules! counters {
     ($( $(#[$doc:meta])+ $name:ident, )+) => {
-        /// How often each event happened.
+        /// Number of occurrences of each event.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $( $(#[$doc])+ pub $name: u64, )+
         }
 
         impl Counters {
-            /// Adds the counts of another.
+            /// Adds the counts of `other`.
             pub fn add(&mut self, other: &Self) {
                 $( self.$name += other.$name; )+
             }
 
-            /// All of them with their names.
+            /// Iterates over names and values.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$( (stringify!($name), self.$name) ),+].into_iter()
             }
@@ -23,17 +23,18 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Responder: requests that had been executed before.
+    /// Responder: duplicates of executed requests.
     duplicate_request,
     /// Responder: requests behind a gap in the PSNs.
     out_of_sequence,
-    /// Responder: requests with a PSN that no requester in sequence sends: before the first of the connection, more than
-    /// 2^22 from the expected one, or of a READ or atomic that was not executed under it. A few are packets that the
-    /// network delayed; many are a peer, or a stranger, that guesses. (Not a name of Linux's.)
+    /// Responder: requests with a PSN that the requester cannot have sent: before the connection's first PSN, more
+    /// than 2^16 from the expected one, or of a READ or atomic that was not executed under it. A few are packets
+    /// delayed in the network; many indicate a peer or an attacker that guesses PSNs. (No Linux counter has this
+    /// name.)
     out_of_window_request,
     /// Requester: NAKs for a PSN sequence error, within the retry limit.
     packet_seq_err,
-    /// Requester: gaps in READ and atomic responses that made it go back, within the retry limit.
+    /// Requester: gaps in READ and atomic responses that caused a retransmission, within the retry limit.
     implied_nak_seq_err,
     /// Requester: RNR NAKs, within the retry limit.
     rnr_nak_retry_err,
@@ -41,14 +42,14 @@ counters! {
     local_ack_timeout_err,
     /// Notification point: CNPs sent.
     np_cnp_sent,
-    /// Notification point: packets that came marked "congestion experienced".
+    /// Notification point: received packets marked "congestion experienced".
     np_ecn_marked_roce_packets,
-    /// Reaction point: CNPs that rate control was told of.
+    /// Reaction point: CNPs that were passed to rate control.
     rp_cnp_handled,
 }
 
 impl Counters {
-    /// Takes what was counted since the last call.
+    /// Returns the counts since the last call, and resets them.
     pub fn take(&mut self) -> Self {
         core::mem::take(self)
     }

@@ -1,16 +1,17 @@
-//! The transports, the connection manager and the set-up exchange as pure state machines.
+//! RDMA transports, connection manager and set-up exchange as pure state machines.
 //!
-//! Nothing here has a socket, a clock, a thread or a pointer: the crate has no std and no unsafe code, so the compiler
-//! proves it. Time, randomness and memory are arguments. Correctness is the InfiniBand Architecture Specification's,
-//! whose clause stands at the line that implements it.
+//! The crate has no socket, clock, thread or pointer: it is `no_std` and forbids unsafe code, so the compiler
+//! enforces this. Time, randomness and memory are arguments. The reference is the InfiniBand Architecture
+//! Specification ("IBA"), cited at the line that implements a rule. Where no clause is known for certain, the comment
+//! names rdma_rxe's behaviour instead.
 //!
-//! Every machine has the same shape, and one rule:
+//! All state machines have the same interface and one rule:
 //!
-//! - what happens to it goes in by `handle_*` methods, with the time at which it happens;
-//! - what it wants comes out by `poll_*` methods: packets to send (`poll_transmit`), news for its owner (`poll_event`,
-//!   `poll_completion`), and the time at which it must be woken if nothing happens before (`poll_timeout`);
+//! - inputs go in through `handle_*` methods, with the time at which they happen;
+//! - outputs come out of `poll_*` methods: packets to send (`poll_transmit`), events and completions (`poll_event`,
+//!   `poll_completion`), and the time of the next timeout (`poll_timeout`);
 //! - **drain rule**: after any `handle_*`, call `poll_transmit` and `poll_event` until they return `None`, then
-//!   `poll_timeout` once. A machine that is not drained does not break, it only waits.
+//!   `poll_timeout` once. A machine that is not drained makes no progress, but stays consistent.
 #![no_std]
 #![forbid(unsafe_code)]
 

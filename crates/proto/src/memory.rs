@@ -1,61 +1,60 @@
-//! Registered memory, as the transports see it: keys and SGEs go in, a verdict comes out. No address here can be
-//! dereferenced; whoever implements [`Memory`] owns the bytes.
+//! Registered memory as the transports see it: they pass keys and ranges, and get a verdict. Addresses are opaque
+//! here; the implementation of [`Memory`] owns the bytes.
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::Reth;
 
 pub use ferroce_wire::access::AccessFlags;
 
-/// A protection domain: memory and queue pairs of different ones do not meet (IBA 10.2.3).
+/// A protection domain (PD). A QP can only use memory of its own PD (IBA 10.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PdId(pub u32);
 
-/// Who reaches for memory: a queue pair, with the domain that it is of. A window of type 2 may be one queue pair's alone
-/// (IBA 10.6.7.2.3).
+/// The QP that accesses memory, and its PD. A type 2 memory window can be bound to one QP (IBA 10.6.7.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Accessor {
     /// The protection domain.
     pub pd: PdId,
-    /// The queue pair's own number.
+    /// The QPN.
     pub queue_pair: Qpn,
 }
 
-/// What a memory window is to show (IBA 10.6.7.2). Length 0 shows nothing: the window is unbound.
+/// A memory window bind (IBA 10.6.7.2). Length 0 unbinds the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// The window, by the key that it has, or had last.
+    /// The window's current or last rkey.
     pub window: RKey,
-    /// The key that it gets: the same in all but its last 8 bits, which are the owner's to choose.
+    /// The new rkey. It may differ from the old one in the low 8 bits only, which the owner chooses.
     pub key: RKey,
-    /// The region that it shows a part of.
+    /// The memory region (MR) that the window exposes a part of.
     pub region: LKey,
-    /// Where that part starts.
+    /// Start address of that part.
     pub address: VirtualAddress,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// What a peer may do there.
+    /// Remote access rights of the window.
     pub access: AccessFlags,
 }
 
-/// A part of local memory that a work request names.
+/// A scatter/gather element (SGE): local memory that a work request refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
-    /// The key it was registered under.
+    /// The lkey of its MR.
     pub key: LKey,
-    /// Where it starts.
+    /// Start address.
     pub address: VirtualAddress,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
-/// A part of memory that a peer names.
+/// A range of local memory that a peer's request refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRange {
-    /// The key that the peer presents.
+    /// The rkey in the peer's request.
     pub key: RKey,
-    /// Where it starts.
+    /// Start address.
     pub address: VirtualAddress,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
@@ -65,39 +64,39 @@ impl From<&Reth> for RemoteRange {
     }
 }
 
-/// Why memory may not be used so.
+/// Why a memory access was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Denied {
-    /// No region or window has this key, or none any more.
+    /// No MR or window has this key, or it was deregistered or invalidated.
     Key,
-    /// The key is another protection domain's.
+    /// The MR belongs to another PD.
     PdId,
-    /// Not all of the SGE lies within the region.
+    /// The range is not fully inside the MR.
     Bounds,
-    /// The region does not allow this kind of access.
+    /// The MR or window does not allow this kind of access.
     Access,
-    /// An atomic operation at an address that is no multiple of 8.
+    /// An atomic operation at an address that is not a multiple of 8.
     Alignment,
 }
 
 /// An atomic operation on 8 bytes (IBA 9.4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
-    /// Writes `swap` if `compare` is there.
+    /// Writes `swap` if the memory holds `compare`.
     CompareSwap {
-        /// What must be there.
+        /// Expected value.
         compare: u64,
-        /// What is written then.
+        /// New value.
         swap: u64,
     },
-    /// Adds, wrapping.
+    /// Adds with wrap-around.
     FetchAdd(u64),
-    /// Writes, without looking (IBA A19).
+    /// Writes unconditionally (ATOMIC WRITE, IBA A19).
     Write(u64),
 }
 
 impl Atomic {
-    /// What the operation leaves where `original` was.
+    /// Returns the value after the operation on `original`.
     pub const fn apply(self, original: u64) -> u64 {
         match self {
             Self::CompareSwap { compare, swap } if original == compare => swap,
@@ -108,19 +107,19 @@ impl Atomic {
     }
 }
 
-/// Registered memory. Every method checks key, domain, bounds and access itself: a verdict given before is no
-/// permission, for a region can go between two packets of a message.
+/// Registered memory. Every method checks key, PD, bounds and access rights itself: an earlier check is not a
+/// permission, since an MR can be deregistered between two packets of a message.
 pub trait Memory {
-    /// Whether a work request may use this SGE: to read from, or to write into.
+    /// Checks that a work request may read from this SGE, or write into it.
     fn check_local(&self, pd: PdId, sge: Sge, write: bool) -> Result<(), Denied>;
 
-    /// Reads a local SGE to be sent, all of it.
+    /// Reads all of a local SGE to be sent.
     fn read_local(&self, pd: PdId, sge: Sge, out: &mut [u8]) -> Result<(), Denied>;
 
-    /// Writes received bytes into the start of a local SGE. Bytes beyond the SGE are denied.
+    /// Writes received bytes to the start of a local SGE. Bytes beyond the SGE are denied.
     fn write_local(&mut self, pd: PdId, sge: Sge, data: &[u8]) -> Result<(), Denied>;
 
-    /// Whether a peer may access this SGE so, through the queue pair `by`.
+    /// Checks that the peer of QP `by` may access this range.
     fn check_remote(
         &self,
         by: Accessor,
@@ -128,14 +127,14 @@ pub trait Memory {
         access: AccessFlags,
     ) -> Result<(), Denied>;
 
-    /// Whether a peer may access so the region or window that this key names, wherever in it.
+    /// Checks that the peer of QP `by` may access the MR or window with this rkey, at any address in it.
     fn check_remote_key(&self, by: Accessor, key: RKey, access: AccessFlags) -> Result<(), Denied>;
 
-    /// Reads a SGE that a peer asked for, all of it.
+    /// Reads all of a range that a peer's RDMA READ requested.
     fn read_remote(&self, by: Accessor, range: RemoteRange, out: &mut [u8]) -> Result<(), Denied>;
 
-    /// Reads a SGE that a peer was given before, and asks for again. It may not want it any more, and the owner of the
-    /// memory, who knows that, may have given it back to the system without a word to us.
+    /// Reads a range for a duplicate of an RDMA READ that was executed before. The peer may already have the data,
+    /// and the owner of the memory may have returned it to the system without deregistering the MR.
     fn read_remote_again(
         &self,
         by: Accessor,
@@ -145,17 +144,17 @@ pub trait Memory {
         self.read_remote(by, range, out)
     }
 
-    /// Writes a peer's bytes, exactly as many as the SGE has.
+    /// Writes a peer's payload; `data` is as long as the range.
     fn write_remote(&mut self, by: Accessor, range: RemoteRange, data: &[u8])
     -> Result<(), Denied>;
 
-    /// Does an atomic operation on the 8 bytes at `SGE`, and returns what was there.
+    /// Executes an atomic operation on the 8 bytes of `range` and returns the original value.
     fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied>;
 
-    /// Makes a key invalid: the peer's wish in a SEND with invalidate, or a local work request's (IBA 10.6.5). Windows
-    /// of type 2 can be made invalid, those of type 1 and ordinary regions cannot.
+    /// Invalidates an rkey, for a SEND with invalidate or a local work request (IBA 10.6.5). Type 2 windows can be
+    /// invalidated; type 1 windows and ordinary MRs cannot.
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied>;
 
-    /// Binds a window, or unbinds it (IBA 10.6.7.2).
+    /// Binds or unbinds a memory window (IBA 10.6.7.2).
     fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied>;
 }

@@ -1,62 +1,63 @@
-//! Receive queues: a queue pair's own, or one that many share.
+//! Receive queues: a QP's own RQ, or a shared receive queue (SRQ).
 
 use alloc::collections::VecDeque;
 
 use crate::memory::PdId;
 use crate::work::{Completion, ReceiveRequest, Status};
 
-/// An XRC domain: targets and shared receive queues of one reach each other (IBA A14).
+/// An XRC domain (XRCD): targets and SRQs of the same domain reach each other (IBA A14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct XrcDomain(pub u32);
 
-/// What a shared receive queue of XRC has beside its requests. A target has no protection domain of its own: memory is
-/// looked up in the one of the queue that a message names (IBA A14).
+/// XRC properties of an SRQ. An XRC target has no PD: memory is looked up in the PD of the SRQ that a message names
+/// (IBA A14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extended {
-    /// Who may reach it.
+    /// The XRC domain whose targets may use the SRQ.
     pub xrc: XrcDomain,
-    /// Whose memory its messages use.
+    /// The PD of the memory that its messages use.
     pub pd: PdId,
 }
 
-/// Receive requests in the order in which messages will take them.
+/// Posted receive requests, consumed in order.
 #[derive(Debug)]
 pub struct ReceiveQueue {
     requests: VecDeque<ReceiveRequest>,
     capacity: usize,
-    /// Raise an event when fewer than this many are left (IBA 10.2.9.3); disarmed when it was raised.
+    /// SRQ limit: an event is raised when fewer than this many requests remain (IBA 10.2.9.3), and the limit is
+    /// disarmed.
     limit: Option<usize>,
     limit_reached: bool,
     extended: Option<Extended>,
 }
 
-/// The queue holds as many requests as it was made for.
+/// The queue is full; returns the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Full(pub ReceiveRequest);
 
 impl ReceiveQueue {
-    /// A queue for so many requests.
+    /// Creates a queue for up to `capacity` requests.
     pub fn new(capacity: usize) -> Self {
         let requests = VecDeque::new();
         Self { requests, capacity, limit: None, limit_reached: false, extended: None }
     }
 
-    /// A queue that XRC's messages can name.
+    /// Creates an SRQ that XRC messages can name.
     pub fn extended(capacity: usize, extended: Extended) -> Self {
         Self { extended: Some(extended), ..Self::new(capacity) }
     }
 
-    /// What makes it one of XRC's.
+    /// The XRC properties, if it is an XRC SRQ.
     pub fn xrc(&self) -> Option<Extended> {
         self.extended
     }
 
-    /// How many requests it is made for.
+    /// Maximum number of requests.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Makes it for more or fewer requests (IBA 11.2.3.3). False, and nothing changes, when it holds more than that.
+    /// Changes the capacity (IBA 11.2.3.3). Returns false, without a change, when more requests than that are queued.
     #[must_use]
     pub fn resize(&mut self, capacity: usize) -> bool {
         let fits = self.requests.len() <= capacity;
@@ -66,7 +67,7 @@ impl ReceiveQueue {
         fits
     }
 
-    /// Adds a request, or gives it back.
+    /// Adds a request, or returns it in the error.
     pub fn post(&mut self, request: ReceiveRequest) -> Result<(), Full> {
         if self.requests.len() >= self.capacity {
             return Err(Full(request));
@@ -75,17 +76,17 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Arms the limit of a shared receive queue.
+    /// Arms the SRQ limit.
     pub fn arm_limit(&mut self, limit: usize) {
         self.limit = Some(limit).filter(|&limit| limit > 0);
     }
 
-    /// Whether the limit was reached since it was last asked.
+    /// Whether the limit was reached since the last call.
     pub fn poll_limit(&mut self) -> bool {
         core::mem::take(&mut self.limit_reached)
     }
 
-    /// Takes the oldest request.
+    /// Removes the oldest request.
     pub fn take(&mut self) -> Option<ReceiveRequest> {
         let request = self.requests.pop_front()?;
         if self.limit.is_some_and(|limit| self.requests.len() < limit) {
@@ -95,7 +96,7 @@ impl ReceiveQueue {
         Some(request)
     }
 
-    /// Gives back a request whose message was dropped before it could be completed: the next message takes it.
+    /// Returns a request whose message was dropped before it completed; the next message consumes it.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.requests.push_front(request);
     }
@@ -107,17 +108,17 @@ impl ReceiveQueue {
         }
     }
 
-    /// The limit that is armed.
+    /// The armed limit.
     pub fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// How many are left.
+    /// Number of queued requests.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether none is left.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

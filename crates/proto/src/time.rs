@@ -4,16 +4,16 @@ use core::fmt;
 use core::ops::Add;
 use core::time::Duration;
 
-/// A moment: nanoseconds since whatever the owner counts from. Machines compare moments and add to them, and never
-/// ask what time it is.
+/// A point in time: nanoseconds since an origin that the owner of the state machines chooses. State machines compare
+/// and add times, and never read a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment that the owner counts from.
+    /// The owner's origin.
     pub const ZERO: Self = Self(0);
 
-    /// The moment so many nanoseconds after [`Instant::ZERO`].
+    /// The time this many nanoseconds after [`Instant::ZERO`].
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
@@ -23,7 +23,7 @@ impl Instant {
         self.0
     }
 
-    /// Time from `earlier` to now; none when `earlier` is later.
+    /// Time from `earlier` to `self`; zero when `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -32,7 +32,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    /// The end of time is the latest moment there is: a timer set for longer never fires.
+    /// Saturates: a timer set beyond the latest representable time never fires.
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }

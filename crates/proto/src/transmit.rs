@@ -1,4 +1,4 @@
-//! Packets on their way out: headers as values, payload as places. Whoever sends gathers the bytes.
+//! Outbound packets: headers by value, payload by reference. The sender gathers the bytes.
 
 use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::Bth;
@@ -6,58 +6,58 @@ use ferroce_wire::transport::Bth;
 use crate::memory::{Accessor, Denied, Memory, RemoteRange};
 use crate::work::{Data, SgList};
 
-/// One packet to send.
+/// A packet to send.
 #[derive(Debug)]
 pub struct Transmit<'a> {
     /// The base transport header.
     pub bth: Bth,
-    /// The extension headers that its opcode names.
+    /// The extension headers that the opcode requires.
     pub extensions: ExtensionHeaders,
-    /// The payload, without the pad that the BTH announces.
+    /// The payload, without the padding counted in the BTH.
     pub payload: Payload<'a>,
-    /// As whom to read the payload.
+    /// The QP on whose behalf the payload is read.
     pub by: Accessor,
 }
 
-/// Where a packet's payload is.
+/// Location of a packet's payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// There is none.
+    /// No payload.
     None,
-    /// Bytes copied when the work request was posted.
+    /// Inline data, copied when the work request was posted.
     Inline(&'a [u8]),
-    /// Bytes of a work request's gather list.
+    /// A part of a work request's SG list.
     Local {
-        /// The list.
+        /// The SG list.
         sg_list: &'a SgList,
-        /// Where in it the payload starts.
+        /// Offset of the payload in the list.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     },
-    /// Bytes that a peer reads.
+    /// A range that the peer's RDMA READ requested.
     Remote(RemoteRange),
-    /// The same, asked for again: the peer may have had its answer long ago, and the memory be gone.
+    /// The same for a duplicate READ: the peer may already have the data, and the memory may be gone.
     RemoteAgain(RemoteRange),
 }
 
-/// Why a packet could not be put together.
+/// Why a packet could not be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
-    /// The work request's memory may not be read: tell the queue pair.
+    /// The work request's memory cannot be read; pass this to `handle_denied`.
     Local(Denied),
-    /// The memory that the peer asked for may not be read, any more: tell the queue pair.
+    /// The memory of the peer's READ can no longer be read; pass this to `handle_denied`.
     Remote(Denied),
-    /// The peer's memory access is one that was answered before, and is not allowed, or not possible, any more. Nobody has
-    /// to be told: who still wants it asks again.
+    /// The memory of a duplicate READ can no longer be read. Drop the packet: a peer that still needs the data
+    /// retransmits its request.
     Again(Denied),
-    /// The buffer is too short.
+    /// The output buffer is too small.
     Room,
 }
 
 impl Transmit<'_> {
-    /// Writes the packet to the front of `out`, from the BTH to the pad, by copying its payload out of `memory`, and
-    /// returns how many bytes that took. The ICRC is the sender's to add: it covers headers that only it knows.
+    /// Encodes the packet into `out`, from the BTH to the padding, copying the payload from `memory`, and returns its
+    /// length. The caller appends the ICRC, which covers IP and UDP headers that only the caller knows.
     pub fn encode(&self, memory: &impl Memory, out: &mut [u8]) -> Result<usize, EncodeError> {
         let set = self.bth.opcode.info().map(|info| info.extensions).unwrap_or_default();
         let (bth, rest) = out.split_first_chunk_mut().ok_or(EncodeError::Room)?;
@@ -91,7 +91,7 @@ impl Transmit<'_> {
 }
 
 impl<'a> Payload<'a> {
-    /// `length` bytes of a work request's data, from `offset` on.
+    /// `length` bytes of a work request's data, starting at `offset`.
     pub fn of(data: &'a Data, offset: u64, length: u32) -> Self {
         match data {
             _ if length == 0 => Self::None,
@@ -104,7 +104,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::None => 0,
@@ -114,13 +114,13 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Pad bytes that bring a payload to a multiple of four (IBA 9.2.2).
+/// Pad bytes that bring a payload to a multiple of four (IBA 9.2.4).
 pub const fn pad(length: usize) -> u8 {
     (length.wrapping_neg() % 4) as u8
 }

@@ -7,82 +7,82 @@ use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
 use crate::memory::{Accessor, Bind, Denied, Memory, PdId, Sge};
 
-/// The owner's name for a work request, given back in its completion.
+/// The caller's ID of a work request (`wr_id`), returned in its completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WorkId(pub u64);
 
-/// The largest message (IBA 9.7.4.1.6).
+/// The longest message, 2^31 bytes (IBA C9-94).
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
-/// Where in the peer's memory.
+/// An address in the peer's memory, and its rkey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteAddress {
-    /// The address, as the peer counts.
+    /// The virtual address in the peer's address space.
     pub address: VirtualAddress,
-    /// The key that the peer gave out.
+    /// The rkey.
     pub key: RKey,
 }
 
-/// What a send work request asks for.
+/// The operation of a send work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A message into the peer's next receive request.
+    /// SEND: the message goes to the peer's next receive request.
     Send {
-        /// Handed to the peer with its completion.
+        /// Delivered with the peer's receive completion.
         immediate: Option<Immediate>,
-        /// A key of the peer's that is to become invalid. Not together with immediate data.
+        /// An rkey of the peer to invalidate. Excludes immediate data.
         invalidate: Option<RKey>,
     },
-    /// A message into the peer's memory.
+    /// RDMA WRITE.
     Write {
-        /// Where to.
+        /// Destination.
         remote: RemoteAddress,
-        /// Consumes a receive request of the peer's and is handed over with its completion.
+        /// Consumes a receive request of the peer and is delivered with its completion.
         immediate: Option<Immediate>,
     },
-    /// The peer's memory into ours.
+    /// RDMA READ.
     Read {
-        /// Where from.
+        /// Source.
         remote: RemoteAddress,
     },
-    /// Atomic compare and swap of 8 bytes; the original value comes into the local SGE.
+    /// Atomic compare-and-swap of 8 bytes; the original value is written to the local SGE.
     CompareSwap {
-        /// Where.
+        /// Target address.
         remote: RemoteAddress,
-        /// What must be there.
+        /// Expected value.
         compare: u64,
-        /// What is written then.
+        /// New value.
         swap: u64,
     },
-    /// Atomic fetch and add of 8 bytes; the original value comes into the local SGE.
+    /// Atomic fetch-and-add of 8 bytes; the original value is written to the local SGE.
     FetchAdd {
-        /// Where.
+        /// Target address.
         remote: RemoteAddress,
-        /// What is added.
+        /// Addend.
         add: u64,
     },
-    /// Makes earlier writes visible or persistent.
+    /// FLUSH: makes earlier writes globally visible or persistent.
     Flush {
-        /// Where.
+        /// Target address.
         remote: RemoteAddress,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
-        /// How much.
+        /// Flushes the range or the whole MR.
         selectivity: FlushSelectivity,
-        /// To which point.
+        /// Global visibility or persistence.
         placement: FlushPlacement,
     },
-    /// An 8-byte write that no reader sees half done.
+    /// ATOMIC WRITE: an 8-byte write that is never observed half done.
     AtomicWrite {
-        /// Where.
+        /// Target address.
         remote: RemoteAddress,
     },
-    /// Makes a key of ours invalid. Nothing is sent (IBA 10.6.5).
+    /// Invalidates a local key. Sends no packet (IBA 10.6.5).
     LocalInvalidate {
-        /// The key.
+        /// The rkey.
         key: RKey,
     },
-    /// Binds a memory window. Nothing is sent (IBA 10.6.7.2).
+    /// Binds a memory window. Sends no packet (IBA 10.6.7.2).
     Bind(Bind),
 }
 
@@ -90,17 +90,17 @@ impl Operation {
     /// A plain SEND.
     pub const SEND: Self = Self::Send { immediate: None, invalidate: None };
 
-    /// Whether the responder answers with more than an acknowledgement, so that only its own response completes it.
+    /// Whether the responder sends a response other than an ACK, so that only this response completes the request.
     pub const fn wants_response(&self) -> bool {
         !self.is_local() && !matches!(self, Self::Send { .. } | Self::Write { .. })
     }
 
-    /// Whether it is done on this side alone, with no packet.
+    /// Whether it is executed locally, without a packet.
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::LocalInvalidate { .. } | Self::Bind(_))
     }
 
-    /// Whether it takes one of the responder's receive requests.
+    /// Whether it consumes a receive request of the responder.
     pub const fn consumes_receive(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Write { immediate: Some(_), .. })
     }
@@ -121,16 +121,16 @@ impl Operation {
     }
 }
 
-/// The local side of a send work request.
+/// The local data of a send work request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Parts of registered memory, one after the other.
+    /// SGEs in registered memory.
     SgList(SgList),
-    /// Bytes that were copied when the request was posted: no key is needed, and the buffer is free again at once.
+    /// Inline data, copied when the request was posted: it needs no key, and the caller's buffer is free immediately.
     Inline(Box<[u8]>),
 }
 
-/// A scatter or gather list. One SGE, the common case, needs no allocation.
+/// A scatter/gather list. One SGE, the common case, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SgList(SgEntries);
 
@@ -145,7 +145,7 @@ impl SgList {
     /// No bytes.
     pub const NONE: Self = Self(SgEntries::None);
 
-    /// All of them in order.
+    /// The SGEs in order.
     pub fn as_slice(&self) -> &[Sge] {
         match &self.0 {
             SgEntries::None => &[],
@@ -154,17 +154,17 @@ impl SgList {
         }
     }
 
-    /// Bytes of all together.
+    /// Total length in bytes.
     pub fn len(&self) -> u64 {
         self.as_slice().iter().map(|sge| u64::from(sge.length)).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the total length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The parts that hold the bytes from `offset` on, at most `length` of them.
+    /// The SGEs that cover up to `length` bytes from `offset` on.
     pub fn range(&self, offset: u64, length: u64) -> impl Iterator<Item = Sge> + '_ {
         let (mut skip, mut left) = (offset, length);
         self.as_slice().iter().filter_map(move |sge| {
@@ -219,7 +219,7 @@ impl Data {
     /// No bytes.
     pub const NONE: Self = Self::SgList(SgList::NONE);
 
-    /// Bytes of payload, or of room for what comes back.
+    /// Payload bytes, or buffer size for a response.
     pub fn len(&self) -> u64 {
         match self {
             Self::SgList(sg_list) => sg_list.len(),
@@ -227,7 +227,7 @@ impl Data {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the total length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -236,24 +236,24 @@ impl Data {
 /// A work request for the send queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {
-    /// The owner's name for it.
+    /// The caller's ID of the request.
     pub id: WorkId,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// Where the bytes come from, or go to.
+    /// Source of the payload, or destination of the response.
     pub data: Data,
-    /// Completes with a completion even when all goes well. Errors always do.
+    /// Whether a successful request generates a completion. Errors always do.
     pub signaled: bool,
-    /// The peer should raise an event when its receive completes.
+    /// Requests a solicited event with the peer's receive completion.
     pub solicited: bool,
-    /// Starts only when all earlier READs and atomics are done (IBA 10.8.3.3).
+    /// Fence: starts only after all earlier READs and atomics have completed (IBA 10.8.3.3).
     pub fence: bool,
-    /// The shared receive queue of the peer's that XRC names in every request (IBA A14); other services have none.
+    /// The SRQ of the peer that every XRC request names (IBA A14); `None` for other services.
     pub receive_queue: Option<Qpn>,
 }
 
 impl SendRequest {
-    /// A request that is signaled, and nothing special otherwise.
+    /// Creates a signaled request without further options.
     pub const fn new(id: WorkId, operation: Operation, data: Data) -> Self {
         Self {
             id,
@@ -270,9 +270,9 @@ impl SendRequest {
 /// A work request for a receive queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// The owner's name for it.
+    /// The caller's ID of the request.
     pub id: WorkId,
-    /// Where the message goes.
+    /// Destination of the message.
     pub sg_list: SgList,
 }
 
@@ -286,73 +286,74 @@ impl ReceiveRequest {
 /// Why a send work request was rejected when it was posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
-    /// The state takes none, or the service has no send queue.
+    /// The QP state accepts no sends, or the service has no send queue.
     State,
     /// The send queue is full.
     Full,
-    /// More bytes than the service carries, or not 8 for an atomic operation.
+    /// More bytes than the service allows, or not 8 for an atomic operation.
     Length,
     /// The service has no such operation, or the request combines immediate data with invalidation.
     Operation,
-    /// XRC's requests name a shared receive queue of the peer's, datagrams an address, and no others do.
+    /// The address is missing or not applicable: XRC requests name an SRQ of the peer, datagrams an AH, others
+    /// neither.
     Address,
 }
 
-/// How a work request ended (IBA 11.6.2; the names of `ibv_wc_status`).
+/// Completion status (IBA 11.6.2; the names of `ibv_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// All went well.
+    /// Success.
     Success,
-    /// A local buffer is too small, or the request is larger than the service allows.
+    /// The local buffer is too small, or the request is longer than the service allows.
     LocalLength,
-    /// The queue pair cannot do this.
+    /// The QP cannot execute the request.
     LocalOperation,
-    /// A local key does not allow it.
+    /// The local MR denies the access.
     LocalProtection,
-    /// The rkey of the peer's RDMA WRITE with immediate does not allow it: how the receive request ends.
+    /// The rkey of the peer's RDMA WRITE with immediate denies the access: status of the consumed receive request.
     LocalAccess,
-    /// The window cannot be bound so.
+    /// The memory window bind failed.
     Binding,
-    /// An earlier request failed: this one was not looked at, or not finished.
+    /// The QP entered an error state before the request completed.
     Flushed,
-    /// The responder's answer does not fit the request.
+    /// The response does not match the request.
     BadResponse,
-    /// The responder takes the request for invalid.
+    /// The responder considers the request invalid.
     RemoteInvalidRequest,
-    /// The responder's memory does not allow it.
+    /// The responder's MR denies the access.
     RemoteAccess,
-    /// The responder failed on its own side.
+    /// The responder failed locally.
     RemoteOperation,
-    /// No answer came to any attempt.
+    /// No response after all retries.
     RetryExceeded,
-    /// The responder was never ready.
+    /// The responder stayed not ready through all RNR retries.
     RnrRetryExceeded,
 }
 
-/// What a completion is of.
+/// The operation that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionKind {
-    /// A SEND of ours.
+    /// A SEND.
     Send,
-    /// An RDMA WRITE of ours.
+    /// An RDMA WRITE.
     Write,
-    /// An RDMA READ of ours.
+    /// An RDMA READ.
     Read,
-    /// A compare-and-swap of ours.
+    /// A compare-and-swap.
     CompareSwap,
-    /// A fetch-and-add of ours.
+    /// A fetch-and-add.
     FetchAdd,
-    /// A FLUSH of ours.
+    /// A FLUSH.
     Flush,
-    /// An ATOMIC WRITE of ours.
+    /// An ATOMIC WRITE.
     AtomicWrite,
-    /// A key of ours that was made invalid.
+    /// A local invalidate.
     LocalInvalidate,
-    /// A memory window that was bound.
+    /// A memory window bind.
     Bind,
-    /// A message that came by SEND.
+    /// A message received by SEND.
     Receive,
-    /// Immediate data that came with an RDMA WRITE.
+    /// An RDMA WRITE with immediate, received.
     ReceiveWriteImmediate,
 }
 
@@ -372,33 +373,34 @@ impl From<&Operation> for CompletionKind {
     }
 }
 
-/// The end of a work request.
+/// A work completion (CQE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The owner's name for the request.
+    /// The caller's ID of the request.
     pub id: WorkId,
-    /// How it ended.
+    /// The status.
     pub status: Status,
-    /// What it was.
+    /// The operation.
     pub kind: CompletionKind,
-    /// Bytes that arrived, or were moved.
+    /// Bytes received or transferred.
     pub length: u32,
-    /// Immediate data that came with a message.
+    /// Received immediate data.
     pub immediate: Option<Immediate>,
-    /// The key that the peer had made invalid.
+    /// The rkey that the peer's SEND invalidated.
     pub invalidated: Option<RKey>,
-    /// Whether the peer asked for an event.
+    /// Whether the peer requested a solicited event.
     pub solicited: bool,
-    /// The peer's queue pair, when a datagram named it.
+    /// The sender's QPN, for datagrams.
     pub source: Option<Qpn>,
-    /// Whether a datagram came over IPv4: its header is in the last 20 of the 40 bytes in front of it then (IBA A17).
+    /// Whether a datagram was received over IPv4: its IP header is then in the last 20 of the 40 bytes before the
+    /// payload (IBA A17).
     pub over_ipv4: bool,
-    /// The shared receive queue that the message named, with XRC: the completion is for its completion queue.
+    /// The SRQ that an XRC message named: the completion goes to its CQ.
     pub receive_queue: Option<Qpn>,
 }
 
 impl Completion {
-    /// The end of a request, with nothing moved and nothing received.
+    /// Creates a completion without transferred or received data.
     pub const fn new(id: WorkId, kind: CompletionKind, status: Status) -> Self {
         Self {
             id,

@@ -1,4 +1,4 @@
-//! The active side: REQ out, REP in, RTU out (IBA 12.9).
+//! Active side: sends REQ, receives REP, sends RTU (IBA 12.9).
 
 use alloc::boxed::Box;
 
@@ -14,7 +14,7 @@ use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
 impl ConnectionManager {
-    /// Asks a peer for a connection. Its answer is [`Event::Reply`], [`Event::Rejected`] or [`Event::Failed`].
+    /// Sends a REQ to a peer. [`Event::Reply`], [`Event::Rejected`] or [`Event::Failed`] follows.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -42,7 +42,7 @@ impl ConnectionManager {
         Ok(ConnectionId(id))
     }
 
-    /// Says that our queue pair is ready, after [`Event::Reply`]: RTU goes out, and the connection is up.
+    /// Sends the RTU after [`Event::Reply`], when the local QP is ready. The connection is established.
     #[doc(alias = "rdma_establish")]
     pub fn ready(
         &mut self,
@@ -62,7 +62,7 @@ impl ConnectionManager {
         self.names.next(|id| table.contains(id) || resolutions.contains(id))
     }
 
-    /// The REQ of a consumer's wish (IBA 12.6.5).
+    /// Builds the REQ (IBA 12.6.5).
     fn req(&self, id: CommId, parameters: &ConnectParameters) -> Req {
         let (transport_service, extended_transport) = parameters.transport.codes();
         let req = Req {
@@ -79,7 +79,7 @@ impl ConnectionManager {
             end_to_end_flow_control: parameters.end_to_end_flow_control,
             starting_psn: parameters.starting_psn,
             local_response_timeout: parameters.local_response_timeout,
-            // Widths of the wire: a larger number is cut, and what we count by must be what the peer reads.
+            // Clamped to the field widths, so that our own count is the one the peer reads.
             retry_count: parameters.retry_count.min(7),
             max_cm_retries: parameters.max_cm_retries.min(15),
             partition: parameters.partition,
@@ -112,7 +112,7 @@ impl ConnectionManager {
         };
         match connection.state {
             State::ReqSent | State::MraReqReceived => self.take_rep(now, envelope, rep),
-            // Our RTU was lost (IBA 12.9), or the consumer takes its time.
+            // The RTU was lost (IBA 12.9), or the consumer has not answered yet.
             State::Established => self.repeat_last(ours),
             State::RepReceived | State::MraRepSent => self.wait_on(now, ours),
             state => Err(Ignored::OutOfPlace(state)),
@@ -124,7 +124,7 @@ impl ConnectionManager {
         let transport = self.find(envelope, id, rep.local_comm_id)?.transport;
         let qpn = rep_qpn(rep, transport);
         if let Some(other) = self.table.by_remote_qpn(envelope.from, rep.local_ca_guid, qpn) {
-            // The peer has forgotten a connection that we still have (IBA 12.9.8.3.1).
+            // The peer has lost a connection that we still have (IBA 12.9.8.3.1).
             if !self.superseded(now, other)? {
                 let reason = RejectReason::STALE_CONNECTION;
                 self.refuse(envelope, RejectedMessage::REP, id, rep.local_comm_id, reason);

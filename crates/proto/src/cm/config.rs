@@ -1,4 +1,4 @@
-//! What a manager is told once: who it is, and how much it may remember.
+//! Identity and limits of a connection manager.
 
 use core::time::Duration;
 
@@ -7,73 +7,76 @@ use ferroce_wire::number::Guid;
 
 use super::probe::ProbeSchedule;
 
-/// When and how established connections are probed.
+/// Keepalive probes of established connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Time between two probes of all connections.
+    /// Interval between probes of all connections.
     pub idle: Duration,
-    /// How each is probed.
+    /// Schedule of a probe.
     pub probe: ProbeSchedule,
 }
 
 impl Keepalive {
-    /// Every 30 s; 5 messages 5 s apart. A peer that is stopped for less than 25 s, by a debugger for example, is kept.
+    /// Probes every 30 s with 5 messages, 5 s apart. A peer that is stopped for less than 25 s, by a debugger for
+    /// example, stays connected.
     pub const USUAL: Self = Self {
         idle: Duration::from_secs(30),
         probe: ProbeSchedule { messages: 5, interval: Duration::from_secs(5) },
     };
 }
 
-/// A manager's identity and limits.
+/// Identity and limits of a connection manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The device's identifier, sent in REQ and REP. With a name of a connection, it makes that name unique.
+    /// The CA GUID, sent in REQ and REP. Together with a communication ID, it identifies a connection globally.
     pub ca_guid: Guid,
-    /// A random number. Names of connections follow from it, so that a stranger cannot guess them.
+    /// A random seed for communication IDs, so that an attacker cannot guess them.
     pub seed: u64,
-    /// The top 8 bits of all names, where several managers share an address and a message has to find the right one.
-    /// Otherwise names use all 32.
+    /// The top 8 bits of all communication IDs, where several managers share an address and a message must be routed
+    /// to one of them. Otherwise IDs use all 32 bits.
     pub slot: Option<u8>,
-    /// How long this device takes to acknowledge a packet, sent in REP.
+    /// ACK delay of this device, sent in REP.
     pub ack_delay: ResponseTimeout,
-    /// Ask the peer for this much time when it repeats a REQ or REP that the consumer has not answered yet. `None`
-    /// leaves that to the consumer.
+    /// MRA timeout that is sent automatically when the peer retransmits a REQ or REP that the consumer has not
+    /// answered yet. `None`: the consumer sends MRAs.
     pub automatic_mra: Option<ResponseTimeout>,
-    /// Connections of all states, time-wait included.
+    /// Maximum number of connections in all states, including TimeWait.
     pub max_connections: usize,
-    /// Peers' requests that are not yet connections. Beyond, the oldest one that waits for its RTU is dropped.
+    /// Maximum number of half-open connections (peers' requests). At the limit, the oldest one that waits for its RTU
+    /// is dropped.
     pub max_half_open: usize,
-    /// Those of one source address. Beyond, its REQs are dropped: an honest peer repeats them, and a flood from one
-    /// address leaves room for the others.
+    /// Maximum number of half-open connections from one source address. At the limit, its REQs are dropped: a
+    /// legitimate peer retransmits them, and a flood from one address leaves room for others.
     pub max_half_open_per_source: usize,
-    /// How long a half-open connection is kept when the peer sends nothing more, whatever times its REQ names.
+    /// Lifetime of a half-open connection without further messages, regardless of the timeouts in its REQ.
     pub half_open_time: Duration,
-    /// How a connection is probed whose queue pair another REQ or REP claims.
+    /// Probe of a connection whose remote QPN another REQ or REP claims.
     pub stale_probe: ProbeSchedule,
-    /// Established connections are probed now and then. `None`: only when there is a reason.
+    /// Periodic probes of established connections; `None` disables them.
     pub keepalive: Option<Keepalive>,
-    /// Service resolutions: own questions, and those of peers, each.
+    /// Maximum number of service ID resolutions, for local and for peers' requests each.
     pub max_resolutions: usize,
-    /// How long the answer to a peer's SIDR_REQ is remembered, for when the peer asks again.
+    /// How long the response to a peer's SIDR_REQ is kept, for retransmitted requests.
     pub resolution_memory: Duration,
-    /// Events and messages that may wait to be polled. Beyond, arriving messages are dropped: peers repeat them.
+    /// Maximum number of events and messages that wait to be polled. At the limit, inbound messages are dropped;
+    /// peers retransmit them.
     pub max_undrained: usize,
-    /// No single time that a peer chooses is longer than this: it would hold our memory as long.
+    /// Upper limit of any timeout chosen by a peer, since it keeps state in memory.
     pub longest_wait: Duration,
 }
 
 impl Config {
-    /// What rdma_rxe says: 134 ms.
+    /// 134 ms, as rdma_rxe.
     pub const ACK_DELAY: ResponseTimeout = ResponseTimeout(15);
 
-    /// The usual limits.
+    /// Creates a configuration with default limits.
     pub const fn new(ca_guid: Guid, seed: u64) -> Self {
         Self {
             ca_guid,
             seed,
             slot: None,
             ack_delay: Self::ACK_DELAY,
-            // What Linux's RDMA-CM asks for.
+            // As Linux's RDMA-CM.
             automatic_mra: Some(ResponseTimeout(24)),
             max_connections: 1 << 16,
             max_half_open: 1 << 12,
@@ -88,7 +91,7 @@ impl Config {
         }
     }
 
-    /// A peer's time, cut to the longest.
+    /// Limits a timeout that a peer chose.
     pub(super) fn bounded(&self, time: Duration) -> Duration {
         time.min(self.longest_wait)
     }

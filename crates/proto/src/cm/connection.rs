@@ -1,4 +1,4 @@
-//! One connection: its names, its timer, and the message that waits for an answer.
+//! A connection: its IDs, its timer and the message that waits for a response.
 
 use core::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) enum Role {
     Passive,
 }
 
-/// What a message is sent again for, and answered by when its cause is a duplicate.
+/// The last message: retransmitted on a timeout, and in response to a duplicate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) message: Message,
@@ -37,54 +37,54 @@ pub(super) struct Connection {
     pub(super) id: CommId,
     pub(super) role: Role,
     pub(super) state: State,
-    /// Where the peer is. Its messages come from nowhere else.
+    /// Address of the peer, the only source accepted for its messages.
     pub(super) peer: Gid,
-    /// The peer's name for the connection, once it is known.
+    /// The peer's communication ID, once known.
     pub(super) remote_id: Option<CommId>,
     pub(super) remote_guid: Guid,
     pub(super) local_qpn: Qpn,
-    /// The peer's queue pair, once it is known.
+    /// The peer's QPN, once known.
     pub(super) remote_qpn: Option<Qpn>,
-    /// The first PSN of the REQ: with the queue pair, it tells a repeated REQ from another one.
+    /// Starting PSN of the REQ: with the QPN, it distinguishes a retransmitted REQ from a new one.
     pub(super) request_psn: Psn,
     pub(super) service: ServiceId,
     pub(super) transport: Transport,
-    /// The handshake's transaction; later that of the peer's DREQ.
+    /// Transaction ID of the handshake; later that of the peer's DREQ.
     pub(super) transaction: TransactionId,
-    /// How long the peer may take to answer, with the way there and back (IBA 12.9.8).
+    /// Response timeout of the peer, including the round trip (IBA 12.9.8).
     pub(super) response: Duration,
     pub(super) max_retries: u8,
     pub(super) retries: u8,
-    /// 2 × packet lifetime: the way there and back.
+    /// 2 × packet lifetime: the round trip.
     pub(super) round_trip: Duration,
-    /// How long the names rest: until no packet can be under way (IBA 12.9.8).
+    /// Duration of TimeWait: until no packet of the connection can be in flight (IBA 12.9.8).
     pub(super) rest: Duration,
     pub(super) deadline: Option<Instant>,
     pub(super) sent: Option<Sent>,
-    /// How long the peer waits for our consumer's answer, as far as we know.
+    /// How long the peer waits for the local consumer, as far as known.
     pub(super) patience: Duration,
-    /// What its messages are sent with, as its packets are: that of the REQ's path.
+    /// Traffic class of its messages, from the path in the REQ.
     pub(super) traffic_class: u8,
-    /// Time between two REPs.
+    /// Interval between REP retransmissions.
     pub(super) rep_interval: Duration,
-    /// When our consumer accepted.
+    /// When the consumer accepted.
     pub(super) answered_at: Instant,
-    /// When an RTU that has not come is no longer waited for.
+    /// When to give up waiting for the RTU.
     pub(super) give_up_at: Instant,
-    /// Its number in the order of arrival.
+    /// Number in the order of creation.
     pub(super) serial: u64,
     pub(super) probe: Option<Probe>,
     pub(super) answers_lap: AnswersLap,
 }
 
-/// 2 × packet lifetime, from the acknowledge timeout in a REQ, which is the next power of two above 2 × packet
-/// lifetime + acknowledge delay (IBA 12.7). "No timeout" says nothing about the path, which is taken as short.
+/// 2 × packet lifetime, from the ACK timeout in the REQ, which is the next power of two above 2 × packet lifetime +
+/// ACK delay (IBA 12.7). "No timeout" gives no information; the path is assumed to be short.
 pub(super) fn round_trip(timeout: AckTimeout) -> Duration {
     timeout.duration().unwrap_or(ResponseTimeout(0).duration())
 }
 
 impl Connection {
-    /// A connection from its REQ, sent or received; `response` is how long the peer may take.
+    /// Creates a connection from a sent or received REQ.
     pub(super) fn new(
         config: &Config,
         role: Role,
@@ -102,7 +102,7 @@ impl Connection {
         let response = config.bounded(theirs.duration()) + round_trip;
         let sends = u32::from(req.max_cm_retries) + 1;
         let patience = (config.bounded(ours.duration()) + round_trip) * sends;
-        // A stranger chooses the passive side's times: they hold our memory.
+        // A REQ from an unknown sender sets these times on the passive side, and they keep state in memory.
         let patience = match role {
             Role::Active => patience,
             Role::Passive => patience.min(config.half_open_time),
@@ -114,7 +114,7 @@ impl Connection {
             peer,
             remote_id: (role == Role::Passive).then_some(req.local_comm_id),
             remote_guid: req.local_ca_guid,
-            // The passive side's is known when its consumer accepts.
+            // Known on the passive side when its consumer accepts.
             local_qpn: if role == Role::Active { req.local_qpn } else { Qpn::default() },
             remote_qpn: (role == Role::Passive).then_some(req.local_qpn),
             request_psn: req.starting_psn,
@@ -143,12 +143,12 @@ impl Connection {
         ConnectionId(self.id)
     }
 
-    /// The peer's name, or 0 while it is not known (IBA 12.6.7.1).
+    /// The peer's communication ID, or 0 while unknown (IBA 12.6.7.1).
     pub(super) fn remote(&self) -> CommId {
         self.remote_id.unwrap_or_default()
     }
 
-    /// Whether a message of these names from there belongs to this connection.
+    /// Whether a message with this source address and sender ID belongs to this connection.
     pub(super) fn is_with(&self, from: Gid, sender: CommId) -> bool {
         self.peer == from && self.remote_id.is_none_or(|known| known == sender)
     }
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message that wants an answer: it is repeated until one comes (IBA 12.9.8).
+    /// Sends a message that requires a response, and retransmits it until one arrives (IBA 12.9.8).
     pub(super) fn start(
         &mut self,
         now: Instant,
@@ -181,8 +181,8 @@ impl Connection {
         self.keep(message, modifier)
     }
 
-    /// Sends a REP. A stranger chooses how long and how often the peer is waited for, so that has a limit: then REPs are
-    /// repeated more often within it.
+    /// Sends a REP. The timeouts in a REQ come from an unknown sender, so they are limited: REPs are retransmitted
+    /// more often within that limit.
     pub(super) fn start_rep(
         &mut self,
         now: Instant,
@@ -201,25 +201,25 @@ impl Connection {
         self.keep(rep, modifier)
     }
 
-    /// Sends a message that is repeated only when what it answers is.
+    /// Sends a message that is only retransmitted in response to a duplicate.
     pub(super) fn keep(&mut self, message: impl Into<Message>, modifier: u32) -> Transmit {
         let message = message.into();
         self.sent = Some(Sent { message, modifier });
         Transmit { modifier, ..self.transmit(message) }
     }
 
-    /// The last message once more.
+    /// The last message, for retransmission.
     pub(super) fn again(&self) -> Option<Transmit> {
         let Sent { message, modifier } = self.sent?;
         Some(Transmit { modifier, ..self.transmit(message) })
     }
 
-    /// Starts the time-wait.
+    /// Starts the TimeWait timer.
     pub(super) fn rest(&mut self, now: Instant, timers: &mut Timers) {
         self.arm(timers, Some(now + self.rest));
     }
 
-    /// "It arrived, the answer takes up to so long" (IBA 12.6.6).
+    /// Builds an MRA: the message was received, the response may take up to `timeout` (IBA 12.6.6).
     pub(super) fn mra(&self, timeout: ResponseTimeout, private_data: MraData) -> Mra {
         Mra {
             local_comm_id: self.id,
@@ -234,10 +234,10 @@ impl Connection {
         }
     }
 
-    /// A REJ for what was received last in this state (IBA 12.6.7).
+    /// Builds a REJ for the message received last in this state (IBA 12.6.7).
     pub(super) fn rej(&self, rejection: &Rejection) -> Rej {
         let (local, message) = match self.state {
-            // The peer has not been told our name, and rdma_rxe's REJ does not tell it either.
+            // The peer does not know our communication ID yet, and rdma_rxe's REJ does not include it either.
             State::ReqReceived => (CommId::default(), RejectedMessage::REQ),
             State::MraReqSent => (self.id, RejectedMessage::REQ),
             State::RepReceived | State::MraRepSent => (self.id, RejectedMessage::REP),
@@ -255,7 +255,7 @@ impl Connection {
         }
     }
 
-    /// A REJ on giving up: the device's identifier goes with it, since the peer may not have told its name and must
+    /// Builds a REJ with reason "timeout". It includes the CA GUID, since the peer may not have sent its ID and must
     /// find the connection by ours (IBA 12.6.7.2, reason 4).
     pub(super) fn timeout_rej(&self, config: &Config) -> Rej {
         let guid = config.ca_guid.0.to_be_bytes();

@@ -1,4 +1,4 @@
-//! MRA: not yet. And what is answered again because it came again (IBA 12.6.6, 12.9.8).
+//! MRA, and responses to duplicates (IBA 12.6.6, 12.9.8).
 
 use ferroce_wire::cm::{CommId, Mra, ReceivedMessage, ResponseTimeout};
 
@@ -11,7 +11,7 @@ use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
 impl ConnectionManager {
-    /// Asks the peer for time to answer its REQ or REP: up to `timeout` from now (IBA 12.6.6).
+    /// Sends an MRA: the response to the peer's REQ or REP may take up to `timeout` from now (IBA 12.6.6).
     pub fn prolong(
         &mut self,
         now: Instant,
@@ -28,10 +28,10 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// The peer repeats what our consumer has not answered: it is asked for time, if the configuration says so.
+    /// The peer retransmitted a message that the consumer has not answered: sends an MRA if so configured.
     pub(super) fn wait_on(&mut self, now: Instant, id: CommId) -> Result<(), Ignored> {
         let connection = self.table.get_mut(id).ok_or(Ignored::Unknown(id))?;
-        // The peer is still there.
+        // The peer is alive.
         let patience = connection.patience;
         connection.arm(&mut self.timers, Some(now + patience));
         let asked = matches!(connection.state, State::MraReqSent | State::MraRepSent);
@@ -45,7 +45,7 @@ impl ConnectionManager {
         Err(Ignored::Duplicate)
     }
 
-    /// Answers a duplicate as the original was answered.
+    /// Responds to a duplicate as to the original.
     pub(super) fn repeat_last(&mut self, id: CommId) -> Result<(), Ignored> {
         let again = self.table.get(id).and_then(Connection::again);
         self.transmits.extend(again);
@@ -66,11 +66,11 @@ impl ConnectionManager {
         if mra.message != expected {
             return Err(Ignored::OutOfPlace(connection.state));
         }
-        // One MRA for each time the message was sent: a peer cannot hold us for ever.
+        // One MRA per transmission: a peer cannot delay us indefinitely.
         let connection = self.table.step(mra.remote_comm_id, Trigger::MraArrives)?;
         let wait = self.config.bounded(mra.service_timeout.duration()) + connection.round_trip;
         if connection.role == Role::Passive {
-            // The peer is there. All its MRAs together get it no more than the longest wait.
+            // The peer is alive. The total delay of its MRAs is limited.
             let longest = self.config.longest_wait;
             connection.give_up_at = connection
                 .give_up_at

@@ -1,4 +1,4 @@
-//! The end of a connection, by either side or both, and the time its names rest (IBA 12.9.8).
+//! Disconnecting, by either side or both, and TimeWait (IBA 12.9.8).
 
 use alloc::boxed::Box;
 
@@ -13,7 +13,7 @@ use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
 impl ConnectionManager {
-    /// Ends a connection that is up: DREQ goes out. [`Event::Disconnected`] follows in any case.
+    /// Sends a DREQ on an established connection. [`Event::Disconnected`] follows in any case.
     #[doc(alias = "rdma_disconnect")]
     pub fn disconnect(
         &mut self,
@@ -21,7 +21,7 @@ impl ConnectionManager {
         connection: ConnectionId,
         private_data: DreqData,
     ) -> Result<(), CallError> {
-        // A transaction of its own: this side may not have begun the handshake's.
+        // A new transaction: this side may not have started that of the handshake.
         let transaction = self.names.transaction(connection.0);
         let connection = self.table.step(connection.0, Trigger::Disconnect)?;
         connection.transaction = transaction;
@@ -36,8 +36,8 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Answers [`Event::DisconnectRequest`]: DREP goes out, [`Event::Disconnected`] follows. Without this call the
-    /// manager confirms by itself when the peer has waited as long as it will.
+    /// Sends the DREP after [`Event::DisconnectRequest`]. [`Event::Disconnected`] follows. Without this call the
+    /// manager sends it when the peer's wait ends.
     pub fn confirm_disconnect(
         &mut self,
         now: Instant,
@@ -66,8 +66,8 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Ends whatever the connection is at, for a consumer that has no use for it any more: the attempt is rejected or
-    /// given up, a connection that is up is disconnected. Afterwards only timers keep it.
+    /// Ends a connection in any state: rejects or gives up an attempt, disconnects an established connection. After
+    /// that only timers keep it.
     pub fn close(&mut self, now: Instant, connection: ConnectionId) -> Result<(), CallError> {
         match self.state(connection) {
             State::Idle => Err(CallError::Gone),
@@ -86,17 +86,17 @@ impl ConnectionManager {
         }
     }
 
-    /// How many connections have asked for their end and wait for the answer.
+    /// Number of connections that wait for a DREP.
     pub fn unconfirmed(&self) -> usize {
         self.table.disconnecting().count()
     }
 
-    /// Asks again for all of these, whatever their timers say: for a consumer that is about to go, and the timers with it.
+    /// Retransmits all DREQs immediately, for a consumer that is about to exit.
     pub fn repeat_disconnects(&mut self) {
         self.transmits.extend(self.table.disconnecting().filter_map(Connection::again));
     }
 
-    /// After a step: what became idle is forgotten, what is over rests.
+    /// After a transition: removes a connection in Idle, or starts the TimeWait timer.
     pub(super) fn settle(&mut self, now: Instant, id: CommId) {
         if self.table.is_over(id) {
             self.table.remove(id, &mut self.timers);
@@ -115,7 +115,7 @@ impl ConnectionManager {
         let connection = match self.find(envelope, ours, theirs) {
             Ok(connection) => connection,
             Err(unknown) => {
-                // It is over here, and the peer shall know (IBA 12.9.8, DREQ in Idle).
+                // The connection does not exist here, and the peer must learn this (IBA 12.9.8, DREQ in Idle).
                 let private_data = DrepData::default();
                 let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };
                 self.reply(envelope, drep);
@@ -126,7 +126,7 @@ impl ConnectionManager {
             return Err(Ignored::WrongQueuePair);
         }
         match connection.state {
-            // Our DREP was lost, or our consumer had no part in the end.
+            // The DREP was lost, or the connection ended without the consumer.
             State::TimeWait => {
                 let private_data = match connection.sent {
                     Some(Sent { message: Message::Drep(drep), .. }) => drep.private_data,
@@ -136,7 +136,7 @@ impl ConnectionManager {
                 self.reply(envelope, drep);
                 Err(Ignored::Duplicate)
             }
-            // Both asked at once, so both know (IBA 12.9.8): no consumer has to confirm.
+            // Both sides disconnected simultaneously (IBA 12.9.8): no consumer has to confirm.
             State::DreqSent => {
                 let connection = self.table.step(ours, Trigger::DreqArrives)?;
                 connection.transaction = envelope.transaction;

@@ -1,4 +1,4 @@
-//! What comes out of a manager: news, messages to send, and why something was not done.
+//! Outputs of a connection manager: events, messages and errors.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -14,51 +14,51 @@ use super::private_data::{DrepData, DreqData, RtuData};
 use super::state::State;
 use crate::time::Instant;
 
-/// News for the consumer.
+/// Events for the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Passive side: somebody wants to connect. Answer by `accept` or `reject`.
+    /// Passive side: a REQ arrived. Respond with `accept` or `reject`.
     Request(ConnectionId, Box<Request>),
-    /// Active side: the peer accepts. Bring the queue pair up, then answer by `ready` or `reject`.
+    /// Active side: the peer accepted. Bring the QP to RTS, then call `ready` or `reject`.
     Reply(ConnectionId, Box<Reply>),
-    /// Passive side: the peer is ready. `None` when its data came before its RTU.
+    /// Passive side: the connection is established. `None` when data arrived before the RTU.
     Established(ConnectionId, Option<Box<RtuData>>),
-    /// The peer said no before the connection was up. It is over; if its queue pair has to rest first,
+    /// The peer rejected before the connection was established. If the QP has to go through TimeWait,
     /// [`Event::Rested`] follows.
     Rejected(ConnectionId, Box<Rejection>),
-    /// The connection did not come up. It is over; if its queue pair has to rest first, [`Event::Rested`] follows.
+    /// The connection attempt failed. If the QP has to go through TimeWait, [`Event::Rested`] follows.
     Failed(ConnectionId, Failure),
-    /// The peer disconnects. Stop sending, then answer by `confirm_disconnect`.
+    /// The peer disconnects. Stop sending, then call `confirm_disconnect`.
     DisconnectRequest(ConnectionId, Box<DreqData>),
-    /// A probe of an established connection, begun then, stayed unanswered. Answer by `peer_is_lost`; a consumer that
-    /// knows that the peer is there does nothing.
+    /// A probe of an established connection, started at this time, got no response. Call `peer_is_lost`, unless other
+    /// evidence shows that the peer is alive.
     Unanswered(ConnectionId, Instant),
-    /// The connection is over; the queue pair shall not be used again before [`Event::Rested`].
+    /// The connection ended. The QP must not be reused before [`Event::Rested`].
     Disconnected(ConnectionId, Disconnection),
-    /// The time-wait is over; the manager knows nothing of this connection any more.
+    /// TimeWait ended; the manager has removed the connection.
     Rested(ConnectionId),
-    /// A peer asks for the datagram queue pair of a service. Answer by `answer`.
+    /// A peer requests the UD QP of a service. Respond with `answer`.
     Query(QueryId, Box<Query>),
-    /// The answer to our question for a service, which may be a no.
+    /// The response to our SIDR_REQ, possibly a refusal.
     Resolved(ResolutionId, Box<Resolution>),
-    /// Our question for a service was not answered.
+    /// No response to our SIDR_REQ.
     Unresolved(ResolutionId),
 }
 
-/// Why a connection did not come up.
+/// Why a connection attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Active side: no answer to the REQ, however often it was sent.
+    /// Active side: no response to the REQ after all retransmissions.
     Unreachable,
-    /// Active side: nobody at the peer's address takes part in RoCE, as its host says by ICMP.
+    /// Active side: the peer's RoCE port is closed, as reported by ICMP.
     PortClosed,
-    /// Passive side: no RTU in answer to the REP, however often it was sent.
+    /// Passive side: no RTU after all retransmissions of the REP.
     NeverReady,
-    /// The consumer answered neither yes nor no for longer than the peer waits.
+    /// The consumer did not answer within the peer's timeout.
     ConsumerTooSlow,
-    /// Active side: the REP names a queue pair that is in another connection of ours (IBA 12.9.8.3.1).
+    /// Active side: the REP names a QP that is part of another connection (IBA 12.9.8.3.1).
     StaleReply,
-    /// Passive side: no RTU yet, and another peer's request needed the room.
+    /// Passive side: the half-open connection was dropped to admit another request.
     Evicted,
 }
 
@@ -67,38 +67,38 @@ pub enum Failure {
 pub enum Disconnection {
     /// The peer confirmed our DREQ.
     Confirmed(Box<DrepData>),
-    /// Both sides disconnected at once.
+    /// Both sides disconnected simultaneously.
     Simultaneous,
-    /// No answer to our DREQ, however often it was sent.
+    /// No response to our DREQ after all retransmissions.
     Unconfirmed,
     /// We confirmed the peer's DREQ.
     ByPeer,
-    /// The peer is gone: it did not answer a probe, or its process has ended.
+    /// The peer is lost: it did not respond to a probe, or its process exited.
     Lost,
     /// The peer does not know the connection, or gave it up.
     Rejected(Box<Rejection>),
 }
 
-/// A message to send: UD SEND from queue pair 1 to queue pair 1.
+/// A message to send: a UD SEND from QP 1 to QP 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// Destination.
     pub destination: Gid,
-    /// With what traffic class to send it: that of the connection's path or of the question; or of what it answers, when
-    /// that belongs to neither (IBA 13.5.4).
+    /// Traffic class: of the connection's path or of the resolution, otherwise that of the message it responds to
+    /// (IBA 13.5.4).
     pub traffic_class: u8,
-    /// Which connection it belongs to, when there is one.
+    /// The connection it belongs to, if any.
     pub connection: Option<ConnectionId>,
-    /// The MAD's transaction.
+    /// The MAD's transaction ID.
     pub transaction: TransactionId,
-    /// The MAD's attribute modifier: options of enhancements.
+    /// The MAD's attribute modifier: vendor options.
     pub modifier: u32,
     /// The message.
     pub message: Message,
 }
 
 impl Transmit {
-    /// The datagram's payload.
+    /// Encodes the MAD.
     pub fn to_mad(&self) -> [u8; MAD_LEN] {
         let mut header = self.message.mad_header(self.transaction);
         header.modifier = Hex32(self.modifier);
@@ -106,56 +106,56 @@ impl Transmit {
     }
 }
 
-/// Why a message that arrived changed nothing. Some are answered all the same.
+/// Why an inbound message changed nothing. Some are answered nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// Not a management datagram.
     NotMad(MadError),
-    /// Not a message of the connection manager's.
+    /// Not a CM message.
     NotMessage(MessageError),
-    /// No connection or question of this name with this peer.
+    /// No connection or resolution with this ID and peer.
     Unknown(CommId),
-    /// Nobody listens.
+    /// No listener.
     NoListener(ServiceId),
-    /// The request was rejected for what it says.
+    /// The request was rejected for its contents.
     BadRequest,
-    /// The queue pair it comes from is in another connection.
+    /// The sender's QP is part of another connection.
     Stale,
-    /// The queue pair it comes from is in an established connection, which is probed. The peer will send again.
+    /// The sender's QP is part of an established connection, which is being probed. The peer retransmits.
     Probing,
-    /// It names a queue pair that is not the connection's.
+    /// It names a QP other than the connection's.
     WrongQueuePair,
-    /// It was here before, or has no meaning in this state.
+    /// A duplicate, or not valid in this state.
     OutOfPlace(State),
-    /// It was here before, and is answered as it was then.
+    /// A duplicate, answered like the original.
     Duplicate,
-    /// A limit on connections, half-open ones or questions is reached.
+    /// A limit on connections, half-open connections or resolutions is reached.
     NoRoom,
-    /// The listener has as many unanswered requests as it allows. The peer will ask again.
+    /// The listener's backlog is full. The peer retransmits.
     Backlog,
-    /// Too many events or messages wait to be polled. The peer will send again.
+    /// Too many events or messages wait to be polled. The peer retransmits.
     Undrained,
-    /// Nobody here asked for alternate paths.
+    /// No LAP was sent.
     Unsolicited,
 }
 
-/// Why there can be no connection or question more.
+/// A limit on connections or resolutions is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany {
-    /// How many there may be.
+    /// The limit.
     pub limit: usize,
 }
 
-/// Why nobody can listen there.
+/// The service already has a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceInUse(pub ServiceId);
 
-/// Why a call on a connection or question did nothing.
+/// Why a call on a connection or resolution failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// It is gone.
+    /// It does not exist any more.
     Gone,
-    /// It is in a state that does not allow this.
+    /// Not allowed in this state.
     State(State),
 }
 

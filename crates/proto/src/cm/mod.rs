@@ -1,9 +1,9 @@
-//! The connection manager (IBA chapter 12): connections are asked for, accepted, rejected and ended by messages
-//! between the queue pairs 1 of two hosts, and services are resolved to datagram queue pairs.
+//! The connection manager (CM, IBA chapter 12): connects, accepts, rejects and disconnects by messages between the
+//! QPs 1 of two hosts, and resolves services to UD QPs.
 //!
-//! A [`ConnectionManager`] is one host's end of all of them. It follows the crate's rule: messages and time go in,
-//! messages, [`Event`]s and the next timeout come out. Names follow from a seed, starting PSNs and queue pairs are the
-//! consumer's. Who may do what when is the table in [`TRANSITIONS`]; `docs/connection-manager.md` has it printed.
+//! A [`ConnectionManager`] is one host's side of all connections. It follows the interface of the crate: messages and
+//! time go in, messages, [`Event`]s and the next timeout come out. Communication IDs derive from a seed; the consumer
+//! chooses starting PSNs and QPs. [`TRANSITIONS`] is the state table, also in `docs/connection-manager.md`.
 //!
 //! | active side | passive side |
 //! |---|---|
@@ -12,13 +12,13 @@
 //! | [`Event::Reply`] → [`ready`](ConnectionManager::ready) | |
 //! | | [`Event::Established`] |
 //!
-//! Then, on either side, [`disconnect`](ConnectionManager::disconnect), on the other [`Event::DisconnectRequest`] →
-//! [`confirm_disconnect`](ConnectionManager::confirm_disconnect), and on both [`Event::Disconnected`] and, when the
-//! queue pair may be used again, [`Event::Rested`].
+//! Then either side calls [`disconnect`](ConnectionManager::disconnect), the other one gets
+//! [`Event::DisconnectRequest`] and calls [`confirm_disconnect`](ConnectionManager::confirm_disconnect), and both get
+//! [`Event::Disconnected`] and, when the QP may be reused, [`Event::Rested`].
 //!
-//! There is one manager for each local address: what it sends, it sends from there.
+//! There is one manager per local address, which is the source of its messages.
 //!
-//! A peer cannot make a manager remember more than its [`Config`] allows, nor for longer.
+//! A peer cannot make a manager keep more state than its [`Config`] allows, nor for longer.
 
 mod active;
 mod config;
@@ -74,34 +74,34 @@ use resolution::Resolutions;
 use table::Table;
 use timer::Timers;
 
-/// One address's end of its connections and service resolutions.
+/// The connections and service resolutions of one local address.
 #[derive(Debug)]
 pub struct ConnectionManager {
     config: Config,
     names: Names,
     table: Table,
     resolutions: Resolutions,
-    /// Services that take connections, with how many unanswered requests they allow.
+    /// Listening services and their backlogs.
     listeners: BTreeMap<u64, usize>,
     timers: Timers,
-    /// When the keepalive timer fires, if it runs.
+    /// Expiry of the keepalive timer, if it runs.
     sweep: Option<Instant>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
 
-/// Where a message came from, and in which MAD.
+/// Source and MAD header of a message.
 #[derive(Clone, Copy, Debug)]
 struct Envelope {
     from: Gid,
     traffic_class: u8,
     transaction: TransactionId,
-    /// Options of enhancements.
+    /// Vendor options.
     modifier: u32,
 }
 
 impl ConnectionManager {
-    /// A manager that knows nobody.
+    /// Creates a manager without connections.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -116,8 +116,8 @@ impl ConnectionManager {
         }
     }
 
-    /// Takes requests for a service. When `backlog` of them are unanswered, further ones are dropped; the peers ask
-    /// again.
+    /// Listens for connections to a service. When `backlog` requests are unanswered, further ones are dropped; peers
+    /// retransmit them.
     pub fn listen(&mut self, service: ServiceId, backlog: usize) -> Result<(), ServiceInUse> {
         if self.listeners.contains_key(&service.0) {
             return Err(ServiceInUse(service));
@@ -126,13 +126,13 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Takes no more requests for a service. Those that were taken still want an answer.
+    /// Stops listening. Requests already received still need an answer.
     pub fn unlisten(&mut self, service: ServiceId) {
         self.listeners.remove(&service.0);
     }
 
-    /// Whether a message from `from` is for something that this manager has: a connection, a question, or a service
-    /// that somebody listens for. Where several managers share an address, others are for one of the others.
+    /// Whether a message from `from` concerns this manager: a connection, a resolution or a listening service. Where
+    /// several managers share an address, other messages are for one of the others.
     pub fn knows(&self, from: Gid, transaction: TransactionId, message: &Message) -> bool {
         let (listeners, table) = (&self.listeners, &self.table);
         match message {
@@ -151,12 +151,12 @@ impl ConnectionManager {
         }
     }
 
-    /// Takes in the payload of a datagram to queue pair 1 that came from `from`, with no traffic class.
+    /// Handles the payload of a datagram to QP 1 from `from`, without a traffic class.
     pub fn handle_mad(&mut self, now: Instant, from: Gid, mad: &[u8]) -> Result<(), Ignored> {
         self.handle_datagram(now, from, 0, mad)
     }
 
-    /// Takes in the payload of a datagram to queue pair 1 that came from `from` with this traffic class.
+    /// Handles the payload of a datagram to QP 1 from `from` with this traffic class.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -176,8 +176,8 @@ impl ConnectionManager {
         }
     }
 
-    /// Takes in a message that came from `from`, when the MAD around it is read already. Options of enhancements, which
-    /// stand in the MAD, are taken as none.
+    /// Handles a message from `from` whose MAD was parsed by the caller. Vendor options, which are in the MAD header,
+    /// are taken as zero.
     pub fn handle_message(
         &mut self,
         now: Instant,
@@ -193,39 +193,39 @@ impl ConnectionManager {
         self.transmits.pop_front()
     }
 
-    /// The next news.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        /// So many wait in ordinary times.
+        /// Capacity that is kept.
         const USUAL: usize = 16;
         let event = self.events.pop_front();
         if self.events.is_empty() {
-            // Many connections may have rested at once, on a busy machine: what that took is not kept for ever.
+            // Many connections may leave TimeWait together: release the capacity that this took.
             self.events.shrink_to(USUAL);
         }
         event
     }
 
-    /// When [`ConnectionManager::handle_timeout`] must be called, if nothing happens before.
+    /// When to call [`ConnectionManager::handle_timeout`], if nothing happens earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Where a connection stands; [`State::Idle`] when it is gone.
+    /// State of a connection; [`State::Idle`] when it does not exist.
     pub fn state(&self, connection: ConnectionId) -> State {
         self.table.get(connection.0).map_or(State::Idle, |connection| connection.state)
     }
 
-    /// How many connections there are, those in time-wait included.
+    /// Number of connections, including those in TimeWait.
     pub fn connections(&self) -> usize {
         self.table.len()
     }
 
-    /// How many of them are peers' requests that are not yet connections.
+    /// Number of half-open connections (peers' requests).
     pub fn half_open(&self) -> usize {
         self.table.half_open()
     }
 
-    /// How many questions for services are open, or answered and remembered.
+    /// Number of service resolutions, pending or kept for retransmissions.
     pub fn resolutions(&self) -> usize {
         self.resolutions.len()
     }
@@ -236,7 +236,7 @@ impl ConnectionManager {
         envelope: &Envelope,
         message: &Message,
     ) -> Result<(), Ignored> {
-        // Every message and event is made room for here; timers make no more than one of each per connection.
+        // Bounds messages and events; timers add at most one of each per connection.
         self.check_drained()?;
         match message {
             Message::Req(req) => self.handle_req(now, envelope, req),
@@ -260,7 +260,7 @@ impl ConnectionManager {
         }
     }
 
-    /// The connection that a message belongs to: it carries our name for it, the peer's, and comes from the peer.
+    /// Finds the connection of a message by our ID, the peer's ID and the source address.
     fn find(
         &self,
         envelope: &Envelope,
@@ -274,7 +274,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Answers a message that belongs to no connection.
+    /// Responds to a message without a connection.
     fn reply(&mut self, envelope: &Envelope, message: impl Into<Message>) {
         self.transmits.push_back(Transmit {
             destination: envelope.from,
@@ -286,7 +286,7 @@ impl ConnectionManager {
         });
     }
 
-    /// Rejects a message that belongs to no connection. Its names are given back, each as the other side's.
+    /// Rejects a message without a connection, with its IDs swapped.
     fn refuse(
         &mut self,
         envelope: &Envelope,
@@ -300,8 +300,8 @@ impl ConnectionManager {
         self.reply(envelope, rej);
     }
 
-    /// A request in a version that we cannot read is answered in ours, so that the peer knows (IBA 12.6.7.2, reason
-    /// 31). The sender's name comes first in every version.
+    /// Rejects a request of an unknown class version (IBA 12.6.7.2, reason 31). The sender's ID comes first in every
+    /// version.
     fn refuse_version(
         &mut self,
         envelope: &Envelope,
@@ -338,7 +338,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Alternate paths are not for a network whose routes are IP's: the answer is always no (IBA 12.8.2).
+    /// Alternate paths are not supported, since IP does the routing: always responds with a failure (IBA 12.8.2).
     fn handle_lap(&mut self, envelope: &Envelope, lap: &Lap) -> Result<(), Ignored> {
         let (ours, theirs) = (lap.remote_comm_id, lap.local_comm_id);
         let (status, result) = match self.find(envelope, ours, theirs) {
@@ -357,7 +357,7 @@ impl ConnectionManager {
     }
 }
 
-/// What a call's error means for a message.
+/// Converts the error of a call to that of a message.
 impl From<CallError> for Ignored {
     fn from(error: CallError) -> Self {
         match error {

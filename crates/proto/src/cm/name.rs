@@ -1,15 +1,15 @@
-//! Names for connections and questions.
+//! Communication IDs of connections and resolutions.
 
 use ferroce_wire::cm::CommId;
 use ferroce_wire::mad::TransactionId;
 
-/// Gives out names: every number once before any comes back, in an order that follows from the seed.
+/// Allocates IDs: every number once before any is reused, in an order that depends on the seed.
 #[derive(Debug)]
 pub(super) struct Names {
     counter: u32,
     key: u32,
     transactions: u32,
-    /// The top 8 bits of every name, where they are given.
+    /// Fixed top 8 bits of every ID, if any.
     slot: Option<u8>,
 }
 
@@ -19,12 +19,12 @@ impl Names {
         Self { counter: 0, key, transactions, slot: None }
     }
 
-    /// The same with names whose top 8 bits are these.
+    /// The same with fixed top 8 bits.
     pub(super) fn within(seed: u64, slot: Option<u8>) -> Self {
         Self { slot, ..Self::new(seed) }
     }
 
-    /// A name that is not in use. 0 is none's: it stands for "not known" in messages.
+    /// Returns an unused ID. 0 is never used: it means "unknown" in messages.
     pub(super) fn next(&mut self, in_use: impl Fn(CommId) -> bool) -> CommId {
         loop {
             self.counter = self.counter.wrapping_add(1);
@@ -39,22 +39,22 @@ impl Names {
         }
     }
 
-    /// The transaction of the messages that this name begins (IBA 12.6): the name itself below a number of the
-    /// manager's own, as Linux does.
+    /// The transaction ID of an exchange that starts with this ID (IBA 12.6): the ID below a manager-specific number,
+    /// as in Linux.
     pub(super) fn transaction(&self, id: CommId) -> TransactionId {
         TransactionId(u64::from(self.transactions) << 32 | u64::from(id.0))
     }
 }
 
-/// A permutation of 32-bit numbers that leaves no order to see: odd factors and shifted exclusive-ors, each of which
-/// can be undone.
+/// A permutation of 32-bit numbers without a visible order: multiplications by odd factors and xor-shifts, each
+/// invertible.
 const fn scatter(number: u32) -> u32 {
     let number = (number ^ number >> 16).wrapping_mul(0x7feb_352d);
     let number = (number ^ number >> 15).wrapping_mul(0x846c_a68b);
     number ^ number >> 16
 }
 
-/// The same for the low 24 bits: each step is undone by one of 24 bits, so the others play no part.
+/// The same for 24 bits: each step is invertible on the low 24 bits.
 const fn scatter_24(number: u32) -> u32 {
     const LOW: u32 = 0x00ff_ffff;
     let number = number & LOW;

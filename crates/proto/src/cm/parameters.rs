@@ -1,4 +1,4 @@
-//! What a consumer asks for and answers.
+//! Parameters of requests and responses.
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{
@@ -9,80 +9,79 @@ use ferroce_wire::number::{Lid, PKey, Psn, QKey, Qpn};
 
 use super::private_data::{Information, RejData, RepData, ReqData, SidrRepData, SidrReqData};
 
-/// A connection in a manager, until its time-wait ends. The name is not given to another one
-/// for as many connections as there are names.
+/// A connection of a manager, until the end of TimeWait. The ID is not reused before all other IDs have been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub(super) CommId);
 
-/// A question for a service that this manager asked.
+/// A service resolution started locally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResolutionId(pub(super) CommId);
 
-/// A question for a service that a peer asked.
+/// A service resolution requested by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueryId(pub(super) CommId);
 
 impl ConnectionId {
-    /// This side's name for the connection, as it stands in its messages.
+    /// The local communication ID.
     pub const fn comm_id(self) -> CommId {
         self.0
     }
 }
 
-/// Vendor's enhancements of a connection: what REQ offers and REP accepts, with the MAD's attribute modifier.
+/// Vendor enhancements, offered in REQ and accepted in REP, with the MAD's attribute modifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhancements {
-    /// Whose they are; 0 for none.
+    /// The vendor; 0 for none.
     pub vendor: VendorId,
-    /// What they are.
+    /// The options.
     pub options: u32,
 }
 
-/// What the active side asks for (IBA 12.6.5).
+/// Parameters of a REQ (IBA 12.6.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectParameters {
     /// The service to connect to.
     pub service_id: ServiceId,
-    /// The kind of connection.
+    /// The transport service.
     pub transport: Transport,
-    /// Our queue pair.
+    /// The local QPN.
     pub local_qpn: Qpn,
-    /// The first packet that we expect of the peer has this number (IBA 12.7: where the *remote* node shall begin).
+    /// PSN of the first packet that the peer sends (IBA 12.7: where the *remote* node shall begin).
     pub starting_psn: Psn,
-    /// The largest payload of a packet.
+    /// The path MTU.
     pub path_mtu: PathMtu,
-    /// The path, from our side. Its remote GID is where the messages go.
+    /// The path as seen locally. Its remote GID is the destination of the messages.
     pub path: Path,
-    /// The path to migrate to.
+    /// The alternate path.
     pub alternate_path: Option<Path>,
-    /// The partition.
+    /// The P_Key.
     pub partition: PKey,
-    /// How many RDMA reads and atomics of the peer's we can have under way.
+    /// Maximum outstanding RDMA READs and atomics of the peer.
     pub responder_resources: u8,
-    /// How many we want to have under way ourselves.
+    /// Desired maximum of our own outstanding READs and atomics.
     pub initiator_depth: u8,
-    /// How often the peer shall repeat a packet that is not acknowledged.
+    /// Retry count for the peer.
     pub retry_count: u8,
-    /// How often the peer shall repeat one after "receiver not ready".
+    /// RNR retry count for the peer.
     pub rnr_retry_count: RnrRetry,
-    /// Our receive queue hands out credits.
+    /// Whether our RQ issues credits.
     pub end_to_end_flow_control: bool,
-    /// Our queue pair receives from a shared queue.
+    /// Whether our QP uses an SRQ.
     pub shared_receive_queue: bool,
-    /// How long our side may take to answer a message.
+    /// Local CM response timeout.
     pub local_response_timeout: ResponseTimeout,
-    /// How long the peer may take.
+    /// Remote CM response timeout.
     pub remote_response_timeout: ResponseTimeout,
-    /// How often either side repeats a message.
+    /// Maximum CM retransmissions of either side.
     pub max_cm_retries: u8,
     /// Enhancements to offer.
     pub enhancements: Enhancements,
-    /// The consumer's bytes: see [`super::private_data()`] and [`super::rdmacm_private_data()`].
+    /// Private data: see [`super::private_data()`] and [`super::rdmacm_private_data()`].
     pub private_data: ReqData,
 }
 
 impl ConnectParameters {
-    /// A reliable connection with the numbers that librdmacm and Linux choose.
+    /// Parameters of an RC connection with the defaults of librdmacm and Linux.
     pub fn new(service_id: ServiceId, local_qpn: Qpn, starting_psn: Psn, path: Path) -> Self {
         Self {
             service_id,
@@ -108,8 +107,7 @@ impl ConnectParameters {
     }
 }
 
-/// The path between two RoCE addresses as Linux describes it: LIDs mean nothing (IBA A17), the acknowledge timeout is
-/// 2.1 s.
+/// The path between two RoCE addresses as Linux describes it: LIDs are unused (IBA A17), the ACK timeout is 2.1 s.
 pub fn roce_path(local: Gid, remote: Gid, flow_label: u32) -> Path {
     Path {
         local_lid: Lid(0xffff),
@@ -123,33 +121,33 @@ pub fn roce_path(local: Gid, remote: Gid, flow_label: u32) -> Path {
     }
 }
 
-/// What the passive side answers (IBA 12.6.8).
+/// Parameters of a REP (IBA 12.6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptParameters {
-    /// Our queue pair.
+    /// The local QPN.
     pub local_qpn: Qpn,
-    /// The first packet that we expect of the peer has this number (IBA 12.7: where the *remote* node shall begin).
+    /// PSN of the first packet that the peer sends (IBA 12.7: where the *remote* node shall begin).
     pub starting_psn: Psn,
-    /// How many RDMA reads and atomics of the peer's we can have under way.
+    /// Maximum outstanding RDMA READs and atomics of the peer.
     pub responder_resources: u8,
-    /// How many we will have under way ourselves.
+    /// Maximum of our own outstanding READs and atomics.
     pub initiator_depth: u8,
-    /// What became of the alternate path.
+    /// Result for the alternate path.
     pub failover: Failover,
-    /// Our receive queue hands out credits.
+    /// Whether our RQ issues credits.
     pub end_to_end_flow_control: bool,
-    /// How often the peer shall repeat a packet after "receiver not ready".
+    /// RNR retry count for the peer.
     pub rnr_retry_count: RnrRetry,
-    /// Our queue pair receives from a shared queue.
+    /// Whether our QP uses an SRQ.
     pub shared_receive_queue: bool,
-    /// Enhancements that are accepted.
+    /// Accepted enhancements.
     pub enhancements: Enhancements,
-    /// The consumer's bytes.
+    /// Private data.
     pub private_data: RepData,
 }
 
 impl AcceptParameters {
-    /// Accepts with one RDMA read each way, no alternate path and no credits, as rdma_rxe does.
+    /// Accepts with one RDMA READ in each direction, no alternate path and no credits, as rdma_rxe does.
     pub fn new(local_qpn: Qpn, starting_psn: Psn) -> Self {
         Self {
             local_qpn,
@@ -166,23 +164,23 @@ impl AcceptParameters {
     }
 }
 
-/// A no, sent or received (IBA 12.6.7).
+/// A rejection, sent or received (IBA 12.6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
-    /// What was rejected. The manager fills it in when it sends.
+    /// The rejected message. The manager sets it when it sends.
     pub message: RejectedMessage,
-    /// What would have been acceptable, by reason, then zeroes.
+    /// Additional information, depending on the reason, padded with zeros.
     pub information: Information,
-    /// How many bytes of the information count.
+    /// Length of the additional information.
     pub information_length: u8,
-    /// The consumer's bytes.
+    /// Private data.
     pub private_data: RejData,
 }
 
 impl Rejection {
-    /// A no for this reason.
+    /// Creates a rejection with this reason.
     pub fn new(reason: RejectReason) -> Self {
         Self {
             reason,
@@ -193,33 +191,33 @@ impl Rejection {
         }
     }
 
-    /// The consumer's own no ([`RejectReason::CONSUMER_REJECT`]), with its bytes.
+    /// Creates a consumer rejection ([`RejectReason::CONSUMER_REJECT`]) with private data.
     pub fn by_consumer(private_data: RejData) -> Self {
         Self { private_data, ..Self::new(RejectReason::CONSUMER_REJECT) }
     }
 }
 
-/// A question for the datagram queue pair of a service (IBA 12.11.1).
+/// Parameters of a SIDR_REQ: asks for the UD QP of a service (IBA 12.11.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolveParameters {
-    /// Who is asked.
+    /// The destination.
     pub destination: Gid,
     /// The service.
     pub service_id: ServiceId,
-    /// The partition.
+    /// The P_Key.
     pub partition: PKey,
-    /// What the question is sent with.
+    /// Traffic class of the SIDR_REQ.
     pub traffic_class: u8,
-    /// How long to wait for an answer before asking again.
+    /// Time before a retransmission.
     pub response_timeout: ResponseTimeout,
-    /// How often to ask again.
+    /// Maximum retransmissions.
     pub max_retries: u8,
-    /// The consumer's bytes.
+    /// Private data.
     pub private_data: SidrReqData,
 }
 
 impl ResolveParameters {
-    /// The numbers that Linux chooses.
+    /// Parameters with the defaults of Linux.
     pub fn new(destination: Gid, service_id: ServiceId) -> Self {
         Self {
             destination,
@@ -233,45 +231,45 @@ impl ResolveParameters {
     }
 }
 
-/// A peer's question for a datagram queue pair.
+/// A peer's SIDR_REQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Who asks.
+    /// The source address.
     pub from: Gid,
     /// The service.
     pub service_id: ServiceId,
-    /// The partition.
+    /// The P_Key.
     pub partition: PKey,
-    /// The consumer's bytes.
+    /// Private data.
     pub private_data: SidrReqData,
 }
 
-/// The answer to such a question, sent or received (IBA 12.11.2).
+/// A SIDR_REP, sent or received (IBA 12.11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// Whether there is a queue pair, and why not.
+    /// The status.
     pub status: SidrStatus,
-    /// The queue pair that offers the service.
+    /// The UD QPN of the service.
     pub qpn: Qpn,
-    /// The key that its datagrams must carry.
+    /// The Q_Key for its datagrams.
     pub q_key: QKey,
-    /// Where to ask instead, by status, then zeroes.
+    /// Additional information, depending on the status, padded with zeros.
     pub information: Information,
-    /// How many bytes of the information count.
+    /// Length of the additional information.
     pub information_length: u8,
-    /// Enhancements of the peer's.
+    /// Enhancements of the peer.
     pub enhancements: Enhancements,
-    /// The consumer's bytes.
+    /// Private data.
     pub private_data: SidrRepData,
 }
 
 impl Resolution {
-    /// The queue pair and its key.
+    /// A successful response.
     pub fn valid(qpn: Qpn, q_key: QKey, private_data: SidrRepData) -> Self {
         Self { qpn, q_key, private_data, ..Self::refused(SidrStatus::VALID) }
     }
 
-    /// No queue pair, and why.
+    /// A refusal.
     pub fn refused(status: SidrStatus) -> Self {
         Self {
             status,

@@ -1,4 +1,4 @@
-//! The passive side: REQ in, REP out, RTU in (IBA 12.9).
+//! Passive side: receives REQ, sends REP, receives RTU (IBA 12.9).
 
 use alloc::boxed::Box;
 
@@ -14,7 +14,7 @@ use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
 impl ConnectionManager {
-    /// Accepts a peer's request: REP goes out. The queue pair should be able to receive by now.
+    /// Accepts a peer's request with a REP. The QP should be in RTR.
     #[doc(alias = "rdma_accept")]
     pub fn accept(
         &mut self,
@@ -29,7 +29,7 @@ impl ConnectionManager {
         let rep = Rep {
             local_comm_id: connection.id,
             remote_comm_id: connection.remote(),
-            // An XRC target's queue pair has its own place, and always receives from shared queues (IBA A14).
+            // The QPN of an XRC target is in a field of its own, and it always uses SRQs (IBA A14).
             local_qpn: if is_xrc { Qpn::default() } else { qpn },
             local_eecn: if is_xrc { Eecn(qpn.0) } else { Eecn::default() },
             starting_psn: parameters.starting_psn,
@@ -52,8 +52,8 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Data came in on the queue pair of a connection whose RTU is still missing: the peer is ready, whatever became
-    /// of its RTU (IBA 12.9). [`Event::Established`] follows.
+    /// Data arrived on the QP of a connection whose RTU is missing: the connection is established (IBA 12.9).
+    /// [`Event::Established`] follows.
     pub fn handle_data_received(&mut self, connection: ConnectionId) -> Result<(), CallError> {
         self.establish(connection.0, Trigger::DataArrives)?;
         self.events.push_back(Event::Established(connection, None));
@@ -62,7 +62,7 @@ impl ConnectionManager {
 
     fn establish(&mut self, id: CommId, trigger: Trigger) -> Result<(), CallError> {
         let connection = self.table.step(id, trigger)?;
-        // The REP stays: sent again, it asks the peer whether it is there.
+        // The REP is kept: it serves as a probe.
         connection.arm(&mut self.timers, None);
         Ok(())
     }
@@ -70,8 +70,8 @@ impl ConnectionManager {
     pub(super) fn handle_rtu(&mut self, envelope: &Envelope, rtu: &Rtu) -> Result<(), Ignored> {
         let (ours, theirs) = (rtu.remote_comm_id, rtu.local_comm_id);
         if let Err(unknown) = self.find(envelope, ours, theirs) {
-            // We have given up, and our REJ was lost: the peer must not believe in the connection. An ID that is in
-            // use with another peer is no reason to reject: Linux would tear that connection down.
+            // We gave up, and our REJ was lost: the peer must not consider the connection established. An ID that is
+            // in use with another peer is not rejected: Linux would tear down that connection.
             if !self.table.contains(ours) {
                 let reason = RejectReason::INVALID_COMM_ID;
                 self.refuse(envelope, RejectedMessage::NONE, ours, theirs, reason);
@@ -151,8 +151,8 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Drops the oldest half-open connection whose REP is not answered. Those that our consumer has not answered stay:
-    /// it knows of them, and the listener's backlog bounds them.
+    /// Drops the oldest half-open connection that waits for its RTU. Those that the consumer has not answered stay:
+    /// the consumer knows them, and the backlog limits them.
     fn evict(&mut self) {
         let Some(id) = self.table.oldest_awaiting_rtu() else { return };
         let Some(connection) = self.table.get(id) else { return };
@@ -164,7 +164,7 @@ impl ConnectionManager {
         }
     }
 
-    /// A REQ whose sender's name we know: sent again, or a name used twice (IBA 12.9.8).
+    /// Handles a REQ with a known sender ID: a retransmission, or an ID used twice (IBA 12.9.8).
     fn handle_known_req(
         &mut self,
         now: Instant,
@@ -183,7 +183,7 @@ impl ConnectionManager {
         }
         match connection.state {
             State::ReqReceived | State::MraReqSent => self.wait_on(now, known),
-            // The REP's own timer goes on: a peer that asks again only gets its answer sooner.
+            // The REP timer continues: the peer only gets its response earlier.
             State::RepSent | State::MraRepReceived => self.repeat_last(known),
             State::TimeWait => {
                 self.refuse_req(envelope, req, RejectReason::STALE_CONNECTION);

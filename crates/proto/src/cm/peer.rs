@@ -1,4 +1,4 @@
-//! What a consumer learns about its peer from a REQ or REP, to bring its own queue pair up.
+//! The peer's REQ or REP, as needed to bring up the local QP.
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{
@@ -9,54 +9,54 @@ use ferroce_wire::number::{Guid, PKey, Psn, Qpn};
 use super::parameters::Enhancements;
 use super::private_data::{RepData, ReqData};
 
-/// A peer's REQ, from the side that received it: "local" is here, "remote" is the peer.
+/// A received REQ. "Local" is this side, "remote" is the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The address that the REQ came from, and that the answers go to.
+    /// Source address of the REQ, and destination of the responses.
     pub from: Gid,
-    /// The service that is asked for.
+    /// The requested service.
     pub service_id: ServiceId,
-    /// The peer's device.
+    /// The peer's CA GUID.
     pub remote_ca_guid: Guid,
-    /// The kind of connection.
+    /// The transport service.
     pub transport: Transport,
-    /// The peer's queue pair.
+    /// The peer's QPN.
     pub remote_qpn: Qpn,
-    /// The first packet that we send has this number (IBA 12.7): the peer expects it.
+    /// PSN of the first packet that we send (IBA 12.7).
     pub starting_psn: Psn,
-    /// The largest payload of a packet.
+    /// The path MTU.
     pub path_mtu: PathMtu,
-    /// The path, turned round. Its addresses are what the peer wrote, not where the REQ came from.
+    /// The path as seen locally, from the contents of the REQ, not from its source address.
     pub path: Path,
-    /// The path to migrate to, turned round.
+    /// The alternate path as seen locally.
     pub alternate_path: Option<Path>,
-    /// The partition.
+    /// The P_Key.
     pub partition: PKey,
-    /// How many RDMA reads and atomics the peer wants to have under way: our responder must hold as many.
+    /// Outstanding RDMA READs and atomics that the peer wants: our responder needs as many resources.
     pub responder_resources: u8,
-    /// How many we can have under way to the peer.
+    /// Maximum of our own outstanding READs and atomics.
     pub initiator_depth: u8,
-    /// How often we shall repeat a packet that is not acknowledged.
+    /// Retry count for us.
     pub retry_count: u8,
-    /// How often we shall repeat one after "receiver not ready".
+    /// RNR retry count for us.
     pub rnr_retry_count: RnrRetry,
-    /// The peer hands out credits.
+    /// Whether the peer's RQ issues credits.
     pub end_to_end_flow_control: bool,
-    /// The peer receives from a shared queue.
+    /// Whether the peer's QP uses an SRQ.
     pub shared_receive_queue: bool,
-    /// How long our side may take to answer a message.
+    /// Local CM response timeout.
     pub local_response_timeout: ResponseTimeout,
-    /// How long the peer may take.
+    /// Remote CM response timeout.
     pub remote_response_timeout: ResponseTimeout,
-    /// How often either side repeats a message.
+    /// Maximum CM retransmissions of either side.
     pub max_cm_retries: u8,
-    /// Enhancements the peer offers.
+    /// Offered enhancements.
     pub enhancements: Enhancements,
-    /// The consumer's bytes; behind RDMA-CM's header when the service is one of its ports.
+    /// Private data, starting with the RDMA-CM header when the service is an RDMA-CM port.
     pub private_data: ReqData,
 }
 
-/// The path from its other end.
+/// The path as seen from its other end.
 fn turned(path: Path) -> Path {
     Path {
         local_lid: path.remote_lid,
@@ -95,32 +95,32 @@ impl Request {
     }
 }
 
-/// A peer's REP, from the side that received it.
+/// A received REP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The peer's device.
+    /// The peer's CA GUID.
     pub remote_ca_guid: Guid,
-    /// The peer's queue pair.
+    /// The peer's QPN.
     pub remote_qpn: Qpn,
-    /// The first packet that we send has this number (IBA 12.7): the peer expects it.
+    /// PSN of the first packet that we send (IBA 12.7).
     pub starting_psn: Psn,
-    /// How many RDMA reads and atomics the peer will have under way: our responder must hold as many.
+    /// Outstanding RDMA READs and atomics of the peer: our responder needs as many resources.
     pub responder_resources: u8,
-    /// How many we can have under way to the peer.
+    /// Maximum of our own outstanding READs and atomics.
     pub initiator_depth: u8,
-    /// How long the peer takes to acknowledge: to be added to our acknowledge timeout.
+    /// ACK delay of the peer, to be added to our ACK timeout.
     pub target_ack_delay: ResponseTimeout,
-    /// What became of the alternate path.
+    /// Result for the alternate path.
     pub failover: Failover,
-    /// The peer hands out credits.
+    /// Whether the peer's RQ issues credits.
     pub end_to_end_flow_control: bool,
-    /// How often we shall repeat a packet after "receiver not ready".
+    /// RNR retry count for us.
     pub rnr_retry_count: RnrRetry,
-    /// The peer receives from a shared queue.
+    /// Whether the peer's QP uses an SRQ.
     pub shared_receive_queue: bool,
-    /// Enhancements the peer accepted.
+    /// Accepted enhancements.
     pub enhancements: Enhancements,
-    /// The consumer's bytes.
+    /// Private data.
     pub private_data: RepData,
 }
 
@@ -143,7 +143,7 @@ impl Reply {
     }
 }
 
-/// The queue pair in a REP: an XRC target's stands where reliable datagram has its context (IBA A14).
+/// The QPN in a REP: for XRC it is in the field of the EE context (IBA A14).
 pub(super) const fn rep_qpn(rep: &Rep, transport: Transport) -> Qpn {
     match transport {
         Transport::Xrc => Qpn(rep.local_eecn.0),

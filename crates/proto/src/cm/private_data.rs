@@ -1,4 +1,4 @@
-//! The consumer's bytes: each message has room for so many and no more.
+//! Private data: each message has a fixed maximum.
 
 use core::fmt;
 
@@ -26,22 +26,22 @@ pub type SidrRepData = Octets<136>;
 /// Additional information of a REJ or SIDR_REP.
 pub type Information = Octets<72>;
 
-/// Bytes that do not fit their message.
+/// The private data does not fit the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateDataTooLong {
-    /// How many there are.
+    /// Its length.
     pub length: usize,
-    /// How many fit.
+    /// The maximum length.
     pub room: usize,
 }
 
-/// The private data of a message: `bytes`, then zeroes. The type says which message's.
+/// Pads private data with zeros to the message's size, which the return type determines.
 pub fn private_data<const N: usize>(bytes: &[u8]) -> Result<Octets<N>, PrivateDataTooLong> {
     Octets::padded(bytes).ok_or(PrivateDataTooLong { length: bytes.len(), room: N })
 }
 
-/// The private data of an RDMA-CM REQ or SIDR_REQ: its IP header, then `bytes`, then zeroes (IBA A11.2). The header
-/// leaves the consumer 56 bytes of a REQ, 180 of a SIDR_REQ.
+/// Private data of an RDMA-CM REQ or SIDR_REQ: the IP header, then `bytes`, padded with zeros (IBA A11.2). The
+/// consumer has 56 bytes of a REQ and 180 of a SIDR_REQ.
 pub fn rdmacm_private_data<const N: usize>(
     header: &IpHeader,
     bytes: &[u8],

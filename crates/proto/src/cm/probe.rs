@@ -1,19 +1,19 @@
-//! Whether the peer of an established connection is still there.
+//! Probes: whether the peer of an established connection is alive.
 //!
-//! Two things lead to a probe: a REQ or REP that names a queue pair of an established connection, which means that the
-//! peer has restarted or that somebody forged the message, and, with [`Config::keepalive`](super::Config), time. The
-//! old connection ends only when the probe fails; what caused the probe is dropped meanwhile, and an honest peer repeats
-//! it.
+//! Two events start a probe: a REQ or REP that names a QP of an established connection (the peer restarted, or the
+//! message is forged), and the keepalive timer ([`Config::keepalive`](super::Config)). The old connection only ends
+//! when the probe fails; meanwhile the message that caused it is dropped, and a legitimate peer retransmits it.
 //!
-//! A probe is a message that the peer's connection manager answers in every state of its consumer:
+//! A probe is a message that the peer's CM answers in every state of its consumer:
 //!
-//! | our role | probe | answer of a live peer | answer of a peer without the connection |
+//! | our role | probe | response of a live peer | response of a peer without the connection |
 //! |---|---|---|---|
-//! | passive | our REP again | RTU (Linux too: the first RTU may have been lost, IBA 12.9) | REJ, or none (Linux) |
+//! | passive | retransmitted REP | RTU (Linux too: the first RTU may have been lost, IBA 12.9) | REJ, or none (Linux) |
 //! | active | LAP | APR (not supported); none from Linux | APR (invalid communication ID); none from Linux |
 //!
-//! Silence after a LAP proves nothing unless the peer has answered one before. When a probe stays unanswered the consumer
-//! decides ([`Event::Unanswered`]): it may know better, from data that arrived or from the peer's process.
+//! No response to a LAP proves nothing unless the peer has responded to one before. When a probe gets no response,
+//! the consumer decides ([`Event::Unanswered`]): it may know from received data or from the peer's process that the
+//! peer is alive.
 
 use core::time::Duration;
 
@@ -31,32 +31,32 @@ use super::timer::Timer;
 use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
-/// Messages of a probe, and the time between two.
+/// Number and interval of probe messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSchedule {
-    /// How often the message is sent.
+    /// Number of messages.
     pub messages: u8,
-    /// Time between two, and after the last one before the probe counts as unanswered.
+    /// Interval between messages, and wait after the last one.
     pub interval: Duration,
 }
 
-/// A connection as its peer has to be told of its end.
+/// What is needed to send a DREQ for a connection without its manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Farewell {
-    /// Where the peer is.
+    /// The peer's address.
     pub peer: Gid,
-    /// Our name for the connection.
+    /// The local communication ID.
     pub local_id: CommId,
-    /// The peer's.
+    /// The peer's communication ID.
     pub remote_id: CommId,
-    /// The peer's queue pair.
+    /// The peer's QPN.
     pub remote_qpn: Qpn,
-    /// What messages are sent with.
+    /// Traffic class of the messages.
     pub traffic_class: u8,
 }
 
 impl Farewell {
-    /// The DREQ.
+    /// Builds the DREQ.
     pub fn dreq(&self) -> Transmit {
         let dreq = Dreq {
             local_comm_id: self.local_id,
@@ -75,7 +75,7 @@ impl Farewell {
     }
 }
 
-/// Sweeps without an APR after which a peer gets no more LAPs: Linux drops them on RoCE.
+/// Keepalive rounds without an APR after which no more LAPs are sent: Linux drops them on RoCE.
 const LAPS_IN_VAIN: u8 = 3;
 
 /// A probe in progress.
@@ -86,29 +86,29 @@ pub(super) struct Probe {
     left: u8,
 }
 
-/// What is known of the peer's answers to LAP.
+/// Whether the peer responds to LAPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswersLap {
     Yes,
-    /// So many sweeps without an answer.
+    /// Keepalive rounds without a response.
     NotYet(u8),
 }
 
 impl ConnectionManager {
-    /// Asks the peer of an established connection whether it is still there, as a stale REQ does.
-    /// [`Event::Unanswered`] follows unless it is.
+    /// Probes the peer of an established connection, as for a stale REQ. [`Event::Unanswered`] follows unless it
+    /// responds.
     pub fn probe(&mut self, now: Instant, connection: ConnectionId) -> Result<(), CallError> {
         let schedule = self.config.stale_probe;
         self.start_probe(now, connection.0, schedule)
     }
 
-    /// The consumer knows that the peer is there: a probe in progress ends.
+    /// Ends a probe, because the consumer knows that the peer is alive.
     pub fn peer_is_alive(&mut self, connection: ConnectionId) {
         self.stop_probe(connection.0);
     }
 
-    /// The peer is gone without a DREQ: [`Event::Disconnected`] follows at once. One DREQ is sent, in case the peer
-    /// lives and cannot be heard.
+    /// The peer is lost without a DREQ: [`Event::Disconnected`] follows. One DREQ is sent, in case the peer is alive
+    /// and only its messages are lost.
     pub fn peer_is_lost(
         &mut self,
         now: Instant,
@@ -136,7 +136,7 @@ impl ConnectionManager {
         Some((connection.peer, connection.remote_id?))
     }
 
-    /// What somebody else has to know to end this connection when we cannot.
+    /// What another process needs to end this connection when we cannot.
     pub fn farewell(&self, connection: ConnectionId) -> Option<Farewell> {
         let connection = self.table.get(connection.0)?;
         Some(Farewell {
@@ -148,7 +148,7 @@ impl ConnectionManager {
         })
     }
 
-    /// Our queue pair in a connection, once known.
+    /// The local QPN of a connection, once known.
     pub fn queue_pair(&self, connection: ConnectionId) -> Option<Qpn> {
         self.table.get(connection.0).map(|connection| connection.local_qpn)
     }
@@ -158,9 +158,9 @@ impl ConnectionManager {
         self.table.established().map(Connection::handle)
     }
 
-    /// A message claims a queue pair of this connection's peer for another connection. Says whether the message may
-    /// take it: when the connection is over. Time-wait is for our own queue pair (IBA 12.9.8.4); when its peer uses a
-    /// number again is the peer's decision, and one that draws numbers at random may do so soon.
+    /// A message claims the peer's QP of this connection for another connection. Returns whether it may: when the
+    /// connection is ending. TimeWait protects our own QP (IBA 12.9.8.4); when the peer reuses its QPN is the peer's
+    /// decision, and a peer with random QPNs may do so soon.
     pub(super) fn superseded(&mut self, now: Instant, id: CommId) -> Result<bool, Ignored> {
         let Some(connection) = self.table.get(id) else { return Ok(true) };
         match connection.state {
@@ -191,7 +191,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Sends the next message of a probe, or gives up.
+    /// Sends the next probe message, or gives up.
     pub(super) fn continue_probe(&mut self, now: Instant, id: CommId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let Some(probe) = &mut connection.probe else { return };
@@ -217,7 +217,7 @@ impl ConnectionManager {
         }
     }
 
-    /// The peer has answered a probe by a repeated RTU.
+    /// The peer responded to a probe with an RTU.
     pub(super) fn answered_by_rtu(&mut self, id: CommId) -> Result<(), Ignored> {
         let probed = self.table.get(id).is_some_and(|connection| connection.probe.is_some());
         self.stop_probe(id);
@@ -246,7 +246,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Makes sure that the keepalive timer runs while there are connections.
+    /// Starts the keepalive timer while there are connections.
     pub(super) fn arm_keepalive(&mut self, now: Instant) {
         if let (Some(keepalive), None) = (self.config.keepalive, self.sweep) {
             let at = Some(now + keepalive.idle);
@@ -254,7 +254,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Probes every established connection.
+    /// Probes all established connections.
     pub(super) fn keepalive_timeout(&mut self, now: Instant) {
         self.sweep = None;
         let Some(keepalive) = self.config.keepalive else { return };
@@ -280,7 +280,7 @@ impl ConnectionManager {
 }
 
 impl Connection {
-    /// The message that asks whether the peer is there.
+    /// The probe message.
     fn probe_message(&self) -> Option<Transmit> {
         if self.role == Role::Passive {
             return self.again().filter(|rep| matches!(rep.message, Message::Rep(_)));
@@ -294,7 +294,7 @@ impl Connection {
         }))
     }
 
-    /// Whether a probe without answer says that the peer is gone.
+    /// Whether a probe without a response means that the peer is lost.
     fn silence_counts(&self) -> bool {
         self.role == Role::Passive || self.answers_lap == AnswersLap::Yes
     }

@@ -1,4 +1,4 @@
-//! REJ: no, from either side (IBA 12.6.7).
+//! REJ, from either side (IBA 12.6.7).
 
 use alloc::boxed::Box;
 
@@ -12,7 +12,7 @@ use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
 impl ConnectionManager {
-    /// Says no to a peer's request, or to its reply. Any reason may be given.
+    /// Rejects a peer's REQ or REP, with any reason.
     #[doc(alias = "rdma_reject")]
     pub fn reject(
         &mut self,
@@ -22,7 +22,7 @@ impl ConnectionManager {
     ) -> Result<(), CallError> {
         let id = connection.0;
         let rejected = self.table.get(id).ok_or(CallError::Gone)?;
-        // The state says what is rejected, so the message is made before it changes.
+        // The state determines the rejected message, so the REJ is built before the transition.
         let rej = rejected.transmit(rejected.rej(rejection));
         self.table.step(id, Trigger::Reject)?;
         self.transmits.push_back(rej);
@@ -60,8 +60,8 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Which connection a REJ is about. A peer that gave up before it knew our name for it gives its own, and its
-    /// device (IBA 12.6.7.2, reason 4).
+    /// Finds the connection of a REJ. A peer that gave up before it knew our ID sends its own ID and its CA GUID (IBA
+    /// 12.6.7.2, reason 4).
     pub(super) fn rejected(&self, envelope: &Envelope, rej: &Rej) -> Result<CommId, Ignored> {
         let unknown = Ignored::Unknown(rej.remote_comm_id);
         if rej.remote_comm_id != CommId::default() || rej.reason != RejectReason::TIMEOUT {
@@ -70,7 +70,7 @@ impl ConnectionManager {
         let guid = rej.information().first_chunk().copied().ok_or(unknown)?;
         let guid = Guid(u64::from_be_bytes(guid));
         let id = self.table.by_remote_id(envelope.from, guid, rej.local_comm_id).ok_or(unknown)?;
-        // The peer of an established connection knows our name for it, so this is not from that peer.
+        // The peer of an established connection knows our ID, so this is not from that peer.
         let half_open =
             self.table.get(id).is_some_and(|connection| connection.state.is_half_open());
         if half_open { Ok(id) } else { Err(unknown) }

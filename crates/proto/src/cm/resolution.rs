@@ -1,4 +1,4 @@
-//! From a service to the datagram queue pair that offers it: SIDR_REQ and SIDR_REP (IBA 12.11).
+//! Service ID resolution (SIDR): finds the UD QP of a service (IBA 12.11).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -16,17 +16,17 @@ use super::timer::{Timer, Timers};
 use super::{ConnectionManager, Envelope};
 use crate::time::Instant;
 
-/// The questions of a manager, and those of its peers.
+/// Local and peers' resolutions.
 #[derive(Debug, Default)]
 pub(super) struct Resolutions {
     asked: BTreeMap<u32, Asked>,
     received: BTreeMap<u32, Received>,
-    /// A peer's question, by who asks, its name and its transaction.
+    /// Peers' resolutions by source address, request ID and transaction.
     by_name: BTreeMap<(Gid, u32, u64), CommId>,
     listeners: BTreeSet<u64>,
 }
 
-/// Our question, repeated until it is answered.
+/// A local resolution, retransmitted until a response arrives.
 #[derive(Debug)]
 struct Asked {
     transmit: Transmit,
@@ -36,7 +36,8 @@ struct Asked {
     deadline: Option<Instant>,
 }
 
-/// A peer's question, remembered for a while so that asking again gets the same answer, and the consumer asked once.
+/// A peer's resolution, kept for a while so that a retransmission gets the same response and the consumer is asked
+/// once.
 #[derive(Debug)]
 struct Received {
     from: Gid,
@@ -57,14 +58,14 @@ impl Resolutions {
         self.asked.contains_key(&id.0) || self.received.contains_key(&id.0)
     }
 
-    /// Whether this is a question of ours to this peer.
+    /// Whether this is a pending local resolution with this peer.
     pub(super) fn is_asked(&self, id: CommId, peer: Gid, transaction: TransactionId) -> bool {
         self.asked.get(&id.0).is_some_and(|asked| {
             asked.transmit.destination == peer && asked.transmit.transaction == transaction
         })
     }
 
-    /// Whether somebody listens for the service, or the question was here before.
+    /// Whether the service has a listener, or the request is a retransmission.
     pub(super) fn knows(&self, from: Gid, by: TransactionId, request: &SidrReq) -> bool {
         self.listeners.contains(&request.service_id.0)
             || self.by_name.contains_key(&(from, request.request_id.0, by.0))
@@ -83,7 +84,7 @@ impl Resolutions {
 }
 
 impl ConnectionManager {
-    /// Takes questions for the datagram queue pair of a service.
+    /// Listens for SIDR_REQs of a service.
     pub fn listen_datagrams(&mut self, service: ServiceId) -> Result<(), ServiceInUse> {
         match self.resolutions.listeners.insert(service.0) {
             true => Ok(()),
@@ -91,12 +92,12 @@ impl ConnectionManager {
         }
     }
 
-    /// Takes no more of them.
+    /// Stops listening.
     pub fn unlisten_datagrams(&mut self, service: ServiceId) {
         self.resolutions.listeners.remove(&service.0);
     }
 
-    /// Asks a peer for the datagram queue pair of a service. [`Event::Resolved`] or [`Event::Unresolved`] follows.
+    /// Sends a SIDR_REQ for a service. [`Event::Resolved`] or [`Event::Unresolved`] follows.
     pub fn resolve(
         &mut self,
         now: Instant,
@@ -131,12 +132,12 @@ impl ConnectionManager {
         Ok(ResolutionId(id))
     }
 
-    /// Stops asking. No event follows.
+    /// Cancels a resolution. No event follows.
     pub fn cancel_resolution(&mut self, resolution: ResolutionId) {
         self.resolutions.forget(resolution.0, &mut self.timers);
     }
 
-    /// Answers [`Event::Query`].
+    /// Sends the SIDR_REP for [`Event::Query`].
     pub fn answer(&mut self, query: QueryId, resolution: &Resolution) -> Result<(), CallError> {
         let received = self.resolutions.received.get_mut(&query.0.0).ok_or(CallError::Gone)?;
         let reply = SidrRep {
@@ -164,7 +165,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Says no to a question that is not remembered.
+    /// Refuses a SIDR_REQ that is not kept.
     pub(super) fn refuse_resolution(
         &mut self,
         envelope: &Envelope,
@@ -226,7 +227,7 @@ impl ConnectionManager {
     ) -> Result<(), Ignored> {
         let id = reply.request_id;
         let asked = self.resolutions.asked.get(&id.0).ok_or(Ignored::Unknown(id))?;
-        // The service is given back, except by a peer that could not read the question.
+        // The response repeats the service, except from a peer that could not parse the request.
         let service_matches = asked.transmit.message.service_id() == Some(reply.service_id)
             || reply.status == SidrStatus::UNSUPPORTED_VERSION;
         if asked.transmit.destination != envelope.from || !service_matches {

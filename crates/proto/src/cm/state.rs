@@ -1,102 +1,101 @@
-//! The states of a connection and every way between them, as one table (IBA 12.9).
+//! Connection states and transitions, as one table (IBA 12.9).
 //!
-//! The manager moves by this table only, so what is not in it cannot happen; the diagram in the documentation is
-//! printed from it.
+//! The manager changes states only by this table; the documentation is generated from it.
 
 use core::fmt;
 
-/// Where a connection stands (IBA 12.9). The names say which message went last, from the side that has the state.
+/// Connection state (IBA 12.9), named after the last message sent or received on this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// There is no connection. The manager keeps nothing in this state.
+    /// No connection. The manager keeps no state for it.
     Idle,
-    /// Active side: REQ is out, nothing came back.
+    /// Active side: REQ sent, no response yet.
     ReqSent,
-    /// Active side: the peer has the REQ and asked for time.
+    /// Active side: the peer sent an MRA for the REQ.
     MraReqReceived,
-    /// Active side: REP is here, the consumer has not said that it is ready.
+    /// Active side: REP received, the consumer is not ready yet.
     RepReceived,
-    /// Active side: REP is here, and the peer was asked for time.
+    /// Active side: REP received, MRA sent.
     MraRepSent,
-    /// Passive side: REQ is here, the consumer has not answered.
+    /// Passive side: REQ received, the consumer has not answered.
     ReqReceived,
-    /// Passive side: REQ is here, and the peer was asked for time.
+    /// Passive side: REQ received, MRA sent.
     MraReqSent,
-    /// Passive side: REP is out, RTU has not come.
+    /// Passive side: REP sent, no RTU yet.
     RepSent,
-    /// Passive side: the peer has the REP and asked for time.
+    /// Passive side: the peer sent an MRA for the REP.
     MraRepReceived,
-    /// Data may flow.
+    /// Established.
     Established,
-    /// DREQ is out.
+    /// DREQ sent.
     DreqSent,
-    /// DREQ is here, the consumer has not confirmed.
+    /// DREQ received, the consumer has not confirmed.
     DreqReceived,
-    /// The connection is over; its names rest until no packet of it can be under way (IBA 12.9.8).
+    /// The connection ended; its IDs and QP are not reused until no packet of it can be in flight (IBA 12.9.8).
     TimeWait,
 }
 
-/// The four states a consumer thinks in.
+/// Connection state as seen by a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// No connection, or one that is over.
+    /// No connection, or one in TimeWait.
     Disconnected,
-    /// Being made.
+    /// Being established.
     Connecting,
-    /// Data may flow.
+    /// Established.
     Connected,
-    /// Being ended.
+    /// Being disconnected.
     Disconnecting,
 }
 
-/// What moves a connection from state to state.
+/// Events that change the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trigger {
-    /// The consumer connects: REQ goes out.
+    /// The consumer connects: REQ is sent.
     Connect,
-    /// A REQ arrives for somebody who listens.
+    /// A REQ arrives for a listener.
     ReqArrives,
-    /// The consumer, or the manager for it, asks for time: MRA goes out.
+    /// The consumer or the manager sends an MRA.
     Prolong,
-    /// The peer asks for time.
+    /// An MRA arrives.
     MraArrives,
-    /// The response to a message that an MRA prolonged is overdue: the message is sent again.
+    /// The wait after an MRA expired: the message is retransmitted.
     Repeat,
-    /// The consumer accepts: REP goes out.
+    /// The consumer accepts: REP is sent.
     Accept,
-    /// REP arrives.
+    /// A REP arrives.
     RepArrives,
-    /// The consumer is ready: RTU goes out.
+    /// The consumer is ready: RTU is sent.
     Ready,
-    /// RTU arrives.
+    /// An RTU arrives.
     RtuArrives,
-    /// Data arrives before the RTU, which proves as much (IBA 12.9, "communication established").
+    /// Data arrives before the RTU, which is equivalent (IBA 12.9, "communication established").
     DataArrives,
-    /// The consumer rejects: REJ goes out.
+    /// The consumer rejects: REJ is sent.
     Reject,
-    /// REJ arrives.
+    /// A REJ arrives.
     RejArrives,
-    /// REJ arrives and says that the queue pair is still in an old connection: it must rest.
+    /// A REJ arrives with "stale connection": the QP must go through TimeWait.
     StaleArrives,
-    /// The consumer disconnects: DREQ goes out.
+    /// The consumer disconnects: DREQ is sent.
     Disconnect,
-    /// DREQ arrives.
+    /// A DREQ arrives.
     DreqArrives,
-    /// The consumer, or the manager for it, confirms: DREP goes out.
+    /// The consumer or the manager confirms: DREP is sent.
     Confirm,
-    /// DREP arrives.
+    /// A DREP arrives.
     DrepArrives,
-    /// Every retry is used up, or the consumer took longer than the peer waits.
+    /// All retries are used up, or the consumer exceeded the peer's timeout.
     GiveUp,
-    /// The peer is gone without a DREQ.
+    /// The peer is lost without a DREQ.
     PeerLost,
-    /// A half-open connection makes room for another peer's request.
+    /// A half-open connection is dropped to admit another request.
     Evict,
-    /// The time-wait is over.
+    /// TimeWait ended.
     Rested,
 }
 
-/// Every transition there is.
+/// All transitions.
 pub const TRANSITIONS: &[(State, Trigger, State)] = {
     use State::*;
     use Trigger::*;
@@ -178,7 +177,7 @@ pub const TRANSITIONS: &[(State, Trigger, State)] = {
 };
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 13] = [
         Self::Idle,
         Self::ReqSent,
@@ -195,13 +194,13 @@ impl State {
         Self::TimeWait,
     ];
 
-    /// The state that follows, `None` when the trigger means nothing here.
+    /// The next state; `None` when the trigger is not valid here.
     pub fn next(self, trigger: Trigger) -> Option<Self> {
         let matches = |&&(from, by, _): &&(Self, Trigger, Self)| (from, by) == (self, trigger);
         TRANSITIONS.iter().find(matches).map(|&(_, _, to)| to)
     }
 
-    /// The consumer's view of it.
+    /// The consumer's view.
     pub const fn phase(self) -> Phase {
         match self {
             Self::Idle | Self::TimeWait => Phase::Disconnected,
@@ -211,23 +210,23 @@ impl State {
         }
     }
 
-    /// A peer's wish that is not yet a connection: what a stranger can make the manager remember.
+    /// A peer's request that is not yet established: state that an unknown sender can create.
     pub(super) const fn is_half_open(self) -> bool {
         self.awaits_consumer() || self.awaits_rtu()
     }
 
-    /// A request that the consumer has accepted and the peer has not confirmed.
+    /// Accepted by the consumer, not confirmed by the peer.
     pub(super) const fn awaits_rtu(self) -> bool {
         matches!(self, Self::RepSent | Self::MraRepReceived)
     }
 
-    /// A request that the listening consumer has not answered.
+    /// Not answered by the consumer.
     pub(super) const fn awaits_consumer(self) -> bool {
         matches!(self, Self::ReqReceived | Self::MraReqSent)
     }
 }
 
-/// Prints the transition table as rows of Markdown: one for each state, with what leads where.
+/// Displays the transition table as Markdown rows, one per state.
 pub struct TransitionTable;
 
 impl fmt::Display for TransitionTable {

@@ -1,4 +1,4 @@
-//! All connections of a manager, and the ways to find one.
+//! The connections of a manager, with indices.
 
 use alloc::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::event::CallError;
 use super::state::{State, Trigger};
 use super::timer::Timers;
 
-/// A name that a peer gave: its address and device make it unique. The address alone would do for honest peers, and
-/// the device alone would let a stranger pass for one.
+/// Source address, CA GUID, and a communication ID or QPN of the peer. The address would suffice for legitimate
+/// peers; the GUID alone could be forged.
 type RemoteName = (Gid, u64, u32);
 
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ pub(super) struct Table {
     by_remote_id: BTreeMap<RemoteName, CommId>,
     by_remote_qpn: BTreeMap<RemoteName, CommId>,
     half_open: usize,
-    /// Half-open connections of each source address that has any.
+    /// Half-open connections by source address.
     half_open_from: BTreeMap<Gid, usize>,
-    /// Those that wait for an RTU, oldest first.
+    /// Connections that wait for an RTU, oldest first.
     awaiting_rtu: BTreeMap<u64, CommId>,
-    /// Connections ever inserted.
+    /// Number of connections ever inserted.
     inserted: u64,
-    /// Unanswered requests of each service that has any.
+    /// Unanswered requests by service.
     waiting: BTreeMap<u64, usize>,
 }
 
@@ -50,12 +50,12 @@ impl Table {
         self.awaiting_rtu.first_key_value().map(|(_, &id)| id)
     }
 
-    /// Those that are up.
+    /// Established connections.
     pub(super) fn established(&self) -> impl Iterator<Item = &Connection> {
         self.connections.values().filter(|connection| connection.state == State::Established)
     }
 
-    /// Requests that the service's consumer has not answered.
+    /// Requests that the consumer of the service has not answered.
     pub(super) fn waiting(&self, service: ServiceId) -> usize {
         self.waiting.get(&service.0).copied().unwrap_or(0)
     }
@@ -72,7 +72,7 @@ impl Table {
         self.connections.get_mut(&id.0)
     }
 
-    /// Those that have asked for their end and have no answer.
+    /// Connections that wait for a DREP.
     pub(super) fn disconnecting(&self) -> impl Iterator<Item = &Connection> {
         self.connections.values().filter(|connection| connection.state == State::DreqSent)
     }
@@ -92,11 +92,11 @@ impl Table {
         connection.serial = self.inserted;
         self.connections.insert(id.0, connection);
         self.index(id);
-        // The table has a way out of Idle for both triggers that make connections.
+        // `TRANSITIONS` leads out of Idle for both triggers that create connections.
         let _ = self.step(id, trigger);
     }
 
-    /// Makes the connection findable by what the peer calls it, once that is known.
+    /// Indexes the connection by the peer's IDs, once known.
     pub(super) fn index(&mut self, id: CommId) {
         let Some(connection) = self.connections.get(&id.0) else { return };
         let (peer, guid) = (connection.peer, connection.remote_guid.0);
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Moves a connection by the table of transitions. One that becomes idle is to be removed.
+    /// Changes the state of a connection. The caller removes one that becomes idle.
     pub(super) fn step(
         &mut self,
         id: CommId,
@@ -123,7 +123,7 @@ impl Table {
         self.connections.get_mut(&id.0).ok_or(CallError::Gone)
     }
 
-    /// Keeps the counts of half-open connections in step with a change of state.
+    /// Updates the counts after a state change.
     fn count(
         &mut self,
         id: CommId,
@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(super) fn remove(&mut self, id: CommId, timers: &mut Timers) {
         let Some(mut connection) = self.connections.remove(&id.0) else { return };
         connection.arm(timers, None);
@@ -163,7 +163,7 @@ impl Table {
         let (peer, guid) = (connection.peer, connection.remote_guid.0);
         let remote = connection.remote_id.map(|remote| (peer, guid, remote.0));
         let qpn = connection.remote_qpn.map(|qpn| (peer, guid, qpn.0));
-        // Another connection may have taken the entry over; then it is not ours to remove.
+        // Another connection may have taken over the entry.
         for (index, name) in [(&mut self.by_remote_id, remote), (&mut self.by_remote_qpn, qpn)] {
             let Some(name) = name else { continue };
             if index.get(&name) == Some(&id) {
@@ -172,7 +172,7 @@ impl Table {
         }
     }
 
-    /// Sizes of the indices and of the count of unanswered requests: nothing may stay in them.
+    /// Sizes of the indices and of the count of unanswered requests, for leak checks.
     #[cfg(test)]
     pub(super) fn index_sizes(&self) -> (usize, usize, usize) {
         assert_eq!(self.half_open_from.values().sum::<usize>(), self.half_open);
@@ -180,13 +180,13 @@ impl Table {
         (self.by_remote_id.len(), self.by_remote_qpn.len(), self.waiting.len())
     }
 
-    /// Whether this connection became idle.
+    /// Whether the connection became idle.
     pub(super) fn is_over(&self, id: CommId) -> bool {
         self.get(id).is_some_and(|connection| connection.state == State::Idle)
     }
 }
 
-/// Counts one less.
+/// Decrements a count.
 fn leave<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     let Some(count) = counts.get_mut(&key) else { return };
     *count -= 1;

@@ -1,4 +1,4 @@
-//! What happens when nothing happens: messages are repeated, given up, and names come free (IBA 12.9.8).
+//! Timeouts: retransmissions, giving up, and the end of TimeWait (IBA 12.9.8).
 
 use ferroce_wire::cm::CommId;
 
@@ -11,7 +11,7 @@ use super::timer::Timer;
 use crate::time::Instant;
 
 impl ConnectionManager {
-    /// Fires every timer that is due.
+    /// Handles every expired timer.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(timer) = self.timers.due(now) {
             match timer {
@@ -34,7 +34,7 @@ impl ConnectionManager {
                 let deadline = now + connection.response;
                 connection.arm(&mut self.timers, Some(deadline));
                 self.transmits.extend(connection.again());
-                // Back from an MRA's wait; the other states have no such step and stay.
+                // Leaves the MRA state; the other states have no such transition and stay.
                 let _ = self.table.step(id, Trigger::Repeat);
             }
             State::ReqSent | State::MraReqReceived => self.give_up(now, id, Failure::Unreachable),
@@ -42,7 +42,7 @@ impl ConnectionManager {
                 self.give_up(now, id, Failure::ConsumerTooSlow);
             }
             State::DreqSent => {
-                // Over all the same: the peer is gone or knows (IBA 12.9.8).
+                // The connection ends anyway: the peer is lost or knows (IBA 12.9.8).
                 if self.table.step(id, Trigger::GiveUp).is_ok() {
                     self.settle(now, id);
                     let over = Disconnection::Unconfirmed;
@@ -63,7 +63,7 @@ impl ConnectionManager {
         }
     }
 
-    /// No RTU: the REP again, until the time of a half-open connection is over.
+    /// Without an RTU, retransmits the REP until the half-open connection expires.
     fn rep_timeout(&mut self, now: Instant, id: CommId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if now >= connection.give_up_at {
@@ -72,11 +72,11 @@ impl ConnectionManager {
         let deadline = (now + connection.rep_interval).min(connection.give_up_at);
         connection.arm(&mut self.timers, Some(deadline));
         self.transmits.extend(connection.again());
-        // Back from an MRA's wait.
+        // Leaves the MRA state.
         let _ = self.table.step(id, Trigger::Repeat);
     }
 
-    /// Ends an attempt that got no answer, and says so to the peer (IBA 12.6.7.2, reason 4).
+    /// Ends an attempt without a response, and sends a REJ (IBA 12.6.7.2, reason 4).
     fn give_up(&mut self, now: Instant, id: CommId, failure: Failure) {
         let Some(connection) = self.table.get(id) else { return };
         let rej = connection.transmit(connection.timeout_rej(&self.config));

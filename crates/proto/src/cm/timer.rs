@@ -1,10 +1,10 @@
-//! Which timer fires when.
+//! Timers in the order of their deadlines.
 
 use alloc::collections::BTreeSet;
 
 use crate::time::Instant;
 
-/// Whose timer it is, by name.
+/// The owner of a timer, by communication ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Connection(u32),
@@ -14,7 +14,7 @@ pub(super) enum Timer {
     Keepalive,
 }
 
-/// All timers, the next one first. Each owner has at most one and remembers its deadline.
+/// All timers, earliest first. Each owner has at most one and keeps its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 
@@ -39,7 +39,7 @@ impl Timers {
         self.0.first().map(|&(deadline, _)| deadline)
     }
 
-    /// Takes the next timer that is due. Its owner's deadline stays, and is set anew or given up with the owner.
+    /// Removes the next expired timer. Its owner keeps the deadline until it sets a new one or is removed.
     pub(super) fn due(&mut self, now: Instant) -> Option<Timer> {
         let &(deadline, timer) = self.0.first()?;
         if deadline > now {

@@ -1,10 +1,10 @@
-//! What an ICMP "port unreachable" says: nobody at the peer's address takes part in RoCE.
+//! ICMP "port unreachable": no RoCE stack runs at the peer's address.
 //!
-//! Where a kernel is the connection manager, a host always answers: without a listener by a REJ. A host on which no
-//! process has a device open answers by ICMP instead, and waiting for minutes would not change that.
+//! A host with a kernel CM always responds, without a listener with a REJ. A host without an open device responds
+//! with ICMP instead, and waiting for minutes would not change that.
 //!
-//! Anybody can forge an ICMP message, so it must quote enough of ours to show that its sender has seen it: the
-//! transaction, of which 32 bits are random.
+//! ICMP messages can be forged, so one must quote enough of our message to prove that its sender has seen it: the
+//! transaction ID, which has 32 random bits.
 
 use alloc::boxed::Box;
 
@@ -18,12 +18,12 @@ use super::parameters::{ConnectionId, Resolution, ResolutionId};
 use super::state::{State, Trigger};
 use crate::time::Instant;
 
-/// Where a MAD has its transaction (IBA 13.4.3).
+/// Bytes of the transaction ID in a MAD (IBA 13.4.3).
 const TRANSACTION: core::ops::Range<usize> = 8..16;
 
 impl ConnectionManager {
-    /// The port that a message to `peer` went to is closed. `quoted` is what the report quotes of its MAD, from the
-    /// start; it may end anywhere.
+    /// The port that a message to `peer` was sent to is closed. `quoted` is the part of the MAD that the ICMP message
+    /// quotes, from its start; it may end anywhere.
     pub fn handle_unreachable(
         &mut self,
         now: Instant,
@@ -33,11 +33,11 @@ impl ConnectionManager {
         let unknown = Ignored::Unknown(CommId::default());
         let transaction = quoted.get(TRANSACTION).and_then(|bytes| bytes.try_into().ok());
         let transaction = TransactionId(u64::from_be_bytes(transaction.ok_or(unknown)?));
-        // The lower half of a transaction that began here is the name of what it belongs to.
+        // The low half of a local transaction ID is the communication ID.
         let id = CommId(transaction.0 as u32);
         if self.resolutions.is_asked(id, peer, transaction) {
             self.cancel_resolution(ResolutionId(id));
-            // What a kernel says that knows no such service.
+            // What a kernel without this service responds.
             let refused = Resolution::refused(SidrStatus::UNSUPPORTED_SERVICE);
             self.events.push_back(Event::Resolved(ResolutionId(id), Box::new(refused)));
             return Ok(());
@@ -49,7 +49,7 @@ impl ConnectionManager {
         let over = match connection.state {
             State::ReqSent => Event::Failed(ConnectionId(id), Failure::PortClosed),
             State::DreqSent => Event::Disconnected(ConnectionId(id), Disconnection::Unconfirmed),
-            // An MRA, REP or RTU has shown that somebody is there. A probe tells if that is no longer so.
+            // An MRA, REP or RTU has shown that the peer runs a CM. A probe detects if that changes.
             state => return Err(Ignored::OutOfPlace(state)),
         };
         self.table.step(id, Trigger::GiveUp)?;

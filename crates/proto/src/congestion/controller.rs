@@ -1,18 +1,18 @@
-//! The choice of a rate control, and the one that was chosen.
+//! Selection of a rate control, and the selected one.
 
 use alloc::boxed::Box;
 
 use super::{Blocked, Dcqcn, DcqcnParameters, RateControl, Unlimited, Window};
 use crate::time::Instant;
 
-/// Which rate control a queue pair uses.
+/// The rate control of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// None: for receivers that cannot be overrun.
+    /// None, for receivers that cannot be overrun.
     Unlimited,
-    /// A window of so many bytes, as [`cost`](super::cost) counts them, which CNPs make smaller.
+    /// A window of this many bytes, as counted by [`cost`](super::cost), which CNPs reduce.
     Window(usize),
-    /// DCQCN, within a window of its own.
+    /// DCQCN, within a window.
     Dcqcn(DcqcnParameters),
 }
 
@@ -23,7 +23,7 @@ impl Default for Congestion {
 }
 
 impl Congestion {
-    /// The rate control of a flow that begins now.
+    /// Starts the rate control of a new flow.
     pub fn start(&self, now: Instant) -> Controller {
         let requests = match *self {
             Self::Unlimited => Requests::Unlimited(Unlimited::default()),
@@ -33,22 +33,22 @@ impl Congestion {
         Controller { requests, responses: None }
     }
 
-    /// Whether CNPs slow it down: only then are packets ECN-capable (RFC 3168, section 5).
+    /// Whether CNPs reduce the rate: only then are packets ECN-capable (RFC 3168, section 5).
     pub const fn reacts(&self) -> bool {
         !matches!(self, Self::Unlimited)
     }
 }
 
-/// A queue pair's rate control, for both halves: its requests, and its responses to READs.
+/// Rate control of a QP: of its requests and of its READ responses.
 #[derive(Clone, Debug)]
 pub struct Controller {
     requests: Requests,
-    /// Paces READ responses where requests have a window: nobody acknowledges responses, so a window cannot. `None`
-    /// until the first CNP.
+    /// Paces READ responses where requests have a window: responses are not acknowledged, so a window cannot limit
+    /// them. `None` until the first CNP.
     responses: Option<Box<Dcqcn>>,
 }
 
-/// What bounds requests. The common ones are held in place; DCQCN's state is large, and apart.
+/// Rate control of requests. DCQCN's large state is boxed.
 #[derive(Clone, Debug)]
 enum Requests {
     Unlimited(Unlimited),
@@ -56,7 +56,7 @@ enum Requests {
     Dcqcn(Box<Dcqcn>),
 }
 
-/// Hands a call on to whichever it is.
+/// Dispatches a call to the selected rate control.
 macro_rules! each {
     ($controller:expr, $inner:ident => $call:expr) => {
         match $controller {
@@ -68,19 +68,19 @@ macro_rules! each {
 }
 
 impl Controller {
-    /// When the next packet of a READ response may go, if not now.
+    /// When the next packet of a READ response may be sent, if not now.
     pub fn next_response(&mut self, now: Instant) -> Option<Instant> {
         self.response_pacer()?.next_send(now)
     }
 
-    /// A packet of a READ response of this many bytes is sent.
+    /// Accounts for a packet of a READ response of this many bytes.
     pub fn on_response_sent(&mut self, now: Instant, bytes: usize) {
         if let Some(pacer) = self.response_pacer() {
             pacer.pay(now, bytes);
         }
     }
 
-    /// DCQCN paces both halves together, as devices do.
+    /// DCQCN paces requests and responses together, as devices do.
     fn response_pacer(&mut self) -> Option<&mut Dcqcn> {
         match &mut self.requests {
             Requests::Dcqcn(both) => Some(both),

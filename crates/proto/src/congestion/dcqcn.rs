@@ -1,46 +1,44 @@
-//! The reaction point of DCQCN: a rate that notifications cut and that time and bytes restore.
+//! DCQCN reaction point: CNPs cut the rate, time and bytes restore it.
 //!
-//! In integers: rates are bits a second, alpha is a fraction of 2^32. Timers are caught up with when the rate is
-//! asked for, so a queue pair at rest costs nothing.
+//! Integer arithmetic: rates in bits per second, alpha in units of 2^-32. Timers are processed when the rate is read,
+//! so an idle QP costs nothing.
 
 use core::time::Duration;
 
 use super::{Blocked, NotificationPacer, RateControl, Window};
 use crate::time::Instant;
 
-/// One, in the fixed point of alpha.
+/// 1.0 in the fixed-point format of alpha.
 const ONE: u64 = 1 << 32;
 
-/// The parameters of DCQCN, under the names and with the values of its paper (Zhu et al., SIGCOMM 2015, 3.1 and 5.2)
-/// where it has them.
+/// DCQCN parameters, with the names and values of the paper (Zhu et al., SIGCOMM 2015, 3.1 and 5.2) where it gives
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DcqcnParameters {
-    /// The fastest that the port can, bits a second; every flow starts with it.
+    /// Rate of the port in bits per second; every flow starts at it.
     pub line_rate: u64,
-    /// The slowest that notifications can make a flow, bits a second. Not of the paper: there is always one in a
-    /// device.
+    /// Lower limit of the rate in bits per second. Not in the paper; devices always have one.
     pub min_rate: u64,
-    /// g: alpha moves by 1/2^shift of the way to 1 or 0; 8 for g = 1/256.
+    /// g: alpha moves by 2^-shift of the distance to 1 or 0; 8 for g = 1/256.
     pub g_shift: u32,
-    /// K: without a notification for so long, alpha decreases. Above the interval of notifications.
+    /// K: alpha decreases after this long without a CNP. Longer than the CNP interval.
     pub alpha_timer: Duration,
-    /// The shortest time between two cuts: CNPs that come sooner after a cut are ignored. The paper's N, which its
-    /// notification point keeps to; a device may send CNPs much more often.
+    /// Minimum time between two cuts; CNPs within it are ignored. The paper's N, which its notification point
+    /// enforces; a device may send CNPs much more often.
     pub cut_interval: Duration,
-    /// T: the rate increases once in so long.
+    /// T: period of timer-driven rate increases.
     pub increase_timer: Duration,
-    /// B: the rate increases once for so many bytes.
+    /// B: bytes per byte-driven rate increase.
     pub byte_counter: u64,
-    /// F: so many increases are fast recovery.
+    /// F: number of increases in fast recovery.
     pub fast_recovery: u32,
-    /// R_AI: an additive increase, bits a second.
+    /// R_AI: additive increase in bits per second.
     pub additive: u64,
-    /// R_HI: a hyper increase, bits a second. The paper has no value; ten times the additive is common.
+    /// R_HI: hyper increase in bits per second. The paper gives no value; ten times R_AI is common.
     pub hyper: u64,
-    /// How many bytes may go at once, ahead of their time: software cannot be woken for each packet. Not of the
-    /// paper.
+    /// Bytes that may be sent ahead of their time, since software cannot be woken for every packet. Not in the paper.
     pub burst: usize,
-    /// The most bytes under way, as with [`Window`]: a lower rate does not protect a receiver that pauses.
+    /// Maximum bytes in flight, as with [`Window`]: a lower rate does not protect a receiver that pauses.
     pub window: usize,
 }
 
@@ -70,35 +68,34 @@ pub struct Dcqcn {
     window: Window,
     /// R_C, the current rate.
     rate: u64,
-    /// R_T, the rate to recover to.
+    /// R_T, the target rate of recovery.
     target: u64,
-    /// Alpha, the estimate of how congested the way is, in parts of [`ONE`].
+    /// Alpha, the congestion estimate, in units of 1/[`ONE`].
     alpha: u64,
-    /// When alpha decreases next.
+    /// Next decrease of alpha.
     alpha_due: Instant,
-    /// Before this the rate is not cut again.
+    /// No further cut before this time.
     cut_after: Instant,
-    /// When the timer increases the rate next.
+    /// Next timer-driven increase.
     increase_due: Instant,
-    /// Bytes since the byte counter's last expiry.
+    /// Bytes since the last byte-driven increase.
     counted: u64,
-    /// How often the timer and the byte counter expired since the last cut.
+    /// Timer-driven and byte-driven increases since the last cut.
     timer_steps: u32,
     byte_steps: u32,
-    /// Whether any notification came yet. Before, a flow has no limiter: it goes at line rate (DCQCN 3.1, "RP
-    /// algorithm").
+    /// Whether a CNP was received. Before the first one, a flow is not limited (DCQCN 3.1, "RP algorithm").
     limited: bool,
-    /// Nanoseconds for a byte at the current rate, in parts of 2^32.
+    /// Nanoseconds per byte at the current rate, in units of 2^-32.
     byte_time: u64,
-    /// When the bytes sent so far are paid for, in 2^-32 ns.
+    /// Time at which the bytes sent so far are paid for, in 2^-32 ns.
     paid_until: u128,
 }
 
 impl Dcqcn {
-    /// A flow that begins now, at line rate. Parameters that make no sense are taken as the nearest that do.
+    /// Starts a flow at line rate. Out-of-range parameters are clamped.
     pub fn new(parameters: DcqcnParameters, now: Instant) -> Self {
         let line_rate = parameters.line_rate.max(1_000);
-        // A timer without duration would never be caught up with.
+        // A zero period would never be caught up with.
         let shortest = Duration::from_nanos(1_000);
         let parameters = DcqcnParameters {
             line_rate,
@@ -107,7 +104,7 @@ impl Dcqcn {
             alpha_timer: parameters.alpha_timer.max(shortest),
             increase_timer: parameters.increase_timer.max(shortest),
             byte_counter: parameters.byte_counter.max(1),
-            // Bounds the steps to line rate, and with them the time that catching up takes.
+            // Bounds the number of steps to line rate, and so the cost of catching up.
             additive: parameters.additive.max(line_rate >> 16).max(1),
             ..parameters
         };
@@ -116,7 +113,7 @@ impl Dcqcn {
             window: Window::new(parameters.window),
             rate: line_rate,
             target: line_rate,
-            // DCQCN 3.1: alpha is 1 at first, so that the first notification halves the rate.
+            // Alpha is initially 1, so that the first CNP halves the rate (DCQCN 3.1).
             alpha: ONE,
             alpha_due: now + parameters.alpha_timer,
             cut_after: Instant::ZERO,
@@ -137,19 +134,19 @@ impl Dcqcn {
         &self.parameters
     }
 
-    /// R_T: the rate that increases lead to.
+    /// R_T, the target rate of recovery.
     pub fn target_rate(&mut self, now: Instant) -> u64 {
         self.catch_up(now);
         self.target
     }
 
-    /// Alpha in parts of 2^32.
+    /// Alpha in units of 2^-32.
     pub fn alpha(&mut self, now: Instant) -> u64 {
         self.catch_up(now);
         self.alpha
     }
 
-    /// When the rate allows the next packet, if not now. The window is not asked.
+    /// When the rate allows the next packet, if not now. Does not check the window.
     pub(super) fn next_send(&mut self, now: Instant) -> Option<Instant> {
         if !self.limited {
             return None;
@@ -161,7 +158,7 @@ impl Dcqcn {
         (earliest > now).then_some(earliest)
     }
 
-    /// Counts so many bytes against the rate, and not against the window.
+    /// Charges bytes to the rate, but not to the window.
     pub(super) fn pay(&mut self, now: Instant, bytes: usize) {
         if !self.limited {
             return;
@@ -179,20 +176,21 @@ impl Dcqcn {
 
     fn set_rate(&mut self, rate: u64) {
         self.rate = rate.clamp(self.parameters.min_rate, self.parameters.line_rate);
-        // At 1 kbit/s, the least there is, 2^55: no overflow. What is cut off is a billionth of a packet's time.
+        // At most 2^55, at the minimum of 1 kbit/s: no overflow. The rounding error is a billionth of a packet's
+        // time.
         let byte_time = (8_000_000_000u128 << 32) / u128::from(self.rate);
         self.byte_time = u64::try_from(byte_time).unwrap_or(u64::MAX);
     }
 
-    /// What the timers did until now.
+    /// Processes all timer expiries until now.
     fn catch_up(&mut self, now: Instant) {
         if !self.limited {
             return;
         }
-        // A queue pair that was at rest for an hour has missed millions of expiries; the first few thousand of them
-        // lead to an alpha of 0 and to line rate, and the rest change nothing.
+        // A QP that was idle for an hour has missed millions of expiries. The first few thousand bring alpha to 0 and
+        // the rate to line rate; the others change nothing.
         while self.alpha_due <= now && self.alpha > 0 {
-            // DCQCN equation 2: alpha = (1 - g) alpha, for each K without a notification.
+            // DCQCN equation 2: alpha = (1 - g) alpha, for each K without a CNP.
             self.alpha -= (self.alpha >> self.parameters.g_shift).max(1);
             self.alpha_due = self.alpha_due + self.parameters.alpha_timer;
         }
@@ -211,7 +209,7 @@ impl Dcqcn {
         self.rate == self.parameters.line_rate && self.target == self.parameters.line_rate
     }
 
-    /// Counts the expiries until now without looking at each, when none changes the rate.
+    /// Skips the expiries until now when none changes the rate.
     fn skip_timer(&mut self, now: Instant) {
         let period = nanoseconds(self.parameters.increase_timer);
         let missed = nanoseconds(now.since(self.increase_due)) / period + 1;
@@ -221,18 +219,18 @@ impl Dcqcn {
         self.increase_due = self.increase_due + ahead;
     }
 
-    /// One increase of the rate (DCQCN 3.1, figure 7 and equations 3 and 4).
+    /// One rate increase (DCQCN 3.1, figure 7 and equations 3 and 4).
     fn increase(&mut self) {
         let steps = self.parameters.fast_recovery;
         if self.timer_steps.max(self.byte_steps) < steps {
-            // Fast recovery: half of the way to the target, which stays.
+            // Fast recovery: halfway to the target, which does not change.
         } else if self.timer_steps.min(self.byte_steps) > steps {
             self.target = self.target.saturating_add(self.parameters.hyper);
         } else {
             self.target = self.target.saturating_add(self.parameters.additive);
         }
         self.target = self.target.min(self.parameters.line_rate);
-        // Rounded up, or the target would never be reached.
+        // Rounded up so that the target is reached.
         self.set_rate(self.rate.midpoint(self.target).max((self.rate + 1).min(self.target)));
     }
 }
@@ -252,7 +250,7 @@ impl RateControl for Dcqcn {
         self.window.on_ack(now, bytes);
     }
 
-    /// DCQCN does not react to loss, which its network has hardly any of; neither does this, for a notification comes
+    /// DCQCN does not react to loss, which is rare in its networks. Neither does this implementation: CNPs arrive
     /// before a queue is full, and go-back-N slows a sender down by itself.
     fn on_loss(&mut self, now: Instant) {
         self.window.on_loss(now);

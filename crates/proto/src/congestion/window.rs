@@ -1,11 +1,11 @@
-//! No limit, and a limit on what is in flight.
+//! Rate control without a limit, and with a window.
 
 use core::time::Duration;
 
 use super::{Blocked, NotificationPacer, PACKET_OVERHEAD, RateControl};
 use crate::time::Instant;
 
-/// Sends as fast as it can: for a receiver that cannot be overrun.
+/// No limit, for a receiver that cannot be overrun.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unlimited {
     in_flight: usize,
@@ -43,41 +43,40 @@ impl RateControl for Unlimited {
     }
 }
 
-/// Bounds what is in flight, so that it fits in the receiver's socket buffer even if the receiver does not look at it
-/// for a while. What does not fit there is lost, and go-back-N then repeats all that followed.
+/// Limits the bytes in flight so that they fit into the receiver's socket buffer even if the receiver pauses. What
+/// does not fit is lost, and go-back-N retransmits everything behind it.
 ///
-/// CNPs make it smaller by half, at most once for what is in flight (RFC 3168, section 6.1.2: once per round trip) and
-/// once per [`Window::CUT_INTERVAL`]; each window's worth of acknowledged bytes makes it larger again by one of
-/// [`Window::STEPS`], up to its full size.
+/// A CNP halves the window, at most once for the bytes in flight (RFC 3168, section 6.1.2: once per round trip) and
+/// once per [`Window::CUT_INTERVAL`]. Each acknowledged window enlarges it by 1/[`Window::STEPS`] of its full size.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// The size without congestion.
+    /// Size without congestion.
     full: usize,
     size: usize,
     in_flight: usize,
-    /// Bytes acknowledged since it was last made larger.
+    /// Bytes acknowledged since the last increase.
     acknowledged: usize,
-    /// Bytes that were in flight when it was made smaller, and are not acknowledged yet: CNPs are about those.
+    /// Unacknowledged bytes that were in flight at the last cut: CNPs are about these.
     notified: usize,
-    /// Before this it is not made smaller again.
+    /// No further cut before this time.
     cut_after: Instant,
 }
 
 impl Window {
-    /// Bytes as [`cost`](super::cost) counts them. Linux gives a socket 212,992 bytes unless told otherwise
-    /// (`net.core.rmem_default`) and charges large datagrams with up to twice their length.
+    /// Default size, as counted by [`cost`](super::cost). By default, a Linux socket buffer has 212,992 bytes
+    /// (`net.core.rmem_default`), and a large datagram is charged up to twice its length.
     pub const DEFAULT_SIZE: usize = 96 * 1024;
 
-    /// The cost of the largest packet. A smaller window would let nothing through.
+    /// Cost of the largest packet. A smaller window would block everything.
     pub const MIN_SIZE: usize = 4096 + PACKET_OVERHEAD;
 
-    /// The shortest time between two cuts: that between two CNPs of one queue pair.
+    /// Minimum time between two cuts: the CNP interval of a QP.
     pub const CUT_INTERVAL: Duration = NotificationPacer::INTERVAL;
 
-    /// Steps from nothing to its full size.
+    /// Steps from zero to full size.
     pub const STEPS: usize = 32;
 
-    /// A window of this many bytes, of [`Window::MIN_SIZE`] at least.
+    /// Creates a window of this many bytes, at least [`Window::MIN_SIZE`].
     pub const fn new(size: usize) -> Self {
         let full = if size < Self::MIN_SIZE { Self::MIN_SIZE } else { size };
         let cut_after = Instant::ZERO;
@@ -94,7 +93,7 @@ impl Default for Window {
 impl RateControl for Window {
     #[inline]
     fn may_send(&mut self, _now: Instant, bytes: usize) -> Result<(), Blocked> {
-        // When nothing is in flight, no acknowledgement will come: whatever it is must go.
+        // With nothing in flight no ACK can arrive, so any packet may be sent.
         let fits = self.size.saturating_sub(self.in_flight) >= bytes;
         if fits || self.in_flight == 0 { Ok(()) } else { Err(Blocked::Window) }
     }

@@ -1,10 +1,10 @@
-//! A queue pair as its owner has it: created in RESET, changed through the table of [`qp`](crate::qp), and of whichever
-//! service. The transports below know connections; an [`Endpoint`] knows what state its owner brought one into.
+//! A QP of any service as the verbs expose it: created in RESET and changed through the tables of [`qp`](crate::qp).
+//! The transports implement connections; an [`Endpoint`] adds the QP state machine.
 //!
 //! | file | role |
 //! |---|---|
-//! | `modify` | changes of state and attributes, and what they mean for the transport |
-//! | `traffic` | packets, posts and completions, as far as the state lets them through |
+//! | `modify` | Modify QP: state and attributes, applied to the transport |
+//! | `traffic` | packets, posts and completions |
 
 mod modify;
 mod traffic;
@@ -28,73 +28,73 @@ pub use traffic::{InboundPacket, Outgoing};
 
 pub use crate::work::PostError;
 
-/// What is settled when a queue pair is created (IBA 11.2.4.1).
+/// Properties fixed at creation (IBA 11.2.4.1).
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The service.
+    /// The service type.
     pub service: ServiceType,
-    /// Its own number.
+    /// The QPN.
     pub number: Qpn,
-    /// The protection domain.
+    /// The PD.
     pub pd: PdId,
-    /// The sizes of its queues.
+    /// Sizes of its queues.
     pub capabilities: Capabilities,
-    /// Every send completes with a completion, signaled or not.
+    /// Every send request is signaled (`sq_sig_all`).
     pub signal_all: bool,
-    /// Its receive requests come from a queue that others use as well.
+    /// Receive requests come from an SRQ.
     pub shared_receives: bool,
-    /// The domain of an XRC target.
+    /// The XRC domain of an XRC target.
     pub xrc: XrcDomain,
-    /// The partition behind the only index there is.
+    /// The P_Key at index 0, the only one.
     pub partition: PKey,
     /// MTU of the port in bytes: the longest datagram.
     pub port_mtu: u16,
-    /// Multicast groups that a datagram queue pair can be attached to.
+    /// Maximum number of multicast groups of a UD QP.
     pub groups: usize,
-    /// What bounds how much is under way, and how fast.
+    /// The congestion control.
     pub congestion: Congestion,
 }
 
-/// News for the owner that no completion tells (IBA 11.6.3).
+/// Asynchronous events, for what no completion reports (IBA 11.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A packet came before the owner knew that the peer is there.
+    /// Communication established: a packet arrived in RTR.
     #[doc(alias = "IBV_EVENT_COMM_EST")]
     Established,
     /// The send queue is drained.
     #[doc(alias = "IBV_EVENT_SQ_DRAINED")]
     SendQueueDrained,
-    /// In error, with a shared receive queue: nothing more is taken from it.
+    /// In ERR with an SRQ: no more of its receive requests are consumed.
     #[doc(alias = "IBV_EVENT_QP_LAST_WQE_REACHED")]
     LastReceiveReached,
-    /// A request of the peer's was against the protocol.
+    /// The peer's request violated the protocol.
     #[doc(alias = "IBV_EVENT_QP_REQ_ERR")]
     RequestRefused,
-    /// A request of the peer's was against the rights of memory.
+    /// Remote access error: the peer's request violated the MR's access flags.
     #[doc(alias = "IBV_EVENT_QP_ACCESS_ERR")]
     AccessRefused,
-    /// It failed by no fault of the peer's.
+    /// Local failure.
     #[doc(alias = "IBV_EVENT_QP_FATAL")]
     Fatal,
 }
 
-/// A queue pair. `R` is the way to a host, see [`ud::AddressHandle`].
+/// A QP. `R` is a route to a host, see [`ud::AddressHandle`].
 #[derive(Debug)]
 pub struct Endpoint<R> {
     settings: Settings,
     machine: Machine,
-    /// All that the owner has set.
+    /// The attributes set so far.
     attributes: QueuePairAttributes,
     transport: Transport<R>,
     events: VecDeque<Event>,
     established: bool,
-    /// What the transport does not count itself.
+    /// Counts that the transport does not keep itself.
     counters: Counters,
 }
 
-/// The connection, once there is one. A datagram queue pair has none: it is there from the start, for its groups.
+/// The transport, once connected. A UD QP has it from the start, for its multicast groups.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // One allocation less for the one that is common.
+#[allow(clippy::large_enum_variant)] // RC, the common one, needs no extra allocation.
 enum Transport<R> {
     None,
     Reliable(rc::QueuePair),
@@ -103,7 +103,7 @@ enum Transport<R> {
 }
 
 impl<R: Copy> Endpoint<R> {
-    /// A queue pair in RESET.
+    /// Creates a QP in RESET.
     pub fn new(settings: Settings) -> Self {
         let mut endpoint = Self {
             machine: Machine::new(settings.service),
@@ -120,28 +120,28 @@ impl<R: Copy> Endpoint<R> {
         endpoint
     }
 
-    /// What was settled when it was created.
+    /// The properties fixed at creation.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Its state.
+    /// The QP state.
     pub fn state(&self) -> State {
         self.machine.state()
     }
 
-    /// Whether it is in SQD with requests under way.
+    /// Whether it is in SQD with requests in flight.
     pub fn is_draining(&self) -> bool {
         self.machine.is_draining()
     }
 
-    /// All that the owner has set, and the state.
+    /// The attributes set so far, and the state.
     pub fn attributes(&self) -> QueuePairAttributes {
         QueuePairAttributes { state: Some(self.state()), ..self.attributes }
     }
 
-    /// The ECN bits of its packets (RFC 3168): ECN-capable only where notifications slow it down. UC and UD have no
-    /// rate control.
+    /// The ECN bits of its packets (RFC 3168): ECN-capable only where CNPs reduce the rate. UC and UD have no rate
+    /// control.
     pub fn ecn(&self) -> Ecn {
         let reacts = self.settings.congestion.reacts();
         match self.settings.service {
@@ -151,7 +151,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Takes what was counted since the last call.
+    /// Returns the counts since the last call, and resets them.
     pub fn take_counters(&mut self) -> Counters {
         let mut counters = self.counters.take();
         if let Transport::Reliable(queue_pair) = &mut self.transport {
@@ -160,13 +160,13 @@ impl<R: Copy> Endpoint<R> {
         counters
     }
 
-    /// The next piece of news. The state is current only when this was asked.
+    /// The next event. [`Endpoint::state`] is current only after this call.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.notice();
         self.events.pop_front()
     }
 
-    /// The datagram transport, for its groups.
+    /// The UD transport, for its multicast groups.
     pub fn datagram(&mut self) -> Option<&mut ud::QueuePair<R>> {
         match &mut self.transport {
             Transport::Datagram(queue_pair) => Some(queue_pair),

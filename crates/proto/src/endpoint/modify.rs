@@ -1,4 +1,4 @@
-//! Changes that the owner asks for, applied to the transport.
+//! Modify QP, applied to the transport.
 
 use ferroce_wire::number::{Psn, QKey, Qpn};
 
@@ -8,7 +8,7 @@ use crate::rc::Role;
 use crate::{rc, uc, ud};
 
 impl<R: Copy> Endpoint<R> {
-    /// Changes the state, attributes or both, and returns the state it is in now.
+    /// Changes the state, attributes or both, and returns the new state.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl<R: Copy> Endpoint<R> {
         Ok(to)
     }
 
-    /// An error that belongs to no work request, such as a completion queue that overran (IBA 11.6.3.2).
+    /// Handles an error that belongs to no work request, such as a CQ overrun (IBA 11.6.3.2).
     pub fn handle_fatal(&mut self) {
         let from = self.state();
         self.machine.handle_incident(Incident::Fatal);
@@ -69,7 +69,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Flushes everything (IBA 10.3.1.7).
+    /// Flushes all requests (IBA 10.3.1.7).
     fn stop_transport(&mut self) {
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.handle_error(),
@@ -79,7 +79,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// The connection came to be by the connection manager, before the owner said so: the event is not needed.
+    /// The connection manager reports the connection as established, so the event is not needed.
     pub fn set_established(&mut self) {
         self.established = true;
     }
@@ -119,7 +119,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Takes over attributes that change while it works.
+    /// Applies attributes that can change during operation.
     fn reconfigure(&mut self) {
         let (reliable, unreliable, datagrams) =
             (self.reliable(), self.unreliable(), self.datagrams());
@@ -198,7 +198,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Tells the state machine what the transport did by itself.
+    /// Reports to the state machine what the transport did on its own.
     pub(super) fn notice(&mut self) {
         let from = self.state();
         let fault = match &self.transport {
@@ -224,7 +224,7 @@ impl<R: Copy> Endpoint<R> {
                 queue_pair.is_drained() || !self.settings.service.has(Action::PostSend)
             }
             Transport::Unreliable(queue_pair) => queue_pair.is_between_messages(),
-            // A datagram is one packet: it is sent, or it is not.
+            // A datagram is one packet: it is never partly sent.
             Transport::Datagram(_) | Transport::None => true,
         };
         if drained && self.machine.handle_incident(Incident::SendQueueDrained).is_some() {

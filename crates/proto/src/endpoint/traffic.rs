@@ -1,4 +1,4 @@
-//! Posts, packets and completions, as far as the state lets them through.
+//! Posts, packets and completions, as far as the QP state permits them.
 
 use ferroce_wire::number::{Psn, Qpn};
 use ferroce_wire::packet::Packet;
@@ -14,35 +14,35 @@ use crate::transmit::Transmit;
 use crate::ud::{self, Envelope};
 use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
 
-/// A packet that arrived, and what carried it.
+/// A received packet and its IP header.
 #[derive(Clone, Copy, Debug)]
 pub struct InboundPacket<'a> {
-    /// When.
+    /// Time of arrival.
     pub time: Instant,
-    /// The packet, whose ICRC is right and whose destination is this queue pair.
+    /// The packet, with a valid ICRC and addressed to this QP.
     pub packet: &'a Packet<'a>,
-    /// The network marked it: congestion experienced (RFC 3168).
+    /// Marked "congestion experienced" by the network (RFC 3168).
     pub marked: bool,
-    /// Where it was sent to: for datagrams.
+    /// The IP header, for datagrams.
     pub envelope: &'a Envelope,
 }
 
 /// A packet to send.
 #[derive(Debug)]
 pub struct Outgoing<'a, R> {
-    /// The way that a datagram's request named; `None` for the path of the connection.
+    /// The route of a datagram; `None` for the path of the connection.
     pub route: Option<R>,
     /// The packet.
     pub transmit: Transmit<'a>,
 }
 
 impl<R: Copy> Endpoint<R> {
-    /// Whether a receive may be posted to its own receive queue now, and whether it is flushed at once then.
+    /// Whether a receive may be posted to its own RQ now, and whether it is flushed immediately.
     pub fn permits_receive(&self) -> Permission {
         self.machine.permits(Action::PostReceive)
     }
 
-    /// Adds a request to the send queue of a connected service.
+    /// Posts a send request of a connected service.
     pub fn post_send(&mut self, mut request: SendRequest) -> Result<(), PostError> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
@@ -53,7 +53,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Adds a request to the send queue of a datagram queue pair.
+    /// Posts a send request of a UD QP.
     pub fn post_datagram(&mut self, mut request: ud::SendRequest<R>) -> Result<(), PostError> {
         self.permits_send()?;
         request.signaled |= self.settings.signal_all;
@@ -70,7 +70,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Requests in the send queue that are not finished.
+    /// Number of unfinished send requests.
     pub fn send_queue_len(&self) -> usize {
         match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.send_queue_len(),
@@ -80,8 +80,8 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// A packet for this queue pair. Receive requests are taken from `receives`: its own queue, a shared one, or the
-    /// one that an XRC packet names, if there is one.
+    /// Handles a packet for this QP. Receive requests come from `receives`: its own RQ, an SRQ, or the SRQ that an
+    /// XRC packet names, if it exists.
     pub fn handle_packet(
         &mut self,
         arrival: &InboundPacket<'_>,
@@ -89,7 +89,7 @@ impl<R: Copy> Endpoint<R> {
         memory: &mut impl Memory,
     ) {
         let InboundPacket { time, packet, marked, envelope } = *arrival;
-        // An XRC initiator accepts no requests, but answers to its own.
+        // An XRC initiator accepts responses only.
         let listens = match self.settings.service {
             ServiceType::XrcInitiator => Action::FinishSend,
             _ => Action::AcceptRequest,
@@ -98,7 +98,7 @@ impl<R: Copy> Endpoint<R> {
             return;
         }
         if self.state() == State::ReadyToReceive && !self.established {
-            // IBA 11.6.3.1: for who waits for the connection manager's last message, which may be lost.
+            // For an owner that waits for the RTU, which may be lost (IBA 11.6.3.1).
             self.established = true;
             if self.settings.service != ServiceType::UnreliableDatagram {
                 self.events.push_back(Event::Established);
@@ -122,7 +122,7 @@ impl<R: Copy> Endpoint<R> {
         self.notice();
     }
 
-    /// The time that [`Endpoint::poll_timeout`] named has come.
+    /// Handles the expiry of [`Endpoint::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Transport::Reliable(queue_pair) = &mut self.transport {
             queue_pair.handle_timeout(now);
@@ -130,8 +130,8 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// The peer's host reports that the port is closed that the packet with this PSN went to. A reliable connection takes
-    /// it for a timeout, and one after the other they use up its retries; the other services have no use for it.
+    /// Handles an ICMP "port unreachable" for the packet with this PSN. RC treats it as a timeout, so repeated
+    /// reports use up the retries; the other services ignore it.
     pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
         if let Transport::Reliable(queue_pair) = &mut self.transport {
             queue_pair.handle_unreachable(now, psn);
@@ -139,8 +139,8 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// The payload of the packet with this PSN could not be read: of a request of ours when `local`, else of an answer
-    /// to the peer's READ.
+    /// The payload of the packet with this PSN could not be read: of a send request when `local`, otherwise of a READ
+    /// response.
     pub fn handle_denied(&mut self, psn: Psn, local: bool) {
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.handle_denied(psn, local),
@@ -157,7 +157,7 @@ impl<R: Copy> Endpoint<R> {
         now: Instant,
         memory: &mut impl Memory,
     ) -> Option<Outgoing<'_, R>> {
-        // In SQD nothing is started (IBA 10.3.1.5); a reliable connection sees to that itself.
+        // In SQD no request is started (IBA 10.3.1.5); RC implements this itself.
         let starts = self.machine.permits(Action::StartSend).is_allowed();
         let connected = |transmit| Outgoing { route: None, transmit };
         match &mut self.transport {
@@ -174,8 +174,8 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// Where the next packet of a service without acknowledgements goes, if there is one, and the way that its request
-    /// names: for who holds packets back that nobody else does.
+    /// Destination QPN of the next UC or UD packet, and the route of a datagram: for flow control by the caller,
+    /// since these services have none.
     pub fn next_unacknowledged(&self) -> Option<(Qpn, Option<R>)> {
         match &self.transport {
             Transport::Unreliable(queue_pair) if queue_pair.send_queue_len() > 0 => {
@@ -189,8 +189,7 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// The request of ours that a packet belongs to: one that was just handed out, or that answers one. For who writes
-    /// down what goes over the wire.
+    /// The send request that a packet belongs to, which was just handed out or is a response. For packet captures.
     pub fn work_of(&self, bth: &Bth) -> Option<WorkId> {
         let request = bth.opcode.info()?.request;
         match &self.transport {
@@ -221,8 +220,8 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
-    /// In ERR, takes a request of the queue pair's own receive queue and says how it ends. Those of a shared one belong
-    /// to no queue pair (IBA 10.2.9).
+    /// In ERR, flushes one request of the QP's own RQ and returns its completion. Requests in an SRQ belong to no QP
+    /// (IBA 10.2.9).
     pub fn flush_receive(&self, receives: &mut ReceiveQueue) -> Option<Completion> {
         if self.state() != State::Error || self.settings.shared_receives {
             return None;
@@ -231,7 +230,7 @@ impl<R: Copy> Endpoint<R> {
         Some(Completion::new(request.id, CompletionKind::Receive, Status::Flushed))
     }
 
-    /// When to call [`Endpoint::handle_timeout`], or to poll for packets, if nothing happens before.
+    /// When to call [`Endpoint::handle_timeout`] and poll for packets, if nothing happens earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.poll_timeout(),
@@ -241,7 +240,7 @@ impl<R: Copy> Endpoint<R> {
 }
 
 impl<R: Copy> Endpoint<R> {
-    /// Why the peer's requests are not answered any more, where no completion of a receive says so (IBA 11.6.3.2).
+    /// Raises the event for a fatal NAK, unless a receive completion reports it (IBA 11.6.3.2).
     pub(super) fn tell_refusal(&mut self) {
         let Transport::Reliable(queue_pair) = &self.transport else { return };
         let event = match queue_pair.refusal() {

@@ -1,4 +1,4 @@
-//! What a change of a queue pair consists of: one list gives the names, the set and the typed values.
+//! QP attributes: one list defines the names, the mask and the typed values.
 
 use core::fmt;
 use core::ops::{BitOr, Sub};
@@ -11,15 +11,15 @@ use ferroce_wire::syndrome::RnrTimer;
 use super::state::State;
 use super::value::{AddressVector, AlternatePath, Capabilities, Migration, timeout_fits};
 
-/// All attributes in one list: name, number of its bit in `ibv_qp_attr_mask`, words, mask of libibverbs, range in words,
-/// field of `QueuePairAttributes`, and whether a value is in the range.
+/// All attributes in one list: variant, constant and bit number in `ibv_qp_attr_mask`, name, libibverbs name, range
+/// in words, field of `QueuePairAttributes`, and its range check.
 macro_rules! attributes {
     ($(
         $(#[$doc:meta])+
         $variant:ident $constant:ident = $bit:literal, $words:literal, $verbs:literal, $range:literal,
         $field:ident: $type:ty, $fits:expr;
     )+) => {
-        /// One attribute of a queue pair (IBA 11.2.5.2).
+        /// A QP attribute (IBA 11.2.5.2).
         #[doc(alias = "ibv_qp_attr_mask")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Attribute {
@@ -27,20 +27,20 @@ macro_rules! attributes {
         }
 
         impl Attribute {
-            /// All of them, in the order of their bits.
+            /// All attributes, in the order of their bits.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The name in words.
+            /// The name.
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$variant => $words, )+ }
             }
 
-            /// The bit's name in libibverbs.
+            /// The libibverbs name.
             pub const fn verbs_name(self) -> &'static str {
                 match self { $( Self::$variant => $verbs, )+ }
             }
 
-            /// The values it can have, in words.
+            /// The valid values, in words.
             pub const fn range(self) -> &'static str {
                 match self { $( Self::$variant => $range, )+ }
             }
@@ -50,7 +50,7 @@ macro_rules! attributes {
             $( $(#[$doc])+ pub const $constant: Self = Self(1 << $bit); )+
         }
 
-        /// A change of a queue pair: the values that are given. What is `None` stays as it is.
+        /// Attributes to set. `None` leaves a value unchanged.
         #[doc(alias = "ibv_qp_attr")]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct QueuePairAttributes {
@@ -58,14 +58,14 @@ macro_rules! attributes {
         }
 
         impl QueuePairAttributes {
-            /// Which values are given.
+            /// The attributes that are set.
             pub fn attributes(&self) -> AttributeMask {
                 let mut given = AttributeMask::NONE;
                 $( if self.$field.is_some() { given = given | AttributeMask::$constant; } )+
                 given
             }
 
-            /// Which of the given values are out of their range.
+            /// The set attributes whose values are out of range.
             pub fn out_of_range(&self) -> AttributeMask {
                 let mut wrong = AttributeMask::NONE;
                 $(
@@ -77,12 +77,13 @@ macro_rules! attributes {
                 wrong
             }
 
-            /// Takes over what `change` gives: so a `QueuePairAttributes` also remembers all that a queue pair was told.
+            /// Merges `change` into `self`, so that a `QueuePairAttributes` can also accumulate the current values of
+            /// a QP.
             pub fn absorb(&mut self, change: &Self) {
                 $( self.$field = change.$field.or(self.$field); )+
             }
 
-            /// Forgets the values of these attributes.
+            /// Clears these attributes.
             pub fn clear(&mut self, attributes: AttributeMask) {
                 $( if attributes.contains(Attribute::$variant) { self.$field = None; } )+
             }
@@ -91,70 +92,69 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The state to go to. When it is not given, the state stays and only other attributes change.
+    /// The new state. Without it the state stays, and only other attributes change.
     State STATE = 0, "state", "IBV_QP_STATE", "a state", state: State, |_| true;
-    /// The state that the owner believes the queue pair to be in: the change is refused when it is not, as after an
-    /// error that the owner has not seen yet.
-    CurrentState CURRENT_STATE = 1, "current state", "IBV_QP_CUR_STATE", "the actual state",
+    /// The assumed current state: the change is refused if it differs, for example after an error that the owner has
+    /// not noticed yet.
+    CurrentState CURRENT_STATE = 1, "current state", "IBV_QP_CUR_STATE", "the present state",
         current_state: State, |_| true;
-    /// Whether an event tells when the send queue is drained.
+    /// Whether an event reports that the send queue is drained.
     DrainNotice DRAIN_NOTICE = 2, "drain notice", "IBV_QP_EN_SQD_ASYNC_NOTIFY", "yes or no",
         drain_notice: bool, |_| true;
-    /// What peers may do with the memory of this queue pair's domain. Local flags mean nothing here, but programs
-    /// give them.
+    /// Remote access rights. Local flags have no effect here, but programs set them.
     Access ACCESS = 3, "access", "IBV_QP_ACCESS_FLAGS", "defined access flags",
         access: AccessFlags, access_fits;
-    /// Which entry of the port's partition table it belongs to.
+    /// Index into the port's P_Key table.
     Partition PARTITION = 4, "partition", "IBV_QP_PKEY_INDEX", "an index", partition: u16, |_| true;
     /// The port.
-    Port PORT = 5, "port", "IBV_QP_PORT", "1 or higher", port: u8, |&port| port != 0;
-    /// The key that datagrams must bring.
+    Port PORT = 5, "port", "IBV_QP_PORT", "from 1", port: u8, |&port| port != 0;
+    /// The Q_Key that datagrams must carry.
     QueueKey QUEUE_KEY = 6, "queue key", "IBV_QP_QKEY", "32 bits", queue_key: QKey, |_| true;
-    /// Where the peer is.
-    Path PATH = 7, "path", "IBV_QP_AV", "port 1 or higher, 20-bit flow label, 4-bit service level",
+    /// The path to the peer.
+    Path PATH = 7, "path", "IBV_QP_AV", "port from 1, flow label of 20 bits, service level of 4",
         path: AddressVector, AddressVector::fits;
     /// The largest payload of a packet.
     PathMtu PATH_MTU = 8, "path MTU", "IBV_QP_PATH_MTU", "code 1 to 5, for 256 to 4096 bytes",
         path_mtu: PathMtu, |mtu| mtu.bytes().is_some();
-    /// How long to wait for an acknowledge before sending again: 4.096 µs · 2^code, 0 for ever (IBA 9.7.6.1.3).
+    /// Local ACK timeout: 4.096 µs · 2^code, 0 for none (IBA 9.7.6.1.3).
     Timeout TIMEOUT = 9, "timeout", "IBV_QP_TIMEOUT", "code 0 to 31", timeout: AckTimeout, timeout_fits;
-    /// How often to send again when no acknowledge comes, or a sequence error (IBA 9.9.2.1.1).
+    /// Retry count for timeouts and sequence errors (IBA 9.9.2.1.1).
     RetryCount RETRY_COUNT = 10, "retry count", "IBV_QP_RETRY_CNT", "0 to 7",
         retry_count: u8, |&count| count <= 7;
-    /// How often to send again when the peer has no receive posted; 7 for ever (IBA 9.7.5.2.8).
+    /// Retry count for RNR NAKs; 7 for unlimited (IBA 9.7.5.2.8).
     RnrRetry RNR_RETRY = 11, "RNR retry", "IBV_QP_RNR_RETRY", "0 to 7",
         rnr_retry: RnrRetry, |retry| retry.0 <= RnrRetry::FOR_EVER.0;
-    /// The PSN of the first request that arrives.
+    /// First PSN to receive.
     ReceivePsn RECEIVE_PSN = 12, "receive PSN", "IBV_QP_RQ_PSN", "24 bits",
         receive_psn: Psn, |psn| psn.0 < LIMIT_24;
-    /// How many READs and atomics may be under way to the peer.
-    MaxReads MAX_READS = 13, "max_rd_atomic", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
+    /// Maximum outstanding READs and atomics as requester.
+    MaxReads MAX_READS = 13, "max READs and atomics", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
         max_rd_atomic: u8, |_| true;
-    /// A second path to migrate to.
-    AlternatePath ALTERNATE_PATH = 14, "alternate path", "IBV_QP_ALT_PATH", "like path and timeout",
+    /// The alternate path for migration.
+    AlternatePath ALTERNATE_PATH = 14, "alternate path", "IBV_QP_ALT_PATH", "as path and timeout",
         alternate_path: AlternatePath, AlternatePath::fits;
-    /// How long a peer shall wait at least after "receiver not ready".
+    /// Minimum RNR timer of the peer's wait after an RNR NAK.
     MinRnrTimer MIN_RNR_TIMER = 15, "min RNR timer", "IBV_QP_MIN_RNR_TIMER", "code 0 to 31",
         min_rnr_timer: RnrTimer, |_| true;
-    /// The PSN of the first request that leaves.
+    /// First PSN to send.
     SendPsn SEND_PSN = 16, "send PSN", "IBV_QP_SQ_PSN", "24 bits", send_psn: Psn, |psn| psn.0 < LIMIT_24;
-    /// How many READs and atomics of the peer may be under way.
-    MaxPeerReads MAX_PEER_READS = 17, "max_dest_rd_atomic", "IBV_QP_MAX_DEST_RD_ATOMIC",
+    /// Maximum outstanding READs and atomics as responder.
+    MaxPeerReads MAX_PEER_READS = 17, "max READs and atomics of the peer", "IBV_QP_MAX_DEST_RD_ATOMIC",
         "8 bits, the device's limit", max_dest_rd_atomic: u8, |_| true;
-    /// Where the connection stands with its alternate path.
+    /// Path migration state.
     Migration MIGRATION = 18, "path migration", "IBV_QP_PATH_MIG_STATE", "migrated, rearm or armed",
         migration: Migration, |_| true;
-    /// New sizes of the queues.
+    /// Queue sizes.
     Capabilities CAPABILITIES = 19, "capabilities", "IBV_QP_CAP", "the device's limits",
         capabilities: Capabilities, |_| true;
-    /// The peer's queue pair.
+    /// The peer's QPN.
     Destination DESTINATION = 20, "destination QPN", "IBV_QP_DEST_QPN", "24 bits",
         destination: Qpn, |qpn| qpn.0 < LIMIT_24;
-    /// The rate that packets are paced at, in kbit/s.
+    /// Packet pacing rate in kbit/s.
     RateLimit RATE_LIMIT = 25, "rate limit", "IBV_QP_RATE_LIMIT", "kbit/s", rate_limit: u32, |_| true;
 }
 
-/// Whether all flags are ones that have a name.
+/// Whether all flags are defined.
 fn access_fits(access: &AccessFlags) -> bool {
     AccessFlags::all().contains(*access)
 }
@@ -169,7 +169,7 @@ impl AttributeMask {
     /// Every attribute.
     pub const ALL: Self = Self::of(Attribute::ALL);
 
-    /// These.
+    /// The set of these attributes.
     pub const fn of(list: &[Attribute]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < list.len() {
@@ -179,7 +179,7 @@ impl AttributeMask {
         Self(bits)
     }
 
-    /// The set with these bits; `None` when one of them is no attribute.
+    /// The set with these bits; `None` if a bit is undefined.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits & !Self::ALL.0 == 0 { Some(Self(bits)) } else { None }
     }
@@ -189,17 +189,17 @@ impl AttributeMask {
         self.0
     }
 
-    /// Whether none is in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this one is in it.
+    /// Whether it contains the attribute.
     pub const fn contains(self, attribute: Attribute) -> bool {
         self.0 & 1 << attribute as u32 != 0
     }
 
-    /// Those in it, in the order of their bits.
+    /// The attributes, in the order of their bits.
     pub fn iter(self) -> impl Iterator<Item = Attribute> {
         Attribute::ALL.iter().copied().filter(move |&attribute| self.contains(attribute))
     }
@@ -222,7 +222,7 @@ impl BitOr for AttributeMask {
 impl Sub for AttributeMask {
     type Output = Self;
 
-    /// Those that are not in `other`.
+    /// The attributes that are not in `other`.
     fn sub(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

@@ -1,4 +1,4 @@
-//! Generates `docs/queue-pair-states.md` from the tables.
+//! The tables as Markdown.
 
 use alloc::string::String;
 use alloc::vec::Vec;

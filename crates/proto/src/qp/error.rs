@@ -1,4 +1,4 @@
-//! Why a change is refused.
+//! Errors of Modify QP.
 
 use core::fmt;
 
@@ -6,53 +6,53 @@ use super::attribute::AttributeMask;
 use super::service::ServiceType;
 use super::state::State;
 
-/// Why a queue pair does not accept a change. Nothing has changed then (IBA 11.2.5.2).
+/// Why Modify QP failed. Nothing has changed then (IBA 11.2.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModifyError {
-    /// The queue pair is not in the state that the change was made for.
+    /// The current state differs from the assumed one.
     WrongCurrentState {
-        /// The state that the change names.
+        /// The assumed state.
         assumed: State,
-        /// The state it is in.
+        /// The current state.
         actual: State,
     },
-    /// No change leads from one state to the other.
+    /// There is no such transition.
     NoSuchTransition {
         /// The service.
         service: ServiceType,
-        /// The present state.
+        /// The current state.
         from: State,
-        /// The state asked for.
+        /// The requested state.
         to: State,
     },
-    /// The transition needs attributes that are not given.
+    /// Required attributes are missing.
     Missing {
         /// The service.
         service: ServiceType,
-        /// The present state.
+        /// The current state.
         from: State,
-        /// The state asked for.
+        /// The requested state.
         to: State,
-        /// All that are missing.
+        /// The missing attributes.
         attributes: AttributeMask,
     },
-    /// Attributes are given that the transition does not take.
+    /// Attributes are given that the transition does not accept.
     NotAllowed {
         /// The service.
         service: ServiceType,
-        /// The present state.
+        /// The current state.
         from: State,
-        /// The state asked for.
+        /// The requested state.
         to: State,
-        /// All that are too many.
+        /// The attributes that are not accepted.
         attributes: AttributeMask,
     },
-    /// Values are given that the attributes cannot have.
+    /// Values are out of range.
     OutOfRange {
-        /// All that are out of their range.
+        /// The attributes with values out of range.
         attributes: AttributeMask,
     },
-    /// The send queue is not drained yet: wait for the notice, or go to RESET or ERR.
+    /// The send queue is not drained yet: wait for the event, or go to RESET or ERR.
     StillDraining,
 }
 

@@ -1,22 +1,22 @@
-//! What keeps a queue pair from working, as its transport tells it.
+//! Why a QP entered SQE or ERR, as reported by its transport.
 
 use super::incident::Incident;
 
-/// What keeps a queue pair from working.
+/// Why a QP entered SQE or ERR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A request of ours failed: its completion says how. The unacknowledged services are in SQE then, receive still, and
-    /// go on when their owner says so (IBA 10.3.1.6); the others are in ERR.
+    /// A send request failed; its completion has the status. UC and UD enter SQE, still receive, and resume on the
+    /// owner's request (IBA 10.3.1.6). RC and XRC enter ERR.
     Requester,
-    /// A receive request failed, or a request of the peer's was refused for good: the completion here, or the peer's, says
-    /// how. The state is ERR.
+    /// A receive request failed, or a request of the peer got a fatal NAK; the completion here or at the peer has the
+    /// status. The state is ERR.
     Responder,
-    /// The owner said so. The state is ERR.
+    /// The owner requested ERR.
     Owner,
 }
 
 impl Fault {
-    /// What the state machine is to be told; nothing of what its owner did.
+    /// The incident to report to the state machine; `None` for what the owner requested.
     pub const fn incident(self) -> Option<Incident> {
         match self {
             Self::Requester => Some(Incident::SendFailed),

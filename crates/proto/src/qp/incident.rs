@@ -1,24 +1,24 @@
-//! Where a queue pair goes without being asked.
+//! State changes that the owner did not request.
 
 use core::fmt;
 
 use super::service::ServiceType;
 use super::state::State;
 
-/// What happens to a queue pair while it works.
+/// An event that may change a QP's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Incident {
-    /// A request in the send queue completed in error.
+    /// A send request completed in error.
     SendFailed,
-    /// A receive completed in error, or a request of the peer violated the protocol.
+    /// A receive request completed in error, or a request of the peer violated the protocol.
     ReceiveFailed,
-    /// An error that belongs to no work request: a completion queue overran, the device failed.
+    /// An error that belongs to no work request: a CQ overrun or a device failure.
     Fatal,
-    /// In SQD, all requests that were begun have completed.
+    /// In SQD, all started requests have completed.
     SendQueueDrained,
 }
 
-/// A row of the table: what happens, in which states, to whom, and the state that follows.
+/// A table row: incident, states, services and the next state.
 struct Row {
     incident: Incident,
     from: &'static [State],
@@ -26,18 +26,18 @@ struct Row {
     to: State,
 }
 
-/// The states in which a queue pair sends requests. Those under way in SQD can still fail.
+/// The states in which a QP sends requests. Requests in flight in SQD can still fail.
 const SENDING: &[State] = &[State::ReadyToSend, State::SendQueueDrain];
 
 static TABLE: &[Row] = &[
-    // Without acknowledgements the peer has lost nothing but the message: it can go on after a repair (IBA 10.3.1.6).
+    // Without ACKs the peer has lost only the message: the QP can resume after SQE (IBA 10.3.1.6).
     Row {
         incident: Incident::SendFailed,
         from: SENDING,
         services: &[ServiceType::UnreliableConnection, ServiceType::UnreliableDatagram],
         to: State::SendQueueError,
     },
-    // With them the two ends disagree on what was executed (IBA 10.3.1.7).
+    // With ACKs the two sides disagree on what was executed (IBA 10.3.1.7).
     Row {
         incident: Incident::SendFailed,
         from: SENDING,
@@ -60,7 +60,7 @@ static TABLE: &[Row] = &[
         ],
         to: State::Error,
     },
-    // Not from RESET: nothing goes on there, so such a report is late, and must not undo the owner's reset.
+    // Not from RESET: such a report is late, and must not undo the owner's reset.
     Row {
         incident: Incident::Fatal,
         from: &[
@@ -82,7 +82,7 @@ static TABLE: &[Row] = &[
     },
 ];
 
-/// The state that follows. An incident that a state does not know came too late, and changes nothing.
+/// Returns the next state. An incident without a row for this state is late and changes nothing.
 pub fn react(service: ServiceType, state: State, incident: Incident) -> State {
     TABLE
         .iter()
@@ -93,11 +93,11 @@ pub fn react(service: ServiceType, state: State, incident: Incident) -> State {
 }
 
 impl Incident {
-    /// All of them.
+    /// All incidents.
     pub const ALL: [Self; 4] =
         [Self::SendFailed, Self::ReceiveFailed, Self::Fatal, Self::SendQueueDrained];
 
-    /// In words.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendFailed => "send failed",

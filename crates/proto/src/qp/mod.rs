@@ -1,16 +1,16 @@
-//! The queue pair's states: which change may follow which, what each needs, and what each state permits.
+//! The QP state machine: transitions, their attributes, and what each state permits.
 //!
-//! Everything here is a table (IBA 10.3.1, 11.2.5.2; A14 for XRC), and the tables print themselves: [`markdown`] writes
-//! `docs/queue-pair-states.md`, which a test keeps identical to the code.
+//! Everything here is a table (IBA 10.3.1, 11.2.5.2; A14 for XRC), and the tables generate their documentation:
+//! [`markdown`] writes `docs/queue-pair-states.md`, and a test keeps it identical.
 //!
-//! - `QueuePairAttributes` is a change that the owner asks for: optional values, one for each [`Attribute`].
-//! - [`modify`] says whether a service in a state accepts it; [`ModifyError`] names what to change if not.
-//! - [`react`] says where an [`Incident`] takes a queue pair without being asked.
-//! - [`State::permits`] and [`ServiceType::permits`] say what may be done, and what becomes of what may not.
-//! - [`Machine`] holds the state of one queue pair, with the two halves of the drain state.
+//! - `QueuePairAttributes` is a requested change: optional values, one for each [`Attribute`].
+//! - [`modify`] checks whether a service in a state accepts it; [`ModifyError`] names what to correct.
+//! - [`react`] returns the state that an [`Incident`] leads to.
+//! - [`State::permits`] and [`ServiceType::permits`] return what is permitted, and what happens to the rest.
+//! - [`Machine`] holds the state of one QP, with the two phases of SQD.
 //!
-//! This module knows no device: the number of ports, partitions and outstanding READs, and whether paths can migrate,
-//! are for the owner to check.
+//! Device limits are for the owner to check: the number of ports, P_Keys and outstanding READs, and whether paths can
+//! migrate.
 
 mod attribute;
 mod document;

@@ -1,50 +1,50 @@
-//! What each state permits, and what becomes of what it does not.
+//! What each state permits, and what happens to the rest.
 
 use core::fmt;
 
 use super::service::ServiceType;
 use super::state::State;
 
-/// Something that a queue pair, its owner or its peer does.
+/// An action of a QP, its owner or its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The owner posts a receive to the queue pair's own receive queue.
+    /// The owner posts a receive to the QP's own RQ.
     PostReceive,
     /// The owner posts a send.
     PostSend,
-    /// A send that waits in the queue is begun.
+    /// A queued send is started.
     StartSend,
-    /// A send that was begun goes on: packets, retransmissions, responses, completion.
+    /// A started send continues: packets, retransmissions, responses, completion.
     FinishSend,
-    /// A receive that waits in the queue takes a message. One in a shared receive queue belongs to no queue pair, and
-    /// no state of one flushes or discards it (IBA 10.2.9).
+    /// A queued receive is consumed by a message. One in an SRQ belongs to no QP, and no QP state flushes or discards
+    /// it (IBA 10.2.9).
     ConsumeReceive,
-    /// A request of the peer arrives and is executed.
+    /// A request of the peer is executed.
     AcceptRequest,
-    /// A request of the peer is answered.
+    /// A response is sent.
     Respond,
 }
 
-/// What becomes of an action.
+/// What happens to an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permission {
-    /// It is done.
+    /// It is executed.
     Allowed,
     /// It waits for a state that allows it.
     Queued,
     /// The work request completes with the status "flushed".
     Flushed,
-    /// The work request vanishes without a completion; a packet is dropped without an answer.
+    /// The work request is discarded without a completion; a packet is dropped without a response.
     Discarded,
-    /// It is not done. A post fails at once.
+    /// It is refused. A post fails.
     Refused,
-    /// The service has no such thing.
+    /// The service does not have this action.
     Inapplicable,
 }
 
 use Permission::{Allowed, Discarded, Flushed, Queued, Refused};
 
-/// The table, a column for each of [`State::ALL`] (IBA 10.3.1.1 to 10.3.1.7).
+/// The table, with a column for each of [`State::ALL`] (IBA 10.3.1.1 to 10.3.1.7).
 #[rustfmt::skip]
 const TABLE: [(Action, [Permission; 7]); 7] = [
     //                         RESET      INIT       RTR      RTS      SQD      SQE      ERR
@@ -58,20 +58,20 @@ const TABLE: [(Action, [Permission; 7]); 7] = [
 ];
 
 impl State {
-    /// What becomes of the action in this state, for a service that has it: see [`ServiceType::permits`].
+    /// What happens to the action in this state, for a service that has it: see [`ServiceType::permits`].
     pub const fn permits(self, action: Action) -> Permission {
-        // The rows stand in the order of the actions and the columns in that of the states, which a test checks.
+        // Rows are in the order of the actions, and columns in the order of the states; a test checks this.
         TABLE[action as usize].1[self as usize]
     }
 }
 
 impl ServiceType {
-    /// What becomes of the action in this state.
+    /// What happens to the action in this state.
     pub const fn permits(self, state: State, action: Action) -> Permission {
         if self.has(action) { state.permits(action) } else { Permission::Inapplicable }
     }
 
-    /// Whether the action is part of the service in any state.
+    /// Whether the service has the action in any state.
     pub const fn has(self, action: Action) -> bool {
         match action {
             Action::PostSend | Action::StartSend | Action::FinishSend => self.has_send_queue(),
@@ -83,7 +83,7 @@ impl ServiceType {
 }
 
 impl Action {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 7] = [
         Self::PostReceive,
         Self::PostSend,
@@ -94,7 +94,7 @@ impl Action {
         Self::Respond,
     ];
 
-    /// In words.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PostReceive => "post a receive",
@@ -109,15 +109,15 @@ impl Action {
 }
 
 impl Permission {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 6] = [Allowed, Queued, Flushed, Discarded, Refused, Self::Inapplicable];
 
-    /// Whether the action is done now.
+    /// Whether the action is executed now.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Allowed)
     }
 
-    /// In a word.
+    /// The name.
     pub const fn name(self) -> &'static str {
         match self {
             Allowed => "yes",
@@ -129,7 +129,7 @@ impl Permission {
         }
     }
 
-    /// What the word means.
+    /// The meaning of the name.
     pub const fn meaning(self) -> &'static str {
         match self {
             Allowed => "the action is done",

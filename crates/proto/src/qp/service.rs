@@ -1,4 +1,4 @@
-//! The services, and what each has.
+//! The service types and their features.
 
 use core::fmt;
 
@@ -6,8 +6,8 @@ use ferroce_wire::opcode::Transport;
 
 use super::state::State;
 
-/// What a queue pair offers its owner. XRC's two ends are different services, for each has only half of a queue pair
-/// (IBA A14).
+/// The service type of a QP. XRC initiator and target are different services, since each has only half of a QP (IBA
+/// A14).
 #[doc(alias = "ibv_qp_type")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceType {
@@ -15,18 +15,18 @@ pub enum ServiceType {
     ReliableConnection,
     /// UC: in order or lost, with one peer.
     UnreliableConnection,
-    /// UD: single packets, with anyone who has the queue key.
+    /// UD: single packets, with any peer that has the Q_Key.
     UnreliableDatagram,
-    /// XRC's sending end: it has a send queue only.
+    /// XRC initiator: it has only a send queue.
     #[doc(alias = "IBV_QPT_XRC_SEND")]
     XrcInitiator,
-    /// XRC's receiving end: it has no queue, messages name a shared receive queue of its domain.
+    /// XRC target: it has no queue; messages name an SRQ of its XRC domain.
     #[doc(alias = "IBV_QPT_XRC_RECV")]
     XrcTarget,
 }
 
 impl ServiceType {
-    /// All of them.
+    /// All service types.
     pub const ALL: [Self; 5] = [
         Self::ReliableConnection,
         Self::UnreliableConnection,
@@ -46,7 +46,7 @@ impl ServiceType {
         }
     }
 
-    /// The name in words.
+    /// The full name.
     pub const fn words(self) -> &'static str {
         match self {
             Self::ReliableConnection => "reliable connection",
@@ -78,18 +78,17 @@ impl ServiceType {
         }
     }
 
-    /// Whether it belongs to one peer, whose queue pair it names.
+    /// Whether it is connected to one peer QP.
     pub const fn is_connected(self) -> bool {
         !matches!(self, Self::UnreliableDatagram)
     }
 
-    /// Whether work can be posted for it to send.
+    /// Whether sends can be posted.
     pub const fn has_send_queue(self) -> bool {
         !matches!(self, Self::XrcTarget)
     }
 
-    /// Whether receives can be posted to it. An XRC target takes them from the shared receive queue that each message
-    /// names (IBA A14).
+    /// Whether receives can be posted. An XRC target takes them from the SRQ that each message names (IBA A14).
     pub const fn has_receive_queue(self) -> bool {
         !matches!(self, Self::XrcInitiator | Self::XrcTarget)
     }
@@ -99,34 +98,33 @@ impl ServiceType {
         !matches!(self, Self::XrcInitiator)
     }
 
-    /// Whether requests are acknowledged, and sent again until they are.
+    /// Whether requests are acknowledged, and retransmitted until they are.
     pub const fn acknowledges(self) -> bool {
         !matches!(self, Self::UnreliableConnection | Self::UnreliableDatagram)
     }
 
-    /// Whether it answers requests of a peer.
+    /// Whether it responds to requests of a peer.
     pub const fn responds(self) -> bool {
         self.acknowledges() && self.accepts_requests()
     }
 
-    /// Whether RDMA WRITE is part of it (IBA table 38).
+    /// Whether it has RDMA WRITE (IBA table 38).
     pub const fn has_rdma_write(self) -> bool {
         self.is_connected()
     }
 
-    /// Whether RDMA READ is part of it: only where there are responses to carry the data.
+    /// Whether it has RDMA READ, which needs responses.
     pub const fn has_rdma_read(self) -> bool {
         self.acknowledges()
     }
 
-    /// Whether atomics are part of it: only where there are responses to carry the original value.
+    /// Whether it has atomics, which need responses.
     pub const fn has_atomics(self) -> bool {
         self.acknowledges()
     }
 
-    /// Whether a queue pair of this service can ever be in the state: SQE is only for those that do not acknowledge.
-    /// Where requests are acknowledged, one that fails leaves the two ends apart and the connection is lost: straight
-    /// to ERR (IBA 10.3.1.6).
+    /// Whether a QP of this service can be in the state. Only services without ACKs have SQE: otherwise a failed
+    /// request leaves the two sides out of sync, and the QP enters ERR (IBA 10.3.1.6).
     pub const fn has_state(self, state: State) -> bool {
         !matches!(state, State::SendQueueError) || !self.acknowledges()
     }

@@ -1,30 +1,30 @@
-//! The seven states.
+//! The QP states.
 
 use core::fmt;
 
-/// The state of a queue pair (IBA 10.3.1), in the order and with the numbers of `ibv_qp_state`.
+/// The state of a QP (IBA 10.3.1), in the order and with the numbers of `ibv_qp_state`.
 #[doc(alias = "ibv_qp_state")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Created or cleared: nothing is set, nothing is queued (IBA 10.3.1.1).
+    /// Created or reset: nothing is set or queued (IBA 10.3.1.1).
     #[default]
     Reset,
     /// Receives may be posted; nothing is sent or accepted (IBA 10.3.1.2).
     Init,
-    /// Requests of the peer are accepted and answered (IBA 10.3.1.3).
+    /// Requests of the peer are executed (IBA 10.3.1.3).
     ReadyToReceive,
-    /// Requests are sent, too: the state of normal work (IBA 10.3.1.4).
+    /// Requests are also sent: the normal state (IBA 10.3.1.4).
     ReadyToSend,
-    /// The send queue finishes what it began and starts nothing, so that the path can be changed (IBA 10.3.1.5).
+    /// Started requests are completed, and no others are started, so that the path can be changed (IBA 10.3.1.5).
     SendQueueDrain,
-    /// A request of an unacknowledged service failed; the receive side goes on (IBA 10.3.1.6).
+    /// A send of UC or UD failed; the receive side continues (IBA 10.3.1.6).
     SendQueueError,
-    /// All work is flushed; only RESET leads out (IBA 10.3.1.7).
+    /// All work is flushed; only RESET leaves this state (IBA 10.3.1.7).
     Error,
 }
 
 impl State {
-    /// All of them, by their numbers.
+    /// All states, by number.
     pub const ALL: [Self; 7] = [
         Self::Reset,
         Self::Init,
@@ -45,7 +45,7 @@ impl State {
         self as u32
     }
 
-    /// The name as tools print it.
+    /// The short name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reset => "RESET",
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// The name in words.
+    /// The full name.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Reset => "reset",

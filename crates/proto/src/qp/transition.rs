@@ -1,4 +1,4 @@
-//! Which change may follow which, and what each takes: the tables of Modify Queue Pair (IBA 11.2.5.2; A14 for XRC).
+//! Transitions and the attributes that they accept: the tables of Modify QP (IBA 11.2.5.2; A14 for XRC).
 
 use Attribute::{
     Access, AlternatePath, CurrentState, Destination, DrainNotice, MaxPeerReads, MaxReads,
@@ -19,16 +19,16 @@ use super::error::ModifyError;
 use super::service::ServiceType;
 use super::state::State;
 
-/// What a transition takes besides the state itself.
+/// The attributes of a transition besides the state itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// All of these must be given.
+    /// Required attributes.
     pub required: AttributeMask,
-    /// Any of these may be given; nothing else.
+    /// Optional attributes; all others are refused.
     pub optional: AttributeMask,
 }
 
-/// A row of the table: the states it leads from, the one it leads to, and for whom.
+/// A table row: source states, target state, services and attributes.
 struct Row {
     from: &'static [State],
     to: State,
@@ -48,15 +48,15 @@ const fn row(
     Row { from, to, services, rule }
 }
 
-/// What connected services may change whenever they are, or become, ready to send.
+/// What connected services may change when they are, or become, ready to send.
 const LIVE: &[Attribute] = &[CurrentState, Access, AlternatePath, Migration];
-/// The same where the service answers "receiver not ready".
+/// The same for services that send RNR NAKs.
 const LIVE_RESPONDER: &[Attribute] = &[CurrentState, Access, AlternatePath, Migration, MinRnrTimer];
 
-/// The table. A state stands on both sides where attributes can change without leaving it; for RTR and SQE none can.
+/// The table. A transition from a state to itself changes attributes only; RTR and SQE have none.
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
-    // The way out of everything (IBA 10.3.1, figure of the states, its notes). Linux refuses RESET to ERR.
+    // Allowed from every state (IBA 10.3.1). Linux refuses RESET to ERR.
     row(&State::ALL, Reset, &ServiceType::ALL, &[], &[]),
     row(&State::ALL, Error, &ServiceType::ALL, &[], &[]),
 
@@ -65,17 +65,17 @@ static TABLE: &[Row] = &[
     row(&[Init], Init, &[Rc, Uc, Ini, Tgt], &[], &[Partition, Port, Access]),
     row(&[Init], Init, &[Ud], &[], &[Partition, Port, QueueKey]),
 
-    // What a responder must know: who sends, from where its PSNs count, what it may have under way.
+    // Needed by a responder: the peer, its first PSN and its maximum of outstanding READs and atomics.
     row(&[Init], Rtr, &[Rc, Tgt],
         &[Path, PathMtu, Destination, ReceivePsn, MaxPeerReads, MinRnrTimer],
         &[AlternatePath, Access, Partition]),
-    // An XRC initiator responds to nothing, but takes a receive PSN as Linux and devices want it.
+    // An XRC initiator has no responder, but takes a receive PSN, as Linux and devices require.
     row(&[Init], Rtr, &[Uc, Ini],
         &[Path, PathMtu, Destination, ReceivePsn],
         &[AlternatePath, Access, Partition]),
     row(&[Init], Rtr, &[Ud], &[], &[Partition, QueueKey]),
 
-    // What a requester must know: from where its own PSNs count, how patient to be.
+    // Needed by a requester: its first PSN, timeouts and retry counts.
     row(&[Rtr], Rts, &[Rc], &[Timeout, RetryCount, RnrRetry, SendPsn, MaxReads], LIVE_RESPONDER),
     row(&[Rtr], Rts, &[Ini], &[Timeout, RetryCount, RnrRetry, SendPsn, MaxReads], LIVE),
     row(&[Rtr], Rts, &[Tgt], &[Timeout, SendPsn], LIVE_RESPONDER),
@@ -86,7 +86,7 @@ static TABLE: &[Row] = &[
     row(&[Rts, Sqd], Rts, &[Uc, Ini], &[], LIVE),
     row(&[Rts, Sqd], Rts, &[Ud], &[], &[CurrentState, QueueKey]),
 
-    // Draining: nothing is under way, so the path itself can change (IBA 10.3.1.5).
+    // Drained: nothing is in flight, so the path can change (IBA 10.3.1.5).
     row(&[Rts], Sqd, &ServiceType::ALL, &[], &[DrainNotice]),
     row(&[Sqd], Sqd, &[Rc], &[],
         &[Port, Path, Timeout, RetryCount, RnrRetry, MaxReads, MaxPeerReads, AlternatePath, Access,
@@ -100,12 +100,12 @@ static TABLE: &[Row] = &[
     row(&[Sqd], Sqd, &[Uc], &[], &[Path, AlternatePath, Access, Partition, Migration]),
     row(&[Sqd], Sqd, &[Ud], &[], &[Partition, QueueKey]),
 
-    // Only the unacknowledged services are ever in SQE (IBA 10.3.1.6).
+    // Only UC and UD can be in SQE (IBA 10.3.1.6).
     row(&[Sqe], Rts, &[Uc], &[], &[CurrentState, Access]),
     row(&[Sqe], Rts, &[Ud], &[], &[CurrentState, QueueKey]),
 ];
 
-/// What the transition takes, `None` when there is no such transition.
+/// The attributes of the transition; `None` when it does not exist.
 pub fn rule(service: ServiceType, from: State, to: State) -> Option<Rule> {
     TABLE
         .iter()
@@ -113,12 +113,11 @@ pub fn rule(service: ServiceType, from: State, to: State) -> Option<Rule> {
         .map(|row| row.rule)
 }
 
-/// Whether a queue pair in state `current` accepts the change, and the state it is in then.
+/// Checks whether a QP in state `current` accepts the change, and returns the resulting state.
 ///
 /// # Errors
 ///
-/// The first kind of reason that applies, in the order of [`ModifyError`]'s variants; it names all attributes that are
-/// at fault for that reason.
+/// The first error that applies, in the order of [`ModifyError`]'s variants, with all attributes that it concerns.
 #[doc(alias = "ibv_modify_qp")]
 pub fn modify(
     service: ServiceType,

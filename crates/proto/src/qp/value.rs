@@ -1,74 +1,74 @@
-//! The values of attributes that are more than a number.
+//! Structured attribute values.
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::AckTimeout;
 
-/// Five bits: all codes of times (IBA 9.7.6.1.3).
+/// Largest timeout code: five bits (IBA 9.7.6.1.3).
 const LONGEST_TIMEOUT: u8 = 31;
 
-/// Whether the code of a time fits its five bits.
+/// Whether the timeout code fits five bits.
 pub(super) const fn timeout_fits(timeout: &AckTimeout) -> bool {
     timeout.0 <= LONGEST_TIMEOUT
 }
 
-/// Where a connected queue pair sends (IBA 11.2.2.1). RoCE's addresses are global: there is no LID (IBA A17).
+/// The path of a connected QP (IBA 11.2.2.1). RoCE uses GIDs only, no LIDs (IBA A17).
 #[doc(alias = "ibv_ah_attr")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressVector {
-    /// The port it leaves by, from 1.
+    /// The egress port, from 1.
     pub port: u8,
-    /// Which of the port's GIDs is the source.
+    /// Index of the source GID in the port's table.
     pub source_index: u8,
     /// The destination.
     pub destination: Gid,
-    /// 20 bits that name the flow; RoCEv2's source port is made from it.
+    /// The 20-bit flow label; the UDP source port is derived from it.
     pub flow_label: u32,
-    /// IP's traffic class, or type of service.
+    /// IP traffic class or type of service.
     pub traffic_class: u8,
-    /// IP's hop limit, or time to live.
+    /// IP hop limit or time to live.
     pub hop_limit: u8,
-    /// Four bits of service level.
+    /// The 4-bit service level.
     pub service_level: u8,
 }
 
 impl AddressVector {
-    /// Whether all fields fit theirs on the wire, and the port exists at all.
+    /// Whether all fields fit their wire widths, and the port number is not 0.
     pub(super) const fn fits(&self) -> bool {
         self.port != 0 && self.flow_label < 1 << 20 && self.service_level < 16
     }
 }
 
-/// A second path, for the device to migrate to (IBA 17.2.8).
+/// An alternate path for APM (IBA 17.2.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AlternatePath {
-    /// Where it goes.
+    /// The path.
     pub path: AddressVector,
-    /// Its partition, by index.
+    /// P_Key index.
     pub partition: u16,
-    /// Its own local ACK timeout.
+    /// Local ACK timeout.
     pub timeout: AckTimeout,
 }
 
 impl AlternatePath {
-    /// Whether all fields fit theirs.
+    /// Whether all fields fit their wire widths.
     pub(super) const fn fits(&self) -> bool {
         self.path.fits() && timeout_fits(&self.timeout)
     }
 }
 
-/// Where a connection stands with its alternate path (IBA 17.2.8).
+/// Path migration state (IBA 17.2.8).
 #[doc(alias = "ibv_mig_state")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Migration {
-    /// On the primary path, with no other to go to.
+    /// On the primary path, without an alternate path.
     Migrated,
-    /// A new alternate path is loaded and wants the peer's consent.
+    /// A new alternate path is loaded and waits for the peer.
     Rearm,
     /// Both sides can migrate.
     Armed,
 }
 
-/// The sizes of a queue pair's queues.
+/// Queue sizes of a QP.
 #[doc(alias = "ibv_qp_cap")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities {

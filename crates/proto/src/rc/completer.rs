@@ -1,4 +1,4 @@
-//! What the responder's answers, and its silence, do to the send queue (IBA 9.7.5 and 9.9.2).
+//! Effects of responses and timeouts on the send queue (IBA 9.7.5, 9.9.2).
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -18,7 +18,7 @@ use crate::time::Instant;
 use crate::work::{Completion, Data, Operation, Status};
 
 impl Requester {
-    /// A packet from the responder.
+    /// Handles a packet from the responder.
     pub(super) fn handle_response(
         &mut self,
         now: Instant,
@@ -29,7 +29,7 @@ impl Requester {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(packet.bth.psn);
-        // IBA 9.7.5.1: an answer to something never sent, or long finished, is a ghost.
+        // A response to a packet that was never sent, or long completed, is a ghost and is ignored (IBA 9.7.5.1).
         if sequence >= self.newest {
             return Ok(());
         }
@@ -41,9 +41,9 @@ impl Requester {
                 match aeth.syndrome.kind() {
                     SyndromeKind::Ack(_) => self.acknowledge(now, sequence.plus(1), config, done),
                     _ if sequence < self.unacknowledged => Ok(()),
-                    // IBA table 43: reserved values are not answers.
+                    // Reserved syndromes are ignored (IBA table 43).
                     SyndromeKind::Reserved => Ok(()),
-                    // A NAK acknowledges everything before it (IBA 9.7.5.1.2).
+                    // A NAK acknowledges all earlier PSNs (IBA 9.7.5.1.2).
                     kind => {
                         self.acknowledge(now, sequence, config, done)?;
                         self.refused(now, kind, config, done)
@@ -56,13 +56,13 @@ impl Requester {
             }
             opcode::Operation::AtomicAcknowledge => {
                 let Some(original) = packet.extensions.atomic_ack else { return Ok(()) };
-                // IBA 9.7.5.1.1: in an atomic response only an acknowledge makes sense.
+                // An atomic response can only carry an ACK syndrome (IBA 9.7.5.1).
                 if !syndrome.is_some_and(Syndrome::is_ack) {
                     return self.fail(Status::BadResponse, done);
                 }
                 self.acknowledge(now, sequence, config, done)?;
                 if self.unacknowledged != sequence {
-                    return Ok(()); // An earlier answer is missing, and was asked for again.
+                    return Ok(()); // An earlier response is missing, and was requested again.
                 }
                 let Some(queued) = self.queue.front() else { return Ok(()) };
                 if !matches!(
@@ -71,7 +71,7 @@ impl Requester {
                 ) {
                     return self.fail(Status::BadResponse, done);
                 }
-                // The local buffer holds a number of this host.
+                // The buffer gets the value in host byte order.
                 let bytes = original.original.0.to_ne_bytes();
                 if let Data::SgList(sg_list) = &queued.request.data {
                     let mut at = 0;
@@ -90,7 +90,7 @@ impl Requester {
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // All of what a response may touch.
+    #[allow(clippy::too_many_arguments)] // Everything that a response may change.
     fn read_response(
         &mut self,
         now: Instant,
@@ -106,10 +106,10 @@ impl Requester {
             .iter()
             .find(|queued| queued.end() > sequence)
             .map_or(sequence, |queued| queued.start.max(self.unacknowledged));
-        // A response acknowledges all requests before its own (IBA 9.7.5.1.1).
+        // A response acknowledges all earlier requests (IBA 9.7.5.1.2).
         self.acknowledge(now, start.min(sequence), config, done)?;
         if sequence != self.unacknowledged {
-            // A response is missing before this one: an implied NAK (IBA 9.7.5.2.8).
+            // An earlier response is missing: an implied NAK (from rdma_rxe's behaviour).
             return self.implied_nak(now, done);
         }
         let Some(queued) = self.queue.front() else { return Ok(()) };
@@ -122,12 +122,12 @@ impl Requester {
                 let offset = u64::from(index) * u64::from(config.mtu);
                 ((length - offset).min(u64::from(config.mtu)), Some((sg_list, offset)))
             }
-            // IBA A19: FLUSH and ATOMIC WRITE are answered by an empty READ response.
+            // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
             (Operation::Flush { .. } | Operation::AtomicWrite { .. }, _) => (0, None),
             _ => return self.fail(Status::BadResponse, done),
         };
-        // IBA 9.7.5.2.4: the place in the response must be told right. A response that starts anew in the middle of
-        // a READ says First where Middle stood.
+        // The response's length and its position (LAST or ONLY) must match the request (from rdma_rxe's behaviour). A
+        // READ that was restarted in the middle gets FIRST in place of MIDDLE, so FIRST is not checked.
         if packet.payload_len as u64 != expected || info.position.ends() != ends {
             return self.fail(Status::BadResponse, done);
         }
@@ -150,8 +150,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Everything before `sequence` arrived, as far as acknowledgements can tell: a READ or an atomic is finished by
-    /// its own response only, and one that is passed over is asked for again.
+    /// Acknowledges everything before `sequence`. READs and atomics complete only with their own response; one that
+    /// is passed over is requested again.
     fn acknowledge(
         &mut self,
         now: Instant,
@@ -164,7 +164,7 @@ impl Requester {
                 break;
             };
             if queued.request.operation.wants_response() {
-                // IBA 9.7.5.2.8: implied NAK.
+                // Implied NAK (from rdma_rxe's behaviour).
                 return self.implied_nak(now, done);
             }
             if queued.end() <= sequence {
@@ -176,10 +176,10 @@ impl Requester {
         Ok(())
     }
 
-    /// The responder refuses a request; everything before it is acknowledged.
+    /// Handles a NAK; everything before its PSN is acknowledged.
     ///
-    /// A READ before it whose response was lost can never be finished: the responder answers no more. The oldest
-    /// unfinished request ends with the status of the refusal, so that the first error completion tells the cause, and
+    /// An earlier READ whose response was lost can never complete, since the responder sends no more responses. The
+    /// oldest unfinished request gets the status of the NAK, so that the first error completion shows the cause, and
     /// all others are flushed.
     fn refused(
         &mut self,
@@ -206,7 +206,7 @@ impl Requester {
         self.fail(status, done)
     }
 
-    /// The oldest request is done.
+    /// Completes the oldest request.
     fn finish_front(&mut self, now: Instant, config: &Config, done: &mut VecDeque<Completion>) {
         let Some(end) = self.queue.front().map(Queued::end) else { return };
         self.advance(now, end, config);
@@ -214,7 +214,7 @@ impl Requester {
         self.finish_executed(done);
     }
 
-    /// Local requests behind what is done were only waiting for their turn to complete.
+    /// Completes executed local requests that have reached the head of the queue.
     pub(super) fn finish_executed(&mut self, done: &mut VecDeque<Completion>) {
         while self.queue.front().is_some_and(|queued| queued.progress == Progress::Executed) {
             self.retire_front(done);
@@ -229,8 +229,8 @@ impl Requester {
         }
     }
 
-    /// Everything before `to`, which is within the oldest request or at its end, arrived: counters start anew (IBA
-    /// 9.9.2.1.1).
+    /// Advances the acknowledged position to `to`, within the oldest request or at its end. Progress resets the retry
+    /// counters (IBA 9.9.2.1.1).
     fn advance(&mut self, now: Instant, to: Sequence, config: &Config) {
         if let Some(queued) = self.queue.front() {
             let [from, until] = [self.unacknowledged, to].map(|place| place.since(queued.start));
@@ -238,7 +238,7 @@ impl Requester {
             self.rate.on_ack(now, cost(bytes, until.saturating_sub(from) as usize));
         }
         self.unacknowledged = to;
-        // It was being sent again, and the first sending did it.
+        // An ACK for the first transmission may arrive during the retransmission.
         self.next = self.next.max(to);
         while self.outstanding.front().is_some_and(|&end| end <= to) {
             self.outstanding.pop_front();
@@ -249,7 +249,7 @@ impl Requester {
         self.rearm(now, config.timeout);
     }
 
-    /// The responder had no receive request.
+    /// Handles an RNR NAK.
     fn not_ready(
         &mut self,
         now: Instant,
@@ -257,11 +257,11 @@ impl Requester {
         config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
-        // A second answer to what was sent before the first: the wait has begun.
+        // A second RNR NAK, for packets sent before the first one: the wait has already begun.
         if self.next == self.unacknowledged && self.not_before.is_some() {
             return Ok(());
         }
-        // IBA 9.7.5.2.8: 7 means for ever.
+        // An RNR retry count of 7 means unlimited (IBA 9.7.5.2.8).
         if config.rnr_retry != 7 {
             let Some(left) = self.not_ready_left.checked_sub(1) else {
                 return self.fail(Status::RnrRetryExceeded, done);
@@ -274,8 +274,8 @@ impl Requester {
         Ok(())
     }
 
-    /// An answer shows that something is missing. Asked for once, it is on its way: only its own loss, which the
-    /// timer notices, is a reason to go back for it again.
+    /// Goes back to the oldest unacknowledged packet, once per gap: after that only the ACK timer, which detects the
+    /// loss of the retransmission, goes back again.
     fn asked_to_go_back(
         &mut self,
         now: Instant,
@@ -289,12 +289,12 @@ impl Requester {
     }
 
     fn has_gone_back(&self) -> bool {
-        // Already back, and told to wait: rdma_rxe follows its RNR NAK by a sequence NAK.
+        // Already waiting for the RNR timer: rdma_rxe sends a sequence NAK after its RNR NAK.
         let waits = self.next == self.unacknowledged && self.not_before.is_some();
         waits || self.went_back_to == Some(self.unacknowledged)
     }
 
-    /// A response passes over one that is missing. Counted once for each gap.
+    /// Handles a response that passes over a missing one. Counted once per gap.
     fn implied_nak(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         let known = self.has_gone_back();
         self.asked_to_go_back(now, done)?;
@@ -302,7 +302,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Goes back, if that was not done too often.
+    /// Retransmits unless the retry count is exhausted.
     fn retry(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         let Some(left) = self.retries_left.checked_sub(1) else {
             return self.fail(Status::RetryExceeded, done);
@@ -312,8 +312,8 @@ impl Requester {
         Ok(())
     }
 
-    /// The peer's port is closed, says a report that quotes the packet with this PSN: a timeout that need not be waited
-    /// for. Where no timeout was asked for, or nothing with this PSN is in flight, it means nothing.
+    /// Handles an ICMP "port unreachable" that quotes the packet with this PSN, like an immediate ACK timeout.
+    /// Ignored when no ACK timeout is set or no packet with this PSN is in flight.
     pub(super) fn handle_unreachable(
         &mut self,
         now: Instant,
@@ -328,7 +328,7 @@ impl Requester {
         self.handle_timeout(now, done)
     }
 
-    /// The time has come that [`Requester::poll_timeout`] named.
+    /// Handles the expiry of [`Requester::poll_timeout`].
     pub(super) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -345,12 +345,12 @@ impl Requester {
 
     fn credits(&mut self, syndrome: Syndrome, msn: u32) {
         if let SyndromeKind::Ack(credits) = syndrome.kind() {
-            // IBA 9.7.7.2: the limit is the MSN plus the credits. Our numbers count from zero as the MSN does.
+            // LSN = MSN + credits (IBA 9.7.7.2). Our SSN starts at zero, as the MSN does.
             self.credit_limit = credits.count().map(|count| msn.wrapping_add(u32::from(count)));
         }
     }
 
-    /// The memory of the request that this PSN belongs to may not be read.
+    /// The memory of the request with this PSN cannot be read.
     pub(super) fn fail_local(
         &mut self,
         psn: Psn,
@@ -360,7 +360,7 @@ impl Requester {
         let index = self.queue.partition_point(|queued| queued.end() <= sequence);
         if let Some(queued) = self.queue.get_mut(index) {
             queued.progress = Progress::Failed(Status::LocalProtection);
-            // The packet did not go out, and neither does what is behind it.
+            // This packet and all behind it are not sent.
             if self.newest == sequence.plus(1) {
                 self.newest = sequence;
             }
@@ -370,7 +370,7 @@ impl Requester {
         self.settle(done)
     }
 
-    /// A request that cannot be done ends when all before it have.
+    /// Fails the oldest request if it cannot be executed; earlier ones complete first.
     pub(super) fn settle(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         match self.queue.front().map(|queued| queued.progress) {
             Some(Progress::Failed(status)) => self.fail(status, done),
@@ -378,7 +378,7 @@ impl Requester {
         }
     }
 
-    /// The oldest request fails, and with it the queue.
+    /// Fails the oldest request and flushes the others.
     pub(super) fn fail(
         &mut self,
         status: Status,
@@ -391,7 +391,7 @@ impl Requester {
         Err(Fault::Requester)
     }
 
-    /// All requests end unfinished (IBA 10.3.1.7).
+    /// Flushes all requests (IBA 10.3.1.7).
     pub(super) fn flush(&mut self, done: &mut VecDeque<Completion>) {
         while let Some(queued) = self.queue.pop_front() {
             done.push_back(queued.completion(Status::Flushed));

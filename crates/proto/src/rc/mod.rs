@@ -1,13 +1,13 @@
-//! Reliable connection (IBA 9.7), and XRC's two halves of it (IBA A14): a requester that sends, times and repeats, a completer that reads the answers, and a
-//! responder that checks, executes and answers.
+//! Reliable connection (RC, IBA 9.7) and XRC (IBA A14): a requester that sends and retransmits, a completer that
+//! processes responses, and a responder that checks, executes and responds.
 //!
 //! | file | role |
 //! |---|---|
-//! | `requester` | the send queue, segmentation, what to send next, going back |
-//! | `completer` | acknowledgements, refusals, READ and atomic responses, timeouts |
-//! | `responder` | the pipeline of checks on requests, and their execution |
-//! | `responses` | answers in order: acknowledgements, READ responses, atomics; replay of duplicates |
-//! | `sequence` | PSNs counted on in 64 bits |
+//! | `requester` | the send queue, segmentation, the next packet, go-back-N |
+//! | `completer` | ACKs, NAKs, READ and atomic responses, timeouts |
+//! | `responder` | the checks on requests and their execution |
+//! | `responses` | queued ACKs, READ and atomic responses; responses to duplicates |
+//! | `sequence` | PSNs extended to 64 bits |
 
 mod completer;
 mod queue_pair;

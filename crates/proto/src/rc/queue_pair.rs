@@ -1,4 +1,4 @@
-//! A reliable connection's queue pair: requester and responder under one roof.
+//! An RC or XRC queue pair: requester and responder.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -20,20 +20,20 @@ use crate::time::Instant;
 use crate::transmit::{Payload, Transmit};
 use crate::work::{Completion, CompletionKind, PostError, SendRequest, Status, WorkId};
 
-/// Which halves of a reliable connection a queue pair has.
+/// The halves of a reliable connection that a QP has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// RC: both.
+    /// RC: requester and responder.
     #[default]
     Both,
-    /// XRC's sending end (IBA A14).
+    /// XRC initiator: requester only (IBA A14).
     Initiator,
-    /// XRC's receiving end, with the domain whose shared receive queues its messages may name (IBA A14).
+    /// XRC target: responder only, with the XRC domain whose SRQs its messages may name (IBA A14).
     Target(XrcDomain),
 }
 
 impl Role {
-    /// The service that its packets are of.
+    /// The transport of its packets.
     pub const fn transport(self) -> Transport {
         match self {
             Self::Both => Transport::ReliableConnection,
@@ -41,7 +41,7 @@ impl Role {
         }
     }
 
-    /// An opcode of RC's as one of this service (IBA A14: the operations are the same).
+    /// Converts an RC opcode to this transport (IBA A14: the operations are the same).
     pub(super) const fn opcode(self, opcode: Opcode) -> Opcode {
         match self {
             Self::Both => opcode,
@@ -50,53 +50,53 @@ impl Role {
     }
 }
 
-/// What the attributes of the transitions to RTR and RTS set (IBA 11.2.5.2).
+/// Attributes of the transitions to RTR and RTS (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// RC, or one of XRC's ends.
+    /// RC, XRC initiator or XRC target.
     pub role: Role,
-    /// Our own queue pair.
+    /// The local QPN.
     pub number: Qpn,
-    /// The peer's queue pair.
+    /// The peer's QPN.
     pub destination: Qpn,
-    /// The partition of both.
+    /// The P_Key of the connection.
     pub partition: PKey,
-    /// The protection domain. An XRC target uses those of the receive queues that its messages name.
+    /// The PD. An XRC target uses the PD of the SRQ that a message names.
     pub pd: PdId,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
-    /// Our first PSN.
+    /// First PSN to send.
     pub send_psn: Psn,
-    /// The peer's first PSN.
+    /// First PSN to receive.
     pub receive_psn: Psn,
-    /// Local ACK timeout; none waits for ever.
+    /// Local ACK timeout; `None` disables it.
     pub timeout: Option<Duration>,
-    /// How often to send again without progress.
+    /// Retry count: timeouts and sequence errors without progress.
     pub retry_count: u8,
-    /// How often to send again to a responder that is not ready; 7 for ever.
+    /// RNR retry count; 7 is unlimited.
     pub rnr_retry: u8,
-    /// How long we ask a requester to wait when no receive is posted.
+    /// RNR timer that the responder's RNR NAKs carry.
     pub rnr_timer: RnrTimer,
-    /// READs and atomics that we may have under way.
+    /// Maximum outstanding READs and atomics as requester.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the peer may have under way.
+    /// Maximum outstanding READs and atomics as responder.
     pub max_dest_rd_atomic: u8,
-    /// What the peer may do.
+    /// Remote access rights.
     pub access: AccessFlags,
-    /// What bounds how much is under way, and how fast.
+    /// The congestion control.
     pub congestion: Congestion,
-    /// Requests that the send queue holds.
+    /// Capacity of the send queue.
     pub send_capacity: usize,
 }
 
 impl Config {
-    /// As whom the queue pair's own requests reach for memory.
+    /// The QP and PD for memory accesses of local requests.
     pub(super) const fn accessor(&self) -> Accessor {
         Accessor { pd: self.pd, queue_pair: self.number }
     }
 }
 
-/// A connected queue pair, ready to send and receive.
+/// A connected QP.
 #[derive(Debug)]
 pub struct QueuePair {
     config: Config,
@@ -106,23 +106,23 @@ pub struct QueuePair {
     receive_done: VecDeque<Completion>,
     fault: Option<Fault>,
     pacer: NotificationPacer,
-    /// A congestion notification is to be sent.
+    /// A CNP is to be sent.
     notify: bool,
     refusal: Option<NakCode>,
-    /// READ responses wait until then: the rate does not allow them before.
+    /// READ responses are paced until then.
     responses_paced_until: Option<Instant>,
     counters: Counters,
 }
 
 impl QueuePair {
-    /// A queue pair that is connected so, ready to send and receive (RTS).
+    /// Creates a QP in RTS.
     pub fn new(config: Config) -> Self {
         let mut queue_pair = Self::receiving(config);
         queue_pair.start_sending();
         queue_pair
     }
 
-    /// A queue pair that answers, and does not send yet (RTR).
+    /// Creates a QP in RTR: it responds, and does not send requests yet.
     pub fn receiving(config: Config) -> Self {
         Self {
             requester: Requester::new(&config),
@@ -139,13 +139,13 @@ impl QueuePair {
         }
     }
 
-    /// How it is connected.
+    /// The attributes.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Changes how it is connected, as the owner's changes of attributes ask for. What a connection cannot change
-    /// while it lasts (its role, MTU and PSNs, and the kind of its congestion control) has no effect once it sends.
+    /// Applies attribute changes. Attributes that cannot change during a connection (role, MTU, PSNs, kind of
+    /// congestion control) have no effect once it sends.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         if self.requester.sending == Sending::NotYet {
@@ -153,31 +153,31 @@ impl QueuePair {
         }
     }
 
-    /// The transition from RTR to RTS, or from SQD back to it (IBA 10.3.1.4).
+    /// Transition from RTR or SQD to RTS (IBA 10.3.1.4).
     pub fn start_sending(&mut self) {
         if !matches!(self.config.role, Role::Target(_)) {
             self.requester.sending = Sending::Yes;
         }
     }
 
-    /// The transition to SQD: requests that were started are finished, others wait (IBA 10.3.1.5).
+    /// Transition to SQD: started requests are completed, others wait (IBA 10.3.1.5).
     pub fn drain(&mut self) {
         if self.requester.sending == Sending::Yes {
             self.requester.sending = Sending::Draining;
         }
     }
 
-    /// Whether the send queue is drained, after [`QueuePair::drain`].
+    /// Whether all started requests have completed, after [`QueuePair::drain`].
     pub fn is_drained(&self) -> bool {
         self.requester.is_drained()
     }
 
-    /// Why the queue pair is in error, if it is.
+    /// The fault that put the QP into ERR, if any.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
 
-    /// What the peer was told when a request of its was refused for good, where no receive completion reports it.
+    /// The NAK code that put the QP into ERR, unless a receive completion reports the error.
     pub fn refusal(&self) -> Option<NakCode> {
         self.refusal
     }
@@ -188,7 +188,7 @@ impl QueuePair {
             return Err(PostError::State);
         }
         if self.fault.is_some() {
-            // IBA 10.3.1.7: taken, and completed in error.
+            // In ERR, posted requests are flushed (IBA 10.3.1.7).
             self.send_done.push_back(Completion::new(
                 request.id,
                 CompletionKind::from(&request.operation),
@@ -199,19 +199,19 @@ impl QueuePair {
         self.requester.post(request, &self.config)
     }
 
-    /// The request of ours that a packet with this PSN belongs to: one of its own, or an answer to it.
+    /// The send request that a packet with this PSN belongs to: a packet of the request, or a response to it.
     pub fn work_of(&self, psn: Psn) -> Option<WorkId> {
         self.requester.work_of(psn)
     }
 
-    /// Requests that are not finished.
+    /// Number of unfinished send requests.
     pub fn send_queue_len(&self) -> usize {
         self.requester.queue.len()
     }
 
-    /// A packet from the peer, whose ICRC is right, and whether the network has marked it (RFC 3168). Receive requests
-    /// are taken from `receives`: the queue pair's own, a shared one, or the one that an XRC packet names, if there is
-    /// one.
+    /// Handles a packet from the peer with a valid ICRC. `marked`: the network set "congestion experienced" (RFC
+    /// 3168). Receive requests come from `receives`: the QP's own RQ, an SRQ, or the SRQ that an XRC packet names, if
+    /// it exists.
     pub fn handle_packet(
         &mut self,
         now: Instant,
@@ -221,7 +221,7 @@ impl QueuePair {
         memory: &mut impl Memory,
     ) {
         let Some(info) = packet.bth.opcode.info() else { return };
-        // IBA 9.6.1.1: partition and destination were matched when the queue pair was found.
+        // P_Key and destination were checked when the QP was looked up (IBA 9.6.1.1).
         if self.fault.is_some() {
             return;
         }
@@ -230,7 +230,7 @@ impl QueuePair {
             self.requester.rate.on_cnp(now);
             return;
         }
-        // IBA 9.6.1.1: packets of another service are dropped, and so are those for the half that is not there.
+        // Packets of another transport are dropped (IBA 9.6.1.1), and those for the half that the QP does not have.
         let half_missing = match self.config.role {
             Role::Both => false,
             Role::Initiator => info.request,
@@ -263,7 +263,7 @@ impl QueuePair {
         }
     }
 
-    /// The time that [`QueuePair::poll_timeout`] named has come.
+    /// Handles the expiry of [`QueuePair::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.fault.is_none() && self.requester.handle_timeout(now, &mut self.send_done).is_err()
         {
@@ -271,7 +271,7 @@ impl QueuePair {
         }
     }
 
-    /// The peer's host reports that the port is closed that the packet with this PSN went to.
+    /// Handles an ICMP "port unreachable" for the packet with this PSN.
     pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
         let done = &mut self.send_done;
         if self.fault.is_none() && self.requester.handle_unreachable(now, psn, done).is_err() {
@@ -279,8 +279,8 @@ impl QueuePair {
         }
     }
 
-    /// The payload of the packet with this PSN could not be read: of a request of ours when `local`, else of an answer
-    /// to the peer's READ.
+    /// The payload of the packet with this PSN could not be read: of a send request when `local`, otherwise of a READ
+    /// response.
     pub fn handle_denied(&mut self, psn: Psn, local: bool) {
         if self.fault.is_some() {
             return;
@@ -296,7 +296,7 @@ impl QueuePair {
         }
     }
 
-    /// Brings the queue pair into the error state: all its requests are flushed (IBA 10.3.1.7).
+    /// Enters ERR: all requests are flushed (IBA 10.3.1.7).
     pub fn handle_error(&mut self) {
         if self.fault.is_none() {
             self.enter_error(Fault::Owner);
@@ -309,13 +309,13 @@ impl QueuePair {
         self.responder.stop(&mut self.receive_done);
     }
 
-    /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
+    /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
         receives.flush(&mut self.receive_done);
     }
 
-    /// The next packet to send: answers first, for a peer waits for them. Requests that are done on this side alone
-    /// are executed when their turn comes.
+    /// The next packet to send: responses first, since the peer waits for them. Executes local requests when they
+    /// reach the head of the queue.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -338,13 +338,13 @@ impl QueuePair {
         self.requester.poll_transmit(now, &self.config)
     }
 
-    /// Whether the next response has to wait. READ responses keep to the rate as requests do; what follows one waits
-    /// behind it, for responses are in the order of their requests (IBA 9.7.5.1).
+    /// Whether pacing delays the next response. READ responses are paced like requests; later responses wait behind
+    /// them, since responses are sent in the order of their requests (IBA 9.7.5.1).
     fn holds_response(&mut self, now: Instant) -> bool {
         self.responses_paced_until = None;
         let Some(payload) = self.responder.next_read_payload(&self.config) else { return false };
         let rate = &mut self.requester.rate;
-        // A queue pair in error has no timers.
+        // In ERR there are no timers.
         self.responses_paced_until = rate.next_response(now).filter(|_| self.fault.is_none());
         if self.responses_paced_until.is_none() {
             rate.on_response_sent(now, cost(payload, 1));
@@ -352,7 +352,7 @@ impl QueuePair {
         self.responses_paced_until.is_some()
     }
 
-    /// Takes what was counted since the last call.
+    /// Returns the counts since the last call, and resets them.
     pub fn take_counters(&mut self) -> Counters {
         let mut counters = self.counters.take();
         counters.add(&self.requester.counters.take());
@@ -360,7 +360,7 @@ impl QueuePair {
         counters
     }
 
-    /// A congestion notification packet (IBA A17.9.3): 16 reserved bytes behind a BTH that counts nothing.
+    /// A CNP: 16 reserved bytes behind a BTH with PSN 0 (IBA A17.9.3).
     fn notification(&self) -> Transmit<'static> {
         let bth = Bth {
             opcode: Opcode::CNP,
@@ -377,7 +377,7 @@ impl QueuePair {
         }
     }
 
-    /// The rate that congestion control allows at this time in bits a second; `None` when there is no limit.
+    /// The current rate limit in bits per second; `None` when unlimited.
     pub fn rate(&mut self, now: Instant) -> Option<u64> {
         self.requester.rate.rate(now)
     }
@@ -392,7 +392,7 @@ impl QueuePair {
         self.receive_done.pop_front()
     }
 
-    /// When to call [`QueuePair::handle_timeout`], or to poll for packets, if nothing happens before.
+    /// When to call [`QueuePair::handle_timeout`] and poll for packets, if nothing happens earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timers = [self.requester.poll_timeout(), self.responses_paced_until];
         timers.into_iter().flatten().min().filter(|_| self.fault.is_none())

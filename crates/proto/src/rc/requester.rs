@@ -1,13 +1,13 @@
-//! The send queue: which packet goes next.
+//! The send queue and the choice of the next packet.
 //!
-//! A work request gets its sequence when it is posted, so a place in the sequence names a request and a packet of it.
-//! Three places tell all there is: `unacknowledged` (everything before it is done), `next` (what is sent next) and
-//! `tail` (where the next request will start). Going back is setting `next` back. Requests that are done on this side
-//! alone take no place in the sequence: they are executed when their turn comes, and complete in theirs.
+//! A work request gets its range of PSNs when it is posted, so a position in the sequence identifies a request and a
+//! packet of it. Three positions hold the state: `unacknowledged` (everything before it is acknowledged), `next` (the
+//! next packet to send) and `tail` (where the next posted request starts). Go-back-N sets `next` back. Local requests
+//! occupy no PSNs: they are executed when they reach the head of the queue, and complete in order.
 //!
-//! A long READ is asked for in pieces, each a READ request of its own on the wire, as if it had been broken off and
-//! restarted (IBA 9.7.5.2.3): no more of its response is under way than the window allows, or a peer that sends at full
-//! speed would overrun our socket's buffer.
+//! A long READ is split into chunks, each a READ request of its own on the wire, like a restarted READ (allowed by
+//! IBA 9.4.4). This keeps the responses in flight within the window: otherwise a peer that sends at full speed would
+//! overrun the socket's receive buffer.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -30,27 +30,27 @@ use crate::work::{
     Status, WorkId,
 };
 
-/// A request in the queue.
+/// A posted request.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) request: SendRequest,
     pub(super) start: Sequence,
-    /// PSNs it takes: one for each packet of payload, or of a READ's response (IBA 9.7.2.2); none when it is local.
+    /// Number of PSNs: one per packet of payload or of the READ response (IBA 9.7.2.2); 0 for a local request.
     pub(super) packets: u32,
-    /// Send sequence number (SSN): counted as the responder counts messages, so that each piece of a READ is one (IBA
+    /// Send sequence number (SSN), counted as the responder counts messages: each chunk of a READ is one (IBA
     /// 9.7.7.2).
     number: u32,
     pub(super) progress: Progress,
 }
 
-/// What became of a request on this side.
+/// Local state of a posted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing that its place in the sequence does not tell.
+    /// Not started, in flight or acknowledged, according to its position in the sequence.
     Queued,
-    /// It is local, and executed.
+    /// A local request that was executed.
     Executed,
-    /// It cannot be done. Requests before it are finished first, so that each ends as it deserves (IBA 9.9.2.3).
+    /// The request cannot be executed. Earlier requests complete first, each with its own status (IBA 9.9.2).
     Failed(Status),
 }
 
@@ -65,61 +65,61 @@ impl Queued {
         Completion { length, ..Completion::new(*id, CompletionKind::from(operation), status) }
     }
 
-    /// Bytes that packets `from` to `to` of the message carry, or of a READ's response.
+    /// Payload bytes of packets `from..to` of the message or of the READ response.
     pub(super) fn bytes(&self, from: u32, to: u32, mtu: u16) -> usize {
         let at = |index: u32| (u64::from(index) * u64::from(mtu)).min(self.request.data.len());
         (at(to) - at(from)) as usize
     }
 }
 
-/// Packets between two that ask for an acknowledgement, in a long message: the requester's window moves on, and a loss
-/// is noticed before the message's end.
+/// Packets between two ACK requests in a long message: the window advances, and a loss is detected before the end of
+/// the message.
 const ACK_EVERY: u32 = 16;
 
-/// A quarter of all PSNs: where they come from is not in doubt while fewer are under way (IBA 9.7.2).
+/// A quarter of the PSN space: with fewer PSNs in flight, the order of any two is unambiguous (IBA 9.7.2).
 const MAX_PIECE: usize = 1 << 22;
 
-/// Whether new requests are started.
+/// Whether new requests may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// Ready to receive only.
+    /// RTR.
     NotYet,
     Yes,
-    /// What was started is finished, and nothing else is started (IBA 10.3.1.5).
+    /// SQD: started requests are completed, and no others are started (IBA 10.3.1.5).
     Draining,
 }
 
 #[derive(Debug)]
 pub(super) struct Requester {
     pub(super) queue: VecDeque<Queued>,
-    /// Everything before is acknowledged.
+    /// Everything before this position is acknowledged.
     pub(super) unacknowledged: Sequence,
-    /// The packet to send next.
+    /// The next packet to send.
     pub(super) next: Sequence,
-    /// Behind the newest packet that was ever sent.
+    /// Position after the newest packet ever sent.
     pub(super) newest: Sequence,
-    /// Behind the newest request.
+    /// Position after the newest posted request.
     pub(super) tail: Sequence,
-    /// Where `next` is in the queue: which request.
+    /// Queue index of the request that `next` belongs to.
     pub(super) at: usize,
-    /// READs and atomics that are asked for and not yet answered: where each ends. A READ may be several.
+    /// End positions of the outstanding READ chunks and atomics.
     pub(super) outstanding: VecDeque<Sequence>,
     pub(super) timer: Option<Instant>,
-    /// Nothing is sent before: the responder was not ready.
+    /// RNR wait: nothing is sent before this time.
     pub(super) not_before: Option<Instant>,
-    /// Nothing is sent before: the rate does not allow it.
+    /// Pacing: nothing is sent before this time.
     paced_until: Option<Instant>,
     pub(super) retries_left: u8,
     pub(super) not_ready_left: u8,
-    /// Messages posted so far, as the responder will count them.
+    /// SSN of the newest posted request.
     posted: u32,
-    /// Limit sequence number: up to which the responder gave credits; none while it does not count.
+    /// Limit sequence number (LSN): requests up to it have credit; `None` while the responder does not use credits.
     pub(super) credit_limit: Option<u32>,
-    /// Where the requester went back to at an answer's wish: it does not do so twice for one gap.
+    /// The position it went back to after a NAK: it does so only once per gap.
     pub(super) went_back_to: Option<Sequence>,
-    /// Packets sent since the last one that asked for an acknowledgement.
+    /// Packets sent since the last ACK request.
     since_ack_request: u32,
-    /// Packets of a READ's response that are asked for at once.
+    /// Packets per READ chunk.
     pub(super) piece: u32,
     pub(super) rate: Controller,
     pub(super) sending: Sending,
@@ -130,7 +130,7 @@ impl Requester {
     pub(super) fn new(config: &Config) -> Self {
         let start = Sequence::starting(config.send_psn);
         let rate = config.congestion.start(Instant::ZERO);
-        // Two pieces fill the window: one is on its way while the other is asked for.
+        // Two chunks fill the window: one is in flight while the next is requested.
         let piece = (rate.window() / 2 / cost(usize::from(config.mtu), 1)).clamp(1, MAX_PIECE);
         Self {
             queue: VecDeque::new(),
@@ -202,7 +202,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Executes the local requests whose turn it is.
+    /// Executes local requests at the head of the queue.
     pub(super) fn execute_local(
         &mut self,
         config: &Config,
@@ -227,7 +227,7 @@ impl Requester {
         self.settle(done)
     }
 
-    /// The packet to send now, if there is one and it may be sent.
+    /// The next packet, if there is one and it may be sent now.
     pub(super) fn poll_transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<'_>> {
         if self.next >= self.tail || self.not_before.is_some_and(|time| now < time) {
             return None;
@@ -247,7 +247,8 @@ impl Requester {
         let bytes = cost(queued.bytes(index, end, config.mtu), (end - index) as usize);
         match self.rate.may_send(now, bytes) {
             Ok(()) => {}
-            // A CNP may close the window before its last packet asked for an acknowledgement: then one more goes, and asks.
+            // A CNP may close the window before its last packet requested an ACK: one more packet is sent, to request
+            // it.
             Err(Blocked::Window) if self.since_ack_request > 0 => {}
             Err(Blocked::Window) => return None,
             Err(Blocked::Until(time)) => {
@@ -263,7 +264,7 @@ impl Requester {
         if wants_response {
             self.outstanding.push_back(self.next);
         }
-        // The window's last packet asks, or nothing would ever open it again.
+        // The last packet that fits into the window requests an ACK; otherwise the window would never open again.
         let room = self.rate.window().saturating_sub(self.rate.in_flight());
         let edge = room < cost(usize::from(config.mtu), 1);
         self.since_ack_request += 1;
@@ -279,39 +280,39 @@ impl Requester {
         Some(packet(queued, index..end, psn, ack_request, config))
     }
 
-    /// Behind the last packet that is asked for together with packet `index` of a response. Pieces start at multiples
-    /// of their size: a response that comes late, to a request that was since repeated, still ends where it should.
+    /// End of the READ chunk that contains packet `index`. Chunks start at multiples of their size, so that a late
+    /// response to a request that was retransmitted still ends at the expected packet.
     pub(super) fn piece_end(&self, queued: &Queued, index: u32) -> u32 {
         ((index / self.piece + 1).saturating_mul(self.piece)).min(queued.packets)
     }
 
-    /// Whether a request may be started: fence, the responder's room for READs and atomics, its credits.
+    /// Whether a request may start: fence, max_rd_atomic and credits.
     fn may_start(&self, queued: &Queued, config: &Config) -> bool {
         let request = &queued.request;
-        // Once started, a request is finished even in SQD (IBA 10.3.1.5).
+        // A started request is completed even in SQD (IBA 10.3.1.5).
         if self.sending == Sending::Draining && queued.start >= self.newest {
             return false;
         }
-        // Pieces of itself do not hold a request back: they end behind its start.
+        // A request's own chunks end behind its start, and do not count as earlier.
         if request.fence && self.outstanding.front().is_some_and(|&end| end <= queued.start) {
             return false;
         }
-        // IBA 9.4.4: no more than the responder has resources for.
+        // No more than the responder has resources for (IBA 9.4.4).
         if request.operation.wants_response()
             && self.outstanding.len() >= usize::from(config.max_rd_atomic)
         {
             return false;
         }
-        // IBA 9.7.7.2: without credit one more request may go, to learn of new credit.
+        // Without credit, one request may be sent to learn of new credits (IBA 9.7.7.2).
         self.credit_limit.is_none_or(|limit| {
             !request.operation.consumes_receive()
-                // Message numbers have 24 bits on the wire, so only these are compared.
+                // SSNs have 24 bits on the wire, so only these are compared.
                 || ((queued.number.wrapping_sub(limit) << 8) as i32) <= 0
                 || self.unacknowledged == queued.start
         })
     }
 
-    /// Sends everything again that is not acknowledged. What is finished has left the queue, so that is all of it.
+    /// Go-back-N: retransmits everything unacknowledged. Completed requests have left the queue.
     pub(super) fn go_back(&mut self, now: Instant) {
         self.next = self.unacknowledged;
         self.at = 0;
@@ -321,13 +322,13 @@ impl Requester {
         self.rate.on_loss(now);
     }
 
-    /// Whether everything that was started is finished.
+    /// Whether all started requests have completed.
     pub(super) fn is_drained(&self) -> bool {
         self.sending == Sending::Draining
             && self.queue.front().is_none_or(|queued| queued.start >= self.newest)
     }
 
-    /// The request that this PSN is of.
+    /// The request that this PSN belongs to.
     pub(super) fn work_of(&self, psn: Psn) -> Option<WorkId> {
         let sequence = self.unacknowledged.near(psn);
         let index = self.queue.partition_point(|queued| queued.end() <= sequence);
@@ -335,7 +336,7 @@ impl Requester {
         Some(queued.request.id)
     }
 
-    /// When the requester must be woken.
+    /// Time of the next timeout.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.not_before.or(self.paced_until).filter(|_| self.next < self.tail);
         match (waiting, self.timer) {
@@ -350,7 +351,7 @@ impl Requester {
     }
 }
 
-/// One packet of a request: of its message, or the one that asks for these packets of a response.
+/// One packet of a request: of its message, or the READ request for these packets of the response.
 fn packet<'a>(
     queued: &'a Queued,
     part: core::ops::Range<u32>,
@@ -411,7 +412,7 @@ fn packet<'a>(
             }
         }
         Operation::Read { remote } => {
-            // Sent again, a READ asks for what is missing only (IBA 9.7.5.2.3).
+            // A retransmitted READ requests only the missing part (IBA 9.4.4).
             let address = VirtualAddress(remote.address.0.wrapping_add(offset));
             let bytes = queued.bytes(part.start, part.end, config.mtu);
             extensions.reth = Some(reth(RemoteAddress { address, ..remote }, bytes as u64));
@@ -435,7 +436,7 @@ fn packet<'a>(
             extensions.reth = Some(reth(remote, 8));
             Opcode::RC_ATOMIC_WRITE
         }
-        // They take no packets.
+        // Local requests have no packets.
         Operation::LocalInvalidate { .. } | Operation::Bind(_) => Opcode::default(),
     };
     let queue = request.receive_queue;
@@ -444,7 +445,7 @@ fn packet<'a>(
     let bth = Bth {
         opcode: config.role.opcode(opcode),
         solicited: request.solicited && last,
-        // Without automatic path migration a connection's state is Migrated (IBA 17.2.8.1).
+        // Without APM, the migration state is always Migrated (IBA 17.2.8).
         migrated: true,
         pad: pad(payload.len()),
         partition: config.partition,

@@ -1,4 +1,4 @@
-//! Answers on their way back, in the order of their requests, and the requests that may be asked for again.
+//! Queued responses, in the order of their requests, and the executed requests that may be duplicated.
 
 use alloc::collections::VecDeque;
 
@@ -13,21 +13,21 @@ use super::sequence::Sequence;
 use crate::memory::{Accessor, RemoteRange};
 use crate::transmit::{Payload, Transmit, pad};
 
-/// One answer.
+/// A queued response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
-    /// The request that it answers.
+    /// Position of the request.
     pub(super) sequence: Sequence,
-    /// Messages completed when it was made (IBA 9.7.7.1).
+    /// MSN when the response was queued (IBA 9.7.7.1).
     pub(super) msn: u32,
     pub(super) answer: Answer,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// Acknowledge, or refuse.
+    /// ACK or NAK.
     Acknowledge(Syndrome),
-    /// Memory that a READ asked for; empty for a FLUSH or an ATOMIC WRITE. `again`: the request was a duplicate.
+    /// A READ response; empty for a FLUSH or an ATOMIC WRITE. `again`: for a duplicate request.
     Read { range: RemoteRange, sent: u32, by: Accessor, again: bool },
     /// The original value of an atomic.
     Atomic { original: u64, again: bool },
@@ -38,14 +38,14 @@ impl Answer {
         matches!(self, Self::Acknowledge(_))
     }
 
-    /// Whether it answers a duplicate.
+    /// Whether it is for a duplicate request.
     const fn is_again(&self) -> bool {
         matches!(self, Self::Read { again: true, .. } | Self::Atomic { again: true, .. })
     }
 }
 
 impl Response {
-    /// Behind its last packet.
+    /// Position after its last packet.
     fn end(&self, mtu: u16) -> Sequence {
         match self.answer {
             Answer::Read { range, .. } => self.sequence.plus(packets(range.length, mtu)),
@@ -53,7 +53,7 @@ impl Response {
         }
     }
 
-    /// The packet of it that is sent next.
+    /// Position of its next packet.
     fn next(&self, mtu: u16) -> Sequence {
         match self.answer {
             Answer::Read { sent, .. } => self.sequence.plus(sent / u32::from(mtu)),
@@ -62,12 +62,12 @@ impl Response {
     }
 }
 
-/// PSNs of a READ response (IBA 9.7.2.2).
+/// Number of PSNs of a READ response (IBA 9.7.2.2).
 pub(super) fn packets(length: u32, mtu: u16) -> u32 {
     length.div_ceil(u32::from(mtu)).max(1)
 }
 
-/// What a request with a response of its own asks for: a READ, an atomic, a FLUSH or an ATOMIC WRITE.
+/// A request that has its own response: READ, atomic, FLUSH or ATOMIC WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) operation: Operation,
@@ -75,16 +75,16 @@ pub(super) struct Request {
     pub(super) by: Accessor,
 }
 
-/// Such a request that was executed. A duplicate of it is answered again (IBA 9.7.5.1.5).
+/// An executed request that has its own response. A duplicate is answered from it (IBA C9-110).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Executed {
     pub(super) start: Sequence,
-    /// PSNs of its response.
+    /// Number of PSNs of its response.
     pub(super) packets: u32,
     pub(super) request: Request,
-    /// What an atomic found: a duplicate is not executed again (IBA 9.4.5).
+    /// Original value of an atomic: a duplicate is not executed again (IBA 9.4.5).
     pub(super) original: u64,
-    /// The newest SEND or WRITE packet that was executed before it.
+    /// The last SEND or WRITE packet executed before it.
     pub(super) plain: Sequence,
 }
 
@@ -93,8 +93,9 @@ impl Executed {
         self.start.plus(self.packets)
     }
 
-    /// Whether `request` at `sequence` is a duplicate of this one. That of a READ may ask for a part of it: a requester
-    /// that lost a response restarts with the PSN, address and length of what is missing (IBA 9.7.5.2.3).
+    /// Whether `request` at `sequence` is a duplicate of this one. A duplicate READ may request a part of the
+    /// original: a requester that lost a response restarts with the PSN, address and length of the missing part (IBA
+    /// 9.4.4).
     fn covers(&self, sequence: Sequence, request: &Request, mtu: u16) -> bool {
         let Request { operation, range, by } = self.request;
         if request.operation != operation || request.by != by || request.range.key != range.key {
@@ -117,15 +118,15 @@ impl Executed {
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     queue: VecDeque<Response>,
-    /// The newest requests with a response of their own, as many as the requester may have in flight.
+    /// The newest requests that have their own response, up to max_dest_rd_atomic.
     executed: VecDeque<Executed>,
 }
 
 impl Responses {
-    /// Adds an answer to a request that was not answered before.
+    /// Queues the response to a new request.
     ///
-    /// Of acknowledgements right behind each other the newest is enough (IBA 9.7.5.1.2), whether ACK or NAK: each
-    /// acknowledges everything before its PSN.
+    /// Adjacent ACKs and NAKs are coalesced to the newest (IBA 9.7.5.1.2): each acknowledges everything before its
+    /// PSN.
     pub(super) fn push(&mut self, response: Response) {
         if response.answer.is_acknowledge() {
             while let Some(earlier) = self.queue.back().filter(|one| one.answer.is_acknowledge()) {
@@ -138,9 +139,10 @@ impl Responses {
         self.queue.push_back(response);
     }
 
-    /// Adds the answer to a duplicate of `executed`. What is queued for it already, and not yet sent, is not queued twice.
+    /// Queues the response to a duplicate of `executed`. A response to the same request that is still queued is
+    /// replaced (IBA C9-110).
     ///
-    /// It goes in front of the answers to later requests: the requester takes those only behind it.
+    /// It is inserted before the responses to later requests, since the requester processes responses in order.
     pub(super) fn push_again(&mut self, executed: &Executed, response: Response, mtu: u16) {
         let same = |queued: &&mut Response| {
             !queued.answer.is_acknowledge()
@@ -161,19 +163,19 @@ impl Responses {
         self.queue.is_empty()
     }
 
-    /// READs, atomics, FLUSHes and ATOMIC WRITEs that were never answered. Answers to duplicates do not count: the
-    /// requester may have had its answer from the first one.
+    /// Number of READs, atomics, FLUSHes and ATOMIC WRITEs without a complete response. Responses to duplicates do
+    /// not count: the requester may already have the first response.
     pub(super) fn unanswered(&self) -> usize {
         let answers = self.queue.iter().map(|response| &response.answer);
         answers.filter(|answer| !answer.is_acknowledge() && !answer.is_again()).count()
     }
 
-    /// Keeps a request for as long as the requester can ask for it again: it has no more than `max_dest_rd_atomic` of
-    /// them in flight.
+    /// Keeps a request for duplicates, as long as the requester can retransmit it: it has at most
+    /// `max_dest_rd_atomic` in flight.
     pub(super) fn remember(&mut self, executed: Executed, config: &Config) {
         while self.executed.len() >= usize::from(config.max_dest_rd_atomic.max(1)) {
             let Some(oldest) = self.executed.pop_front() else { break };
-            // The requester has its answer. This bounds the queue.
+            // The requester must have this response already. This bounds the queue.
             self.queue.retain(|queued| {
                 !queued.answer.is_again()
                     || queued.sequence < oldest.start
@@ -183,7 +185,7 @@ impl Responses {
         self.executed.push_back(executed);
     }
 
-    /// The executed request that this is a duplicate of.
+    /// The executed request that `request` duplicates.
     pub(super) fn executed(
         &self,
         sequence: Sequence,
@@ -193,7 +195,7 @@ impl Responses {
         self.executed.iter().copied().find(|one| one.covers(sequence, request, mtu))
     }
 
-    /// The first request behind `sequence` that has a response of its own.
+    /// The first executed request after `sequence` that has its own response.
     pub(super) fn first_behind(&self, sequence: Sequence) -> Option<&Executed> {
         self.executed.iter().find(|one| one.start > sequence)
     }
@@ -202,7 +204,7 @@ impl Responses {
         self.queue.clear();
     }
 
-    /// Payload bytes of the next packet, if it is one of a READ response.
+    /// Payload bytes of the next packet, if it belongs to a READ response.
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
         match self.queue.front()?.answer {
             Answer::Read { range, sent, .. } if range.length > 0 => {
@@ -248,7 +250,7 @@ impl Responses {
                 }
                 *sent += length;
                 last = *sent == range.length;
-                // IBA 9.7.5.1.1: the first and the last response packet carry an AETH.
+                // The first and the last packet of a READ response carry an AETH (IBA 9.7.5.1).
                 extensions.aeth = aeth(Syndrome::ACK).filter(|_| first || last);
                 match (first, last) {
                     (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
@@ -263,7 +265,7 @@ impl Responses {
         }
         let bth = Bth {
             opcode: config.role.opcode(opcode),
-            // As in requests.
+            // As in requests (IBA 17.2.8).
             migrated: true,
             pad: pad(payload.len()),
             partition: config.partition,

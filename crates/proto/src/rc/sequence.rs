@@ -1,13 +1,15 @@
-//! PSNs wrap at 2^24 and have no order; the requests of one connection do. Inside, they are counted on in 64 bits.
+//! PSNs wrap at 2^24 and have no total order, but the packets of one connection do: internally they are numbered in
+//! 64 bits.
 
 use ferroce_wire::number::Psn;
 
-/// A packet's place in the sequence of a requester. Its low 24 bits are the PSN.
+/// A packet's position in the requester's sequence. Its low 24 bits are the PSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Sequence(u64);
 
 impl Sequence {
-    /// The sequence that starts with this PSN, with room for what a stray packet may name before it.
+    /// The first position of a sequence that starts with this PSN. The offset leaves room for the earlier PSNs that a
+    /// stray packet may carry.
     pub(super) const fn starting(psn: Psn) -> Self {
         Self((1 << 32) + psn.0 as u64)
     }
@@ -16,7 +18,7 @@ impl Sequence {
         Psn::new(self.0 as u32)
     }
 
-    /// The sequence of a PSN, which is the one nearest to this (IBA 9.7.2: half the circle either way).
+    /// The position with this PSN that is nearest to `self` (IBA 9.7.2: half of the PSN space in either direction).
     pub(super) const fn near(self, psn: Psn) -> Self {
         Self(self.0.wrapping_add_signed(psn.distance(self.psn()) as i64))
     }

@@ -1,4 +1,4 @@
-//! Who is there? One question to many servers, and the list of those who answer.
+//! Discovery: one request to many servers, and the list of those that respond.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,27 +12,28 @@ use super::retry::{Attempts, Due};
 use super::{Device, Growth, Peer, RetryPolicy};
 use crate::time::Instant;
 
-/// How to ask around.
+/// Parameters of a discovery.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoveryConfig {
-    /// The number of the exchange, in the question and all answers.
+    /// The exchange ID, in the request and all responses.
     pub exchange: ExchangeId,
-    /// The number of the question.
+    /// The transaction ID of the request.
     pub transaction: TransactionId,
-    /// The client's name for itself.
+    /// The client's ID.
     pub id: PeerId,
-    /// What the client can do.
+    /// The client's capabilities.
     pub capabilities: Capabilities,
-    /// How often the question is repeated for those whom a copy did not reach. All answers count until the deadline.
+    /// Retransmission of the request. Responses to all copies count until the deadline.
     pub retry: RetryPolicy,
-    /// How long answers are collected.
+    /// How long responses are collected.
     pub duration: Duration,
-    /// How many servers are listed. Further ones are counted only.
+    /// Maximum number of listed servers. Further ones are only counted.
     pub max_responders: usize,
 }
 
 impl DiscoveryConfig {
-    /// Asks three times in a second, at 0, 250 and 500 ms, and lists up to 256 servers.
+    /// Sends the request three times, at 0, 250 and 500 ms, collects responses for a second, and lists up to 256
+    /// servers.
     pub fn new(exchange: ExchangeId, transaction: TransactionId) -> Self {
         let interval = Duration::from_millis(250);
         Self {
@@ -52,31 +53,30 @@ impl DiscoveryConfig {
     }
 }
 
-/// A server that answered.
+/// A server that responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Responder {
-    /// Where it is.
+    /// Its address.
     pub peer: Peer,
-    /// What it is, or why it will not serve.
+    /// Its device, or the status of its refusal.
     pub answer: Result<Device, Status>,
-    /// From the copy of the question that it answered to its answer.
+    /// Time from the answered copy of the request to the response.
     pub round_trip: Option<Duration>,
 }
 
-/// News of a [`Discovery`].
+/// Events of a [`Discovery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryEvent {
-    /// A server answered for the first time, or offers service that it refused before.
+    /// A server responded for the first time, or offers a service that it refused before.
     Found(Responder),
-    /// The deadline has come: the list is complete.
+    /// The deadline passed: the list is complete.
     Finished,
 }
 
-/// Asks many servers at once, and lists who answers until a deadline.
+/// Sends a request to many servers, and lists those that respond before a deadline.
 ///
-/// The question is one message; where it goes is the owner's choice: to a multicast group, to a broadcast address, or
-/// to one peer after the other. To connect to one of those found, begin a [`Client`](super::Client) with it, with an
-/// exchange number of its own.
+/// The request is one message; the owner chooses its destinations: a multicast group, a broadcast address, or
+/// individual peers. To connect to a listed server, create a [`Client`](super::Client) with a new exchange ID.
 #[derive(Clone, Debug)]
 pub struct Discovery {
     config: DiscoveryConfig,
@@ -89,7 +89,7 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Begins to ask.
+    /// Starts a discovery.
     pub fn new(config: DiscoveryConfig, now: Instant) -> Self {
         let mut discovery = Self {
             config,
@@ -104,12 +104,12 @@ impl Discovery {
         discovery
     }
 
-    /// Those who answered so far, in the order in which they first did.
+    /// The servers that responded so far, in order.
     pub fn found(&self) -> &[Responder] {
         &self.found
     }
 
-    /// Answers from servers for which the list has no room.
+    /// Number of responses from servers that the list has no room for.
     pub const fn unlisted(&self) -> u64 {
         self.unlisted
     }
@@ -119,11 +119,11 @@ impl Discovery {
         self.deadline.is_none()
     }
 
-    /// A datagram with the set-up exchange's queue key came from `from`. Others' datagrams are ignored.
+    /// Handles a datagram with the Q_Key of the set-up exchange. Unrelated datagrams are ignored.
     pub fn handle_datagram(&mut self, now: Instant, from: Peer, bytes: &[u8]) {
         let Ok(Message::DeviceDiscoveryResp(response)) = Message::parse(bytes) else { return };
         let ours = (self.config.exchange, self.config.transaction);
-        // Time may have come without handle_timeout having been called.
+        // The deadline may have passed without a call of `handle_timeout`.
         let late = self.deadline.is_none_or(|deadline| now >= deadline);
         if (response.exchange, response.transaction) != ours || late {
             return;
@@ -149,29 +149,29 @@ impl Discovery {
         self.events.push_back(DiscoveryEvent::Found(responder));
     }
 
-    /// The time that [`Discovery::poll_timeout`] gave has come.
+    /// Handles the expiry of [`Discovery::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some(deadline) = self.deadline else { return };
         if now >= deadline {
             (self.deadline, self.transmit) = (None, None);
             self.events.push_back(DiscoveryEvent::Finished);
         } else if let Due::Repeat(attempt) = self.attempts.due(now) {
-            // Giving up means to ask no more, not to listen no more.
+            // After the last attempt, responses are still collected.
             self.transmit = Some(self.question(attempt));
         }
     }
 
-    /// The question, to be sent to everyone who might answer.
+    /// The request, to be sent to all destinations.
     pub fn poll_transmit(&mut self) -> Option<Message> {
         self.transmit.take().map(Message::from)
     }
 
-    /// The next piece of news.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<DiscoveryEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Discovery::handle_timeout`] is to be called.
+    /// When to call [`Discovery::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadline = self.deadline?;
         let asks_again = self.attempts.made() < self.config.retry.attempts();

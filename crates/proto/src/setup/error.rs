@@ -1,4 +1,4 @@
-//! How an exchange fails: each way has a name, and says in which phase.
+//! Errors of an exchange, with the phase in which they occur.
 
 use core::fmt;
 
@@ -14,20 +14,20 @@ pub struct Refused {
     pub status: Status,
 }
 
-/// What a response said that it must not say.
+/// A protocol violation in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// The server's queue pair has another transport than the client's.
+    /// The server's QP has another transport than the client's.
     QpType,
-    /// The path MTU is a reserved code, or above the one asked for.
+    /// The path MTU is a reserved code, or larger than requested.
     PathMtu,
-    /// The queue pairs in CONNECTION_ACCEPT are not those of the request.
+    /// The QPs in CONNECTION_ACCEPT are not those of the request.
     QueuePairs,
     /// The memory keys in CONNECTION_ACCEPT are not those of the request.
     Keys,
-    /// The longest message is none, or longer than asked for.
+    /// The maximum message size is zero, or larger than requested.
     MaxMessageSize,
-    /// Timeout or retry counts are not those of the request, which the server may refuse but not change.
+    /// Timeout or retry counts differ from the request; the server may refuse them but not change them.
     Retries,
 }
 
@@ -36,52 +36,52 @@ pub enum Violation {
 pub enum SetupError {
     /// The server refused.
     Refused(Refused),
-    /// No answer to any attempt.
+    /// No response to any attempt.
     NoAnswer {
         /// The phase of the request.
         phase: Phase,
-        /// How often it was sent.
+        /// Number of attempts.
         attempts: u8,
     },
-    /// The server's response breaks the protocol.
+    /// The server's response violates the protocol.
     Violation {
         /// The phase of the response.
         phase: Phase,
-        /// What is wrong with it.
+        /// The violation.
         violation: Violation,
     },
-    /// The client's own side gave up.
+    /// The client aborted.
     Aborted(Refused),
 }
 
-/// Why an exchange failed, as the server saw it.
+/// Why an exchange failed, on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server refused: its owner, or the machine because the request breaks the protocol.
+    /// The server refused: its owner did, or the request violates the protocol.
     Refused(Refused),
-    /// The client was not heard of for [`ServerConfig::idle`](super::ServerConfig::idle).
+    /// No message from the client for [`ServerConfig::idle`](super::ServerConfig::idle).
     Silent {
         /// The phase the exchange was in.
         phase: Phase,
     },
-    /// CONNECTION_ACCEPT was answered neither by CONNECTION_CONFIRM nor by data.
+    /// CONNECTION_ACCEPT was followed neither by CONNECTION_CONFIRM nor by data.
     Unconfirmed {
-        /// How often it was sent.
+        /// Number of attempts.
         attempts: u8,
     },
-    /// The client gave up and said so.
+    /// The client aborted.
     Abandoned {
-        /// Its reason.
+        /// The client's status.
         status: Status,
     },
 }
 
-/// A step was asked of a client that is not where the step can be made.
+/// The step is not valid in the client's current phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongStep;
 
-/// The server has no such request to be answered: it was answered already, or its exchange is over. Whatever was made
-/// for it is to be released.
+/// The server has no such pending request: it was answered already, or its exchange ended. Release whatever was
+/// created for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownRequest;
 

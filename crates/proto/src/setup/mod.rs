@@ -1,17 +1,17 @@
 //! The set-up exchange: nine messages in five phases between two peers that know only each other's address.
 //! `docs/set-up-exchange.md` describes the messages, the rules and the timing.
 //!
-//! Three machines, each with the shape that the crate root describes:
+//! Three state machines, each with the interface that the crate root describes:
 //!
-//! - [`Client`] takes one exchange through its phases, a step at a time: an event tells what the server answered, and
-//!   the owner's next call begins the next phase. It is so because a step needs what the one before it gave: a queue
-//!   pair is created for a device that is known, and is moved to RTR with the number that the server answered.
-//! - [`Server`] answers many clients at once. It asks its owner for queue pairs, memory regions and consent by events,
-//!   and never twice for the same request, however often that is repeated.
-//! - [`Discovery`] asks many servers at once who they are, and lists the answers until a deadline.
+//! - [`Client`] runs one exchange, step by step: an event reports the server's response, and the owner's next call
+//!   starts the next phase. Each step needs the result of the previous one: a QP is created for a known device, and
+//!   moved to RTR with the QPN from the server.
+//! - [`Server`] serves many clients. Its events request QPs, memory regions and consent from the owner, once per
+//!   request even if it is retransmitted.
+//! - [`Discovery`] sends a request to many servers, and lists the responses until a deadline.
 //!
-//! The machines know neither queue pairs nor memory: only the numbers that are exchanged about them. Exchange and
-//! transaction numbers come from the caller, for they should not be guessable and there is no randomness here.
+//! The state machines handle only the numbers that are exchanged, not QPs or memory. The caller provides exchange and
+//! transaction IDs, which should not be guessable, since the crate has no randomness.
 
 mod client;
 mod discovery;
@@ -40,23 +40,23 @@ pub use retry::{Growth, MAX_ATTEMPTS, RetryPolicy};
 pub use server::{ExchangeHandle, RequestHandle, Server, ServerConfig, ServerEvent};
 pub use times::{PhaseTime, PhaseTimes};
 
-/// Where a message comes from or goes to. With the exchange number it names an exchange.
+/// Source or destination of a message. Together with the exchange ID it identifies an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// The address: over RoCEv2 the IP address as a GID.
+    /// The address: with RoCEv2, the IP address as a GID.
     pub address: Gid,
-    /// The queue pair that sent the datagram, as its DETH says.
+    /// The source QPN from the DETH.
     pub queue_pair: Qpn,
 }
 
 impl Peer {
-    /// The set-up service at an address: its well-known queue pair.
+    /// The set-up service at an address, at its well-known QPN.
     pub const fn service(address: Gid) -> Self {
         Self { address, queue_pair: QUEUE_PAIR }
     }
 }
 
-// An order only for looking peers up: queue pair numbers have none of their own.
+// An order for map keys only; QPNs have none.
 impl Ord for Peer {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.address, self.queue_pair.0).cmp(&(other.address, other.queue_pair.0))
@@ -69,11 +69,11 @@ impl PartialOrd for Peer {
     }
 }
 
-/// A message to send as the payload of one UD SEND only.
+/// A message to send, as the payload of one UD SEND ONLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetupTransmit {
-    /// To whom.
+    /// The destination.
     pub to: Peer,
-    /// What; [`Message::emit`] makes bytes of it.
+    /// The message; [`Message::emit`] encodes it.
     pub message: Message,
 }

@@ -1,4 +1,4 @@
-//! What the two sides tell each other, apart from the messages that carry it.
+//! The exchanged parameters, independent of their messages.
 
 use ferroce_wire::cm::{AckTimeout, PathMtu, RnrRetry};
 use ferroce_wire::number::{Guid, LKey, Psn, QKey, Qpn, RKey, SrqNumber, VirtualAddress};
@@ -9,27 +9,27 @@ use ferroce_wire::setup::{
     TransactionId, Transports,
 };
 
-/// The longest message there is, 2 GiB.
+/// The longest message, 2 GiB.
 pub(super) const MAX_MESSAGE_SIZE: u32 = 1 << 31;
 
-/// A device as it presents itself in the discovery phase.
+/// A device, as described in the discovery phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The server's name for itself.
+    /// The server's ID.
     pub id: PeerId,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// The device.
+    /// The device GUID.
     pub guid: Guid,
-    /// How many queue pairs it can have.
+    /// Maximum number of QPs.
     pub max_queue_pairs: u32,
-    /// How many memory regions it can have.
+    /// Maximum number of MRs.
     pub max_memory_regions: u32,
-    /// The longest message, bytes.
+    /// Maximum message size in bytes.
     pub max_message_size: u32,
-    /// The transports it offers.
+    /// Supported transports.
     pub transports: Transports,
-    /// The largest packet payload of its port.
+    /// Path MTU of its port.
     pub path_mtu: PathMtu,
 }
 
@@ -66,10 +66,10 @@ impl Device {
     }
 }
 
-/// The parameters of a queue pair, and the two messages that have fields of the same names.
+/// The parameters of a QP, and the two messages with fields of the same names.
 macro_rules! queue_pair_parameters {
     ($( $(#[doc = $doc:literal])+ $field:ident: $type:ty, )+) => {
-        /// A queue pair: the client's in QP_CREATE_REQ, the server's in QP_CREATE_RESP.
+        /// A QP: the client's in QP_CREATE_REQ, the server's in QP_CREATE_RESP.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct QpParameters {
             $( $(#[doc = $doc])+ pub $field: $type, )+
@@ -104,48 +104,48 @@ macro_rules! queue_pair_parameters {
 }
 
 queue_pair_parameters! {
-    /// Its number.
+    /// The QPN.
     qp_number: Qpn,
-    /// Its transport.
+    /// The transport.
     qp_type: QpType,
-    /// The largest packet payload it can use.
+    /// The largest path MTU it supports.
     path_mtu: PathMtu,
-    /// How many RDMA reads and atomics it can have under way as responder.
+    /// Maximum outstanding RDMA READs and atomics as responder.
     responder_resources: u8,
-    /// How many RDMA reads and atomics it will have under way as requester.
+    /// Maximum outstanding RDMA READs and atomics as requester.
     initiator_depth: u8,
-    /// How many send requests it holds.
+    /// Maximum number of send WQEs.
     max_send_wqe: u32,
-    /// How many receive requests it holds.
+    /// Maximum number of receive WQEs.
     max_recv_wqe: u32,
-    /// How many pieces of memory a send request can gather.
+    /// Maximum number of SGEs of a send.
     max_send_sge: u16,
-    /// How many pieces of memory a receive request can scatter to.
+    /// Maximum number of SGEs of a receive.
     max_recv_sge: u16,
-    /// Bytes of its send queue.
+    /// Size of the send queue in bytes.
     send_queue_size: u32,
-    /// Bytes of its receive queue.
+    /// Size of the receive queue in bytes.
     recv_queue_size: u32,
-    /// The first packet it sends has this sequence number.
+    /// The first PSN it sends.
     starting_psn: Psn,
-    /// Queue key that it expects; UD only.
+    /// The Q_Key it expects; UD only.
     queue_key: QKey,
-    /// The shared receive queue that messages to it are for; XRC only.
+    /// The SRQ that messages to it name; XRC only.
     shared_receive_queue: SrqNumber,
 }
 
-/// A memory region as its owner describes it. The client's has no key here: that travels in CONNECTION_REQ.
+/// An MR, as its owner describes it. The client's rkey is sent later, in CONNECTION_REQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionParameters {
-    /// The owner's number for the region.
+    /// The owner's ID of the MR.
     pub id: RegionId,
-    /// What it may be used for.
+    /// The access flags.
     pub access: AccessFlags,
-    /// Where it begins in the owner's memory.
+    /// Its start address.
     pub address: VirtualAddress,
-    /// Its bytes.
+    /// Its length in bytes.
     pub length: u64,
-    /// The protection domain it belongs to.
+    /// Its PD.
     pub domain: DomainId,
 }
 
@@ -176,14 +176,14 @@ impl RegionParameters {
     }
 }
 
-/// The server's memory region with its keys.
+/// The server's MR with its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegisteredRegion {
-    /// The region.
+    /// The MR.
     pub region: RegionParameters,
-    /// The key by which the client may reach it.
+    /// The rkey for the client.
     pub remote_key: RKey,
-    /// The key by which the server itself uses it; may be 0.
+    /// The lkey for the server itself; may be 0.
     pub local_key: LKey,
 }
 
@@ -220,22 +220,22 @@ impl RegisteredRegion {
     }
 }
 
-/// What the client asks for in CONNECTION_REQ.
+/// Parameters of CONNECTION_REQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionParameters {
-    /// The client's device.
+    /// The client's device GUID.
     pub client_guid: Guid,
-    /// The key to the client's memory region; 0 when it offers none.
+    /// The rkey of the client's MR; 0 when it offers none.
     pub client_key: RKey,
-    /// The key to the server's memory region, one of those that were registered; 0 when none was.
+    /// The rkey of one of the server's registered MRs; 0 when there is none.
     pub server_key: RKey,
-    /// The longest message the client will send, bytes.
+    /// The longest message that the client will send, in bytes.
     pub max_message_size: u32,
-    /// How long a requester waits for an acknowledge. Sent as zero for UC, as are the two counts.
+    /// Local ACK timeout. Sent as zero for UC, as are the two retry counts.
     pub timeout: AckTimeout,
-    /// How often a request is repeated that is not acknowledged.
+    /// Retry count.
     pub retry_count: u8,
-    /// How often a request is repeated after "receiver not ready".
+    /// RNR retry count.
     pub rnr_retry_count: RnrRetry,
 }
 
@@ -253,24 +253,24 @@ impl Default for ConnectionParameters {
     }
 }
 
-/// The parameters of a connection: those asked for in CONNECTION_REQ, or those that hold after CONNECTION_ACCEPT.
+/// The parameters of a connection: requested in CONNECTION_REQ, or agreed in CONNECTION_ACCEPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// The client's queue pair.
+    /// The client's QPN.
     pub client_qp: Qpn,
-    /// The server's queue pair.
+    /// The server's QPN.
     pub server_qp: Qpn,
-    /// The key to the client's memory region.
+    /// The rkey of the client's MR.
     pub client_key: RKey,
-    /// The key to the server's memory region.
+    /// The rkey of the server's MR.
     pub server_key: RKey,
-    /// The longest message either side will send, bytes.
+    /// The longest message that either side will send, in bytes.
     pub max_message_size: u32,
-    /// How long a requester waits for an acknowledge.
+    /// Local ACK timeout.
     pub timeout: AckTimeout,
-    /// How often a request is repeated that is not acknowledged.
+    /// Retry count.
     pub retry_count: u8,
-    /// How often a request is repeated after "receiver not ready".
+    /// RNR retry count.
     pub rnr_retry_count: RnrRetry,
 }
 

@@ -1,37 +1,36 @@
-//! When a message is sent again, and when its sender gives up.
+//! Retransmission schedule of a message.
 
 use core::time::Duration;
 
 use crate::time::Instant;
 
-/// The most attempts that a policy can have.
+/// Maximum number of attempts of a policy.
 pub const MAX_ATTEMPTS: u8 = 16;
 
-/// How the time between two attempts grows.
+/// How the interval between attempts grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Not at all.
+    /// Constant interval.
     Fixed,
-    /// It doubles, up to [`RetryPolicy::longest`].
+    /// Doubles, up to [`RetryPolicy::longest`].
     Doubling,
 }
 
-/// How often and at which intervals a message is sent that is not answered.
+/// Number and intervals of the attempts to send a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often it is sent, the first time included: 1 to [`MAX_ATTEMPTS`]; others are taken as the nearest of
-    /// these.
+    /// Number of attempts including the first, clamped to 1..=[`MAX_ATTEMPTS`].
     pub attempts: u8,
-    /// How long the first attempt waits for its answer.
+    /// Wait after the first attempt.
     pub first: Duration,
-    /// How the wait changes from attempt to attempt.
+    /// Growth of the wait.
     pub growth: Growth,
-    /// The longest wait.
+    /// Maximum wait.
     pub longest: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Eight attempts, 100 ms doubling to 1.6 s: the sender gives up 7.9 s after the first.
+    /// Eight attempts, 100 ms doubling to 1.6 s: the sender gives up after 7.9 s.
     fn default() -> Self {
         Self {
             attempts: 8,
@@ -43,7 +42,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How often a message is sent.
+    /// Number of attempts.
     pub const fn attempts(&self) -> u8 {
         match self.attempts {
             0 => 1,
@@ -52,7 +51,7 @@ impl RetryPolicy {
         }
     }
 
-    /// How long the attempt with this number waits for an answer; the first has number 0.
+    /// Wait after an attempt; the first has number 0.
     pub fn interval(&self, attempt: u8) -> Duration {
         let interval = match self.growth {
             Growth::Fixed => self.first,
@@ -61,35 +60,35 @@ impl RetryPolicy {
         interval.min(self.longest)
     }
 
-    /// From the first attempt to the moment at which the sender gives up.
+    /// Time from the first attempt until the sender gives up.
     pub fn gives_up_after(&self) -> Duration {
         (0..self.attempts()).fold(Duration::ZERO, |sum, n| sum.saturating_add(self.interval(n)))
     }
 }
 
-/// A message under way: when its copies were sent, and when the next is due.
+/// A message in flight: when its copies were sent, and when the next one is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempts {
     policy: RetryPolicy,
     made: u8,
-    /// When each was made, so that the one that was answered can be timed.
+    /// Time of each attempt, to measure the round trip of the one that was answered.
     at: [Instant; MAX_ATTEMPTS as usize],
     due: Instant,
 }
 
-/// What is to be done now about a message under way.
+/// What to do now about a message in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// It is not time yet.
+    /// Nothing yet.
     Nothing,
-    /// Send it again; the attempt's number.
+    /// Retransmit it, with this attempt number.
     Repeat(u8),
-    /// All attempts were in vain.
+    /// All attempts are used up.
     GiveUp,
 }
 
 impl Attempts {
-    /// The first attempt is made now.
+    /// Starts with the first attempt.
     pub(super) fn begin(policy: RetryPolicy, now: Instant) -> Self {
         let at = [now; MAX_ATTEMPTS as usize];
         Self { policy, made: 1, at, due: now + policy.interval(0) }
@@ -99,7 +98,7 @@ impl Attempts {
         self.made
     }
 
-    /// When [`Attempts::due`] has something to say.
+    /// When [`Attempts::due`] returns something else than [`Due::Nothing`].
     pub(super) fn deadline(&self) -> Instant {
         self.due
     }

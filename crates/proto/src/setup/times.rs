@@ -1,4 +1,4 @@
-//! How long each phase took.
+//! Durations of the phases.
 
 use core::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::time::Instant;
 /// One phase of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseTime {
-    /// When it began: at the end of the phase before it, so that what a side does between two messages (create a
-    /// queue pair, register memory) counts for the phase that the second message belongs to.
+    /// Start: the end of the previous phase. What a side does between two messages (create a QP, register memory)
+    /// counts for the phase of the second message.
     pub start: Instant,
-    /// When it ended.
+    /// End.
     pub end: Instant,
-    /// From the copy of the last request that was answered to its answer: the network and the other side alone.
-    /// `None` at the server.
+    /// Time from the answered copy of the last request to its response: the network and the peer only. `None` on the
+    /// server.
     pub round_trip: Option<Duration>,
-    /// How many messages this side sent that wait for an answer, repetitions included.
+    /// Requests that this side sent, including retransmissions.
     pub attempts: u32,
 }
 
 impl PhaseTime {
-    /// How long it took.
+    /// Duration.
     pub const fn duration(&self) -> Duration {
         self.end.since(self.start)
     }
 }
 
-/// The phases of an exchange as one side saw them. They follow each other without gaps: their durations add up to
+/// The phases of an exchange as seen by one side. They are contiguous: their durations add up to
 /// [`PhaseTimes::total`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseTimes {
@@ -41,34 +41,33 @@ impl PhaseTimes {
         Self { start, phases: [None; 4] }
     }
 
-    /// A phase that is over. `None` when it was not reached, for memory when no region was registered, and always for
-    /// data, which has no end.
+    /// A finished phase. `None` when it was not reached, for memory when no MR was registered, and always for data,
+    /// which has no end.
     pub fn phase(&self, phase: Phase) -> Option<PhaseTime> {
         self.phases.get(index(phase)).copied().flatten()
     }
 
-    /// How long a phase took; `None` as for [`PhaseTimes::phase`].
+    /// Duration of a phase; `None` as for [`PhaseTimes::phase`].
     pub fn duration(&self, phase: Phase) -> Option<Duration> {
         self.phase(phase).map(|time| time.duration())
     }
 
-    /// When the exchange began.
+    /// Start of the exchange.
     pub const fn start(&self) -> Instant {
         self.start
     }
 
-    /// When the last phase that is over ended: after the fourth, when data could flow.
+    /// End of the last finished phase: after the fourth, when data could flow.
     pub fn end(&self) -> Instant {
         self.phases.iter().flatten().last().map_or(self.start, |time| time.end)
     }
 
-    /// From the beginning to [`PhaseTimes::end`].
+    /// Time from the start to [`PhaseTimes::end`].
     pub fn total(&self) -> Duration {
         self.end().since(self.start)
     }
 
-    /// A phase ends now, or goes on until now when it had ended before: each further memory region prolongs its
-    /// phase.
+    /// Ends a phase, or extends it when it had ended before: each further MR extends the memory phase.
     pub(super) fn finish(
         &mut self,
         phase: Phase,

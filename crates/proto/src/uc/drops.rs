@@ -1,29 +1,29 @@
-//! What the peer sent and its receiver never hears of.
+//! Counters of dropped inbound messages.
 
-/// How often something was dropped in silence, for each reason (IBA 9.8.2.2). A dropped message counts once.
+/// Number of silent drops, by reason (IBA 9.8.2.2). A dropped message counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// Packets that are not of this service, or not here in full.
+    /// Packets of another service, and truncated ones.
     pub foreign: u64,
-    /// Packets that came late or twice: others behind them had already come.
+    /// Late or duplicate packets: later PSNs were received already.
     pub late: u64,
-    /// Gaps in the sequence: packets are missing, and with them the message under way.
+    /// PSN gaps: packets are missing, and the message in progress is dropped.
     pub gaps: u64,
-    /// Messages whose packets do not follow each other as they must: a second start, a middle without a start.
+    /// Messages with an invalid opcode sequence: a second FIRST, or a MIDDLE without a FIRST.
     pub opcode: u64,
-    /// Messages of a kind that the queue pair does not allow.
+    /// Operations that the QP's access flags do not allow.
     pub permission: u64,
-    /// Messages for which no receive request was posted.
+    /// Messages without a posted receive request.
     pub no_receive: u64,
-    /// Messages with a packet of the wrong size, longer or shorter than announced, or longer than the buffer.
+    /// Messages with a packet of the wrong size, longer or shorter than announced, or longer than the receive buffer.
     pub length: u64,
-    /// Messages to memory that the key does not allow.
+    /// Messages whose rkey denies the access.
     pub key: u64,
-    /// Packets of a message that was dropped before they came.
+    /// Remaining packets of a message that was dropped earlier.
     pub rest: u64,
 }
 
-/// Why the message that a packet belongs to is dropped.
+/// Why a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Opcode,

@@ -1,10 +1,10 @@
-//! Unreliable connection (IBA 9.8.2): messages of one peer, in order, each whole or not at all. Nothing is
-//! acknowledged and nothing is sent again: what is lost is lost in silence, and only [`Drops`] tells.
+//! Unreliable connection (UC, IBA 9.8.2): ordered messages from one peer, each delivered completely or not at all.
+//! Nothing is acknowledged or retransmitted; losses show only in [`Drops`].
 //!
 //! | file | role |
 //! |---|---|
-//! | `requester` | the send queue and segmentation |
-//! | `responder` | the pipeline of checks on messages, and their execution |
+//! | `requester` | the checks on posted requests, local operations and segmentation |
+//! | `responder` | the checks on inbound messages and their execution |
 //! | `drops` | why messages were dropped |
 
 mod drops;

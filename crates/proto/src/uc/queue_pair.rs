@@ -1,4 +1,4 @@
-//! An unreliable connection's queue pair: requester and responder under one roof.
+//! A UC queue pair: requester and responder.
 
 use ferroce_wire::number::{PKey, Psn, Qpn};
 use ferroce_wire::opcode::Transport;
@@ -14,42 +14,42 @@ use crate::transmit::Transmit;
 use crate::unacknowledged::{Queues, SendQueue};
 use crate::work::{Completion, PostError, SendRequest, WorkId};
 
-/// What the attributes of the transitions to RTR and RTS set (IBA 11.2.5.2).
+/// Attributes of the transitions to RTR and RTS (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Our own queue pair.
+    /// The local QPN.
     pub number: Qpn,
-    /// The peer's queue pair.
+    /// The peer's QPN.
     pub destination: Qpn,
-    /// The partition of both.
+    /// The P_Key of the connection.
     pub partition: PKey,
     /// The protection domain.
     pub pd: PdId,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub mtu: u16,
-    /// Our first PSN.
+    /// First PSN to send.
     pub send_psn: Psn,
-    /// The peer's first PSN.
+    /// First PSN to receive.
     pub receive_psn: Psn,
-    /// What the peer may do.
+    /// Remote access rights.
     pub access: AccessFlags,
-    /// Requests that the send queue holds.
+    /// Capacity of the send queue.
     pub send_capacity: usize,
 }
 
 impl Config {
-    /// As whom the queue pair reaches for memory.
+    /// The QP and PD for memory accesses.
     pub(super) const fn accessor(&self) -> Accessor {
         Accessor { pd: self.pd, queue_pair: self.number }
     }
 
-    /// The MTU, never 0.
+    /// The MTU, at least 1.
     pub(super) fn packet_size(&self) -> u64 {
         u64::from(self.mtu).max(1)
     }
 }
 
-/// A connected queue pair, ready to send and receive. It has no timers: nothing is ever sent again.
+/// A connected QP in RTS. It needs no timers, since nothing is retransmitted.
 #[derive(Debug)]
 pub struct QueuePair {
     config: Config,
@@ -58,39 +58,38 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// A queue pair that is connected so.
+    /// Creates a QP in RTS.
     pub fn new(config: Config) -> Self {
         Self { queues: Queues::new(config.send_psn), responder: Responder::new(&config), config }
     }
 
-    /// How it is connected.
+    /// The attributes.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Changes how it is connected, as the owner's changes of attributes ask for. The PSNs of a connection that sends
-    /// or receives do not change.
+    /// Applies attribute changes. The PSNs of a connection that already sends or receives do not change.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
     }
 
-    /// Sets the PSN of the first packet, before any is sent.
+    /// Sets the first PSN, before any packet is sent.
     pub fn start_sending(&mut self, psn: Psn) {
         self.config.send_psn = psn;
         self.queues.send = SendQueue::new(psn);
     }
 
-    /// Whether no message is half sent: what SQD waits for (IBA 10.3.1.5).
+    /// Whether no message is partly sent; SQD waits for this (IBA 10.3.1.5).
     pub fn is_between_messages(&self) -> bool {
         self.queues.send.is_between_messages()
     }
 
-    /// Why the queue pair does not work, if it does not.
+    /// The fault that put the QP into SQE or ERR, if any.
     pub fn fault(&self) -> Option<Fault> {
         self.queues.fault()
     }
 
-    /// What was dropped in silence so far.
+    /// Counters of silent drops.
     pub fn drops(&self) -> &Drops {
         &self.responder.drops
     }
@@ -105,13 +104,13 @@ impl QueuePair {
         self.queues.send.last_sent()
     }
 
-    /// Requests that are not finished.
+    /// Number of unfinished send requests.
     pub fn send_queue_len(&self) -> usize {
         self.queues.send.len()
     }
 
-    /// A packet from the peer, whose ICRC is right. Receive requests are taken from `receives`, the queue pair's own
-    /// or a shared one.
+    /// Handles a packet from the peer with a valid ICRC. Receive requests come from `receives`, the QP's own RQ or an
+    /// SRQ.
     pub fn handle_packet(
         &mut self,
         packet: &Packet<'_>,
@@ -121,7 +120,7 @@ impl QueuePair {
         if self.queues.in_error() {
             return;
         }
-        // IBA 9.6.1.1: partition and destination were matched when the queue pair was found.
+        // P_Key and destination were checked when the QP was looked up (IBA 9.6.1.1).
         let info = packet.bth.opcode.info();
         let ours = info.filter(|info| info.transport == Transport::UnreliableConnection);
         let (Some(info), true) = (ours, packet.payload.len() == packet.payload_len) else {
@@ -136,19 +135,19 @@ impl QueuePair {
         }
     }
 
-    /// The payload of the packet with this PSN, the last that was handed out, could not be read: its request fails and
-    /// all behind it are flushed (IBA 10.3.1.6).
+    /// The payload of the packet with this PSN, the last one handed out, could not be read: its request fails, and
+    /// all later requests are flushed (IBA 10.3.1.6).
     pub fn handle_denied(&mut self, psn: Psn) {
         self.queues.handle_denied(psn);
     }
 
-    /// The owner's transition from SQE back to RTS (IBA 10.3.1.6). The peer drops what it has of the message that
-    /// failed, because the next one starts. False when the state is another.
+    /// Transition from SQE to RTS (IBA 10.3.1.6). The peer drops its part of the failed message when the next one
+    /// starts. Returns false in any other state.
     pub fn resume_send(&mut self) -> bool {
         self.queues.resume_send()
     }
 
-    /// Brings the queue pair into the error state: all its requests are flushed (IBA 10.3.1.7).
+    /// Enters ERR: all requests are flushed (IBA 10.3.1.7).
     pub fn handle_error(&mut self) {
         if !self.queues.in_error() {
             self.enter_error(Fault::Owner);
@@ -160,12 +159,12 @@ impl QueuePair {
         self.responder.stop(&mut self.queues.receive_done);
     }
 
-    /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
+    /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
         self.queues.flush_receives(receives);
     }
 
-    /// The next packet to send. Requests that are done on this side alone are executed when their turn comes.
+    /// The next packet to send. Executes local requests when they reach the head of the queue.
     pub fn poll_transmit(&mut self, memory: &mut impl Memory) -> Option<Transmit<'_>> {
         if self.queues.fault().is_some() {
             return None;

@@ -76,7 +76,7 @@ fn packet<'a>(request: &'a SendRequest, segment: Segment, config: &Config) -> Tr
     let bth = Bth {
         opcode: opcode(remote.is_some(), first, last, immediate.is_some()),
         solicited: request.solicited && last,
-        // Without automatic path migration a connection's state is Migrated (IBA 17.2.8).
+        // Without APM, the migration state is always Migrated (IBA 17.2.8).
         migrated: true,
         pad: pad(payload.len()),
         partition: config.partition,

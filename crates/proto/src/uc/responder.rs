@@ -1,7 +1,7 @@
-//! Messages of the peer, through a pipeline of checks (IBA 9.8.2.2). What does not pass one of them is dropped in
-//! silence, with all of its message; nothing is ever answered.
+//! Inbound messages, validated step by step (IBA 9.8.2.2). A message that fails a check is dropped silently and
+//! completely; UC sends no responses.
 //!
-//! PSN → opcode sequence → queue pair's permissions → resources → length → key, bounds, access → execution.
+//! PSN → opcode sequence → QP permissions → resources → length → rkey, bounds, access → execution.
 
 use alloc::collections::VecDeque;
 
@@ -16,25 +16,25 @@ use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Status};
 
-/// How far behind the expected one a PSN still tells a packet that is late or doubled. Networks of InfiniBand do
-/// neither, so the specification takes each unexpected PSN for a loss (IBA 9.8.2.2); over UDP both happen, and a
-/// message must not come twice. Everything else is ahead: so a peer that was cut off for half the circle of PSNs is
-/// heard again at once.
+/// PSNs up to this far behind the expected one count as late or duplicate packets. InfiniBand networks neither
+/// reorder nor duplicate, so the specification treats every unexpected PSN as a loss (IBA 9.8.2.2); over UDP both
+/// happen, and a message must not be delivered twice. All other PSNs count as ahead, so that a peer that was cut off
+/// for half of the PSN space is received again immediately.
 const LATE: i32 = 1 << 16;
 
-/// The message that the packets before belong to.
+/// The message that the preceding packets belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
-    /// It is complete.
+    /// No message in progress.
     None,
-    /// It is dropped, and what is still to come of it as well.
+    /// The message is dropped, with its remaining packets.
     Dropped,
     Send,
-    /// Where its next packet goes, and how much is still to come.
+    /// Destination of the remaining payload.
     Write(RemoteRange),
 }
 
-/// Why a packet does not pass.
+/// Why a packet fails a check.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     Drop(Reason),
@@ -51,9 +51,9 @@ impl From<Reason> for Refusal {
 pub(super) struct Responder {
     expected: Psn,
     message: Message,
-    /// Bytes of the message under way that arrived.
+    /// Bytes received of the message in progress.
     received: u64,
-    /// The receive request that it takes.
+    /// The receive request that it consumes.
     receive: Option<ReceiveRequest>,
     pub(super) drops: Drops,
 }
@@ -78,7 +78,7 @@ impl Responder {
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
-        // Step 1: the PSN (IBA 9.8.2.2): a gap ends the message under way, and the sequence goes on behind it.
+        // Step 1: PSN (IBA 9.8.2.2). A gap drops the message in progress; the sequence continues behind the gap.
         let ahead = packet.bth.psn.distance(self.expected);
         if (-LATE..0).contains(&ahead) {
             self.drops.late += 1;
@@ -86,7 +86,8 @@ impl Responder {
         }
         if ahead != 0 {
             self.drops.gaps += 1;
-            // Of a message whose start is missing, the rest is dropped; a new start is a new message.
+            // If the start of a message is missing, its remaining packets are dropped; a FIRST or ONLY starts a new
+            // message.
             self.message = if info.position.opens() { Message::None } else { Message::Dropped };
         }
         self.expected = packet.bth.psn.add(1);
@@ -110,15 +111,16 @@ impl Responder {
                 done.push_back(request.completion(Status::LocalProtection));
                 return Err(Fault::Responder);
             }
-            // Its message was dropped: the next one takes it, which may be another queue pair's if they share it.
+            // The message was dropped: the next message consumes the request, possibly one of another QP if it is
+            // from an SRQ.
             (_, Message::None | Message::Dropped) => receives.put_back(request),
             (_, Message::Send | Message::Write(_)) => self.receive = Some(request),
         }
         Ok(())
     }
 
-    /// Step 2: the opcode goes on with the message under way, or starts one (IBA 9.8.2.2). A start while another
-    /// message is under way drops that one only.
+    /// Step 2: the opcode continues the message in progress or starts one (IBA 9.8.2.2). A new start while a message
+    /// is in progress drops only the old message.
     fn check_sequence(&mut self, info: &OpcodeInfo) -> Result<(), Refusal> {
         if info.position.opens() {
             if !matches!(self.message, Message::None | Message::Dropped) {
@@ -135,7 +137,7 @@ impl Responder {
         }
     }
 
-    /// Step 4: a receive request is there for what consumes one (IBA 9.8.2.2).
+    /// Step 4: a receive request for operations that consume one (IBA 9.8.2.2).
     fn check_resources(
         &mut self,
         info: &OpcodeInfo,
@@ -147,7 +149,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Step 5: full packets but the last, nothing longer than was announced or than there is room for (IBA 9.8.2.2).
+    /// Step 5: all packets but the last are MTU-sized, and the message fits its announced length and its buffer (IBA
+    /// 9.8.2.2).
     fn check_length(
         &self,
         packet: &Packet<'_>,
@@ -172,7 +175,7 @@ impl Responder {
         if packet_fits && message_fits { Ok(()) } else { Err(Reason::Length.into()) }
     }
 
-    /// Where the payload of a WRITE goes, and all that is to follow it.
+    /// Destination of a WRITE packet's payload and of all that follows.
     fn destination(&self, packet: &Packet<'_>) -> Option<RemoteRange> {
         match self.message {
             Message::Write(sge) => Some(sge),
@@ -180,7 +183,7 @@ impl Responder {
         }
     }
 
-    /// Step 7: everything is in order: do it.
+    /// Step 7: execution.
     fn execute(
         &mut self,
         packet: &Packet<'_>,
@@ -196,7 +199,7 @@ impl Responder {
             let sge = self.destination(packet).ok_or(Reason::Length)?;
             let length = packet.payload.len() as u32;
             if length > 0 {
-                // The region may have gone since the message began.
+                // The MR may have been deregistered since the message began.
                 let part = RemoteRange { length, ..sge };
                 (memory.write_remote(config.accessor(), part, packet.payload))
                     .map_err(|_| Reason::Key)?;
@@ -227,8 +230,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Puts the payload of a SEND behind what has come of it. If our own receive request names memory that it may
-    /// not, that is no fault of the peer's: the request ends in error, and with it the queue pair (IBA 10.3.1.7).
+    /// Writes the payload of a SEND behind the bytes received before. If the receive request's own lkey denies the
+    /// access, the peer is not at fault: the request fails, and the QP enters ERR (IBA 10.3.1.7).
     fn place(
         &self,
         payload: &[u8],
@@ -240,7 +243,7 @@ impl Responder {
             .map_err(|_| Refusal::Failed)
     }
 
-    /// The queue pair is in error: a message under way ends.
+    /// Ends the message in progress when the QP enters ERR.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
         self.message = Message::None;
         if let Some(request) = self.receive.take() {
@@ -253,7 +256,7 @@ fn announced(packet: &Packet<'_>) -> Option<RemoteRange> {
     packet.extensions.reth.as_ref().map(RemoteRange::from)
 }
 
-/// Step 3: the queue pair allows the operation (IBA 9.8.2.2).
+/// Step 3: the QP's access flags allow the operation (IBA 9.8.2.2).
 fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
     match info.operation {
         Operation::Send => Ok(()),
@@ -263,8 +266,8 @@ fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
     }
 }
 
-/// Step 6: the key allows all that the message announces, before its first byte is touched (IBA 9.8.2.2). Where nothing
-/// is accessed nothing is checked.
+/// Step 6: the rkey allows the whole announced range, before the first byte is written (IBA 9.8.2.2). A zero-length
+/// WRITE is not checked (IBA C9-88).
 fn check_key(packet: &Packet<'_>, config: &Config, memory: &impl Memory) -> Result<(), Refusal> {
     let Some(sge) = announced(packet).filter(|sge| sge.length > 0) else { return Ok(()) };
     (memory.check_remote(config.accessor(), sge, AccessFlags::REMOTE_WRITE))

@@ -1,4 +1,4 @@
-//! Multicast groups that a queue pair is attached to (IBA 10.5).
+//! Multicast groups that a QP is attached to (IBA 10.5).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -8,9 +8,9 @@ use ferroce_wire::address::Gid;
 /// Why a queue pair was not attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachError {
-    /// The address is not that of a group.
+    /// The address is not a multicast address.
     NotMulticast,
-    /// The queue pair is attached to as many groups as it was made for.
+    /// The QP is attached to its maximum number of groups.
     Full,
 }
 
@@ -22,12 +22,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Room for so many groups.
+    /// Creates an empty set for up to `capacity` groups.
     pub fn new(capacity: usize) -> Self {
         Self { members: Vec::new(), capacity }
     }
 
-    /// Attaches to a group (IBA 11.3.1). To be attached already is no error.
+    /// Attaches to a group (IBA 11.3.1); a no-op when already attached.
     pub fn attach(&mut self, group: Gid) -> Result<(), AttachError> {
         if !is_multicast(group) {
             return Err(AttachError::NotMulticast);
@@ -42,23 +42,23 @@ impl Groups {
         Ok(())
     }
 
-    /// Detaches from a group (IBA 11.3.2), and says whether it was attached to it.
+    /// Detaches from a group (IBA 11.3.2). Returns whether it was attached.
     pub fn detach(&mut self, group: Gid) -> bool {
         let place = self.members.iter().position(|&member| member == group);
         place.map(|place| self.members.swap_remove(place)).is_some()
     }
 
-    /// Whether datagrams to this group are for us.
+    /// Whether the QP is attached to this group.
     pub fn contains(&self, group: Gid) -> bool {
         self.members.contains(&group)
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// All of them, in no order.
+    /// The groups, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Gid> + '_ {
         self.members.iter().copied()
     }

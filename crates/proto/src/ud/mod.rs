@@ -1,10 +1,10 @@
-//! Unreliable datagram (IBA 9.8.3): single packets, to and from anyone who has the queue key.
+//! Unreliable datagram (UD, IBA 9.8.3): single packets to and from any QP that has the Q_Key.
 //!
 //! | file | role |
 //! |---|---|
-//! | `request` | a datagram to send, and whom it goes to |
-//! | `requester` | the send queue |
-//! | `responder` | the checks on datagrams, and their delivery |
+//! | `request` | send requests and address handles |
+//! | `requester` | the checks on posted requests, and their packets |
+//! | `responder` | the checks on datagrams and their delivery |
 //! | `groups` | multicast groups |
 
 mod groups;

@@ -1,4 +1,4 @@
-//! A datagram queue pair: requester and responder under one roof.
+//! A UD queue pair: requester and responder.
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{PKey, Psn, QKey, Qpn};
@@ -14,29 +14,29 @@ use crate::receive::ReceiveQueue;
 use crate::unacknowledged::{Queues, SendQueue};
 use crate::work::{Completion, PostError, WorkId};
 
-/// What the attributes of the transitions to INIT, RTR and RTS set (IBA 11.2.5.2).
+/// Attributes of the transitions to INIT, RTR and RTS (IBA 11.2.5.2).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Our own number: the source of what we send.
+    /// The local QPN.
     pub number: Qpn,
-    /// What others must know to send to us.
+    /// The Q_Key that inbound datagrams must carry.
     pub queue_key: QKey,
-    /// The partition.
+    /// The P_Key.
     pub partition: PKey,
     /// The protection domain.
     pub pd: PdId,
-    /// MTU of the port in bytes, 256, 512, 1024, 2048 or 4096: the longest message.
+    /// MTU of the port in bytes, 256, 512, 1024, 2048 or 4096: also the longest message.
     pub mtu: u16,
-    /// Our first PSN.
+    /// First PSN to send.
     pub send_psn: Psn,
-    /// Requests that the send queue holds.
+    /// Capacity of the send queue.
     pub send_capacity: usize,
-    /// Multicast groups that the queue pair can be attached to.
+    /// Maximum number of multicast groups.
     pub group_capacity: usize,
 }
 
-/// A queue pair that sends to and receives from anyone. `R` is the way to a host, see
-/// [`AddressHandle`](super::AddressHandle). It has no timers: nothing is ever sent again.
+/// A QP that exchanges datagrams with any peer. `R` is a route to a host, see
+/// [`AddressHandle`](super::AddressHandle). It needs no timers, since nothing is retransmitted.
 #[derive(Debug)]
 pub struct QueuePair<R> {
     config: Config,
@@ -45,40 +45,39 @@ pub struct QueuePair<R> {
 }
 
 impl<R: Copy> QueuePair<R> {
-    /// A queue pair that is set up so.
+    /// Creates a QP in RTS.
     pub fn new(config: Config) -> Self {
         Self { queues: Queues::new(config.send_psn), responder: Responder::new(&config), config }
     }
 
-    /// How it is set up.
+    /// The attributes.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Changes how it is set up, as the owner's changes of attributes ask for.
+    /// Applies attribute changes.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
     }
 
-    /// Sets the PSN of the first packet, before any is sent.
+    /// Sets the first PSN, before any packet is sent.
     pub fn start_sending(&mut self, psn: Psn) {
         self.config.send_psn = psn;
         self.queues.send = SendQueue::new(psn);
     }
 
-    /// Forgets all requests and errors. Groups stay: they are attached to the queue pair, whatever its state (IBA
-    /// 11.3.1).
+    /// Discards all requests and errors. Groups stay attached in every state (IBA 11.3.1).
     pub fn reset(&mut self) {
         self.queues = Queues::new(self.config.send_psn);
         self.responder.drops = Drops::default();
     }
 
-    /// Why the queue pair does not work, if it does not.
+    /// The fault that put the QP into SQE or ERR, if any.
     pub fn fault(&self) -> Option<Fault> {
         self.queues.fault()
     }
 
-    /// What was dropped in silence so far.
+    /// Counters of silent drops.
     pub fn drops(&self) -> &Drops {
         &self.responder.drops
     }
@@ -88,7 +87,7 @@ impl<R: Copy> QueuePair<R> {
         self.responder.groups.attach(group)
     }
 
-    /// Detaches from a multicast group (IBA 11.3.2), and says whether it was attached to it.
+    /// Detaches from a multicast group (IBA 11.3.2). Returns whether it was attached.
     pub fn detach(&mut self, group: Gid) -> bool {
         self.responder.groups.detach(group)
     }
@@ -98,7 +97,7 @@ impl<R: Copy> QueuePair<R> {
         !self.responder.groups.is_empty()
     }
 
-    /// Whether multicast datagrams with this destination are for us: each such queue pair gets a copy (IBA 10.5).
+    /// Whether the QP is attached to this group: each attached QP gets a copy (IBA 10.5).
     pub fn accepts(&self, destination: Gid) -> bool {
         self.responder.groups.contains(destination)
     }
@@ -115,18 +114,18 @@ impl<R: Copy> QueuePair<R> {
         self.queues.send.last_sent()
     }
 
-    /// Whom the next packet goes to, if there is one.
+    /// The address handle of the next packet, if any.
     pub fn next_address(&self) -> Option<&AddressHandle<R>> {
         self.queues.send.next().map(|request| &request.address)
     }
 
-    /// Requests that are not finished.
+    /// Number of unfinished send requests.
     pub fn send_queue_len(&self) -> usize {
         self.queues.send.len()
     }
 
-    /// A packet whose ICRC and partition are right, and what carried it. Receive requests are taken from `receives`,
-    /// the queue pair's own or a shared one.
+    /// Handles a packet with valid ICRC and P_Key, and the IP header it came with. Receive requests come from
+    /// `receives`, the QP's own RQ or an SRQ.
     pub fn handle_packet(
         &mut self,
         packet: &Packet<'_>,
@@ -145,30 +144,30 @@ impl<R: Copy> QueuePair<R> {
         }
     }
 
-    /// The payload of the packet with this PSN, the last that was handed out, could not be read: its request fails and
-    /// all behind it are flushed (IBA 10.3.1.6).
+    /// The payload of the packet with this PSN, the last one handed out, could not be read: its request fails, and
+    /// all later requests are flushed (IBA 10.3.1.6).
     pub fn handle_denied(&mut self, psn: Psn) {
         self.queues.handle_denied(psn);
     }
 
-    /// The owner's transition from SQE back to RTS (IBA 10.3.1.6). False when the state is another.
+    /// Transition from SQE to RTS (IBA 10.3.1.6). Returns false in any other state.
     pub fn resume_send(&mut self) -> bool {
         self.queues.resume_send()
     }
 
-    /// Brings the queue pair into the error state: all its requests are flushed (IBA 10.3.1.7).
+    /// Enters ERR: all requests are flushed (IBA 10.3.1.7).
     pub fn handle_error(&mut self) {
         if !self.queues.in_error() {
             self.queues.enter_error(Fault::Owner);
         }
     }
 
-    /// Flushes receive requests of a queue pair in error: those of its own receive queue, never of a shared one.
+    /// Flushes the QP's own RQ in ERR. Never call this with an SRQ.
     pub fn flush_receives(&mut self, receives: &mut ReceiveQueue) {
         self.queues.flush_receives(receives);
     }
 
-    /// The next packet to send, and where to.
+    /// The next packet to send, with its route.
     pub fn poll_transmit(&mut self) -> Option<UdTransmit<'_, R>> {
         if self.queues.fault().is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! A datagram to send, and whom it goes to.
+//! UD send requests and address handles.
 
 use ferroce_wire::number::{Immediate, QKey, Qpn};
 
@@ -6,33 +6,33 @@ use crate::transmit::Transmit;
 use crate::unacknowledged::SendWork;
 use crate::work::{CompletionKind, Data, WorkId};
 
-/// Whom a datagram goes to. `R` is the way there as whoever sends packets knows it, an IP address or an entry of its
-/// own table: here it is only carried along.
+/// An address handle (AH): the destination of a datagram. `R` is the route in the form that the sender of packets
+/// uses, such as an IP address or a table index; here it is only passed through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressHandle<R> {
-    /// The way to the host or the group.
+    /// Route to the host or multicast group.
     pub route: R,
-    /// The queue pair there; [`Qpn::MULTICAST`] for a group.
+    /// The destination QPN; [`Qpn::MULTICAST`] for a group.
     pub destination: Qpn,
-    /// The queue key of that queue pair. If its top bit is set the sender's own key goes out in its place, so that
-    /// controlled keys are only sent by whom privileged software gave one (IBA 10.2.5).
+    /// The Q_Key of the destination. If its top bit is set, the sending QP's own Q_Key is sent instead, so that only
+    /// privileged software can assign controlled Q_Keys (IBA 10.2.5).
     pub queue_key: QKey,
 }
 
-/// A work request for the send queue. The service has only SEND.
+/// A UD send work request. UD supports SEND only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest<R> {
-    /// The owner's name for it.
+    /// The caller's ID of the request.
     pub id: WorkId,
-    /// Whom it goes to.
+    /// The destination.
     pub address: AddressHandle<R>,
-    /// Handed to the receiver with its completion.
+    /// Delivered with the receive completion.
     pub immediate: Option<Immediate>,
-    /// Where the bytes come from: no more than one packet's.
+    /// The payload, at most one packet.
     pub data: Data,
-    /// Completes with a completion even when all goes well. Errors always do.
+    /// Whether a successful request generates a completion. Errors always do.
     pub signaled: bool,
-    /// The receiver should raise an event when its receive completes.
+    /// Requests a solicited event with the receive completion.
     pub solicited: bool,
 }
 
@@ -54,10 +54,10 @@ impl<R> SendWork for SendRequest<R> {
     }
 }
 
-/// One packet to send, and where to.
+/// A packet to send, with its route.
 #[derive(Debug)]
 pub struct UdTransmit<'a, R> {
-    /// The way that the request's address named.
+    /// The route of the request's address handle.
     pub route: R,
     /// The packet.
     pub transmit: Transmit<'a>,

@@ -1,6 +1,6 @@
-//! Datagrams that arrive: checked (IBA 9.8.3), and put behind the space for their global route header.
+//! Inbound datagrams: checked (IBA 9.8.3), and written behind the space for the GRH.
 //!
-//! Destination → queue key → length → receive request → delivery. What does not pass is dropped in silence.
+//! Destination → Q_Key → length → receive request → delivery. A datagram that fails a check is dropped silently.
 
 use alloc::collections::VecDeque;
 
@@ -16,31 +16,31 @@ use crate::qp::Fault;
 use crate::receive::ReceiveQueue;
 use crate::work::{Completion, ReceiveRequest, Status};
 
-/// Bytes at the front of every receive buffer that are kept for the global route header (IBA 11.4.1.2).
+/// Bytes reserved for the GRH at the start of every receive buffer (IBA 11.4.1.2).
 pub const GRH_LEN: usize = 40;
 
-/// What carried a datagram.
+/// The IP header of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// Whom it was sent to: our own address, or a group's.
+    /// The destination: the local address or a multicast group.
     pub destination: Gid,
-    /// What goes to the front of the buffer: an IPv6 header as it is, an IPv4 header in the last 20 bytes (IBA
-    /// A17). With none, these bytes stay as they are.
+    /// The bytes for the start of the buffer: an IPv6 header as is, an IPv4 header in the last 20 bytes (IBA A17).
+    /// With `None`, that part of the buffer is not written.
     pub header: Option<[u8; GRH_LEN]>,
 }
 
-/// How many datagrams were dropped in silence, for each reason (IBA 9.8.3).
+/// Number of silently dropped datagrams, by reason (IBA 9.8.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// They are not of this service, or not here in full.
+    /// Datagrams of another service, and truncated ones.
     pub foreign: u64,
-    /// They are for another queue pair, or for a group that we are not attached to.
+    /// Datagrams for another QP, or for a group that the QP is not attached to.
     pub destination: u64,
-    /// They have another queue key (IBA 10.2.5).
+    /// Wrong Q_Key (IBA 10.2.5).
     pub queue_key: u64,
-    /// They are longer than the MTU.
+    /// Longer than the MTU.
     pub length: u64,
-    /// No receive request was posted.
+    /// No receive request posted.
     pub no_receive: u64,
 }
 
@@ -66,7 +66,7 @@ impl Responder {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         let Some(source) = self.admit(packet, envelope, config) else { return Ok(()) };
-        // No PSN is checked: datagrams are in no order (IBA 9.8.3).
+        // PSNs are not checked: datagrams are unordered (IBA 9.8.3).
         let Some(request) = receives.take() else {
             self.drops.no_receive += 1;
             return Ok(());
@@ -76,7 +76,7 @@ impl Responder {
         if delivered == Err(Status::LocalProtection) { Err(Fault::Responder) } else { Ok(()) }
     }
 
-    /// The source of a datagram that is for us and may come in; all others are counted.
+    /// Returns the source QPN of an acceptable datagram; counts all others as drops.
     fn admit(&mut self, packet: &Packet<'_>, envelope: &Envelope, config: &Config) -> Option<Qpn> {
         let info = packet.bth.opcode.info();
         let ours = info.is_some_and(|info| info.transport == Transport::UnreliableDatagram);
@@ -85,7 +85,7 @@ impl Responder {
             self.drops.foreign += 1;
             return None;
         };
-        // IBA 9.6.1.1, 10.5: a group's datagrams are for the multicast queue pair number.
+        // Multicast datagrams carry the multicast QPN (IBA 10.5).
         let for_us = match packet.bth.destination {
             Qpn::MULTICAST => self.groups.contains(envelope.destination),
             destination => destination == config.number,
@@ -113,12 +113,12 @@ fn deliver(
     memory: &mut impl Memory,
 ) -> Result<Completion, Status> {
     let length = GRH_LEN + packet.payload.len();
-    // The owner is told that the buffer is too small (IBA 11.6.2), but the queue pair goes on: the error is of class D
-    // or E of IBA 9.9.3, which change no state, or any stranger could end it with one long datagram.
+    // A buffer that is too small completes with an error (IBA 11.6.2), but the QP stays operational: error classes D
+    // and E of IBA 9.9.3 change no state. Otherwise any sender could disable the QP with one long datagram.
     if length as u64 > request.sg_list.len() {
         return Err(Status::LocalLength);
     }
-    // Our own request names memory that it may not: it ends in error, and with it the queue pair (IBA 10.3.1.7).
+    // The receive request's own lkey denies the access: the request fails, and the QP enters ERR (IBA 10.3.1.7).
     let header = envelope.header.as_ref().map_or(&[][..], |header| header);
     let sg_list = &request.sg_list;
     (sg_list.scatter(0, header, config.pd, memory))

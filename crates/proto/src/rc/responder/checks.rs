@@ -1,4 +1,4 @@
-//! The checks behind the PSN (IBA 9.7.4.1), in their order.
+//! The checks after the PSN check (IBA 9.7.4.1), in order.
 
 use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
@@ -11,13 +11,14 @@ use crate::rc::queue_pair::Config;
 use crate::receive::ReceiveQueue;
 use crate::work::MAX_MESSAGE;
 
-/// The whole region is flushed, whatever address and length say (IBA A19).
+/// FLUSH of the whole MR, regardless of address and length (IBA A19).
 const REGION: FlushSelectivity = FlushSelectivity(1);
 
 impl Responder {
-    /// 2. Packets of a message follow each other, and messages do not mix (IBA 9.7.4.1.2, table 48).
+    /// 2. Opcode sequence: the packets of a message follow each other, and messages do not interleave (IBA
+    /// 9.7.4.1.2).
     ///
-    /// With XRC, all of a message is for one queue (IBA A14).
+    /// With XRC, all packets of a message name the same SRQ (IBA A14).
     pub(super) fn check_sequence(&self, info: &OpcodeInfo, queue: Option<Qpn>) -> Verdict {
         let fits = (info.position.opens() || queue == self.receive_queue)
             && matches!(
@@ -29,7 +30,7 @@ impl Responder {
         if fits { Ok(()) } else { Err(Refusal::Request.into()) }
     }
 
-    /// 4. A receive request for what needs one, room for READs and atomics (IBA 9.7.4.1.4, 9.7.4.1.5).
+    /// 4. Resources: a receive request where one is consumed, and space for READs and atomics (IBA 9.7.4.1.4).
     pub(super) fn check_resources(
         &mut self,
         info: &OpcodeInfo,
@@ -48,7 +49,8 @@ impl Responder {
         Ok(())
     }
 
-    /// 5. Full packets but the last, nothing longer than was announced or than there is room for (IBA 9.7.4.1.6).
+    /// 5. Length: all packets but the last are MTU-sized, and the message fits its announced length and its buffer
+    /// (IBA C9-92).
     pub(super) fn check_length(
         &self,
         packet: &Packet<'_>,
@@ -76,17 +78,17 @@ impl Responder {
                 };
                 if info.position.ends() { length == left } else { length < left }
             }
-            // IBA A19.4.
+            // ATOMIC WRITE carries exactly 8 bytes (IBA A19).
             Operation::AtomicWrite => length == 8 && announced == 8,
             _ => true,
         };
-        // The length of a FLUSH is not one of a message.
+        // The message limit (IBA C9-94) does not apply to the length of a FLUSH.
         let within = announced <= MAX_MESSAGE || info.operation == Operation::Flush;
         if packet_fits && message_fits && within { Ok(()) } else { Err(Refusal::Length.into()) }
     }
 }
 
-/// 3. The queue pair allows the operation (IBA 9.7.4.1.3).
+/// 3. Permission: the QP's access flags allow the operation (IBA 9.7.4.1.3).
 ///
 /// A FLUSH with a placement or selectivity that IBA A19 does not define is an invalid request.
 pub(super) fn check_permission(packet: &Packet<'_>, info: &OpcodeInfo, config: &Config) -> Verdict {
@@ -100,13 +102,13 @@ pub(super) fn check_permission(packet: &Packet<'_>, info: &OpcodeInfo, config: &
     }
 }
 
-/// What an operation needs to be allowed, of the queue pair and of the memory.
+/// The access right that an operation needs, from the QP and from the MR.
 fn needed_access(packet: &Packet<'_>, info: &OpcodeInfo) -> AccessFlags {
     match info.operation {
         Operation::Write | Operation::AtomicWrite => AccessFlags::REMOTE_WRITE,
         Operation::ReadRequest => AccessFlags::REMOTE_READ,
         Operation::CompareSwap | Operation::FetchAdd => AccessFlags::REMOTE_ATOMIC,
-        // IBA A19: each kind of placement is allowed by itself.
+        // Each placement type has its own access right (IBA A19).
         Operation::Flush => match packet.extensions.feth.map_or(0, |feth| feth.placement.0) {
             1 => AccessFlags::FLUSH_GLOBAL,
             2 => AccessFlags::FLUSH_PERSISTENT,
@@ -116,7 +118,7 @@ fn needed_access(packet: &Packet<'_>, info: &OpcodeInfo) -> AccessFlags {
     }
 }
 
-/// 6. The key allows all that the message announces, before its first byte is touched (IBA 9.7.4.1.7).
+/// 6. Memory: the rkey allows the whole announced range, before the first byte is accessed (IBA 9.7.4.1.5).
 pub(super) fn check_key(
     packet: &Packet<'_>,
     info: &OpcodeInfo,
@@ -126,20 +128,20 @@ pub(super) fn check_key(
     let Some(range) = named(packet) else { return Ok(()) };
     let access = needed_access(packet, info);
     let allowed = match info.operation {
-        // IBA 9.4.5.1, A19.4: aligned, or refused as invalid.
+        // Misaligned atomics (IBA 9.4.5) and ATOMIC WRITEs (IBA A19) are invalid requests.
         Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite
             if range.address.0 % 8 != 0 =>
         {
             return Err(Refusal::Request.into());
         }
-        // A FLUSH needs its key, however little it flushes.
+        // A FLUSH needs a valid rkey even for zero bytes.
         Operation::Flush
             if range.length == 0
                 || packet.extensions.feth.is_some_and(|feth| feth.selectivity == REGION) =>
         {
             memory.check_remote_key(by, range.key, access)
         }
-        // IBA 9.7.4.1.7: nothing is accessed, so nothing is checked.
+        // A zero-length READ or WRITE is not checked (IBA C9-88).
         _ if range.length == 0 => Ok(()),
         _ => memory.check_remote(by, range, access),
     };

@@ -1,8 +1,8 @@
-//! Requests that were executed before (IBA 9.7.5.1.5): they are answered again, and never executed again, but for a
-//! READ, whose answer is the memory as it is now.
+//! Duplicate requests: SENDs and WRITEs are acknowledged again and not executed (IBA C9-105). Responses of READs,
+//! atomics, FLUSHes and ATOMIC WRITEs are sent again (IBA C9-110), a READ with the current contents of the memory.
 //!
-//! A PSN of the past says only that something was executed under it. So a READ, atomic, FLUSH or ATOMIC WRITE is
-//! answered only if it is one of those remembered; everything else is dropped before any state changes.
+//! An old PSN proves only that some request was executed under it. So a READ, atomic, FLUSH or ATOMIC WRITE is only
+//! answered if it matches a remembered request; all others are dropped before any state changes.
 
 use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
@@ -39,7 +39,7 @@ impl Responder {
             self.counters.out_of_window_request += 1;
             return;
         };
-        // What was allowed then may not be any more.
+        // Permissions may have changed since the original request.
         if checks::check_permission(packet, info, config).is_err()
             || checks::check_key(packet, info, by, memory).is_err()
         {
@@ -56,11 +56,11 @@ impl Responder {
         self.responses.push_again(&executed, response, config.mtu);
     }
 
-    /// IBA 9.7.5.1.2: the newest acknowledgement covers a SEND or WRITE packet that came again.
+    /// Acknowledges a duplicate SEND or WRITE packet (IBA C9-105), with the newest PSN that an ACK can cover.
     ///
-    /// It stops before the next READ or atomic: their answers may be lost, and an acknowledgement beyond them is an
-    /// implied NAK. It never has the PSN of one: that would say that the answer carried nothing, or, to requesters that
-    /// do not look, that it arrived.
+    /// The ACK stops before the next READ or atomic: their responses may be lost, and an ACK beyond them is an
+    /// implied NAK. It never carries the PSN of one: to some requesters that would mean that the response arrived, or
+    /// that it was empty.
     fn acknowledge_again(&mut self, sequence: Sequence) {
         let newest = self.responses.first_behind(sequence).map_or(self.plain, |next| next.plain);
         self.answer(newest, Answer::Acknowledge(Syndrome::ACK));

@@ -1,4 +1,4 @@
-//! Execution of requests that passed all checks, and the receive completions.
+//! Execution of requests that passed all checks, and receive completions.
 
 use alloc::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::rc::responses::{Answer, Executed, Request, packets};
 use crate::work::{Completion, CompletionKind, Status};
 
 impl Responder {
-    /// 7. Everything is in order: do it.
+    /// 7. Execution.
     pub(super) fn execute(
         &mut self,
         packet: &Packet<'_>,
@@ -54,7 +54,7 @@ impl Responder {
         }
         self.received += packet.payload.len() as u64;
         if let Some(ieth) = extensions.ieth {
-            // IBA 9.4.1.1.3: a key that cannot be made invalid is a memory protection error.
+            // An rkey that cannot be invalidated is a remote access error (IBA 9.4.1.1).
             (memory.invalidate(by, ieth.key)).map_err(|_| Refusal::Invalidate)?;
         }
         if info.position.ends() {
@@ -71,7 +71,7 @@ impl Responder {
         Ok(())
     }
 
-    /// A request that a response of its own answers.
+    /// Executes a request that has its own response.
     fn execute_with_response(
         &mut self,
         packet: &Packet<'_>,
@@ -83,7 +83,7 @@ impl Responder {
         let range = named(packet).ok_or(Refusal::Request)?;
         let mut taken = 1;
         let mut original = 0;
-        // IBA A19: FLUSH and ATOMIC WRITE are answered by an empty READ response.
+        // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
         let mut answer = Answer::Read { range: RemoteRange::default(), sent: 0, by, again: false };
         match info.operation {
             Operation::ReadRequest => {
@@ -100,7 +100,7 @@ impl Responder {
                 let what = Atomic::Write(u64::from_ne_bytes(bytes));
                 memory.atomic(by, range, what).map_err(|_| Refusal::Access)?;
             }
-            // Every WRITE before it is in memory: all packets of a queue pair are executed in order by one thread.
+            // Earlier WRITEs are in memory already: one thread executes all packets of a QP in order.
             Operation::Flush => {}
             _ => return Err(Refusal::Request.into()),
         }
@@ -115,7 +115,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Puts the payload of a SEND behind what has come of it.
+    /// Writes the payload of a SEND behind the bytes received before.
     fn place(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
         let Some(request) = &self.receive else { return Err(Refusal::Request.into()) };
         (request.sg_list.scatter(self.received, payload, by.pd, memory))
@@ -143,7 +143,7 @@ impl Responder {
         });
     }
 
-    /// Ends the receive request of the message in progress. False when it has none.
+    /// Completes the receive request of the message in progress with `status`. Returns false when there is none.
     pub(super) fn end_receive(&mut self, status: Status, done: &mut VecDeque<Completion>) -> bool {
         let Some(request) = self.receive.take() else { return false };
         done.push_back(Completion {

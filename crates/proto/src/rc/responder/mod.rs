@@ -1,13 +1,13 @@
-//! Requests of the peer, through a pipeline of checks (IBA 9.7.4): each may end in an answer, and only what passes all
-//! of them is executed.
+//! Inbound requests, validated step by step (IBA 9.7.4): each check may produce a NAK, and only requests that pass
+//! all checks are executed.
 //!
-//! PSN → opcode sequence → queue pair's permissions → resources → length → key, bounds, access → execution.
+//! PSN → opcode sequence → QP permissions → resources → length → rkey, bounds, access → execution.
 //!
 //! | file | role |
 //! |---|---|
-//! | `checks` | the checks behind the PSN |
-//! | `execute` | what a request does, and the receive completions |
-//! | `duplicates` | requests that were executed before |
+//! | `checks` | the checks after the PSN check |
+//! | `execute` | execution and receive completions |
+//! | `duplicates` | duplicate requests |
 
 mod checks;
 mod duplicates;
@@ -29,91 +29,93 @@ use crate::receive::ReceiveQueue;
 use crate::transmit::Transmit;
 use crate::work::{Completion, ReceiveRequest, Status};
 
-/// The peer broke the protocol or was refused for good: it was told so, and the queue pair is in error.
+/// A request failed with a fatal NAK: the QP enters ERR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) code: NakCode,
-    /// A receive completion reports the error to the owner.
+    /// A receive completion reports the error locally.
     pub(super) reported: bool,
 }
 
-/// A message of several packets, in progress.
+/// The multi-packet message in progress.
 #[derive(Debug)]
 enum Message {
     None,
     Send,
-    /// Where its next packet goes, and how much is still to come.
+    /// Destination of the remaining payload.
     Write(RemoteRange),
 }
 
-/// PSNs further than this from the expected one are taken for a stranger's: 64 MiB in flight at a path MTU of 1024.
+/// PSNs further ahead of the expected one than this are not from the connection's requester: 64 MiB in flight at a
+/// path MTU of 1024.
 ///
-/// Each sequence NAK makes the requester go back, so the narrower this is, the more PSNs somebody who knows no more than
-/// the QPN has to try for one. What it costs: the loss of a single READ request longer than this is noticed by the
-/// requester's timer.
+/// Each sequence NAK causes a retransmission, so a narrow window means that an attacker who knows only the QPN has to
+/// try more PSNs. The cost: the loss of a single READ request longer than this is only detected by the requester's
+/// timer.
 const WINDOW: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Responder {
-    /// The connection's first PSN: nothing before it was executed.
+    /// First PSN of the connection: nothing before it was executed.
     first: Sequence,
     expected: Sequence,
-    /// The last packet executed that an acknowledgement alone answers: of a SEND or a WRITE.
+    /// The last executed SEND or WRITE packet: only these are answered by a plain ACK.
     plain: Sequence,
-    /// Messages completed (IBA 9.7.7.1).
+    /// Message sequence number: completed messages (IBA 9.7.7.1).
     msn: u32,
     message: Message,
-    /// Bytes of the message in progress that arrived.
+    /// Bytes received of the message in progress.
     received: u64,
-    /// The receive request that it takes.
+    /// The receive request that it consumes.
     receive: Option<ReceiveRequest>,
-    /// The shared receive queue that it names, with XRC.
+    /// The SRQ that it names, with XRC.
     receive_queue: Option<Qpn>,
-    /// A packet is missing, and the requester was told: everything is silently dropped until it comes (IBA 9.7.5.2.8).
+    /// A NAK was sent: packets are dropped silently until the NAKed PSN arrives (IBA 9.7.5.2.8 after an RNR NAK; from
+    /// rdma_rxe's behaviour after a sequence NAK).
     nak_sent: bool,
     responses: Responses,
     pub(super) counters: Counters,
 }
 
-/// What a check says.
+/// Result of a check.
 type Verdict = Result<(), Reply>;
 
-/// What a request that does not pass is answered by.
+/// Response to a request that fails a check.
 #[derive(Clone, Copy, Debug)]
 enum Reply {
-    /// Wait, and send again.
+    /// RNR NAK.
     NotReady,
-    /// Never.
+    /// Fatal NAK.
     Refuse(Refusal),
 }
 
-/// Why a request is refused for good.
+/// Why a request gets a fatal NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Its opcode, headers or number do not fit the message in progress, the QP's permissions or its resources.
+    /// Its opcode or headers do not match the message in progress, the QP's permissions or its resources.
     Request,
-    /// It is longer or shorter than announced, than the receive, or than a message may be.
+    /// It is longer or shorter than announced, longer than the receive buffer, or longer than the maximum message.
     Length,
-    /// The rkey does not allow it.
+    /// The rkey denies the access.
     Access,
     /// The rkey of a SEND with invalidate cannot be invalidated.
     Invalidate,
-    /// The lkey of our own receive request does not allow it.
+    /// The lkey of the local receive request denies the access.
     Receive,
 }
 
 impl Refusal {
-    /// What the requester is told (IBA 9.7.5.2, table 58).
+    /// The NAK code (IBA 9.7.5.2.2).
     const fn code(self) -> NakCode {
         match self {
             Self::Request | Self::Length => NakCode::InvalidRequest,
             Self::Access | Self::Invalidate => NakCode::RemoteAccessError,
-            // The peer did nothing wrong (IBA 9.7.5.2.6).
+            // The peer is not at fault (IBA 9.7.5.2.6).
             Self::Receive => NakCode::RemoteOperationalError,
         }
     }
 
-    /// How the receive request of the message ends, if it took one (IBA 11.6.2).
+    /// Status of the receive request that the message consumed, if any (IBA 11.6.2).
     const fn receive_status(self) -> Status {
         match self {
             Self::Request | Self::Invalidate => Status::LocalOperation,
@@ -152,7 +154,7 @@ impl Responder {
         !self.responses.is_empty()
     }
 
-    /// Payload bytes of the next packet, if it is one of a READ response.
+    /// Payload bytes of the next packet, if it belongs to a READ response.
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
         self.responses.next_read_payload(config)
     }
@@ -181,7 +183,7 @@ impl Responder {
         if sequence > self.expected {
             self.counters.out_of_sequence += 1;
             if sequence.since(self.expected) > WINDOW {
-                // Not from our requester: a NAK would make that one go back for nothing.
+                // Not from the connection's requester: a NAK would make it retransmit needlessly.
                 self.counters.out_of_window_request += 1;
                 return Ok(());
             }
@@ -194,7 +196,7 @@ impl Responder {
         }
         let queue = packet.extensions.xrceth.map(|header| header.receive_queue.into());
         let verdict = self.check_sequence(info, queue).and_then(|()| {
-            // IBA A14: a queue that is not there, or of another domain, is no place for a message.
+            // A message must name an existing SRQ of the target's XRC domain (IBA A14).
             let by = by.ok_or(Refusal::Request)?;
             checks::check_permission(packet, info, config)?;
             self.receive_queue = queue;
@@ -209,7 +211,7 @@ impl Responder {
                 Ok(())
             }
             Err(Reply::NotReady) => {
-                // The packets behind this one are out of sequence now, and dropped in silence (IBA 9.7.5.2.8).
+                // Packets behind this one are out of sequence now, and dropped silently (IBA 9.7.5.2.8).
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::RnrNak(config.rnr_timer).into();
                 self.answer(sequence, Answer::Acknowledge(syndrome));
@@ -228,13 +230,13 @@ impl Responder {
         self.responses.push(Response { sequence, msn: self.msn, answer });
     }
 
-    /// The queue pair is in error: a message in progress ends, answers that are due still go out.
+    /// Ends the message in progress when the QP enters ERR; queued responses are still sent.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
         self.end_receive(Status::Flushed, done);
         self.message = Message::None;
     }
 
-    /// The memory of a READ may not be read any more: what is left of the answer is a refusal.
+    /// The memory of a READ can no longer be read: a NAK replaces the remaining responses.
     pub(super) fn fail_read(&mut self, psn: Psn) {
         let sequence = self.expected.near(psn);
         self.responses.forget_all();
@@ -243,7 +245,7 @@ impl Responder {
     }
 }
 
-/// As whom a request is executed. `None` when it names no receive queue that it may.
+/// The QP and PD that a request is executed for; `None` when an XRC request names no usable SRQ.
 fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor> {
     let pd = match config.role {
         Role::Target(xrc) => receives?.xrc().filter(|queue| queue.xrc == xrc)?.pd,
@@ -252,7 +254,7 @@ fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor
     Some(Accessor { pd, queue_pair: config.number })
 }
 
-/// What a request names of our memory.
+/// The memory range that a request accesses.
 fn named(packet: &Packet<'_>) -> Option<RemoteRange> {
     let reth = packet.extensions.reth.as_ref().map(RemoteRange::from);
     let atomic = || packet.extensions.atomic;
@@ -261,7 +263,7 @@ fn named(packet: &Packet<'_>) -> Option<RemoteRange> {
     reth.or_else(words)
 }
 
-/// Whether a response of its own answers the request, so that it counts against `max_dest_rd_atomic` (IBA 9.4.4, A19).
+/// Whether the operation has its own response and counts against `max_dest_rd_atomic` (IBA 9.4.4, A19).
 const fn has_response(operation: Operation) -> bool {
     matches!(
         operation,

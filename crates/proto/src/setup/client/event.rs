@@ -1,4 +1,4 @@
-//! What a client is told at first, and what it tells later.
+//! Configuration and events of a client.
 
 use core::time::Duration;
 
@@ -10,26 +10,26 @@ use super::Client;
 use crate::setup::ServerConfig;
 use crate::setup::{Agreement, Device, QpParameters, RegisteredRegion, RetryPolicy, SetupError};
 
-/// How a client introduces itself, and how patient it is.
+/// Identity and timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientConfig {
-    /// The number of the exchange. Not to be used again with the same server within its
-    /// [`linger`](ServerConfig::linger), and best not guessable.
+    /// The exchange ID. Must not be reused with the same server within its [`linger`](ServerConfig::linger), and
+    /// should not be guessable.
     pub exchange: ExchangeId,
-    /// The number of the first request; those after it count up.
+    /// The transaction ID of the first request; later ones count up.
     pub first_transaction: TransactionId,
-    /// The client's name for itself.
+    /// The client's ID.
     pub id: PeerId,
-    /// What the client can do.
+    /// The client's capabilities.
     pub capabilities: Capabilities,
-    /// How each request is repeated.
+    /// Retransmission of requests.
     pub retry: RetryPolicy,
-    /// How long the client answers repetitions of CONNECTION_ACCEPT after the exchange is over.
+    /// How long the client responds to retransmitted CONNECTION_ACCEPTs after the exchange.
     pub linger: Duration,
 }
 
 impl ClientConfig {
-    /// A client with the default patience.
+    /// A client with default timeouts.
     pub fn new(exchange: ExchangeId, first_transaction: TransactionId) -> Self {
         Self {
             exchange,
@@ -42,19 +42,19 @@ impl ClientConfig {
     }
 }
 
-/// What the server answered. Each but the last two asks the owner for the next step.
+/// Responses of the server. All but the last two require a call for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// The server's device. Next: [`Client::create_queue_pair`].
     Discovered(Device),
-    /// The server's queue pair; UD ends here. Next: move the own one to RTR, then [`Client::register_region`] or
+    /// The server's QP; UD ends here. Next: move the local QP to RTR, then [`Client::register_region`] or
     /// [`Client::connect`].
     QueuePairCreated(QpParameters),
-    /// The server's memory region. Next: [`Client::register_region`] again, or [`Client::connect`].
+    /// The server's MR. Next: [`Client::register_region`] again, or [`Client::connect`].
     RegionRegistered(RegisteredRegion),
-    /// The server accepts, with the parameters that hold. Next: move the queue pair to RTS, then [`Client::confirm`].
+    /// The server accepted, with the agreed parameters. Next: move the QP to RTS, then [`Client::confirm`].
     Accepted(Agreement),
-    /// The exchange failed; what was made for it is to be released. May come after [`Client::confirm`], when the
-    /// server gave up because no confirmation reached it.
+    /// The exchange failed; release what was created for it. May follow [`Client::confirm`], when the server gave up
+    /// without a confirmation.
     Failed(SetupError),
 }

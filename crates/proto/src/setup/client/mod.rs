@@ -1,4 +1,4 @@
-//! The side that begins an exchange.
+//! The client side of an exchange.
 
 mod event;
 
@@ -20,31 +20,31 @@ pub use event::{ClientConfig, ClientEvent};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// A request of this phase is under way.
+    /// A request of this phase is in flight.
     Asking(Phase),
-    /// The request of this phase was answered: the next step is the owner's.
+    /// The request of this phase was answered: the owner takes the next step.
     Answered(Phase),
-    /// CONNECTION_ACCEPT came, the owner has not confirmed.
+    /// CONNECTION_ACCEPT arrived, the owner has not confirmed.
     Accepted,
     Connected,
     Failed,
 }
 
-/// One exchange, from the client's side.
+/// The client side of one exchange.
 #[derive(Clone, Debug)]
 pub struct Client {
     config: ClientConfig,
     server: Peer,
     stage: Stage,
     next_transaction: u32,
-    /// The request under way.
+    /// The request in flight.
     request: Option<(Message, Attempts)>,
     queue_pair: Option<QpParameters>,
     device: Option<Device>,
     server_qp: Option<QpParameters>,
-    /// The CONNECTION_REQ, from the moment it is sent: what CONNECTION_ACCEPT is compared with.
+    /// The sent CONNECTION_REQ, to compare CONNECTION_ACCEPT with.
     connection: Option<ConnectionReq>,
-    /// The outcome that every further CONNECTION_ACCEPT is answered with.
+    /// The status for responses to further CONNECTION_ACCEPTs.
     outcome: Option<Status>,
     lingers_until: Option<Instant>,
     transmit: Option<Message>,
@@ -54,7 +54,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins an exchange with a server: the first request is there to be sent at once.
+    /// Starts an exchange with a server: the first request is ready to send.
     pub fn new(config: ClientConfig, server: Peer, now: Instant) -> Self {
         let mut client = Self {
             config,
@@ -83,23 +83,23 @@ impl Client {
         client
     }
 
-    /// The exchange's number, by which its datagrams are told from those of others.
+    /// The exchange ID, which identifies its datagrams.
     pub const fn exchange(&self) -> ExchangeId {
         self.config.exchange
     }
 
-    /// The times of the phases that are over.
+    /// The times of finished phases.
     pub const fn times(&self) -> &PhaseTimes {
         &self.times
     }
 
-    /// Whether the connection is set up: [`Client::confirm`] was called, and nothing failed since.
+    /// Whether the connection is established: [`Client::confirm`] was called, and nothing failed since.
     pub fn is_connected(&self) -> bool {
         self.stage == Stage::Connected
     }
 
-    /// Whether nothing more will happen: the exchange is over, and repetitions of CONNECTION_ACCEPT are no longer
-    /// expected. Dropping the client before makes the server wait in vain.
+    /// Whether the exchange ended and no more retransmissions of CONNECTION_ACCEPT are expected. Dropping the client
+    /// earlier makes the server wait for its timeout.
     pub fn is_drained(&self) -> bool {
         matches!(self.stage, Stage::Connected | Stage::Failed)
             && self.lingers_until.is_none()
@@ -107,7 +107,7 @@ impl Client {
             && self.event.is_none()
     }
 
-    /// Phase 2: offers the client's queue pair and asks for one to match.
+    /// Phase 2: offers the client's QP and requests one from the server.
     pub fn create_queue_pair(
         &mut self,
         now: Instant,
@@ -122,7 +122,7 @@ impl Client {
         Ok(())
     }
 
-    /// Phase 3: offers a region of the client's memory and asks for one of the server's. May be repeated.
+    /// Phase 3: offers an MR of the client and requests one from the server. May be repeated.
     pub fn register_region(
         &mut self,
         now: Instant,
@@ -134,7 +134,7 @@ impl Client {
         Ok(())
     }
 
-    /// Phase 4: asks for the connection. The client's queue pair is in RTR by now, for the server may send at once.
+    /// Phase 4: requests the connection. The client's QP must be in RTR, since the server may send immediately.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -149,14 +149,14 @@ impl Client {
             client_key: parameters.client_key,
             server_key: parameters.server_key,
             max_message_size: parameters.max_message_size,
-            // As the wire carries them, so that the answer can be compared.
+            // Masked to the field widths, so that the response can be compared.
             timeout: AckTimeout(parameters.timeout.0 & 0x1f),
             retry_count: parameters.retry_count & 7,
             rnr_retry_count: RnrRetry(parameters.rnr_retry_count.0 & 7),
             ..ConnectionReq::new(self.config.exchange, self.transaction())
         };
         if client_qp.qp_type == QpType::UC {
-            // Nothing is repeated on an unreliable connection.
+            // UC has no retransmission.
             (request.timeout, request.retry_count) = (AckTimeout::NEVER, 0);
             request.rnr_retry_count = RnrRetry::NEVER;
         }
@@ -165,28 +165,28 @@ impl Client {
         Ok(())
     }
 
-    /// Phase 4: the client's queue pair is in RTS. Data may follow.
+    /// Phase 4: the client's QP is in RTS. Data may follow.
     pub fn confirm(&mut self, now: Instant) -> Result<(), WrongStep> {
         if self.stage != Stage::Accepted {
             return Err(WrongStep);
         }
         self.stage = Stage::Connected;
-        // Its round trip was taken when CONNECTION_ACCEPT came; the phase lasts until now.
+        // The round trip was measured when CONNECTION_ACCEPT arrived; the phase lasts until now.
         let round_trip = self.times.phase(Phase::Connection).and_then(|time| time.round_trip);
         self.times.finish(Phase::Connection, now, round_trip, 0);
         self.conclude(now, Status::SUCCESS);
         Ok(())
     }
 
-    /// Gives up, at any time. The server is told when it may have accepted; before that it finds out by itself.
+    /// Aborts at any time. The server is notified if it may have accepted; before that its timeout ends the exchange.
     pub fn abort(&mut self, now: Instant, status: Status) {
         let phase = self.phase();
         self.fail(now, SetupError::Aborted(Refused { phase, status }), status);
-        // The owner knows.
+        // The owner knows already.
         self.event = None;
     }
 
-    /// A datagram with the set-up exchange's queue key came from `from`. Others' datagrams are ignored.
+    /// Handles a datagram with the Q_Key of the set-up exchange. Unrelated datagrams are ignored.
     pub fn handle_datagram(&mut self, now: Instant, from: Peer, bytes: &[u8]) {
         let Some((prefix, _)) = Prefix::split(bytes) else { return };
         if from != self.server
@@ -200,7 +200,7 @@ impl Client {
                 self.handle_repeated_accept(now, &accept);
             }
             Ok(message) => self.handle_response(now, &prefix, Some(message)),
-            // A server of another version refuses in its own.
+            // A server of another version refuses in its own version.
             Err(ParseError::Version(_)) if prefix.status == Status::UNSUPPORTED_VERSION => {
                 self.handle_response(now, &prefix, None);
             }
@@ -208,7 +208,7 @@ impl Client {
         }
     }
 
-    /// The time that [`Client::poll_timeout`] gave has come.
+    /// Handles the expiry of [`Client::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.lingers_until.is_some_and(|until| now >= until) {
             self.lingers_until = None;
@@ -234,12 +234,12 @@ impl Client {
         Some(SetupTransmit { to: self.server, message })
     }
 
-    /// The next piece of news.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.event.take()
     }
 
-    /// When [`Client::handle_timeout`] is to be called.
+    /// When to call [`Client::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let retry = self.request.as_ref().map(|(_, attempts)| attempts.deadline());
         retry.or(self.lingers_until)
@@ -258,7 +258,7 @@ impl Client {
         }
     }
 
-    /// The two queue pairs and the server's device, when phase 3 or 4 may begin.
+    /// The two QPs and the server's device, when phase 3 or 4 may start.
     fn connectable(&self) -> Result<(QpParameters, QpParameters, Device), WrongStep> {
         match (self.stage, self.queue_pair, self.server_qp, self.device) {
             (
@@ -277,7 +277,7 @@ impl Client {
         self.transmit = Some(request);
     }
 
-    /// `message` is `None` when it cannot be read because it is of another version.
+    /// `message` is `None` for another protocol version, which cannot be parsed.
     fn handle_response(&mut self, now: Instant, prefix: &Prefix, message: Option<Message>) {
         let Stage::Asking(phase) = self.stage else { return };
         let Some((request, attempts)) = &self.request else { return };
@@ -290,7 +290,7 @@ impl Client {
         if prefix.status != Status::SUCCESS {
             let refused = Refused { phase, status: prefix.status };
             self.fail(now, SetupError::Refused(refused), prefix.status);
-            // The server knows that it refused.
+            // The server knows this already.
             (self.outcome, self.confirm, self.lingers_until) = (None, None, None);
             return;
         }
@@ -354,14 +354,14 @@ impl Client {
         if agreed.max_message_size == 0 || agreed.max_message_size > asked.max_message_size {
             return Err(Violation::MaxMessageSize);
         }
-        // All that is left to differ.
+        // Only timeout and retry counts remain.
         if (Agreement { max_message_size: asked.max_message_size, ..agreed }) != asked {
             return Err(Violation::Retries);
         }
         Ok(ClientEvent::Accepted(agreed))
     }
 
-    /// CONNECTION_ACCEPT again, or the news that the server has given up.
+    /// Handles a retransmitted CONNECTION_ACCEPT, or one that reports that the server gave up.
     fn handle_repeated_accept(&mut self, now: Instant, accept: &ConnectionAccept) {
         let Some(request) = &self.connection else { return };
         if accept.transaction != request.transaction {
@@ -389,7 +389,7 @@ impl Client {
         }
     }
 
-    /// Tells the server how the exchange ended, now and whenever it asks by CONNECTION_ACCEPT.
+    /// Sends the outcome to the server, now and in response to every further CONNECTION_ACCEPT.
     fn conclude(&mut self, now: Instant, status: Status) {
         self.outcome = Some(status);
         self.confirm = Some(self.confirmation(status, 0));
@@ -410,7 +410,7 @@ impl Client {
     }
 }
 
-/// The only thing that differs between a request and its repetition.
+/// Sets the attempt number, the only difference between a request and its retransmission.
 pub(super) fn set_attempt(message: &mut Message, attempt: u8) {
     match message {
         Message::DeviceDiscoveryReq(message) => message.attempt = attempt,

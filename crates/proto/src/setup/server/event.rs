@@ -1,4 +1,4 @@
-//! What a server is told at first, and what it tells and asks later.
+//! Configuration and events of a server.
 
 use core::time::Duration;
 
@@ -10,27 +10,28 @@ use crate::setup::{
     Agreement, Device, Failure, Peer, PhaseTimes, QpParameters, RegionParameters, RetryPolicy,
 };
 
-/// What a server offers, and its limits.
+/// Device and limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
-    /// The device that it presents.
+    /// The device that it offers.
     pub device: Device,
-    /// What a client must be able to do.
+    /// Capabilities that a client must have.
     pub required: Capabilities,
-    /// How many exchanges it knows at once, those included that are over and still remembered.
+    /// Maximum number of exchanges, including finished ones that are still kept.
     pub max_exchanges: usize,
-    /// How many memory regions one exchange may ask for.
+    /// Maximum number of MRs of an exchange.
     pub max_regions: usize,
-    /// How long a client may be silent. Longer than clients go on trying, so that none finds its exchange gone.
+    /// Timeout of a silent client. Longer than clients retransmit, so that no client finds its exchange gone.
     pub idle: Duration,
-    /// How long an exchange that is over is remembered, so that late repetitions find it and do not begin it anew.
+    /// How long a finished exchange is kept, so that late retransmissions do not start it anew.
     pub linger: Duration,
-    /// How CONNECTION_ACCEPT is repeated until it is confirmed.
+    /// Retransmission of CONNECTION_ACCEPT until it is confirmed.
     pub retry: RetryPolicy,
 }
 
 impl ServerConfig {
-    /// A server with the default limits: 4096 exchanges of up to 16 regions, silent for 15 s, remembered for 10 s.
+    /// A server with default limits: 4096 exchanges of up to 16 MRs, a silence timeout of 15 s, finished exchanges
+    /// kept for 10 s.
     pub fn new(device: Device) -> Self {
         Self {
             device,
@@ -44,11 +45,11 @@ impl ServerConfig {
     }
 }
 
-/// Names an exchange of a server, and never another one.
+/// Identifies an exchange of a server; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeHandle(pub(super) u64);
 
-/// Names a request that the owner has to answer.
+/// Identifies a request that the owner has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestHandle {
     pub(super) exchange: ExchangeHandle,
@@ -56,65 +57,64 @@ pub struct RequestHandle {
 }
 
 impl RequestHandle {
-    /// The exchange that the request belongs to.
+    /// The exchange of the request.
     pub const fn exchange(&self) -> ExchangeHandle {
         self.exchange
     }
 }
 
-/// What a server wants from its owner, or has to tell it.
+/// Requests and notifications for the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// A client wants a queue pair: create one to match and bring it to INIT. To be answered by
-    /// [`Server::respond_queue_pair`].
+    /// A client requests a QP: create a matching one in INIT, and call [`Server::respond_queue_pair`].
     CreateQueuePair {
-        /// To answer with.
+        /// The request to respond to.
         request: RequestHandle,
-        /// Who asks.
+        /// The client.
         peer: Peer,
-        /// The client's queue pair.
+        /// The client's QP.
         parameters: QpParameters,
     },
-    /// A client offers a memory region and wants one. To be answered by [`Server::respond_region`].
+    /// A client offers an MR and requests one: call [`Server::respond_region`].
     RegisterRegion {
-        /// To answer with.
+        /// The request to respond to.
         request: RequestHandle,
-        /// Who asks.
+        /// The client.
         peer: Peer,
-        /// The client's region.
+        /// The client's MR.
         parameters: RegionParameters,
     },
-    /// A client wants to connect: bring the queue pair to RTR. To be answered by [`Server::respond_connection`].
+    /// A client requests the connection: bring the QP to RTR, and call [`Server::respond_connection`].
     Connect {
-        /// To answer with.
+        /// The request to respond to.
         request: RequestHandle,
-        /// Who asks.
+        /// The client.
         peer: Peer,
-        /// What it asks for.
+        /// The requested parameters.
         parameters: Agreement,
     },
-    /// The client is ready: bring the queue pair to RTS.
+    /// The client is ready: bring the QP to RTS.
     Connected {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeHandle,
-        /// The parameters that hold.
+        /// The agreed parameters.
         agreement: Agreement,
-        /// How long each phase took.
+        /// The durations of the phases.
         times: PhaseTimes,
     },
-    /// The exchange failed: release what was made for it. Comes once for each exchange that asked for a queue pair
-    /// and did not get connected, also when it was the owner who refused; and once more after
-    /// [`ServerEvent::Connected`] when the client finds only then that it cannot go on.
+    /// The exchange failed: release what was created for it. Raised once for each exchange that requested a QP and
+    /// was not established, also when the owner refused; and after [`ServerEvent::Connected`] when the client aborts
+    /// only then.
     Failed {
-        /// Which exchange.
+        /// The exchange.
         exchange: ExchangeHandle,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
 }
 
 impl ServerEvent {
-    /// The exchange that it is about.
+    /// The exchange that it concerns.
     pub const fn exchange(&self) -> ExchangeHandle {
         match self {
             Self::CreateQueuePair { request, .. }

@@ -1,4 +1,4 @@
-//! One exchange as the server knows it: what was asked and answered, and the rules by which a request is judged.
+//! The server side of one exchange: requests, responses and the checks on requests.
 
 use alloc::vec::Vec;
 
@@ -18,11 +18,11 @@ use crate::setup::{
 };
 use crate::time::Instant;
 
-/// A request that the owner was asked about, and what it answered.
+/// A request to the owner, and the owner's response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<Q, A> {
     pub(super) transaction: TransactionId,
-    /// The latest copy's attempt number: the one that a response repeats.
+    /// Attempt number of the latest copy, repeated in the response.
     pub(super) attempt: u8,
     pub(super) request: Q,
     pub(super) answer: Option<A>,
@@ -38,9 +38,9 @@ impl<Q, A> Asked<Q, A> {
 pub(super) enum State {
     /// In progress.
     Open,
-    /// Complete: repetitions are answered, nothing new is.
+    /// Established: retransmissions are answered, new requests are refused.
     Established,
-    /// Over: every new request gets this status.
+    /// Failed: every new request gets this status.
     Failed(Status),
 }
 
@@ -52,34 +52,34 @@ pub(super) struct Exchange {
     pub(super) queue_pair: Option<Asked<QpParameters, QpParameters>>,
     pub(super) regions: Vec<Asked<RegionParameters, RegisteredRegion>>,
     pub(super) connection: Option<Asked<Agreement, Agreement>>,
-    /// CONNECTION_ACCEPT under way, until it is confirmed.
+    /// CONNECTION_ACCEPT in flight, until it is confirmed.
     pub(super) accept: Option<Attempts>,
     pub(super) times: PhaseTimes,
 }
 
-/// What a request leads to.
+/// Result of checking a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is nobody's business: a repetition of what the owner is thinking about, or nonsense.
+    /// No response: a retransmission of a request that the owner has not answered yet, or an invalid message.
     Ignore,
-    /// It was answered before, or this answers it without changing anything.
+    /// Respond without a state change, or repeat an earlier response.
     Reply(Message),
     /// The owner has to answer.
     AskQueuePair(QpParameters),
     AskRegion(RegionParameters),
     AskConnection(Agreement),
-    /// It ends the exchange.
+    /// Refuse the request and end the exchange.
     Refuse(Status),
     /// The client is ready.
     Confirmed,
-    /// The client has given up.
+    /// The client aborted.
     Abandoned(Status),
 }
 
 impl Exchange {
     pub(super) fn new(peer: Peer, id: ExchangeId, now: Instant) -> Self {
         let mut times = PhaseTimes::begin(now);
-        // Discovery asks nothing of the owner, so it is over when it begins.
+        // Discovery needs no answer of the owner, so it ends immediately.
         times.finish(Phase::Discovery, now, None, 0);
         Self {
             peer,
@@ -93,7 +93,7 @@ impl Exchange {
         }
     }
 
-    /// The phase it is in.
+    /// The current phase.
     pub(super) fn phase(&self) -> Phase {
         if self.connection.is_some() {
             Phase::Connection
@@ -106,13 +106,13 @@ impl Exchange {
         }
     }
 
-    /// The server's queue pair, when there is one, with the client's.
+    /// The client's and the server's QP, once both are known.
     fn queue_pairs(&self) -> Option<(QpParameters, QpParameters)> {
         let asked = self.queue_pair.as_ref()?;
         asked.answer.map(|answer| (asked.request, answer))
     }
 
-    /// Judges a request that was not answered before: only an open exchange takes it, and only in its phase.
+    /// Checks a new request: it needs an open exchange in the right phase.
     fn judge_new(&self, prefix: &Prefix, belongs: bool) -> Option<Verdict> {
         match self.state {
             State::Open if belongs => None,
@@ -172,7 +172,7 @@ impl Exchange {
             return Verdict::Refuse(Status::NO_MEMORY_REGION);
         }
         let parameters = RegionParameters::read(request);
-        // A region that ends beyond the address space is none.
+        // The MR would end beyond the address space.
         if parameters.address.0.checked_add(parameters.length).is_none() {
             return Verdict::Refuse(Status::INVALID_PARAMETER);
         }
@@ -212,7 +212,7 @@ impl Exchange {
         Verdict::AskConnection(agreement)
     }
 
-    /// Whether a CONNECTION_REQ says what the phases before it gave.
+    /// Checks a CONNECTION_REQ against the results of the earlier phases.
     fn check_connection(
         &self,
         device: &Device,
@@ -224,7 +224,7 @@ impl Exchange {
             return Err(Status::NO_QUEUE_PAIR);
         }
         let mut keys = self.regions.iter().filter_map(|region| region.answer);
-        // Zero stands for no region.
+        // Zero means no MR.
         if request.server_key.0 != 0 && !keys.any(|region| region.remote_key == request.server_key)
         {
             return Err(Status::KEY_MISMATCH);
@@ -249,11 +249,11 @@ impl Exchange {
         match (self.state, confirm.status) {
             (State::Open, Status::SUCCESS) if self.accept.is_some() => Verdict::Confirmed,
             (State::Open, Status::SUCCESS) => Verdict::Ignore,
-            // A client may also find after its confirmation that it cannot go on.
+            // A client may also fail after its confirmation.
             (State::Open | State::Established, status) if status != Status::SUCCESS => {
                 Verdict::Abandoned(status)
             }
-            // It believes in a connection that the server has given up.
+            // The client considers the connection established, but the server has given up.
             (State::Failed(status), Status::SUCCESS) => {
                 asked.attempt = confirm.attempt;
                 Verdict::Reply(refused_accept(self.id, asked.transaction, asked.attempt, status))
@@ -262,20 +262,20 @@ impl Exchange {
         }
     }
 
-    /// The CONNECTION_ACCEPT that is to be confirmed.
+    /// The CONNECTION_ACCEPT to be confirmed.
     pub(super) fn accept_message(&self) -> Option<Message> {
         let asked = self.connection.as_ref()?;
         asked.answer.as_ref().map(|answer| accept(self.id, asked, answer))
     }
 
-    /// The same with the status with which the server gives up.
+    /// The same with the status of the server's failure.
     pub(super) fn refused_accept_message(&self, status: Status) -> Option<Message> {
         let asked = self.connection.as_ref()?;
         Some(refused_accept(self.id, asked.transaction, asked.attempt, status))
     }
 }
 
-/// Whether a queue pair goes through phases 3 and 4: a datagram needs no connection.
+/// Whether a QP goes through phases 3 and 4: UD needs no connection.
 pub(super) fn is_connected(queue_pair: &QpParameters) -> bool {
     queue_pair.qp_type != QpType::UD
 }
@@ -284,7 +284,7 @@ fn check_queue_pair(device: &Device, asked: &QpParameters) -> Result<(), Status>
     if asked.qp_type.to_set().0 == 0 || !device.transports.contains(asked.qp_type.to_set()) {
         return Err(Status::UNSUPPORTED_TRANSPORT);
     }
-    // The queue pairs of management, of this exchange and of multicast carry no connection.
+    // QPNs reserved for management, this exchange and multicast.
     let reserved = asked.qp_number.0 <= QUEUE_PAIR.0 || asked.qp_number == Qpn::MULTICAST;
     if reserved || asked.path_mtu.bytes().is_none() {
         return Err(Status::INVALID_PARAMETER);
@@ -333,7 +333,7 @@ fn reply(prefix: &Prefix, status: Status) -> Verdict {
     refusal(prefix, status).map_or(Verdict::Ignore, Verdict::Reply)
 }
 
-/// The response to a request with nothing but a status; `None` when the message is not a request.
+/// A response with only a status; `None` when the message is not a request.
 pub(super) fn refusal(prefix: &Prefix, status: Status) -> Option<Message> {
     let (id, transaction, attempt) = (prefix.exchange, prefix.transaction, prefix.attempt);
     Some(match prefix.message_type {

@@ -1,4 +1,4 @@
-//! The side that answers: many clients at once, within limits, and nothing twice.
+//! The server side: many clients, within limits, and every request executed once.
 
 mod event;
 mod exchange;
@@ -24,11 +24,11 @@ use exchange::{
 };
 use table::Table;
 
-/// Answers the exchanges of many clients.
+/// Serves the exchanges of many clients.
 ///
-/// An exchange is known by its client and number, and a request by its transaction number: a repetition gets the
-/// response that the first copy got, and the owner is not asked again. This holds for [`ServerConfig::linger`] after
-/// the exchange is over.
+/// An exchange is identified by its client and ID, and a request by its transaction ID: a retransmission gets the
+/// same response, and the owner is not asked again. This holds for [`ServerConfig::linger`] after the end of the
+/// exchange.
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
@@ -38,7 +38,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that knows nobody yet.
+    /// Creates a server without exchanges.
     pub fn new(config: ServerConfig) -> Self {
         Self {
             config,
@@ -48,17 +48,17 @@ impl Server {
         }
     }
 
-    /// How many exchanges it knows: never more than [`ServerConfig::max_exchanges`].
+    /// Number of exchanges, at most [`ServerConfig::max_exchanges`].
     pub fn exchanges(&self) -> usize {
         self.table.len()
     }
 
-    /// The times of an exchange's phases that are over, as long as it is known.
+    /// The times of finished phases, as long as the exchange is kept.
     pub fn times(&self, exchange: ExchangeHandle) -> Option<&PhaseTimes> {
         self.table.get(exchange.0).map(|exchange| &exchange.times)
     }
 
-    /// A datagram with the set-up exchange's queue key came from `from`. What is not a request is ignored.
+    /// Handles a datagram with the Q_Key of the set-up exchange. Other messages than requests are ignored.
     pub fn handle_datagram(&mut self, now: Instant, from: Peer, bytes: &[u8]) {
         let Some((prefix, _)) = Prefix::split(bytes) else { return };
         if prefix.magic != Magic::SETUP {
@@ -86,15 +86,15 @@ impl Server {
             Message::ConnectionConfirm(confirm) => exchange.handle_confirm(confirm),
             _ => return,
         };
-        // The client is alive: while CONNECTION_ACCEPT is repeated, and after the end, other timers run.
+        // The client is alive. While CONNECTION_ACCEPT is retransmitted, and after the end, other timers run.
         if exchange.state == State::Open && exchange.accept.is_none() {
             self.table.set_timer(serial, Some(now + self.config.idle));
         }
         self.execute(now, serial, from, &prefix, verdict);
     }
 
-    /// The owner saw a packet on the exchange's new queue pair: the client confirms by sending data, when its
-    /// CONNECTION_CONFIRM is lost or overtaken. Worth a call only while the queue pair is in RTR.
+    /// A packet arrived on the exchange's QP: data confirms the connection when CONNECTION_CONFIRM is lost or
+    /// overtaken. Only useful while the QP is in RTR.
     pub fn handle_data_received(&mut self, now: Instant, exchange: ExchangeHandle) {
         let waits =
             |exchange: &&Exchange| exchange.state == State::Open && exchange.accept.is_some();
@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    /// The time that [`Server::poll_timeout`] gave has come.
+    /// Handles the expiry of [`Server::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(serial) = self.table.pop_expired(now) {
             let Some(exchange) = self.table.get_mut(serial) else { continue };
@@ -121,7 +121,7 @@ impl Server {
                         self.table.set_timer(serial, Some(deadline));
                     }
                 },
-                // Nobody knows of an exchange that only asked who is there.
+                // The owner does not know an exchange that only did discovery.
                 (State::Open, None) if exchange.queue_pair.is_none() => self.table.remove(serial),
                 (State::Open, None) => {
                     let phase = exchange.phase();
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// Phase 2: the server's queue pair, or why there is none. The path MTU is lowered to the client's.
+    /// Phase 2: the server's QP, or the status of a refusal. The path MTU is limited to the client's.
     pub fn respond_queue_pair(
         &mut self,
         now: Instant,
@@ -166,7 +166,7 @@ impl Server {
         Ok(())
     }
 
-    /// Phase 3: the server's memory region, or why there is none.
+    /// Phase 3: the server's MR, or the status of a refusal.
     pub fn respond_region(
         &mut self,
         now: Instant,
@@ -191,8 +191,8 @@ impl Server {
         Ok(())
     }
 
-    /// Phase 4: consent, with the longest message that the server will have, or why not. The queue pair is in RTR by
-    /// now, for the client may send at once. The message size is lowered to the client's and the device's.
+    /// Phase 4: the maximum message size, or the status of a refusal. The QP must be in RTR, since the client may
+    /// send immediately. The size is limited to the client's and the device's.
     pub fn respond_connection(
         &mut self,
         now: Instant,
@@ -220,7 +220,7 @@ impl Server {
         Ok(())
     }
 
-    /// The owner ends an exchange that is in progress, for a reason of its own. No event follows.
+    /// Ends an exchange in progress. No event follows.
     pub fn abort(
         &mut self,
         now: Instant,
@@ -238,19 +238,19 @@ impl Server {
         self.transmits.pop_front()
     }
 
-    /// The next wish or piece of news.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         let event = self.events.pop_front()?;
         self.table.event_taken(event.exchange().0);
         Some(event)
     }
 
-    /// When [`Server::handle_timeout`] is to be called.
+    /// When to call [`Server::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.table.next_timer()
     }
 
-    /// Discovery is answered whether the exchange is new or not: the answer is always the same and costs nothing.
+    /// Discovery always gets the same response, for new and known exchanges.
     fn handle_discovery(
         &mut self,
         now: Instant,
@@ -318,21 +318,21 @@ impl Server {
         }
     }
 
-    /// Ends an exchange by the response to a request of it.
+    /// Ends an exchange with the response to one of its requests.
     fn refuse(&mut self, now: Instant, serial: u64, prefix: &Prefix, status: Status) {
         let status = not_success(status);
         let Some(exchange) = self.table.get(serial) else { return };
         let (peer, holds) = (exchange.peer, exchange.queue_pair.is_some());
         self.end(now, serial, status);
         self.reply(peer, refusal(prefix, status));
-        // The owner has not heard of an exchange that never asked it for a queue pair.
+        // The owner does not know an exchange that never requested a QP.
         if holds {
             let phase = prefix.message_type.phase().unwrap_or(Phase::Discovery);
             self.fail_event(serial, Failure::Refused(Refused { phase, status }));
         }
     }
 
-    /// Ends an exchange unasked; a client that may believe itself connected is told.
+    /// Ends an exchange without a request; notifies a client that may consider itself connected.
     fn give_up(&mut self, now: Instant, serial: u64, status: Status) {
         let Some(exchange) = self.table.get(serial) else { return };
         let (peer, accepted) = (exchange.peer, exchange.accept.is_some());
@@ -345,7 +345,7 @@ impl Server {
         let Some(exchange) = self.table.get_mut(serial) else { return };
         exchange.state = State::Failed(status);
         exchange.accept = None;
-        // It is remembered, so that a repetition is refused as the first copy was.
+        // It is kept, so that a retransmission is refused like the original.
         self.table.keep(serial);
         self.table.set_timer(serial, Some(now + self.config.linger));
     }
@@ -360,7 +360,7 @@ impl Server {
     }
 
     fn reply(&mut self, to: Peer, message: Option<Message>) {
-        // An owner that does not send loses messages, as a network would. It does not lose memory.
+        // Bounds memory if the owner does not send: messages are dropped, as in a network.
         let limit = self.config.max_exchanges.max(1);
         if let Some(message) = message.filter(|_| self.transmits.len() < limit) {
             self.transmits.push_back(SetupTransmit { to, message });
@@ -381,13 +381,13 @@ fn waits<Q, A>(asked: &Asked<Q, A>, request: RequestHandle) -> bool {
     asked.transaction == request.transaction && asked.answer.is_none()
 }
 
-/// The beginning of the request that is being answered, as far as the response repeats it.
+/// The prefix of a pending request, as far as the response repeats it.
 fn prefix_of<Q, A>(message_type: MessageType, exchange: ExchangeId, asked: &Asked<Q, A>) -> Prefix {
     let (transaction, attempt) = (asked.transaction, asked.attempt);
     Prefix { message_type, exchange, transaction, attempt, ..Prefix::default() }
 }
 
-/// A refusal must not look like consent.
+/// A refusal must not carry the status of success.
 fn not_success(status: Status) -> Status {
     if status == Status::SUCCESS { Status::INTERNAL_ERROR } else { status }
 }

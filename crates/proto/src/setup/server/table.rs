@@ -1,4 +1,4 @@
-//! The exchanges that a server knows: never more than its limit, found by name or by handle, each with one timer.
+//! The exchanges of a server, up to its limit, by ID and by handle, each with one timer.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ pub(super) struct Table {
     limit: usize,
     next_serial: u64,
     exchanges: BTreeMap<u64, Entry>,
-    /// By the name that the client's datagrams give.
+    /// By client and exchange ID.
     names: BTreeMap<(Peer, u32), u64>,
     timers: BTreeSet<(Instant, u64)>,
-    /// Exchanges that have only asked who is there, the oldest first. They hold nothing, so they make room.
+    /// Exchanges that only did discovery, oldest first. They hold no resources, so they can be evicted.
     evictable: BTreeSet<u64>,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Table {
 struct Entry {
     exchange: Exchange,
     timer: Option<Instant>,
-    /// Events that the owner has not taken. They keep the entry, so that their number is bounded with the entries'.
+    /// Events not polled yet. They keep the entry, so that the number of entries bounds them.
     events: usize,
-    /// To be removed when the last event is taken.
+    /// Remove the entry when the last event is polled.
     removed: bool,
 }
 
@@ -59,7 +59,7 @@ impl Table {
         Some(&mut entry.exchange)
     }
 
-    /// Adds an exchange, at the cost of one that holds nothing if there must be; `None` when there is no room.
+    /// Adds an exchange, evicting one without resources if needed; `None` when the table is full.
     pub(super) fn open(&mut self, exchange: Exchange) -> Option<u64> {
         if self.exchanges.len() >= self.limit {
             let oldest = *self.evictable.first()?;
@@ -77,7 +77,7 @@ impl Table {
         Some(serial)
     }
 
-    /// The exchange holds something from now on: it no longer makes room for others.
+    /// The exchange holds resources: it can no longer be evicted.
     pub(super) fn keep(&mut self, serial: u64) {
         self.evictable.remove(&serial);
     }
@@ -96,7 +96,7 @@ impl Table {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// An exchange whose time has come; its timer is off then.
+    /// Returns an exchange with an expired timer, and stops the timer.
     pub(super) fn pop_expired(&mut self, now: Instant) -> Option<u64> {
         let &(at, serial) = self.timers.first()?;
         if at > now {
@@ -113,7 +113,7 @@ impl Table {
         entry.removed = true;
         let name = (entry.exchange.peer, entry.exchange.id.0);
         let unused = entry.events == 0;
-        // The name may belong to a later exchange by now.
+        // The ID may belong to a later exchange now.
         if self.names.get(&name) == Some(&serial) {
             self.names.remove(&name);
         }
@@ -122,7 +122,7 @@ impl Table {
         }
     }
 
-    /// An event of this exchange waits to be taken.
+    /// An event of this exchange was queued.
     pub(super) fn event_queued(&mut self, serial: u64) {
         if let Some(entry) = self.exchanges.get_mut(&serial) {
             entry.events += 1;
