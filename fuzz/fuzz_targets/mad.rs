@@ -3,7 +3,7 @@
 //! Seeds: mads
 #![no_main]
 
-use ferroce_wire::cm::Message;
+use ferroce_wire::cm::CmMessage;
 use ferroce_wire::field::{Meaning, Value};
 use ferroce_wire::mad::Mad;
 use ferroce_wire::rdmacm;
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let Ok(mad) = Mad::parse(data) else { return };
     assert_eq!(mad.to_bytes(), data);
-    let Ok(message) = Message::from_mad(&mad) else { return };
+    let Ok(message) = CmMessage::from_mad(&mad) else { return };
     assert_eq!(message.to_bytes(), *mad.data);
     message.visit(&mut |_, value| drop((Value(value).to_string(), Meaning(value).to_string())));
     if let Some(service) = message.service_id() {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use ferroce_tests::capture;
 use ferroce_tests::random::Random;
 use ferroce_tests::sample::{Carrier, Recipe, Sample, emit};
-use ferroce_wire::cm::Message;
+use ferroce_wire::cm::CmMessage;
 use ferroce_wire::ethernet::EtherType;
 use ferroce_wire::frame::{Frame, IcrcVerdict, Network};
 use ferroce_wire::infiniband::{Grh, Lrh};
@@ -77,10 +77,10 @@ fn captured_frames_are_emitted_unchanged() {
 fn management_datagram(name: &str, bytes: &[u8]) {
     let mad = Mad::parse(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(mad.to_bytes(), bytes, "{name}");
-    let message = Message::from_mad(&mad).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let message = CmMessage::from_mad(&mad).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(message.to_bytes(), *mad.data, "{name}");
     assert_eq!(message.to_mad(mad.header.transaction), bytes, "{name}");
-    let Message::Req(req) = message else { return };
+    let CmMessage::Req(req) = message else { return };
     let split = rdmacm::split_private_data(req.service_id, &req.private_data.0);
     let (header, consumer) = split.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(rdmacm::private_data(&header, consumer), Some(req.private_data), "{name}");
@@ -211,7 +211,7 @@ proptest! {
         for frame in every_parse(&bytes, more) {
             expect_invariants(&frame);
         }
-        let _ = (Packet::parse(&bytes), Mad::parse(&bytes).map(|mad| Message::from_mad(&mad)));
+        let _ = (Packet::parse(&bytes), Mad::parse(&bytes).map(|mad| CmMessage::from_mad(&mad)));
     }
 
     /// Frames that were valid before reach deeper into the parser than random bytes.

@@ -15,8 +15,8 @@ use crate::capture::{self, CaptureArgs};
 use crate::devices::{guid, json};
 use crate::duration::Interval;
 use crate::exit::ExitStatus;
-use crate::session::failure::Failure;
 use crate::session::address;
+use crate::session::failure::Failure;
 use crate::style::{Role, Screen};
 
 /// Arguments of `ferroce discover`.

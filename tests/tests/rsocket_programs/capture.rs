@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use ferroce_tests::capture;
-use ferroce_wire::cm::Message as Connection;
+use ferroce_wire::cm::CmMessage as Connection;
 use ferroce_wire::mad::Mad;
 use ferroce_wire::rdmacm;
 

@@ -7,7 +7,7 @@ use ferroce_tests::random::Random;
 use ferroce_tests::sample::{Carrier, Recipe, emit};
 use ferroce_trace::link::LinkType;
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::Message;
+use ferroce_wire::cm::CmMessage;
 use ferroce_wire::ethernet::{EtherType, Ethernet};
 use ferroce_wire::frame::{Frame, Network};
 use ferroce_wire::infiniband::{Grh, LinkNextHeader, Lrh};
@@ -45,11 +45,11 @@ const VARIANT_CRC_LEN: usize = 2;
 pub fn messages(carrier: Carrier, seed: u64) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let mut packets = Vec::new();
-    for &attribute in Message::ATTRIBUTES {
+    for &attribute in CmMessage::ATTRIBUTES {
         for turn in 0..MESSAGES_OF_A_KIND {
-            let parsed = Message::parse(attribute, &random.array());
+            let parsed = CmMessage::parse(attribute, &random.array());
             let mut message = parsed.expect("an attribute of the list");
-            if let Message::Req(req) = &mut message {
+            if let CmMessage::Req(req) = &mut message {
                 let port = random.number() as u16;
                 let header = match turn % 3 {
                     0 => IpHeader::v4(

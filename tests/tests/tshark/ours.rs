@@ -5,7 +5,7 @@ use std::ops::Range;
 use ferroce_tests::capture::Recorded;
 use ferroce_tests::sample::emit;
 use ferroce_trace::link::{self, Carried, LinkType};
-use ferroce_wire::cm::{Message, Req};
+use ferroce_wire::cm::{CmMessage, Req};
 use ferroce_wire::ethernet::{EtherType, Ethernet, Vlan};
 use ferroce_wire::field::{FieldSpec, Header};
 use ferroce_wire::frame::{Frame, Network};
@@ -33,7 +33,7 @@ pub struct Ours<'a> {
     /// The management datagram in it, if it is one.
     pub mad: Option<Mad<'a>>,
     /// The message in the management datagram.
-    pub message: Option<Message>,
+    pub message: Option<CmMessage>,
 }
 
 /// A cooked header is at least this long; a loopback header, which has no EtherType, is shorter.
@@ -56,7 +56,7 @@ impl<'a> Ours<'a> {
             |packet: &Packet<'_>| packet.bth.destination == Qpn::GENERAL_SERVICES;
         let mad = frame.packet.filter(to_general_services);
         let mad = mad.and_then(|packet| Mad::parse(packet.payload).ok());
-        let message = mad.and_then(|mad| Message::from_mad(&mad).ok());
+        let message = mad.and_then(|mad| CmMessage::from_mad(&mad).ok());
         Self { frame, start, carried, emitted: emitted.unwrap_or_default(), mad, message }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Ours<'a> {
 
     /// RDMA-CM's header in the private data of a REQ.
     pub fn ip_header(&self) -> Located<IpHeader> {
-        let Some(Message::Req(req)) = &self.message else { return None };
+        let Some(CmMessage::Req(req)) = &self.message else { return None };
         let (header, _) = rdmacm::split_private_data(req.service_id, &req.private_data.0).ok()?;
         Some((header, field_place::<Req>(self.message_at()?, "private_data").start))
     }

@@ -2,7 +2,7 @@
 //! the bytes.
 
 use ferroce_wire::address::Ip4;
-use ferroce_wire::cm::{Drep, Dreq, Message, Rej, Rep, Req, Rtu};
+use ferroce_wire::cm::{CmMessage, Drep, Dreq, Rej, Rep, Req, Rtu};
 use ferroce_wire::rdmacm::{self, IpHeader};
 
 use super::ours::{Located, Ours, field_place};
@@ -13,7 +13,7 @@ macro_rules! messages {
     ($($function:ident $variant:ident),+) => {$(
         fn $function(ours: &Ours<'_>) -> Located<$variant> {
             match ours.message {
-                Some(Message::$variant(message)) => Some((message, ours.message_at()?)),
+                Some(CmMessage::$variant(message)) => Some((message, ours.message_at()?)),
                 _ => None,
             }
         }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{
-    AckTimeout, CommId, Message, Mra, ReceivedMessage, Rej, RejectReason, RejectedMessage, Rep,
+    AckTimeout, CmMessage, CommId, Mra, ReceivedMessage, Rej, RejectReason, RejectedMessage, Rep,
     Req, ResponseTimeout, ServiceId, Transport,
 };
 use ferroce_wire::mad::TransactionId;
@@ -28,7 +28,7 @@ pub(super) enum Role {
 /// The last message: retransmitted on a timeout, and in response to a duplicate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    pub(super) message: Message,
+    pub(super) message: CmMessage,
     pub(super) modifier: u32,
 }
 
@@ -157,7 +157,7 @@ impl Connection {
         timers.set(Timer::Connection(self.id.0), &mut self.deadline, deadline);
     }
 
-    pub(super) fn transmit(&self, message: impl Into<Message>) -> Transmit {
+    pub(super) fn transmit(&self, message: impl Into<CmMessage>) -> Transmit {
         Transmit {
             destination: self.peer,
             traffic_class: self.traffic_class,
@@ -173,7 +173,7 @@ impl Connection {
         &mut self,
         now: Instant,
         timers: &mut Timers,
-        message: impl Into<Message>,
+        message: impl Into<CmMessage>,
         modifier: u32,
     ) -> Transmit {
         self.retries = 0;
@@ -202,7 +202,7 @@ impl Connection {
     }
 
     /// Sends a message that is only retransmitted in response to a duplicate.
-    pub(super) fn keep(&mut self, message: impl Into<Message>, modifier: u32) -> Transmit {
+    pub(super) fn keep(&mut self, message: impl Into<CmMessage>, modifier: u32) -> Transmit {
         let message = message.into();
         self.sent = Some(Sent { message, modifier });
         Transmit { modifier, ..self.transmit(message) }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use ferroce_wire::cm::{CommId, Drep, Dreq, Message};
+use ferroce_wire::cm::{CmMessage, CommId, Drep, Dreq};
 
 use super::connection::{Connection, Sent};
 use super::event::{CallError, Disconnection, Event, Ignored};
@@ -129,7 +129,7 @@ impl ConnectionManager {
             // The DREP was lost, or the connection ended without the consumer.
             State::TimeWait => {
                 let private_data = match connection.sent {
-                    Some(Sent { message: Message::Drep(drep), .. }) => drep.private_data,
+                    Some(Sent { message: CmMessage::Drep(drep), .. }) => drep.private_data,
                     _ => DrepData::default(),
                 };
                 let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };

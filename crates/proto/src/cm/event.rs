@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CommId, Message, MessageError, ServiceId};
+use ferroce_wire::cm::{CmMessage, CommId, MessageError, ServiceId};
 use ferroce_wire::mad::{MAD_LEN, Mad, MadError, TransactionId};
 use ferroce_wire::number::Hex32;
 
@@ -94,7 +94,7 @@ pub struct Transmit {
     /// The MAD's attribute modifier: vendor options.
     pub modifier: u32,
     /// The message.
-    pub message: Message,
+    pub message: CmMessage,
 }
 
 impl Transmit {

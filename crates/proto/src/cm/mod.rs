@@ -47,7 +47,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{
-    ApStatus, Apr, CLASS_VERSION, CommId, Lap, Message, MessageError, Rej, RejectReason,
+    ApStatus, Apr, CLASS_VERSION, CmMessage, CommId, Lap, MessageError, Rej, RejectReason,
     RejectedMessage, ServiceId, SidrStatus,
 };
 use ferroce_wire::mad::{AttributeId, Mad, ManagementClass, Method, TransactionId};
@@ -133,15 +133,15 @@ impl ConnectionManager {
 
     /// Whether a message from `from` concerns this manager: a connection, a resolution or a listening service. Where
     /// several managers share an address, other messages are for one of the others.
-    pub fn knows(&self, from: Gid, transaction: TransactionId, message: &Message) -> bool {
+    pub fn knows(&self, from: Gid, transaction: TransactionId, message: &CmMessage) -> bool {
         let (listeners, table) = (&self.listeners, &self.table);
         match message {
-            Message::Req(req) => {
+            CmMessage::Req(req) => {
                 listeners.contains_key(&req.service_id.0)
                     || table.by_remote_id(from, req.local_ca_guid, req.local_comm_id).is_some()
             }
-            Message::SidrReq(request) => self.resolutions.knows(from, transaction, request),
-            Message::Rej(rej) => {
+            CmMessage::SidrReq(request) => self.resolutions.knows(from, transaction, request),
+            CmMessage::Rej(rej) => {
                 let envelope = Envelope { from, traffic_class: 0, transaction, modifier: 0 };
                 self.rejected(&envelope, rej).is_ok_and(|id| table.contains(id))
             }
@@ -167,7 +167,7 @@ impl ConnectionManager {
         let mad = Mad::parse(mad).map_err(Ignored::NotMad)?;
         let (transaction, modifier) = (mad.header.transaction, mad.header.modifier.0);
         let envelope = Envelope { from, traffic_class, transaction, modifier };
-        match Message::from_mad(&mad) {
+        match CmMessage::from_mad(&mad) {
             Ok(message) => self.handle(now, &envelope, &message),
             Err(error) => {
                 self.refuse_version(&envelope, &mad, error)?;
@@ -183,7 +183,7 @@ impl ConnectionManager {
         now: Instant,
         from: Gid,
         transaction: TransactionId,
-        message: &Message,
+        message: &CmMessage,
     ) -> Result<(), Ignored> {
         self.handle(now, &Envelope { from, traffic_class: 0, transaction, modifier: 0 }, message)
     }
@@ -234,22 +234,22 @@ impl ConnectionManager {
         &mut self,
         now: Instant,
         envelope: &Envelope,
-        message: &Message,
+        message: &CmMessage,
     ) -> Result<(), Ignored> {
         // Bounds messages and events; timers add at most one of each per connection.
         self.check_drained()?;
         match message {
-            Message::Req(req) => self.handle_req(now, envelope, req),
-            Message::Mra(mra) => self.handle_mra(now, envelope, mra),
-            Message::Rej(rej) => self.handle_rej(now, envelope, rej),
-            Message::Rep(rep) => self.handle_rep(now, envelope, rep),
-            Message::Rtu(rtu) => self.handle_rtu(envelope, rtu),
-            Message::Dreq(dreq) => self.handle_dreq(now, envelope, dreq),
-            Message::Drep(drep) => self.handle_drep(now, envelope, drep),
-            Message::SidrReq(request) => self.handle_sidr_req(now, envelope, request),
-            Message::SidrRep(reply) => self.handle_sidr_rep(envelope, reply),
-            Message::Lap(lap) => self.handle_lap(envelope, lap),
-            Message::Apr(apr) => self.handle_apr(now, envelope, apr),
+            CmMessage::Req(req) => self.handle_req(now, envelope, req),
+            CmMessage::Mra(mra) => self.handle_mra(now, envelope, mra),
+            CmMessage::Rej(rej) => self.handle_rej(now, envelope, rej),
+            CmMessage::Rep(rep) => self.handle_rep(now, envelope, rep),
+            CmMessage::Rtu(rtu) => self.handle_rtu(envelope, rtu),
+            CmMessage::Dreq(dreq) => self.handle_dreq(now, envelope, dreq),
+            CmMessage::Drep(drep) => self.handle_drep(now, envelope, drep),
+            CmMessage::SidrReq(request) => self.handle_sidr_req(now, envelope, request),
+            CmMessage::SidrRep(reply) => self.handle_sidr_rep(envelope, reply),
+            CmMessage::Lap(lap) => self.handle_lap(envelope, lap),
+            CmMessage::Apr(apr) => self.handle_apr(now, envelope, apr),
         }
     }
 
@@ -275,7 +275,7 @@ impl ConnectionManager {
     }
 
     /// Responds to a message without a connection.
-    fn reply(&mut self, envelope: &Envelope, message: impl Into<Message>) {
+    fn reply(&mut self, envelope: &Envelope, message: impl Into<CmMessage>) {
         self.transmits.push_back(Transmit {
             destination: envelope.from,
             traffic_class: envelope.traffic_class,

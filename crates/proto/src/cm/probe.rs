@@ -17,7 +17,7 @@
 
 use core::time::Duration;
 
-use ferroce_wire::cm::{ApStatus, Apr, CommId, Dreq, Lap, Message};
+use ferroce_wire::cm::{ApStatus, Apr, CmMessage, CommId, Dreq, Lap};
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::mad::TransactionId;
@@ -283,7 +283,7 @@ impl Connection {
     /// The probe message.
     fn probe_message(&self) -> Option<Transmit> {
         if self.role == Role::Passive {
-            return self.again().filter(|rep| matches!(rep.message, Message::Rep(_)));
+            return self.again().filter(|rep| matches!(rep.message, CmMessage::Rep(_)));
         }
         Some(self.transmit(Lap {
             local_comm_id: self.id,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use ferroce_wire::setup::{
-    Capabilities, DeviceDiscoveryReq, ExchangeId, Message, PeerId, Status, TransactionId,
+    Capabilities, DeviceDiscoveryReq, ExchangeId, PeerId, SetupMessage, Status, TransactionId,
 };
 
 use super::retry::{Attempts, Due};
@@ -121,7 +121,9 @@ impl Discovery {
 
     /// Handles a datagram with the Q_Key of the set-up exchange. Unrelated datagrams are ignored.
     pub fn handle_datagram(&mut self, now: Instant, from: Peer, bytes: &[u8]) {
-        let Ok(Message::DeviceDiscoveryResp(response)) = Message::parse(bytes) else { return };
+        let Ok(SetupMessage::DeviceDiscoveryResp(response)) = SetupMessage::parse(bytes) else {
+            return;
+        };
         let ours = (self.config.exchange, self.config.transaction);
         // The deadline may have passed without a call of `handle_timeout`.
         let late = self.deadline.is_none_or(|deadline| now >= deadline);
@@ -162,8 +164,8 @@ impl Discovery {
     }
 
     /// The request, to be sent to all destinations.
-    pub fn poll_transmit(&mut self) -> Option<Message> {
-        self.transmit.take().map(Message::from)
+    pub fn poll_transmit(&mut self) -> Option<SetupMessage> {
+        self.transmit.take().map(SetupMessage::from)
     }
 
     /// The next event.

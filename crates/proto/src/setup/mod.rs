@@ -28,7 +28,7 @@ use core::cmp::Ordering;
 
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::Qpn;
-use ferroce_wire::setup::{Message, QUEUE_PAIR};
+use ferroce_wire::setup::{QUEUE_PAIR, SetupMessage};
 
 pub use client::{Client, ClientConfig, ClientEvent};
 pub use discovery::{Discovery, DiscoveryConfig, DiscoveryEvent, Responder};
@@ -74,6 +74,6 @@ impl PartialOrd for Peer {
 pub struct SetupTransmit {
     /// The destination.
     pub to: Peer,
-    /// The message; [`Message::emit`] encodes it.
-    pub message: Message,
+    /// The message; [`SetupMessage::emit`] encodes it.
+    pub message: SetupMessage,
 }

@@ -12,8 +12,8 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::PathMtu;
 use ferroce_wire::number::{Guid, LKey, Psn, Qpn, RKey, VirtualAddress};
 use ferroce_wire::setup::{
-    AccessFlags, Capabilities, DomainId, ExchangeId, MAX_LEN, Message, PeerId, QpType, RegionId,
-    TransactionId, Transports,
+    AccessFlags, Capabilities, DomainId, ExchangeId, MAX_LEN, PeerId, QpType, RegionId,
+    SetupMessage, TransactionId, Transports,
 };
 
 use super::*;
@@ -77,7 +77,7 @@ fn registered(number: u32) -> RegisteredRegion {
     }
 }
 
-fn bytes(message: impl Into<Message>) -> Vec<u8> {
+fn bytes(message: impl Into<SetupMessage>) -> Vec<u8> {
     message.into().emit(&mut [0; MAX_LEN]).to_vec()
 }
 
@@ -91,7 +91,7 @@ fn client(now: Instant) -> Client {
 }
 
 /// The one message that is to be sent.
-fn sent(client: &mut Client) -> Message {
+fn sent(client: &mut Client) -> SetupMessage {
     let message = client.poll_transmit().expect("a message").message;
     assert_eq!(client.poll_transmit(), None);
     message

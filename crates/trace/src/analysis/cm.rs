@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use ferroce_wire::cm::{CommId, Message, Transport};
+use ferroce_wire::cm::{CmMessage, CommId, Transport};
 use ferroce_wire::field::{Meaning, Show, Value};
 use ferroce_wire::mad::Mad;
 use ferroce_wire::rdmacm;
@@ -61,7 +61,7 @@ impl CmTracker {
         listed: bool,
     ) -> Option<TrackedCmMessage> {
         let mad = Mad::parse(payload).ok()?;
-        let message = Message::from_mad(&mad).ok()?;
+        let message = CmMessage::from_mad(&mad).ok()?;
         let local = message.local_comm_id();
         let remote = message.remote_comm_id();
         let transaction = mad.header.transaction.0;
@@ -76,7 +76,7 @@ impl CmTracker {
         let connection = self.connection_of(&message, source, destination);
 
         let (header, consumer) = match message.service_id() {
-            Some(service) if !matches!(message, Message::SidrRep(_)) => {
+            Some(service) if !matches!(message, CmMessage::SidrRep(_)) => {
                 match rdmacm::split_private_data(service, message.private_data()) {
                     Ok((header, consumer)) => (Some(header), consumer),
                     Err(_) => (None, message.private_data()),
@@ -99,7 +99,7 @@ impl CmTracker {
             }
         }
         let rejected = match &message {
-            Message::Rej(rej) => Some(format!(
+            CmMessage::Rej(rej) => Some(format!(
                 "connection rejected: {} (reason {})",
                 Meaning(&rej.reason),
                 rej.reason.0
@@ -128,10 +128,10 @@ impl CmTracker {
 
     /// Whether the active side sent this message. On a loopback both sides have the same address, so only the message
     /// can decide.
-    fn is_from_active(&self, message: &Message, source: IpAddr) -> Option<bool> {
+    fn is_from_active(&self, message: &CmMessage, source: IpAddr) -> Option<bool> {
         match message {
-            Message::Req(_) | Message::Rtu(_) | Message::SidrReq(_) => Some(true),
-            Message::Rep(_) | Message::SidrRep(_) => Some(false),
+            CmMessage::Req(_) | CmMessage::Rtu(_) | CmMessage::SidrReq(_) => Some(true),
+            CmMessage::Rep(_) | CmMessage::SidrRep(_) => Some(false),
             _ => {
                 let side = (source, message.local_comm_id()?);
                 // A passive side that rejects has no communication ID of its own yet.
@@ -143,12 +143,12 @@ impl CmTracker {
     /// Tracks a handshake and returns it if this message completes it.
     fn track(
         &mut self,
-        message: &Message,
+        message: &CmMessage,
         source: IpAddr,
         destination: IpAddr,
     ) -> Option<Handshake> {
         match message {
-            Message::Req(req) => {
+            CmMessage::Req(req) => {
                 let path = req.primary_path();
                 let (local, remote) = (path.local_gid.to_ip(), path.remote_gid.to_ip());
                 if self.requests.len() >= MAX_ENTRIES {
@@ -166,7 +166,7 @@ impl CmTracker {
                 );
                 None
             }
-            Message::Rep(rep) => {
+            CmMessage::Rep(rep) => {
                 let request = self.requests.get_mut(&(destination, rep.remote_comm_id))?;
                 let handshake = Handshake {
                     active: request.active,
@@ -187,7 +187,7 @@ impl CmTracker {
 
     fn connection_of(
         &self,
-        message: &Message,
+        message: &CmMessage,
         source: IpAddr,
         destination: IpAddr,
     ) -> Option<(IpAddr, CommId)> {
@@ -218,9 +218,9 @@ pub(super) fn value_with_meaning(value: &dyn Show) -> String {
 }
 
 /// One-line summary of a message.
-fn summary(message: &Message) -> String {
+fn summary(message: &CmMessage) -> String {
     match message {
-        Message::Req(req) => format!(
+        CmMessage::Req(req) => format!(
             "connect to {} from QP {}, {}, first PSN {}, MTU {}, retry {}, RNR retry {}",
             value_with_meaning(&req.service_id),
             req.local_qpn,
@@ -235,25 +235,27 @@ fn summary(message: &Message) -> String {
             req.retry_count,
             req.rnr_retry_count.0,
         ),
-        Message::Rep(rep) => format!(
+        CmMessage::Rep(rep) => format!(
             "accepted with QP {}, first PSN {}, RNR retry {}",
             rep.local_qpn, rep.starting_psn, rep.rnr_retry_count.0,
         ),
-        Message::Rtu(_) => "ready to use".to_owned(),
-        Message::Rej(rej) => {
+        CmMessage::Rtu(_) => "ready to use".to_owned(),
+        CmMessage::Rej(rej) => {
             format!("rejected: {} (reason {})", Meaning(&rej.reason), rej.reason.0)
         }
-        Message::Mra(mra) => format!("received, wait {}", value_with_meaning(&mra.service_timeout)),
-        Message::Dreq(dreq) => format!("disconnect QP {}", dreq.remote_qpn),
-        Message::Drep(_) => "disconnected".to_owned(),
-        Message::SidrReq(req) => {
+        CmMessage::Mra(mra) => {
+            format!("received, wait {}", value_with_meaning(&mra.service_timeout))
+        }
+        CmMessage::Dreq(dreq) => format!("disconnect QP {}", dreq.remote_qpn),
+        CmMessage::Drep(_) => "disconnected".to_owned(),
+        CmMessage::SidrReq(req) => {
             format!("which QP serves {}?", value_with_meaning(&req.service_id))
         }
-        Message::SidrRep(rep) => {
+        CmMessage::SidrRep(rep) => {
             format!("QP {} with Q_Key {}, {}", rep.qpn, rep.q_key, value_with_meaning(&rep.status))
         }
-        Message::Lap(_) => "use another path as alternate".to_owned(),
-        Message::Apr(apr) => format!("alternate path: {}", value_with_meaning(&apr.status)),
+        CmMessage::Lap(_) => "use another path as alternate".to_owned(),
+        CmMessage::Apr(apr) => format!("alternate path: {}", value_with_meaning(&apr.status)),
     }
 }
 
@@ -280,14 +282,14 @@ mod tests {
         for id in 0..2 * MAX_ENTRIES as u32 + 10 {
             // Every third message is a REP to the same REQ with a new ID.
             let message = match id % 3 {
-                0 => Message::Rep(Rep {
+                0 => CmMessage::Rep(Rep {
                     local_comm_id: CommId(id),
                     remote_comm_id: CommId(1),
                     local_qpn: Qpn(id & 0xff_ffff),
                     ..Rep::default()
                 }),
-                1 => Message::Req(Req { local_comm_id: CommId(1), ..Req::default() }),
-                _ => Message::Req(Req { local_comm_id: CommId(id), ..Req::default() }),
+                1 => CmMessage::Req(Req { local_comm_id: CommId(1), ..Req::default() }),
+                _ => CmMessage::Req(Req { local_comm_id: CommId(id), ..Req::default() }),
             };
             let (source, destination) =
                 if id % 3 == 0 { (passive, active) } else { (active, passive) };
@@ -295,7 +297,7 @@ mod tests {
             assert!(tracker.requests.len() <= MAX_ENTRIES && tracker.replies.len() <= MAX_ENTRIES);
         }
         for id in 0..MAX_ENTRIES as u32 + 10 {
-            let message = Message::Rep(Rep {
+            let message = CmMessage::Rep(Rep {
                 local_comm_id: CommId(id),
                 remote_comm_id: CommId(1),
                 ..Rep::default()

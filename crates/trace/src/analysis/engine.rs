@@ -334,7 +334,7 @@ impl<'o> Engine<'o> {
             }
             message.from_active
         } else if packet.bth.destination == setup::QUEUE_PAIR {
-            let message = setup::Message::parse(packet.payload).ok()?;
+            let message = setup::SetupMessage::parse(packet.payload).ok()?;
             let from_active = Some(!is_setup_response(&message));
             if self.report.setup.len() >= self.options.max_cm {
                 return from_active;
@@ -495,14 +495,14 @@ fn conversation(id: u32, flow: &Flow, tally: ConversationTally, dropped: bool) -
 }
 
 /// Whether this message of the set-up exchange is a response, sent by the server.
-fn is_setup_response(message: &setup::Message) -> bool {
-    use setup::Message;
+fn is_setup_response(message: &setup::SetupMessage) -> bool {
+    use setup::SetupMessage;
     matches!(
         message,
-        Message::DeviceDiscoveryResp(_)
-            | Message::QpCreateResp(_)
-            | Message::MrRegisterResp(_)
-            | Message::ConnectionAccept(_)
+        SetupMessage::DeviceDiscoveryResp(_)
+            | SetupMessage::QpCreateResp(_)
+            | SetupMessage::MrRegisterResp(_)
+            | SetupMessage::ConnectionAccept(_)
     )
 }
 

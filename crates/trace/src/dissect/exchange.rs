@@ -3,20 +3,20 @@
 use std::fmt::Write;
 
 use ferroce_wire::packet::Packet;
-use ferroce_wire::setup::{Magic, Message, ParseError, Prefix, QUEUE_KEY, QUEUE_PAIR, Status};
+use ferroce_wire::setup::{Magic, ParseError, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status};
 
 use super::build::Builder;
 use super::carrier::{bytes, name_or_number};
 
 /// Parses the message in a packet. `None` if the packet does not belong to the exchange: other datagrams may go to the
 /// same queue pair, so the Q_Key and the magic number must match as well.
-fn message(packet: &Packet<'_>) -> Option<Result<Message, ParseError>> {
+fn message(packet: &Packet<'_>) -> Option<Result<SetupMessage, ParseError>> {
     let deth = packet.extensions.deth?;
     if packet.bth.destination != QUEUE_PAIR || deth.queue_key != QUEUE_KEY {
         return None;
     }
     let (prefix, _) = Prefix::split(packet.payload)?;
-    (prefix.magic == Magic::SETUP).then(|| Message::parse(packet.payload))
+    (prefix.magic == Magic::SETUP).then(|| SetupMessage::parse(packet.payload))
 }
 
 /// The name of the message that a packet carries, if it carries one.
@@ -57,24 +57,32 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
     true
 }
 
-fn details(message: &Message) -> String {
+fn details(message: &SetupMessage) -> String {
     let prefix = message.prefix();
     let mut line = format!("exchange {}", prefix.exchange);
     // Writing to a string cannot fail.
     let _ = match message {
-        Message::QpCreateReq(qp) => write!(line, "  QP {}  PSN {}", qp.qp_number, qp.starting_psn),
-        Message::QpCreateResp(qp) => write!(line, "  QP {}  PSN {}", qp.qp_number, qp.starting_psn),
-        Message::MrRegisterReq(mr) => {
+        SetupMessage::QpCreateReq(qp) => {
+            write!(line, "  QP {}  PSN {}", qp.qp_number, qp.starting_psn)
+        }
+        SetupMessage::QpCreateResp(qp) => {
+            write!(line, "  QP {}  PSN {}", qp.qp_number, qp.starting_psn)
+        }
+        SetupMessage::MrRegisterReq(mr) => {
             write!(line, "  {} bytes at {}", mr.length, mr.virtual_address)
         }
-        Message::MrRegisterResp(mr) => {
+        SetupMessage::MrRegisterResp(mr) => {
             let (length, address, key) = (mr.length, mr.virtual_address, mr.remote_key);
             write!(line, "  {length} bytes at {address} rkey {key}")
         }
-        Message::ConnectionReq(it) => write!(line, "  QP {} → {}", it.client_qp, it.server_qp),
-        Message::ConnectionAccept(it) => write!(line, "  QP {} → {}", it.server_qp, it.client_qp),
-        Message::ConnectionConfirm(it) => write!(line, "  QP {} → {}", it.client_qp, it.server_qp),
-        Message::DeviceDiscoveryReq(_) | Message::DeviceDiscoveryResp(_) => Ok(()),
+        SetupMessage::ConnectionReq(it) => write!(line, "  QP {} → {}", it.client_qp, it.server_qp),
+        SetupMessage::ConnectionAccept(it) => {
+            write!(line, "  QP {} → {}", it.server_qp, it.client_qp)
+        }
+        SetupMessage::ConnectionConfirm(it) => {
+            write!(line, "  QP {} → {}", it.client_qp, it.server_qp)
+        }
+        SetupMessage::DeviceDiscoveryReq(_) | SetupMessage::DeviceDiscoveryResp(_) => Ok(()),
     };
     if prefix.attempt != 0 {
         let _ = write!(line, "  attempt {}", u16::from(prefix.attempt) + 1);

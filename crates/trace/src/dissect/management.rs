@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ferroce_wire::cm::{Message, Req};
+use ferroce_wire::cm::{CmMessage, Req};
 use ferroce_wire::field::Meaning;
 use ferroce_wire::mad::{AttributeId, Mad, MadHeader, ManagementClass};
 use ferroce_wire::number::Qpn;
@@ -17,11 +17,11 @@ fn is_management(packet: &Packet<'_>) -> bool {
     packet.extensions.deth.is_some() && packet.bth.destination.0 <= Qpn::GENERAL_SERVICES.0
 }
 
-fn message(packet: &Packet<'_>) -> Option<Message> {
+fn message(packet: &Packet<'_>) -> Option<CmMessage> {
     if !is_management(packet) {
         return None;
     }
-    Message::from_mad(&Mad::parse(packet.payload).ok()?).ok()
+    CmMessage::from_mad(&Mad::parse(packet.payload).ok()?).ok()
 }
 
 /// The name of the CM message that a packet carries, or `MAD` for other management datagrams.
@@ -53,32 +53,34 @@ pub(super) fn summary(packet: &Packet<'_>) -> Option<String> {
     })
 }
 
-fn message_details(line: &mut String, message: &Message) -> std::fmt::Result {
+fn message_details(line: &mut String, message: &CmMessage) -> std::fmt::Result {
     match (message.local_comm_id(), message.remote_comm_id()) {
         (Some(local), Some(remote)) => write!(line, "  id {local} → {remote}")?,
         (Some(id), None) | (None, Some(id)) => write!(line, "  id {id}")?,
         (None, None) => {}
     }
     match message {
-        Message::Req(req) => {
+        CmMessage::Req(req) => {
             let transport = req.transport().map_or("?".to_owned(), |kind| kind.to_string());
             write!(line, "  {transport} QP {}  PSN {}", req.local_qpn, req.starting_psn)
         }
-        Message::Rep(rep) => write!(line, "  QP {}  PSN {}", rep.local_qpn, rep.starting_psn),
-        Message::Rej(rej) => {
+        CmMessage::Rep(rep) => write!(line, "  QP {}  PSN {}", rep.local_qpn, rep.starting_psn),
+        CmMessage::Rej(rej) => {
             write!(line, "  of {}: {}", name_or_number(&rej.message), name_or_number(&rej.reason))
         }
-        Message::Mra(mra) => {
+        CmMessage::Mra(mra) => {
             let (what, time) = (Meaning(&mra.message), Meaning(&mra.service_timeout));
             write!(line, "  of {what}, response within {time}")
         }
-        Message::Dreq(dreq) => write!(line, "  QP {}", dreq.remote_qpn),
-        Message::Apr(apr) => write!(line, "  {}", name_or_number(&apr.status)),
-        Message::SidrRep(rep) => match rep.status.0 {
+        CmMessage::Dreq(dreq) => write!(line, "  QP {}", dreq.remote_qpn),
+        CmMessage::Apr(apr) => write!(line, "  {}", name_or_number(&apr.status)),
+        CmMessage::SidrRep(rep) => match rep.status.0 {
             0 => write!(line, "  QP {}  Q_Key {}", rep.qpn, rep.q_key),
             _ => write!(line, "  {}", name_or_number(&rep.status)),
         },
-        Message::Rtu(_) | Message::Drep(_) | Message::SidrReq(_) | Message::Lap(_) => Ok(()),
+        CmMessage::Rtu(_) | CmMessage::Drep(_) | CmMessage::SidrReq(_) | CmMessage::Lap(_) => {
+            Ok(())
+        }
     }?;
     if let Some(service) = message.service_id() {
         write!(line, "  {}", name_or_number(&service))?;
@@ -123,7 +125,7 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
     let start = builder.at;
     builder.header(&header, mad_summary(&header)).explain("attribute", attribute_name(&header));
     match Mad::parse(packet.payload) {
-        Ok(mad) => match Message::from_mad(&mad) {
+        Ok(mad) => match CmMessage::from_mad(&mad) {
             Ok(message) => message_layers(builder, &message),
             // Only the CM class is parsed here; other classes are not an error.
             Err(problem) if header.class == ManagementClass::COMMUNICATION => {
@@ -142,19 +144,19 @@ pub(super) fn layers(builder: &mut Builder<'_>, packet: &Packet<'_>) -> bool {
     true
 }
 
-fn message_layers(builder: &mut Builder<'_>, message: &Message) {
+fn message_layers(builder: &mut Builder<'_>, message: &CmMessage) {
     let private = message.private_data();
     let len = Req::LEN - private.len();
     let mut line = String::new();
     let _ = message_details(&mut line, message);
     let line = line.trim_start().to_owned();
     let layer = builder.visited(message.name(), len, line, |visitor| message.visit(visitor));
-    if matches!(message, Message::Req(req) if req.alternate_path().is_none()) {
+    if matches!(message, CmMessage::Req(req) if req.alternate_path().is_none()) {
         layer.hide("alternate_");
     }
 
     let mut consumer = private.len();
-    let carries_header = matches!(message, Message::Req(_) | Message::SidrReq(_));
+    let carries_header = matches!(message, CmMessage::Req(_) | CmMessage::SidrReq(_));
     if let Some(service) = message.service_id().filter(|_| carries_header) {
         if let Ok((header, rest)) = split_private_data(service, private) {
             builder.header(&header, ip_summary(&header));

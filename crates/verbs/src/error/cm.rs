@@ -1,8 +1,8 @@
 //! The connection manager.
 
-use ferroce_sys::errno::{EBUSY, ECONNREFUSED, EINVAL, ENODEV, ENOMEM, ENOTCONN, ETIMEDOUT};
 use ferroce_proto::cm::PrivateDataTooLong;
 use ferroce_proto::qp::{PathMtu, State};
+use ferroce_sys::errno::{EBUSY, ECONNREFUSED, EINVAL, ENODEV, ENOMEM, ENOTCONN, ETIMEDOUT};
 use ferroce_wire::cm::RejectReason;
 use ferroce_wire::rdmacm::PortSpace;
 

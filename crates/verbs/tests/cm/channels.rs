@@ -7,7 +7,7 @@ use ferroce::cm::{
 };
 use ferroce::{AckTimeout, Options, Qpn};
 use ferroce_trace::file::CaptureReader;
-use ferroce_wire::cm::Message;
+use ferroce_wire::cm::CmMessage;
 use ferroce_wire::mad::{MAD_LEN, Mad};
 
 use crate::ends::*;
@@ -136,9 +136,9 @@ fn requests_say_what_the_program_has_chosen() {
     while let Some(record) = reader.next_record().unwrap() {
         // Behind the headers of Ethernet, IPv4 and UDP, BTH and DETH.
         let mad = Mad::parse(&record.data[62..][..MAD_LEN]).unwrap();
-        match Message::from_mad(&mad).unwrap() {
-            Message::SidrReq(_) | Message::SidrRep(_) => classes.push(record.data[15]),
-            Message::Req(request) => timeouts.push(request.primary_ack_timeout.0),
+        match CmMessage::from_mad(&mad).unwrap() {
+            CmMessage::SidrReq(_) | CmMessage::SidrRep(_) => classes.push(record.data[15]),
+            CmMessage::Req(request) => timeouts.push(request.primary_ack_timeout.0),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace, RejectReason, ResponseTimeout};
 use ferroce::*;
-use ferroce_wire::cm::{Message, Req, ServiceId};
+use ferroce_wire::cm::{CmMessage, Req, ServiceId};
 use ferroce_wire::number::{Lid, PKey};
 use ferroce_wire::rdmacm::{IpHeader, private_data};
 
@@ -163,7 +163,7 @@ fn a_request_says_what_that_of_linux_says() {
     let deth = packet.extensions.deth.unwrap();
     assert_eq!((deth.source, deth.queue_key), (Qpn(1), QKey(0x8001_0000)));
     let mad = ferroce_wire::mad::Mad::parse(packet.payload).unwrap();
-    let Ok(Message::Req(req)) = Message::from_mad(&mad) else { panic!("no REQ") };
+    let Ok(CmMessage::Req(req)) = CmMessage::from_mad(&mad) else { panic!("no REQ") };
     let local = client.local_address().unwrap();
     let attributes = client.attributes(State::ReadyToReceive).unwrap();
     let header = IpHeader::v4(local.port(), Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 77, 0, 2));

@@ -51,7 +51,7 @@ macro_rules! messages {
         /// Any CM message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // Each variant is the message of its name.
-        pub enum Message {
+        pub enum CmMessage {
             $( $variant($variant), )+
         }
 
@@ -63,7 +63,7 @@ macro_rules! messages {
             )+
         }
 
-        impl Message {
+        impl CmMessage {
             /// The attributes of all messages, in order.
             pub const ATTRIBUTES: &[AttributeId] = &[$( AttributeId::$constant ),+];
 
@@ -78,7 +78,7 @@ macro_rules! messages {
                 }
             }
 
-            /// The message's bytes: the inverse of [`Message::parse`].
+            /// The message's bytes: the inverse of [`CmMessage::parse`].
             pub fn to_bytes(&self) -> [u8; DATA_LEN] {
                 match self {
                     $( Self::$variant(message) => message.to_bytes(), )+
@@ -121,7 +121,7 @@ macro_rules! messages {
             }
         }
 
-        $(impl From<$variant> for Message {
+        $(impl From<$variant> for CmMessage {
             fn from(message: $variant) -> Self {
                 Self::$variant(message)
             }
@@ -156,7 +156,7 @@ pub enum MessageError {
     Attribute(AttributeId),
 }
 
-impl Message {
+impl CmMessage {
     /// Parses the message in a MAD.
     pub fn from_mad(mad: &Mad<'_>) -> Result<Self, MessageError> {
         let header = &mad.header;

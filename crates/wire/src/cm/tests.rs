@@ -13,15 +13,15 @@ use crate::mad::{MadError, MadStatus};
 use crate::number::{Guid, Hex8, Lid, PKey, Psn, QKey, Qpn};
 use crate::rdmacm;
 
-fn message(text: &str) -> Message {
+fn message(text: &str) -> CmMessage {
     let bytes = mad(text);
     let mad = Mad::parse(&bytes).unwrap();
     assert_eq!(mad.to_bytes(), bytes);
-    Message::from_mad(&mad).unwrap()
+    CmMessage::from_mad(&mad).unwrap()
 }
 
 /// Fields, values and meanings of a message.
-fn shown(message: &Message) -> Vec<(&'static str, String, String)> {
+fn shown(message: &CmMessage) -> Vec<(&'static str, String, String)> {
     let mut fields = Vec::new();
     message.visit(&mut |spec, value| {
         fields.push((spec.name, Value(value).to_string(), Meaning(value).to_string()));
@@ -38,14 +38,14 @@ fn captured_mads_round_trip() {
     for text in captured::ALL {
         let bytes = mad(text);
         let mad = Mad::parse(&bytes).unwrap();
-        let message = Message::from_mad(&mad).unwrap();
+        let message = CmMessage::from_mad(&mad).unwrap();
         assert_eq!(message.to_mad(mad.header.transaction), bytes, "{}", message.name());
     }
 }
 
 #[test]
 fn captured_req_has_the_values_that_tshark_shows() {
-    let Message::Req(req) = message(captured::REQ) else { panic!("a REQ") };
+    let CmMessage::Req(req) = message(captured::REQ) else { panic!("a REQ") };
     let path = Path {
         local_lid: Lid(0xffff),
         remote_lid: Lid(0xffff),
@@ -127,7 +127,7 @@ fn captured_short_messages_have_the_values_that_tshark_shows() {
 fn captured_service_resolution_is_parsed() {
     let service = rdmacm::service_id(rdmacm::PortSpace::Udp, 7174);
     let question = message(captured::SIDR_REQ);
-    let Message::SidrReq(req) = question else { panic!("a SIDR_REQ") };
+    let CmMessage::SidrReq(req) = question else { panic!("a SIDR_REQ") };
     assert_eq!((req.partition, req.service_id), (PKey(0xffff), service));
     let expected = SidrRep {
         request_id: req.request_id,
@@ -163,11 +163,11 @@ fn req_fields_have_values_and_meanings() {
 /// Offsets and widths from the IBA tables, for fields that an earlier wrong width would move.
 #[test]
 fn fields_are_at_the_specified_offsets() {
-    let at = |message: Message, name: &str| {
+    let at = |message: CmMessage, name: &str| {
         let spec = message.fields().iter().find(|spec| spec.name == name).unwrap();
         (spec.bit / 8, spec.bit % 8, spec.width)
     };
-    let req: Message = Req::default().into();
+    let req: CmMessage = Req::default().into();
     assert_eq!(at(req, "local_q_key"), (28, 0, 32));
     assert_eq!(at(req, "transport_service"), (43, 5, 2));
     assert_eq!(at(req, "retry_count"), (47, 5, 3));
@@ -192,8 +192,8 @@ fn fields_are_at_the_specified_offsets() {
 
     // Each message ends with its private data.
     let room = [92, 222, 148, 196, 224, 220, 224, 216, 136, 168, 148];
-    for (&attribute, room) in Message::ATTRIBUTES.iter().zip(room) {
-        let message = Message::parse(attribute, &[0; DATA_LEN]).unwrap();
+    for (&attribute, room) in CmMessage::ATTRIBUTES.iter().zip(room) {
+        let message = CmMessage::parse(attribute, &[0; DATA_LEN]).unwrap();
         assert_eq!(message.attribute(), attribute);
         assert_eq!(at(message, "private_data"), (DATA_LEN - room, 0, room * 8));
         assert_eq!(message.private_data().len(), room);
@@ -203,8 +203,8 @@ fn fields_are_at_the_specified_offsets() {
 #[test]
 fn the_documentation_lists_every_message() {
     let document = include_str!("../../../../docs/connection-manager.md");
-    for &attribute in Message::ATTRIBUTES {
-        let message = Message::parse(attribute, &[0; DATA_LEN]).unwrap();
+    for &attribute in CmMessage::ATTRIBUTES {
+        let message = CmMessage::parse(attribute, &[0; DATA_LEN]).unwrap();
         let (name, length) = (&message.name()["CM ".len()..], message.private_data().len());
         let row = format!("| {name} | {attribute} | {length} |");
         assert!(document.lines().any(|line| line.starts_with(&row)), "no line {row}");
@@ -319,7 +319,8 @@ fn invalid_mads_are_rejected_with_the_cause() {
         bytes
     };
     assert_eq!(Mad::parse(&with(0, 2)), Err(MadError::BaseVersion(2)));
-    let error = |bytes: [u8; MAD_LEN]| Message::from_mad(&Mad::parse(&bytes).unwrap()).unwrap_err();
+    let error =
+        |bytes: [u8; MAD_LEN]| CmMessage::from_mad(&Mad::parse(&bytes).unwrap()).unwrap_err();
     assert_eq!(error(with(1, 3)), MessageError::Class(ManagementClass::SUBNET_ADMINISTRATION));
     assert_eq!(error(with(2, 1)), MessageError::ClassVersion(1));
     assert_eq!(error(with(3, 0x81)), MessageError::Method(Method::GET_RESPONSE));
@@ -336,10 +337,10 @@ proptest! {
     /// Random bytes randomize every field, so both directions are covered.
     #[test]
     fn emit_is_the_inverse_of_parse(bytes in bytes::<DATA_LEN>()) {
-        for &attribute in Message::ATTRIBUTES {
-            let message = Message::parse(attribute, &bytes).unwrap();
+        for &attribute in CmMessage::ATTRIBUTES {
+            let message = CmMessage::parse(attribute, &bytes).unwrap();
             prop_assert_eq!(message.to_bytes(), bytes);
-            prop_assert_eq!(Message::parse(message.attribute(), &message.to_bytes()), Ok(message));
+            prop_assert_eq!(CmMessage::parse(message.attribute(), &message.to_bytes()), Ok(message));
             prop_assert!(bytes.ends_with(message.private_data()));
             prop_assert_eq!(shown(&message).len(), message.fields().len());
         }

@@ -5,15 +5,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cm::captured;
-use crate::cm::{Message, Req, SidrReq};
+use crate::cm::{CmMessage, Req, SidrReq};
 use crate::field::{Header, Meaning, Value};
 use crate::mad::Mad;
 
-fn message(text: &str) -> Message {
-    Message::from_mad(&Mad::parse(&captured::mad(text)).unwrap()).unwrap()
+fn message(text: &str) -> CmMessage {
+    CmMessage::from_mad(&Mad::parse(&captured::mad(text)).unwrap()).unwrap()
 }
 
-fn split(message: &Message) -> Result<(IpHeader, &[u8]), NoIpHeader> {
+fn split(message: &CmMessage) -> Result<(IpHeader, &[u8]), NoIpHeader> {
     split_private_data(message.service_id().unwrap(), message.private_data())
 }
 
@@ -58,10 +58,10 @@ fn private_data_is_padded_to_its_size() {
     assert!(private_data::<35>(&header, &[]).is_none());
     let service_id = service_id(PortSpace::Tcp, 7174);
     let octets = private_data(&header, b"hello").unwrap();
-    let req: Message = Req { service_id, private_data: octets, ..Req::default() }.into();
+    let req: CmMessage = Req { service_id, private_data: octets, ..Req::default() }.into();
     assert_eq!(split(&req).unwrap().1.strip_prefix(b"hello"), Some(&[0; 51][..]));
     let octets = private_data(&header, b"hello").unwrap();
-    let sidr: Message = SidrReq { service_id, private_data: octets, ..SidrReq::default() }.into();
+    let sidr: CmMessage = SidrReq { service_id, private_data: octets, ..SidrReq::default() }.into();
     assert_eq!(split(&sidr).unwrap().1.len(), 180);
 }
 

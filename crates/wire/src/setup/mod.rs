@@ -125,11 +125,11 @@ macro_rules! messages {
         /// Any message of the set-up exchange.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // Each variant is the message of its name.
-        pub enum Message {
+        pub enum SetupMessage {
             $( $variant($variant), )+
         }
 
-        impl Message {
+        impl SetupMessage {
             /// Parses a message: the whole payload of a datagram.
             pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
                 let (prefix, _) = Prefix::split(bytes).ok_or(ParseError::Short(bytes.len()))?;
@@ -152,7 +152,7 @@ macro_rules! messages {
                 }
             }
 
-            /// Writes the message to the front of `buffer` and returns that part: the inverse of [`Message::parse`].
+            /// Writes the message to the front of `buffer` and returns that part: the inverse of [`SetupMessage::parse`].
             pub fn emit<'b>(&self, buffer: &'b mut [u8; MAX_LEN]) -> &'b [u8] {
                 match self {
                     $( Self::$variant(message) => {
@@ -200,7 +200,7 @@ macro_rules! messages {
             }
         }
 
-        $(impl From<$variant> for Message {
+        $(impl From<$variant> for SetupMessage {
             fn from(message: $variant) -> Self {
                 Self::$variant(message)
             }

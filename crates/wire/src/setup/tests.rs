@@ -12,7 +12,7 @@ use crate::number::{Guid, LKey, Psn, RKey, SrqNumber, VirtualAddress};
 const EXCHANGE: ExchangeId = ExchangeId(0x0102_0304);
 
 /// The nine messages of one exchange, with the values of the original walkthrough.
-fn exchange() -> [Message; 9] {
+fn exchange() -> [SetupMessage; 9] {
     let (client, server) = (Qpn(1), Qpn(2));
     let (client_guid, server_guid) = (Guid(0x1234_5678_9abc_def0), Guid(0x8765_4321_fedc_ba98));
     let (client_key, server_key) = (RKey(0x1234_5678), RKey(0x8765_4321));
@@ -118,7 +118,7 @@ fn exchange() -> [Message; 9] {
     ]
 }
 
-fn emitted(message: &Message) -> Vec<u8> {
+fn emitted(message: &SetupMessage) -> Vec<u8> {
     message.emit(&mut [0xff; MAX_LEN]).to_vec()
 }
 
@@ -129,7 +129,7 @@ fn sizes_and_types_match_the_walkthrough() {
     assert_eq!(sizes, [32, 64, 64, 64, 64, 64, 64, 64, 32]);
     for (message, message_type) in messages.iter().zip(MessageType::ALL) {
         assert_eq!(emitted(message)[0], message_type.0);
-        assert_eq!(Message::parse(&emitted(message)), Ok(*message));
+        assert_eq!(SetupMessage::parse(&emitted(message)), Ok(*message));
         assert_eq!(message.name(), Meaning(message_type).to_string());
         assert_eq!(message.prefix(), Prefix::split(&emitted(message)).unwrap().0);
     }
@@ -194,10 +194,10 @@ fn invalid_datagrams_are_rejected_with_the_cause() {
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] = value;
-        Message::parse(&bytes)
+        SetupMessage::parse(&bytes)
     };
-    assert_eq!(Message::parse(&[]), Err(ParseError::Short(0)));
-    assert_eq!(Message::parse(&good[..15]), Err(ParseError::Short(15)));
+    assert_eq!(SetupMessage::parse(&[]), Err(ParseError::Short(0)));
+    assert_eq!(SetupMessage::parse(&good[..15]), Err(ParseError::Short(15)));
     assert_eq!(with(4, 0), Err(ParseError::Magic(Magic(0x0065_5355))));
     assert_eq!(with(1, 2), Err(ParseError::Version(2)));
     assert_eq!(with(0, 0), Err(ParseError::Type(MessageType(0))));
@@ -209,7 +209,7 @@ fn invalid_datagrams_are_rejected_with_the_cause() {
     };
     assert_eq!(with(0, 2), Err(length));
     let padded = [good.as_slice(), &[0; 4]].concat();
-    assert!(matches!(Message::parse(&padded), Err(ParseError::Length { found: 36, .. })));
+    assert!(matches!(SetupMessage::parse(&padded), Err(ParseError::Length { found: 36, .. })));
 }
 
 /// Fields are naturally aligned.
@@ -300,7 +300,7 @@ proptest! {
             bytes[2..4].copy_from_slice(&random[2..4]);
             let len = bytes.len();
             bytes[8..].copy_from_slice(&random[8..len]);
-            let parsed = Message::parse(&bytes).unwrap();
+            let parsed = SetupMessage::parse(&bytes).unwrap();
             prop_assert_eq!(emitted(&parsed), bytes);
             prop_assert_eq!(parsed.name(), message.name());
         }
@@ -318,7 +318,7 @@ proptest! {
             front[..2].copy_from_slice(&[kind, version]);
             front[4..].copy_from_slice(&Magic::SETUP.0.to_be_bytes());
         }
-        if let Ok(message) = Message::parse(&bytes) {
+        if let Ok(message) = SetupMessage::parse(&bytes) {
             prop_assert_eq!(emitted(&message), bytes);
         }
     }

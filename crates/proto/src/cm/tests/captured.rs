@@ -5,7 +5,7 @@ use super::super::{
     Resolution, ResolveParameters, RtuData, private_data, rdmacm_private_data, roce_path,
 };
 use super::{at, config, gid, manager, only};
-use ferroce_wire::cm::{CommId, Message, PathMtu, Req, ServiceId, SidrReq};
+use ferroce_wire::cm::{CmMessage, CommId, PathMtu, Req, ServiceId, SidrReq};
 use ferroce_wire::mad::{MAD_LEN, Mad, TransactionId};
 use ferroce_wire::number::{Psn, QKey, Qpn};
 use ferroce_wire::rdmacm::IpHeader;
@@ -71,10 +71,10 @@ fn mad(text: &str) -> [u8; MAD_LEN] {
     mad
 }
 
-fn message(text: &str) -> (TransactionId, Message) {
+fn message(text: &str) -> (TransactionId, CmMessage) {
     let bytes = mad(text);
     let mad = Mad::parse(&bytes).unwrap();
-    (mad.header.transaction, Message::from_mad(&mad).unwrap())
+    (mad.header.transaction, CmMessage::from_mad(&mad).unwrap())
 }
 
 /// A MAD with other names in it: the bytes that no two managers share.
@@ -122,8 +122,8 @@ fn the_active_sides_messages_are_those_of_rping() {
     let ours = id.comm_id();
     let req = only(&mut a);
     // Field by field, and only the names differ.
-    let (_, Message::Req(captured)) = message(REQ) else { panic!("no REQ") };
-    assert_eq!(req.message, Message::Req(Req { local_comm_id: ours, ..captured }));
+    let (_, CmMessage::Req(captured)) = message(REQ) else { panic!("no REQ") };
+    assert_eq!(req.message, CmMessage::Req(Req { local_comm_id: ours, ..captured }));
     // Their REP, to our name.
     let theirs = CommId(0xeb97_7e3f);
     let rep = with_transaction(named(mad(REP), theirs, ours), req.transaction);
@@ -203,7 +203,7 @@ fn service_resolution_is_that_of_udaddy() {
     let mut parameters = ResolveParameters::new(gid(11), service);
     parameters.private_data = query.private_data;
     a.resolve(at(0), &parameters).unwrap();
-    let Message::SidrReq(ours) = only(&mut a).message else { panic!("no SIDR_REQ") };
-    let (_, Message::SidrReq(captured)) = message(SIDR_REQ) else { panic!("no SIDR_REQ") };
+    let CmMessage::SidrReq(ours) = only(&mut a).message else { panic!("no SIDR_REQ") };
+    let (_, CmMessage::SidrReq(captured)) = message(SIDR_REQ) else { panic!("no SIDR_REQ") };
     assert_eq!(ours, SidrReq { request_id: ours.request_id, ..captured });
 }

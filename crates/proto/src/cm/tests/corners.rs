@@ -11,7 +11,7 @@ use super::super::{
 use super::handshake::{Pair, accepted, established, requested};
 use super::{SERVICE, at, carry, config, events, gid, manager, only, transmits, wish};
 use ferroce_wire::cm::{
-    CommId, Message, MessageError, Mra, ReceivedMessage, RejectReason, Rep, Req, ResponseTimeout,
+    CmMessage, CommId, MessageError, Mra, ReceivedMessage, RejectReason, Rep, Req, ResponseTimeout,
     ServiceId,
 };
 use ferroce_wire::mad::{MadError, TransactionId};
@@ -23,7 +23,7 @@ const TRANSACTION: TransactionId = TransactionId(0x77);
 fn repeated_req(pair: &mut Pair) -> Req {
     let end = pair.a.poll_timeout().unwrap();
     pair.a.handle_timeout(end);
-    let Message::Req(req) = only(&mut pair.a).message else { panic!("no REQ") };
+    let CmMessage::Req(req) = only(&mut pair.a).message else { panic!("no REQ") };
     req
 }
 
@@ -52,7 +52,7 @@ fn a_repeated_req_must_be_the_same() {
     for other in others {
         let result = b.handle_message(at(9), gid(12), TRANSACTION, &other.into());
         assert_eq!(result, Err(Ignored::BadRequest));
-        let Message::Rej(rej) = only(b).message else { panic!("no REJ") };
+        let CmMessage::Rej(rej) = only(b).message else { panic!("no REJ") };
         assert_eq!(rej.reason, RejectReason::DUPLICATE_LOCAL_COMM_ID);
     }
     assert_eq!(b.connections(), 1);
@@ -71,7 +71,7 @@ fn a_passive_sides_name_is_no_name_for_its_request() {
         },
     )
     .unwrap();
-    let Message::Req(req) = only(&mut b).message else { panic!("no REQ") };
+    let CmMessage::Req(req) = only(&mut b).message else { panic!("no REQ") };
     let req = Req { local_comm_id: at_b.comm_id(), ..req };
     let result = a.handle_message(at(6), gid(11), TRANSACTION, &req.into());
     assert_eq!((result, a.state(at_a)), (Err(Ignored::BadRequest), State::Established));
@@ -85,7 +85,7 @@ fn a_rep_to_a_passive_side_is_refused() {
         Rep { local_comm_id: at_a.comm_id(), remote_comm_id: at_b.comm_id(), ..Rep::default() };
     let result = b.handle_message(at(3), gid(12), TRANSACTION, &rep.into());
     assert_eq!(result, Err(Ignored::Unknown(at_b.comm_id())));
-    let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::INVALID_COMM_ID);
 }
 
@@ -100,7 +100,7 @@ fn a_req_of_a_connection_in_time_wait_is_stale() {
     assert_eq!(b.state(*at_b), State::TimeWait);
     let result = b.handle_message(at(11), gid(12), TRANSACTION, &req.into());
     assert_eq!(result, Err(Ignored::Stale));
-    let Message::Rej(rej) = only(b).message else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = only(b).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::STALE_CONNECTION);
 }
 
@@ -164,7 +164,7 @@ fn times_in_mra_and_rep_are_bounded() {
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(2).as_nanos() + longest + way);
     b.accept(at(3), at_b, &super::super::AcceptParameters::new(Qpn(1), wish().starting_psn))
         .unwrap();
-    let Message::Rep(rep) = only(&mut b).message else { panic!("no REP") };
+    let CmMessage::Rep(rep) = only(&mut b).message else { panic!("no REP") };
     let rep = Rep { target_ack_delay: ResponseTimeout(31), ..rep };
     a.handle_message(at(4), gid(11), TRANSACTION, &rep.into()).unwrap();
     a.ready(at_a, RtuData::default()).unwrap();

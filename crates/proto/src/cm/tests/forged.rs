@@ -12,7 +12,7 @@ use super::{SERVICE, at, carry, config, events, gid, only, transmits, wish};
 use crate::cm::{AcceptParameters, ConnectionId, RtuData};
 use crate::time::Instant;
 use ferroce_wire::cm::{
-    CommId, Dreq, Message, Rej, RejectReason, Req, Rtu, ServiceId, TransportService,
+    CmMessage, CommId, Dreq, Rej, RejectReason, Req, Rtu, ServiceId, TransportService,
 };
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::{Guid, Psn, Qpn};
@@ -20,8 +20,8 @@ use ferroce_wire::number::{Guid, Psn, Qpn};
 const TRANSACTION: TransactionId = TransactionId(0x666);
 
 /// A REQ as the peer of `established` would send it, for a new connection.
-fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> Message {
-    Message::Req(Req {
+fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> CmMessage {
+    CmMessage::Req(Req {
         local_comm_id: CommId(comm_id),
         service_id,
         local_ca_guid: Guid(0x5054_00ff_fe77_000c),
@@ -82,8 +82,8 @@ fn a_sweep_of_forged_requests_ends_nothing() {
 #[test]
 fn forged_requests_to_the_active_side_end_nothing_either() {
     let Pair { mut a, mut b, at_a, at_b } = established();
-    let Message::Req(req) = forged_req(0x4001, 0x2b, SERVICE) else { panic!("no REQ") };
-    let req = Message::Req(Req { local_ca_guid: config(11).ca_guid, ..req });
+    let CmMessage::Req(req) = forged_req(0x4001, 0x2b, SERVICE) else { panic!("no REQ") };
+    let req = CmMessage::Req(Req { local_ca_guid: config(11).ca_guid, ..req });
     for round in 0..20 {
         let time = 10 + round * 10_000;
         let result = a.handle_message(at(time), gid(11), TRANSACTION, &req);
@@ -117,7 +117,7 @@ fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
     for (host, local_comm_id, remote_comm_id) in cases {
         let dreq = Dreq { local_comm_id, remote_comm_id, remote_qpn: Qpn(0x2b), ..Dreq::default() };
         let rtu = Rtu { local_comm_id, remote_comm_id, ..Rtu::default() };
-        let mut messages: Vec<Message> = vec![dreq.into(), rtu.into()];
+        let mut messages: Vec<CmMessage> = vec![dreq.into(), rtu.into()];
         for &reason in RejectReason::ALL {
             let rej = Rej { local_comm_id, remote_comm_id, reason, ..Rej::default() };
             messages.push(rej.into());
@@ -149,7 +149,7 @@ fn an_rtu_is_rejected_only_when_its_name_is_free() {
     assert_eq!(transmits(&mut b), []);
     let free = Rtu { remote_comm_id: CommId(remote_comm_id.0 ^ 1), ..rtu };
     b.handle_message(at(9), gid(13), TRANSACTION, &free.into()).unwrap_err();
-    assert!(matches!(only(&mut b).message, Message::Rej(_)));
+    assert!(matches!(only(&mut b).message, CmMessage::Rej(_)));
 }
 
 /// The same device and queue pair, but no memory; the seed differs as a random number would.
@@ -201,7 +201,7 @@ fn a_restarted_peer_that_answers_no_probe_gets_through() {
     // A consumer that knows nothing better ends it.
     b.peer_is_lost(end, at_b).unwrap();
     assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::Lost)]);
-    assert!(matches!(only(&mut b).message, Message::Dreq(_)));
+    assert!(matches!(only(&mut b).message, CmMessage::Dreq(_)));
     // No time-wait for the newcomer: its REQ, repeated, is taken.
     b.handle_mad(end, gid(12), &req).unwrap();
     let [Event::Request(id, _)] = events(&mut b)[..] else { panic!("no request") };

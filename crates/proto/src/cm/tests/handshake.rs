@@ -5,7 +5,9 @@ use super::super::{
     DrepData, DreqData, Event, Ignored, MraData, RtuData, State, private_data,
 };
 use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
-use ferroce_wire::cm::{ApStatus, Lap, Message, ReceivedMessage, ResponseTimeout, Rtu, Transport};
+use ferroce_wire::cm::{
+    ApStatus, CmMessage, Lap, ReceivedMessage, ResponseTimeout, Rtu, Transport,
+};
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::{Psn, Qpn};
 
@@ -109,7 +111,7 @@ fn both_disconnect_at_once() {
     // Both answer, each in the other's transaction, and neither has use for the answer.
     let (from_a, from_b) = (only(&mut a), only(&mut b));
     assert_eq!(from_a.transaction.0 as u32, at_b.comm_id().0);
-    assert!(matches!((from_a.message, from_b.message), (Message::Drep(_), Message::Drep(_))));
+    assert!(matches!((from_a.message, from_b.message), (CmMessage::Drep(_), CmMessage::Drep(_))));
     let late = Err(Ignored::OutOfPlace(State::TimeWait));
     assert_eq!(b.handle_mad(at(12), gid(12), &from_a.to_mad()), late);
 }
@@ -126,7 +128,7 @@ fn duplicates_are_answered_as_the_originals_were() {
     // REQ again, and again: the consumer is slow, so the peer is asked for time.
     for _ in 0..2 {
         assert_eq!(b.handle_mad(at(5), gid(12), &req), Err(Ignored::Duplicate));
-        let Message::Mra(mra) = only(b).message else { panic!("no MRA") };
+        let CmMessage::Mra(mra) = only(b).message else { panic!("no MRA") };
         assert_eq!((mra.message, mra.service_timeout), (ReceivedMessage::REQ, ResponseTimeout(24)));
         assert_eq!(b.state(*at_b), State::MraReqSent);
     }
@@ -138,7 +140,7 @@ fn duplicates_are_answered_as_the_originals_were() {
     a.handle_mad(at(8), gid(11), &rep.to_mad()).unwrap();
     // REP again: the active consumer is slow.
     assert_eq!(a.handle_mad(at(9), gid(11), &rep.to_mad()), Err(Ignored::Duplicate));
-    let Message::Mra(mra) = only(a).message else { panic!("no MRA") };
+    let CmMessage::Mra(mra) = only(a).message else { panic!("no MRA") };
     assert_eq!(mra.message, ReceivedMessage::REP);
     a.ready(*at_a, private_data(b"go").unwrap()).unwrap();
     let rtu = only(a);
@@ -163,7 +165,7 @@ fn duplicates_are_answered_as_the_originals_were() {
     b.handle_timeout(at(60_000));
     assert_eq!((b.connections(), events(b).len()), (0, 4));
     assert!(b.handle_mad(at(60_001), gid(12), &dreq).is_err());
-    let Message::Drep(drep) = only(b).message else { panic!("no DREP") };
+    let CmMessage::Drep(drep) = only(b).message else { panic!("no DREP") };
     assert_eq!((drep.local_comm_id, drep.remote_comm_id), (at_b.comm_id(), at_a.comm_id()));
 }
 
@@ -198,7 +200,7 @@ fn a_peer_that_asks_for_time_gets_it() {
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(3).as_nanos() + wait);
     let end = a.poll_timeout().unwrap();
     a.handle_timeout(end);
-    assert!(matches!(only(&mut a).message, Message::Req(_)));
+    assert!(matches!(only(&mut a).message, CmMessage::Req(_)));
     assert_eq!(a.state(at_a), State::ReqSent);
     // The same for REP.
     b.accept(at(20_000), at_b, &AcceptParameters::new(Qpn(1), Psn(2))).unwrap();
@@ -241,7 +243,7 @@ fn alternate_paths_are_refused() {
         let _ = b.handle_message(at(5), gid(12), TransactionId(9), &lap.into());
         let transmit = only(&mut b);
         assert_eq!(transmit.transaction, TransactionId(9));
-        let Message::Apr(apr) = transmit.message else { panic!("no APR") };
+        let CmMessage::Apr(apr) = transmit.message else { panic!("no APR") };
         assert_eq!(apr.remote_comm_id, at_a.comm_id());
         apr.status
     };
@@ -255,7 +257,7 @@ fn alternate_paths_are_refused() {
 fn a_dreq_for_another_queue_pair_changes_nothing() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     a.disconnect(at(10), at_a, DreqData::default()).unwrap();
-    let Message::Dreq(mut dreq) = only(&mut a).message else { panic!("no DREQ") };
+    let CmMessage::Dreq(mut dreq) = only(&mut a).message else { panic!("no DREQ") };
     assert_eq!(dreq.remote_qpn, Qpn(0x2b));
     dreq.remote_qpn = Qpn(0x2c);
     let result = b.handle_message(at(11), gid(12), TransactionId(1), &dreq.into());
@@ -266,7 +268,7 @@ fn a_dreq_for_another_queue_pair_changes_nothing() {
 fn an_xrc_target_answers_in_its_own_place() {
     let wish = ConnectParameters { transport: Transport::Xrc, ..wish() };
     let Pair { mut a, mut b, .. } = accepted(&wish);
-    let Message::Rep(rep) = carry(at(3), (11, &mut b), &mut a)[0] else { panic!("no REP") };
+    let CmMessage::Rep(rep) = carry(at(3), (11, &mut b), &mut a)[0] else { panic!("no REP") };
     assert_eq!((rep.local_qpn, rep.local_eecn.0), (Qpn(0), 0x2b));
     assert!(rep.shared_receive_queue);
     let Some(Event::Reply(_, reply)) = a.poll_event() else { panic!("no reply") };

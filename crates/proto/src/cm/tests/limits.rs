@@ -10,7 +10,7 @@ use super::link::Prng;
 use super::{SERVICE, at, config, events, gid, manager, only, transmits, wish};
 use crate::cm::ConnectionManager;
 use crate::time::Instant;
-use ferroce_wire::cm::{Message, RejectReason, ResponseTimeout, ServiceId, SidrStatus};
+use ferroce_wire::cm::{CmMessage, RejectReason, ResponseTimeout, ServiceId, SidrStatus};
 use ferroce_wire::mad::MAD_LEN;
 use ferroce_wire::number::{Psn, Qpn};
 
@@ -51,7 +51,7 @@ fn half_open_requests_are_limited() {
             continue;
         }
         assert_eq!(result, Err(Ignored::NoRoom));
-        let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+        let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
         assert_eq!(rej.reason, RejectReason::NO_RESOURCES);
     }
     assert_eq!((b.half_open(), b.connections()), (5, 5));

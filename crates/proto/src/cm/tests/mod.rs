@@ -19,7 +19,7 @@ mod unreachable;
 use std::vec::Vec;
 
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{Message, ServiceId};
+use ferroce_wire::cm::{CmMessage, ServiceId};
 use ferroce_wire::number::{Guid, Psn, Qpn};
 
 use super::{Config, ConnectParameters, ConnectionManager, Event, Transmit, roce_path};
@@ -79,7 +79,7 @@ pub(super) fn carry(
     now: Instant,
     from: (u8, &mut ConnectionManager),
     to: &mut ConnectionManager,
-) -> Vec<Message> {
+) -> Vec<CmMessage> {
     let transmits = transmits(from.1);
     for transmit in &transmits {
         let _ = to.handle_mad(now, gid(from.0), &transmit.to_mad());

@@ -7,8 +7,8 @@ use super::super::{
 use super::handshake::{Pair, accepted, established, requested};
 use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
 use ferroce_wire::cm::{
-    CommId, ExtendedTransport, Message, PathMtu, Rej, RejectReason, RejectedMessage, Rep, Req, Rtu,
-    ServiceId, TransportService,
+    CmMessage, CommId, ExtendedTransport, PathMtu, Rej, RejectReason, RejectedMessage, Rep, Req,
+    Rtu, ServiceId, TransportService,
 };
 use ferroce_wire::field::Octets;
 use ferroce_wire::mad::TransactionId;
@@ -29,7 +29,7 @@ fn every_reason_arrives_with_its_data() {
         b.reject(at(2), at_b, &rejection).unwrap();
         assert_eq!((b.connections(), b.poll_timeout()), (0, None));
         let messages = carry(at(3), (11, &mut b), &mut a);
-        let Message::Rej(rej) = messages[0] else { panic!("no REJ") };
+        let CmMessage::Rej(rej) = messages[0] else { panic!("no REJ") };
         assert_eq!((rej.local_comm_id, rej.remote_comm_id), (CommId(0), at_a.comm_id()));
         assert_eq!(rej.information(), [1, 2, 3]);
         assert_eq!(events(&mut a), [Event::Rejected(at_a, rejection.into())]);
@@ -46,7 +46,7 @@ fn the_active_side_rejects_a_reply() {
     carry(at(3), (11, &mut b), &mut a);
     let rejection = Rejection::by_consumer(private_data(b"no").unwrap());
     a.reject(at(4), at_a, &rejection).unwrap();
-    let Message::Rej(rej) = carry(at(5), (12, &mut a), &mut b)[0] else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = carry(at(5), (12, &mut a), &mut b)[0] else { panic!("no REJ") };
     assert_eq!((rej.message, rej.reason.0), (RejectedMessage::REP, 28));
     assert_eq!((a.connections(), b.connections()), (0, 0));
     let Some(Event::Rejected(id, rejection)) = b.poll_event() else { panic!("not rejected") };
@@ -58,14 +58,14 @@ fn answer_to(change: impl Fn(&mut Req)) -> (Rej, Ignored) {
     let (mut a, mut b) = (manager(12), manager(11));
     b.listen(SERVICE, 1).unwrap();
     a.connect(at(0), &wish()).unwrap();
-    let Message::Req(mut req) = only(&mut a).message else { panic!("no REQ") };
+    let CmMessage::Req(mut req) = only(&mut a).message else { panic!("no REQ") };
     change(&mut req);
     let ignored = b.handle_message(at(1), gid(12), TransactionId(5), &req.into()).unwrap_err();
     let answer = only(&mut b);
     assert_eq!((answer.destination, answer.transaction), (gid(12), TransactionId(5)));
     assert_eq!((b.connections(), events(&mut b).len()), (0, 0));
     match answer.message {
-        Message::Rej(rej) => {
+        CmMessage::Rej(rej) => {
             assert_eq!(rej.remote_comm_id, req.local_comm_id);
             assert_eq!(rej.message, RejectedMessage::REQ);
             (rej, ignored)
@@ -100,7 +100,7 @@ fn a_request_of_another_version_is_answered() {
     mad[2] = 3;
     let mut b = manager(11);
     assert!(matches!(b.handle_mad(at(1), gid(12), &mad), Err(Ignored::NotMessage(_))));
-    let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::UNSUPPORTED_CLASS_VERSION);
     assert_eq!(
         (rej.information(), rej.remote_comm_id.0.to_be_bytes()),
@@ -117,11 +117,11 @@ fn one_name_for_two_requests_is_rejected() {
     let Pair { mut a, mut b, at_b, .. } = requested(&wish());
     let end = a.poll_timeout().unwrap();
     a.handle_timeout(end);
-    let Message::Req(req) = only(&mut a).message else { panic!("no REQ") };
+    let CmMessage::Req(req) = only(&mut a).message else { panic!("no REQ") };
     let other = Req { starting_psn: Psn(1), ..req };
     let result = b.handle_message(at(9), gid(12), TransactionId(1), &other.into());
     assert_eq!(result, Err(Ignored::BadRequest));
-    let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::DUPLICATE_LOCAL_COMM_ID);
     assert_eq!(b.state(at_b), State::ReqReceived);
 }
@@ -140,7 +140,7 @@ fn a_reply_from_a_queue_pair_in_use_waits_for_a_probe() {
     assert_eq!((a.state(at_a), a.state(second)), (State::Established, State::ReqSent));
     // The peer has both connections: its APR keeps the old one up.
     let messages = carry(at(14), (12, &mut a), &mut b);
-    assert!(matches!(messages[..], [Message::Lap(_)]), "{messages:?}");
+    assert!(matches!(messages[..], [CmMessage::Lap(_)]), "{messages:?}");
     carry(at(15), (11, &mut b), &mut a);
     assert_eq!((events(&mut a), a.state(at_a)), (vec![], State::Established));
     // A peer that has lost the old one says so, and the repeated REP is taken.
@@ -176,7 +176,7 @@ fn a_reply_from_a_queue_pair_in_another_handshake_is_stale() {
     let (second, result) = reply_from_the_same_queue_pair(&mut a, &mut b);
     assert_eq!(result, Err(Ignored::Stale));
     assert_eq!(events(&mut a), [Event::Failed(second, Failure::StaleReply)]);
-    let Message::Rej(rej) = only(&mut a).message else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = only(&mut a).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::STALE_CONNECTION);
 }
 
@@ -206,7 +206,7 @@ fn a_request_may_come_from_a_queue_pair_whose_connection_is_over() {
         assert_eq!(b.state(at_b), state);
         a.connect(at(time), &wish()).unwrap();
         let messages = carry(at(time + 1), (12, &mut a), &mut b);
-        assert!(matches!(messages[..], [Message::Req(_)]), "{messages:?}");
+        assert!(matches!(messages[..], [CmMessage::Req(_)]), "{messages:?}");
         let told = events(&mut b);
         let [Event::Request(id, _)] = told[..] else { panic!("{state:?}: {told:?}") };
         b.reject(at(time + 2), id, &Rejection::new(RejectReason::NO_RESOURCES)).unwrap();
@@ -224,7 +224,7 @@ fn messages_for_no_connection_are_answered_where_it_helps() {
     for (message, rejected) in cases {
         let result = b.handle_message(at(0), gid(12), TransactionId(3), &message);
         assert_eq!(result, Err(Ignored::Unknown(ours)));
-        let Message::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
+        let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
         assert_eq!((rej.local_comm_id, rej.remote_comm_id), (ours, theirs));
         assert_eq!((rej.reason, rej.message), (RejectReason::INVALID_COMM_ID, rejected));
         // A no is never answered by a no.
@@ -244,7 +244,7 @@ fn a_connection_that_the_peer_gave_up_is_over() {
     }
     events(&mut a);
     let messages = carry(at(200_000), (11, &mut b), &mut a);
-    let Some(Message::Rej(rej)) = messages.last() else { panic!("no REJ") };
+    let Some(CmMessage::Rej(rej)) = messages.last() else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::TIMEOUT);
     let Some(Event::Disconnected(id, Disconnection::Rejected(rejection))) = a.poll_event() else {
         panic!("not over")
@@ -258,7 +258,7 @@ fn an_attempt_given_up_before_its_answer_is_found_by_the_peers_name() {
     let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
     a.close(at(2), at_a).unwrap();
     assert_eq!(a.connections(), 0);
-    let Message::Rej(rej) = carry(at(3), (12, &mut a), &mut b)[0] else { panic!("no REJ") };
+    let CmMessage::Rej(rej) = carry(at(3), (12, &mut a), &mut b)[0] else { panic!("no REJ") };
     assert_eq!((rej.remote_comm_id, rej.reason), (CommId(0), RejectReason::TIMEOUT));
     assert_eq!(rej.information(), 0x5054_00ff_fe77_000c_u64.to_be_bytes());
     assert!(matches!(b.poll_event(), Some(Event::Rejected(id, _)) if id == at_b));

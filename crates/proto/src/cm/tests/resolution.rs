@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::{at, carry, config, events, gid, manager, only, transmits};
 use crate::cm::ConnectionManager;
-use ferroce_wire::cm::{Message, ResponseTimeout, ServiceId, SidrStatus};
+use ferroce_wire::cm::{CmMessage, ResponseTimeout, ServiceId, SidrStatus};
 use ferroce_wire::number::{QKey, Qpn};
 
 const SERVICE: ServiceId = ServiceId(0x0111_1c06);
@@ -115,7 +115,7 @@ fn answers_from_elsewhere_or_for_another_service_do_not_count() {
     carry(at(1), (12, &mut a), &mut b);
     let reply = only(&mut b);
     assert!(a.handle_mad(at(2), gid(99), &reply.to_mad()).is_err());
-    let Message::SidrRep(mut other) = reply.message else { panic!("no SIDR_REP") };
+    let CmMessage::SidrRep(mut other) = reply.message else { panic!("no SIDR_REP") };
     other.service_id = ServiceId(1);
     assert!(a.handle_message(at(2), gid(11), reply.transaction, &other.into()).is_err());
     assert_eq!(events(&mut a), []);

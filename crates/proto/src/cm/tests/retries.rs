@@ -7,14 +7,14 @@ use super::handshake::{Pair, accepted, established, requested};
 use super::{at, events, manager, transmits, wish};
 use crate::cm::ConnectionManager;
 use crate::time::Instant;
-use ferroce_wire::cm::{AckTimeout, Message, RejectReason, ResponseTimeout};
+use ferroce_wire::cm::{AckTimeout, CmMessage, RejectReason, ResponseTimeout};
 
 /// Fires timers one by one until `wanted` happens; returns the messages with their times, and the events.
 fn exhaust(
     manager: &mut ConnectionManager,
     start: Instant,
     state: impl Fn(&ConnectionManager) -> bool,
-) -> Vec<(Instant, Message)> {
+) -> Vec<(Instant, CmMessage)> {
     let mut sent: Vec<_> =
         transmits(manager).into_iter().map(|transmit| (start, transmit.message)).collect();
     while state(manager) {
@@ -25,7 +25,7 @@ fn exhaust(
     sent
 }
 
-fn assert_schedule(sent: &[(Instant, Message)], start: Instant, each: u64, retries: u8) {
+fn assert_schedule(sent: &[(Instant, CmMessage)], start: Instant, each: u64, retries: u8) {
     let count = usize::from(retries) + 1;
     for (index, (time, message)) in sent[..count].iter().enumerate() {
         assert_eq!(time.as_nanos(), start.as_nanos() + each * index as u64);
@@ -47,7 +47,7 @@ fn a_req_is_sent_as_often_as_it_says_and_once_more() {
         // The peer's time to answer, and the way there and back.
         let each = (4096 << 18) + (4096 << 19);
         assert_schedule(&sent, at(0), each, retries);
-        let [.., (end, Message::Rej(rej))] = sent[..] else { panic!("no REJ") };
+        let [.., (end, CmMessage::Rej(rej))] = sent[..] else { panic!("no REJ") };
         assert_eq!(sent.len(), usize::from(retries) + 2);
         assert_eq!(end.as_nanos(), each * (u64::from(retries) + 1));
         assert_eq!(rej.reason, RejectReason::TIMEOUT);
@@ -68,7 +68,7 @@ fn a_rep_is_sent_as_often_as_the_req_says_and_once_more() {
         let sent = exhaust(&mut b, at(2), |b| b.state(at_b) == State::RepSent);
         assert_schedule(&sent, at(2), (4096 << 17) + (4096 << 19), retries);
         assert_eq!(sent.len(), usize::from(retries) + 2);
-        let [.., (_, Message::Rej(rej))] = sent[..] else { panic!("no REJ") };
+        let [.., (_, CmMessage::Rej(rej))] = sent[..] else { panic!("no REJ") };
         assert_eq!(rej.reason, RejectReason::TIMEOUT);
         assert_eq!(events(&mut b), [Event::Failed(at_b, Failure::NeverReady)]);
         // Its queue pair could receive, so it rests.
@@ -97,7 +97,7 @@ fn a_dreq_that_nobody_confirms_is_confirmed() {
     super::carry(at(51), (12, &mut a), &mut b);
     events(&mut b);
     let sent = exhaust(&mut b, at(51), |b| b.state(at_b) == State::DreqReceived);
-    assert!(matches!(sent[..], [(_, Message::Drep(_))]));
+    assert!(matches!(sent[..], [(_, CmMessage::Drep(_))]));
     assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::ByPeer)]);
 }
 
@@ -122,7 +122,7 @@ fn a_peers_times_are_bounded() {
     // The REQ asks for 16 times 138 s.
     let longest = super::config(11).half_open_time;
     let sent = exhaust(&mut b, at(2), |b| b.state(at_b) != State::TimeWait);
-    let [reps @ .., (end, Message::Rej(_))] = &sent[..] else { panic!("no REJ") };
+    let [reps @ .., (end, CmMessage::Rej(_))] = &sent[..] else { panic!("no REJ") };
     assert_eq!((reps.len(), *end), (16, at(2) + longest));
     exhaust(&mut b, at(0), |b| b.connections() > 0);
 }
@@ -140,7 +140,7 @@ fn an_mra_costs_no_retry_and_gives_none() {
         let end = a.poll_timeout().unwrap();
         a.handle_timeout(end);
         let requests = transmits(&mut a);
-        sends += requests.iter().filter(|t| matches!(t.message, Message::Req(_))).count();
+        sends += requests.iter().filter(|t| matches!(t.message, CmMessage::Req(_))).count();
     }
     assert_eq!(sends, 3);
 }

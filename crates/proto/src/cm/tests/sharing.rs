@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::name::Names;
 use super::super::{Config, ConnectionManager, ResolveParameters};
 use super::{SERVICE, at, config, gid, manager, only, wish};
-use ferroce_wire::cm::{Message, Rej, RejectReason};
+use ferroce_wire::cm::{CmMessage, Rej, RejectReason};
 use ferroce_wire::mad::TransactionId;
 
 const TRANSACTION: TransactionId = TransactionId(0x77);
@@ -49,7 +49,7 @@ fn connections_and_questions_are_known_to_who_has_them() {
     peer.unlisten(SERVICE);
     assert!(peer.knows(gid(12), req.transaction, &req.message));
     assert!(!peer.knows(gid(13), req.transaction, &req.message));
-    let Message::Req(request) = req.message else { panic!("no REQ") };
+    let CmMessage::Req(request) = req.message else { panic!("no REQ") };
     let reason = RejectReason::CONSUMER_REJECT;
     let rej = Rej { remote_comm_id: request.local_comm_id, reason, ..Rej::default() }.into();
     assert!(one.knows(gid(11), TRANSACTION, &rej));

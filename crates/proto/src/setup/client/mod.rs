@@ -5,7 +5,7 @@ mod event;
 use ferroce_wire::cm::{AckTimeout, RnrRetry};
 use ferroce_wire::setup::{
     ConnectionAccept, ConnectionConfirm, ConnectionReq, DeviceDiscoveryReq, DeviceDiscoveryResp,
-    ExchangeId, Magic, Message, ParseError, Phase, Prefix, QpCreateResp, QpType, Status,
+    ExchangeId, Magic, ParseError, Phase, Prefix, QpCreateResp, QpType, SetupMessage, Status,
     TransactionId,
 };
 
@@ -38,7 +38,7 @@ pub struct Client {
     stage: Stage,
     next_transaction: u32,
     /// The request in flight.
-    request: Option<(Message, Attempts)>,
+    request: Option<(SetupMessage, Attempts)>,
     queue_pair: Option<QpParameters>,
     device: Option<Device>,
     server_qp: Option<QpParameters>,
@@ -47,7 +47,7 @@ pub struct Client {
     /// The status for responses to further CONNECTION_ACCEPTs.
     outcome: Option<Status>,
     lingers_until: Option<Instant>,
-    transmit: Option<Message>,
+    transmit: Option<SetupMessage>,
     confirm: Option<ConnectionConfirm>,
     event: Option<ClientEvent>,
     times: PhaseTimes,
@@ -195,8 +195,8 @@ impl Client {
         {
             return;
         }
-        match Message::parse(bytes) {
-            Ok(Message::ConnectionAccept(accept)) if self.request.is_none() => {
+        match SetupMessage::parse(bytes) {
+            Ok(SetupMessage::ConnectionAccept(accept)) if self.request.is_none() => {
                 self.handle_repeated_accept(now, &accept);
             }
             Ok(message) => self.handle_response(now, &prefix, Some(message)),
@@ -230,7 +230,8 @@ impl Client {
 
     /// The next message to send.
     pub fn poll_transmit(&mut self) -> Option<SetupTransmit> {
-        let message = self.transmit.take().or_else(|| self.confirm.take().map(Message::from))?;
+        let message =
+            self.transmit.take().or_else(|| self.confirm.take().map(SetupMessage::from))?;
         Some(SetupTransmit { to: self.server, message })
     }
 
@@ -271,14 +272,14 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, now: Instant, phase: Phase, request: Message) {
+    fn ask(&mut self, now: Instant, phase: Phase, request: SetupMessage) {
         self.stage = Stage::Asking(phase);
         self.request = Some((request, Attempts::begin(self.config.retry, now)));
         self.transmit = Some(request);
     }
 
     /// `message` is `None` for another protocol version, which cannot be parsed.
-    fn handle_response(&mut self, now: Instant, prefix: &Prefix, message: Option<Message>) {
+    fn handle_response(&mut self, now: Instant, prefix: &Prefix, message: Option<SetupMessage>) {
         let Stage::Asking(phase) = self.stage else { return };
         let Some((request, attempts)) = &self.request else { return };
         let asked = request.prefix();
@@ -296,12 +297,12 @@ impl Client {
         }
         let (round_trip, made) = (attempts.since(prefix.attempt, now), u32::from(attempts.made()));
         let read = match message {
-            Some(Message::DeviceDiscoveryResp(message)) => Ok(self.read_device(&message)),
-            Some(Message::QpCreateResp(message)) => self.read_queue_pair(&message),
-            Some(Message::MrRegisterResp(message)) => {
+            Some(SetupMessage::DeviceDiscoveryResp(message)) => Ok(self.read_device(&message)),
+            Some(SetupMessage::QpCreateResp(message)) => self.read_queue_pair(&message),
+            Some(SetupMessage::MrRegisterResp(message)) => {
                 Ok(ClientEvent::RegionRegistered(RegisteredRegion::read(&message)))
             }
-            Some(Message::ConnectionAccept(message)) => self.read_accept(&message),
+            Some(SetupMessage::ConnectionAccept(message)) => self.read_accept(&message),
             _ => return,
         };
         self.request = None;
@@ -411,12 +412,12 @@ impl Client {
 }
 
 /// Sets the attempt number, the only difference between a request and its retransmission.
-pub(super) fn set_attempt(message: &mut Message, attempt: u8) {
+pub(super) fn set_attempt(message: &mut SetupMessage, attempt: u8) {
     match message {
-        Message::DeviceDiscoveryReq(message) => message.attempt = attempt,
-        Message::QpCreateReq(message) => message.attempt = attempt,
-        Message::MrRegisterReq(message) => message.attempt = attempt,
-        Message::ConnectionReq(message) => message.attempt = attempt,
+        SetupMessage::DeviceDiscoveryReq(message) => message.attempt = attempt,
+        SetupMessage::QpCreateReq(message) => message.attempt = attempt,
+        SetupMessage::MrRegisterReq(message) => message.attempt = attempt,
+        SetupMessage::ConnectionReq(message) => message.attempt = attempt,
         _ => {}
     }
 }

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use ferroce_wire::cm::{AckTimeout, PathMtu, RnrRetry};
 use ferroce_wire::number::Qpn;
 use ferroce_wire::setup::{
-    ConnectionAccept, ConnectionConfirm, ConnectionReq, DeviceDiscoveryResp, ExchangeId, Message,
+    ConnectionAccept, ConnectionConfirm, ConnectionReq, DeviceDiscoveryResp, ExchangeId,
     MessageType, MrRegisterReq, MrRegisterResp, Phase, Prefix, QUEUE_PAIR, QpCreateReq,
-    QpCreateResp, QpType, Status, TransactionId,
+    QpCreateResp, QpType, SetupMessage, Status, TransactionId,
 };
 
 use super::ServerConfig;
@@ -63,7 +63,7 @@ pub(super) enum Verdict {
     /// No response: a retransmission of a request that the owner has not answered yet, or an invalid message.
     Ignore,
     /// Respond without a state change, or repeat an earlier response.
-    Reply(Message),
+    Reply(SetupMessage),
     /// The owner has to answer.
     AskQueuePair(QpParameters),
     AskRegion(RegionParameters),
@@ -263,13 +263,13 @@ impl Exchange {
     }
 
     /// The CONNECTION_ACCEPT to be confirmed.
-    pub(super) fn accept_message(&self) -> Option<Message> {
+    pub(super) fn accept_message(&self) -> Option<SetupMessage> {
         let asked = self.connection.as_ref()?;
         asked.answer.as_ref().map(|answer| accept(self.id, asked, answer))
     }
 
     /// The same with the status of the server's failure.
-    pub(super) fn refused_accept_message(&self, status: Status) -> Option<Message> {
+    pub(super) fn refused_accept_message(&self, status: Status) -> Option<SetupMessage> {
         let asked = self.connection.as_ref()?;
         Some(refused_accept(self.id, asked.transaction, asked.attempt, status))
     }
@@ -301,7 +301,7 @@ pub(super) fn queue_pair_response<Q>(
     id: ExchangeId,
     asked: &Asked<Q, QpParameters>,
     answer: &QpParameters,
-) -> Message {
+) -> SetupMessage {
     let response = answer.response(id, asked.transaction);
     QpCreateResp { attempt: asked.attempt, ..response }.into()
 }
@@ -310,12 +310,12 @@ pub(super) fn region_response<Q>(
     id: ExchangeId,
     asked: &Asked<Q, RegisteredRegion>,
     answer: &RegisteredRegion,
-) -> Message {
+) -> SetupMessage {
     let response = answer.response(id, asked.transaction);
     MrRegisterResp { attempt: asked.attempt, ..response }.into()
 }
 
-fn accept<Q>(id: ExchangeId, asked: &Asked<Q, Agreement>, answer: &Agreement) -> Message {
+fn accept<Q>(id: ExchangeId, asked: &Asked<Q, Agreement>, answer: &Agreement) -> SetupMessage {
     let response = answer.accept(id, asked.transaction);
     ConnectionAccept { attempt: asked.attempt, ..response }.into()
 }
@@ -325,7 +325,7 @@ fn refused_accept(
     transaction: TransactionId,
     attempt: u8,
     status: Status,
-) -> Message {
+) -> SetupMessage {
     ConnectionAccept { status, attempt, ..ConnectionAccept::new(id, transaction) }.into()
 }
 
@@ -334,7 +334,7 @@ fn reply(prefix: &Prefix, status: Status) -> Verdict {
 }
 
 /// A response with only a status; `None` when the message is not a request.
-pub(super) fn refusal(prefix: &Prefix, status: Status) -> Option<Message> {
+pub(super) fn refusal(prefix: &Prefix, status: Status) -> Option<SetupMessage> {
     let (id, transaction, attempt) = (prefix.exchange, prefix.transaction, prefix.attempt);
     Some(match prefix.message_type {
         MessageType::DEVICE_DISCOVERY_REQ => {

@@ -7,8 +7,8 @@ mod table;
 use alloc::collections::VecDeque;
 
 use ferroce_wire::setup::{
-    DeviceDiscoveryReq, DeviceDiscoveryResp, ExchangeId, Magic, Message, MessageType, ParseError,
-    Phase, Prefix, Status,
+    DeviceDiscoveryReq, DeviceDiscoveryResp, ExchangeId, Magic, MessageType, ParseError, Phase,
+    Prefix, SetupMessage, Status,
 };
 
 use super::retry::{Attempts, Due};
@@ -64,14 +64,14 @@ impl Server {
         if prefix.magic != Magic::SETUP {
             return;
         }
-        let message = match Message::parse(bytes) {
+        let message = match SetupMessage::parse(bytes) {
             Ok(message) => message,
             Err(ParseError::Version(_)) => {
                 return self.reply(from, refusal(&prefix, Status::UNSUPPORTED_VERSION));
             }
             Err(_) => return,
         };
-        if let Message::DeviceDiscoveryReq(request) = &message {
+        if let SetupMessage::DeviceDiscoveryReq(request) = &message {
             return self.handle_discovery(now, from, &prefix, request);
         }
         let Some(serial) = self.table.find(from, prefix.exchange) else {
@@ -80,10 +80,16 @@ impl Server {
         let Some(exchange) = self.table.get_mut(serial) else { return };
         let config = &self.config;
         let verdict = match &message {
-            Message::QpCreateReq(request) => exchange.handle_queue_pair(config, &prefix, request),
-            Message::MrRegisterReq(request) => exchange.handle_region(config, &prefix, request),
-            Message::ConnectionReq(request) => exchange.handle_connection(config, &prefix, request),
-            Message::ConnectionConfirm(confirm) => exchange.handle_confirm(confirm),
+            SetupMessage::QpCreateReq(request) => {
+                exchange.handle_queue_pair(config, &prefix, request)
+            }
+            SetupMessage::MrRegisterReq(request) => {
+                exchange.handle_region(config, &prefix, request)
+            }
+            SetupMessage::ConnectionReq(request) => {
+                exchange.handle_connection(config, &prefix, request)
+            }
+            SetupMessage::ConnectionConfirm(confirm) => exchange.handle_confirm(confirm),
             _ => return,
         };
         // The client is alive. While CONNECTION_ACCEPT is retransmitted, and after the end, other timers run.
@@ -359,7 +365,7 @@ impl Server {
         Ok((exchange, peer))
     }
 
-    fn reply(&mut self, to: Peer, message: Option<Message>) {
+    fn reply(&mut self, to: Peer, message: Option<SetupMessage>) {
         // Bounds memory if the owner does not send: messages are dropped, as in a network.
         let limit = self.config.max_exchanges.max(1);
         if let Some(message) = message.filter(|_| self.transmits.len() < limit) {

@@ -14,7 +14,7 @@ use super::*;
 const CLIENT_QP: u32 = 0x11;
 const SERVER_QP: u32 = 0x22;
 
-fn answer(client: &mut Client, now: Instant, message: impl Into<Message>) {
+fn answer(client: &mut Client, now: Instant, message: impl Into<SetupMessage>) {
     client.handle_datagram(now, peer(2), &bytes(message));
 }
 
@@ -68,7 +68,7 @@ fn good_accept(transaction: TransactionId) -> ConnectionAccept {
     .accept(EXCHANGE, transaction)
 }
 
-fn refusal(phase: Phase, transaction: TransactionId, status: Status) -> Message {
+fn refusal(phase: Phase, transaction: TransactionId, status: Status) -> SetupMessage {
     match phase {
         Phase::Discovery => {
             DeviceDiscoveryResp { status, ..DeviceDiscoveryResp::new(EXCHANGE, transaction) }.into()
@@ -255,7 +255,7 @@ fn an_unreliable_connection_asks_for_no_repetitions() {
     let server = queue_pair(SERVER_QP, QpType::UC);
     answer(&mut client, at(0), server.response(EXCHANGE, transaction));
     client.connect(at(0), ConnectionParameters::default()).unwrap();
-    let Message::ConnectionReq(request) = sent(&mut client) else { panic!("not a request") };
+    let SetupMessage::ConnectionReq(request) = sent(&mut client) else { panic!("not a request") };
     assert_eq!((request.timeout.0, request.retry_count, request.rnr_retry_count.0), (0, 0, 0));
 }
 

@@ -45,12 +45,12 @@ fn confirm(status: Status) -> ConnectionConfirm {
     ConnectionConfirm { status, ..ConnectionConfirm::new(EXCHANGE, TransactionId(4)) }
 }
 
-fn ask(server: &mut Server, now: Instant, message: impl Into<Message>) {
+fn ask(server: &mut Server, now: Instant, message: impl Into<SetupMessage>) {
     server.handle_datagram(now, peer(1), &bytes(message));
 }
 
 /// The one message that is sent.
-fn reply(server: &mut Server) -> Message {
+fn reply(server: &mut Server) -> SetupMessage {
     let transmit = server.poll_transmit().expect("a reply");
     assert_eq!((transmit.to, server.poll_transmit()), (peer(1), None));
     transmit.message
@@ -116,9 +116,11 @@ fn a_repetition_gets_the_same_response_and_the_owner_is_asked_once() {
     );
     for attempt in 2..9 {
         ask(&mut server, at(4), QpCreateReq { attempt, ..create(QpType::RC) });
-        let Message::QpCreateResp(mut again) = reply(&mut server) else { panic!("not a response") };
+        let SetupMessage::QpCreateResp(mut again) = reply(&mut server) else {
+            panic!("not a response")
+        };
         assert_eq!(core::mem::replace(&mut again.attempt, 1), attempt);
-        assert_eq!(Message::from(again), first);
+        assert_eq!(SetupMessage::from(again), first);
     }
     assert_eq!(server.poll_event(), None);
 }
@@ -129,14 +131,16 @@ fn the_server_lowers_and_never_raises() {
     ask(&mut server, at(1), QpCreateReq { path_mtu: PathMtu::MTU_512, ..create(QpType::RC) });
     let handle = request(&mut server);
     server.respond_queue_pair(at(1), handle, Ok(queue_pair(SERVER_QP, QpType::UC))).unwrap();
-    let Message::QpCreateResp(response) = reply(&mut server) else { panic!("not a response") };
+    let SetupMessage::QpCreateResp(response) = reply(&mut server) else { panic!("not a response") };
     assert_eq!((response.path_mtu, response.qp_type), (PathMtu::MTU_512, QpType::RC));
 
     let mut server = before(Phase::Connection);
     ask(&mut server, at(1), ConnectionReq { max_message_size: 1 << 31, ..connect() });
     let handle = request(&mut server);
     server.respond_connection(at(1), handle, Ok(u32::MAX)).unwrap();
-    let Message::ConnectionAccept(accept) = reply(&mut server) else { panic!("not an accept") };
+    let SetupMessage::ConnectionAccept(accept) = reply(&mut server) else {
+        panic!("not an accept")
+    };
     assert_eq!(accept.max_message_size, device().max_message_size);
 }
 
@@ -426,7 +430,7 @@ fn a_client_must_be_able_to_do_what_is_required() {
 fn only_those_who_hold_nothing_make_room() {
     let config = ServerConfig { max_exchanges: 4, ..ServerConfig::new(device()) };
     let mut server = Server::new(config);
-    let from = |server: &mut Server, number: u8, message: Message| {
+    let from = |server: &mut Server, number: u8, message: SetupMessage| {
         server.handle_datagram(at(0), peer(number), &bytes(message));
         server.poll_transmit().map(|transmit| transmit.message.prefix().status)
     };

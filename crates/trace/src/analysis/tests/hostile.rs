@@ -2,7 +2,7 @@
 //! [`FileReport::steps`].
 
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CommId, Message, Rep, Req};
+use ferroce_wire::cm::{CmMessage, CommId, Rep, Req};
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::Qpn;
 use ferroce_wire::opcode::Opcode;
@@ -221,7 +221,7 @@ fn timestamps_whose_difference_overflows() {
     assert!(report.steps <= PER_PACKET * report.packets + PER_FILE);
 }
 
-fn management(wire: &mut CaptureBuilder, from: [u8; 4], message: &Message, transaction: u64) {
+fn management(wire: &mut CaptureBuilder, from: [u8; 4], message: &CmMessage, transaction: u64) {
     let mad = message.to_mad(TransactionId(transaction));
     wire.datagram(from, Qpn::GENERAL_SERVICES.0, &mad);
 }
@@ -238,7 +238,7 @@ fn floods_of_connection_requests_and_replies() {
             primary_remote_gid: Gid::from_ip(B.into()),
             ..Req::default()
         };
-        management(&mut wire, A, &Message::Req(req), u64::from(id));
+        management(&mut wire, A, &CmMessage::Req(req), u64::from(id));
     }
     for id in 0..PACKETS {
         let rep = Rep {
@@ -247,7 +247,7 @@ fn floods_of_connection_requests_and_replies() {
             local_qpn: Qpn(id),
             ..Rep::default()
         };
-        management(&mut wire, B, &Message::Rep(rep), u64::from(id));
+        management(&mut wire, B, &CmMessage::Rep(rep), u64::from(id));
     }
     let options = Options { max_cm: 100, max_conversations: 50, ..Options::default() };
     let report = wire.report_with(&options);

@@ -2,7 +2,7 @@
 //! invalid packets.
 
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CommId, Drep, Dreq, Message, Rep, Req, Rtu};
+use ferroce_wire::cm::{CmMessage, CommId, Drep, Dreq, Rep, Req, Rtu};
 use ferroce_wire::frame::Frame;
 use ferroce_wire::ip::Ecn;
 use ferroce_wire::mad::TransactionId;
@@ -315,17 +315,17 @@ fn connection_managers_on_one_host_have_two_directions() {
     request.primary_remote_gid = gid;
     let mut wire = CaptureBuilder::new();
     for message in [
-        Message::Req(request),
-        Message::Rep(Rep {
+        CmMessage::Req(request),
+        CmMessage::Rep(Rep {
             local_comm_id: passive,
             remote_comm_id: active,
             local_qpn: Qpn(0x22),
             ..Rep::default()
         }),
-        Message::Rtu(Rtu { local_comm_id: active, remote_comm_id: passive, ..Rtu::default() }),
+        CmMessage::Rtu(Rtu { local_comm_id: active, remote_comm_id: passive, ..Rtu::default() }),
         // The passive side ends the connection.
-        Message::Dreq(Dreq { local_comm_id: passive, remote_comm_id: active, ..Dreq::default() }),
-        Message::Drep(Drep { local_comm_id: active, remote_comm_id: passive, ..Drep::default() }),
+        CmMessage::Dreq(Dreq { local_comm_id: passive, remote_comm_id: active, ..Dreq::default() }),
+        CmMessage::Drep(Drep { local_comm_id: active, remote_comm_id: passive, ..Drep::default() }),
     ] {
         wire.datagram(A, 1, &message.to_mad(TransactionId(5)));
     }

@@ -18,7 +18,7 @@ use ferroce_proto::cm::{
 use ferroce_proto::time::Instant;
 use ferroce_sys::{ProcessName, Processes, Recipient, Slot};
 use ferroce_wire::address::Gid;
-use ferroce_wire::cm::{CommId, Message, SidrStatus};
+use ferroce_wire::cm::{CmMessage, CommId, SidrStatus};
 use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
@@ -276,18 +276,19 @@ impl Connections {
         payload: &[u8],
     ) -> Owner {
         let Ok(mad) = Mad::parse(payload) else { return Owner::Us };
-        let Ok(message) = Message::from_mad(&mad) else { return Owner::Us };
+        let Ok(message) = CmMessage::from_mad(&mad) else { return Owner::Us };
         if manager.knows(from, mad.header.transaction, &message) {
             return Owner::Us;
         }
         match (&message, message.service_id(), message.remote_comm_id()) {
-            (Message::Req(_) | Message::SidrReq(_), Some(service), _) => {
+            (CmMessage::Req(_) | CmMessage::SidrReq(_), Some(service), _) => {
                 match self.services.has(local, service.0) {
                     true => Owner::Us,
                     false => Owner::Other(Recipient::Service(service.0)),
                 }
             }
-            (Message::Rej(_), _, Some(CommId(0))) => match self.forwarded.load(Ordering::Relaxed) {
+            (CmMessage::Rej(_), _, Some(CommId(0))) => match self.forwarded.load(Ordering::Relaxed)
+            {
                 true => Owner::Us,
                 false => Owner::Unnamed,
             },

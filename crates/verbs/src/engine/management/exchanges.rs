@@ -23,7 +23,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::number::Psn;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::setup::{
-    ExchangeId, MAX_LEN, Magic, Message, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, Status,
+    ExchangeId, MAX_LEN, Magic, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status,
 };
 
 use super::super::{Adapter, ReceivedPacket, now};
@@ -383,7 +383,7 @@ impl Exchanges {
         }
     }
 
-    fn send(&self, adapter: &Adapter, link: u8, to: Gid, message: &Message) {
+    fn send(&self, adapter: &Adapter, link: u8, to: Gid, message: &SetupMessage) {
         // Without a route, the peer counts as not responding.
         let Ok(route) = adapter.route_to(link, to) else { return };
         let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
