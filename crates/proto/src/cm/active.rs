@@ -24,7 +24,7 @@ impl ConnectionManager {
         if self.table.len() >= limit {
             return Err(TooMany { limit });
         }
-        let id = self.new_name();
+        let id = self.new_comm_id();
         let req = self.req(id, parameters);
         let mut connection = Connection::new(
             &self.config,
@@ -33,7 +33,7 @@ impl ConnectionManager {
             parameters.path.remote_gid,
             &req,
             parameters.transport,
-            self.names.transaction(id),
+            self.comm_ids.transaction(id),
         );
         let options = parameters.enhancements.options;
         self.transmits.push_back(connection.start(now, &mut self.timers, req, options));
@@ -53,13 +53,13 @@ impl ConnectionManager {
         connection.arm(&mut self.timers, None);
         let rtu =
             Rtu { local_comm_id: connection.id, remote_comm_id: connection.remote(), private_data };
-        self.transmits.push_back(connection.keep(rtu, 0));
+        self.transmits.push_back(connection.send_and_keep(rtu, 0));
         Ok(())
     }
 
-    pub(super) fn new_name(&mut self) -> CommId {
+    pub(super) fn new_comm_id(&mut self) -> CommId {
         let (table, resolutions) = (&self.table, &self.resolutions);
-        self.names.next(|id| table.contains(id) || resolutions.contains(id))
+        self.comm_ids.next(|id| table.contains(id) || resolutions.contains(id))
     }
 
     /// Builds the REQ (IBA 12.6.5).
@@ -113,8 +113,8 @@ impl ConnectionManager {
         match connection.state {
             State::ReqSent | State::MraReqReceived => self.take_rep(now, envelope, rep),
             // The RTU was lost (IBA 12.9), or the consumer has not answered yet.
-            State::Established => self.repeat_last(ours),
-            State::RepReceived | State::MraRepSent => self.wait_on(now, ours),
+            State::Established => self.retransmit_last(ours),
+            State::RepReceived | State::MraRepSent => self.delay_peer(now, ours),
             state => Err(Ignored::OutOfPlace(state)),
         }
     }
@@ -125,11 +125,11 @@ impl ConnectionManager {
         let qpn = rep_qpn(rep, transport);
         if let Some(other) = self.table.by_remote_qpn(envelope.from, rep.local_ca_guid, qpn) {
             // The peer has lost a connection that we still have (IBA 12.9.8.3.1).
-            if !self.superseded(now, other)? {
+            if !self.may_supersede(now, other)? {
                 let reason = RejectReason::STALE_CONNECTION;
                 self.refuse(envelope, RejectedMessage::REP, id, rep.local_comm_id, reason);
                 self.table.step(id, Trigger::GiveUp)?;
-                self.settle(now, id);
+                self.finish_transition(now, id);
                 self.events.push_back(Event::Failed(ConnectionId(id), Failure::StaleReply));
                 return Err(Ignored::Stale);
             }
@@ -138,11 +138,11 @@ impl ConnectionManager {
         connection.remote_id = Some(rep.local_comm_id);
         connection.remote_guid = rep.local_ca_guid;
         connection.remote_qpn = Some(qpn);
-        connection.rest =
+        connection.time_wait =
             connection.round_trip + self.config.bounded(rep.target_ack_delay.duration());
         connection.sent = None;
-        let patience = connection.patience;
-        connection.arm(&mut self.timers, Some(now + patience));
+        let consumer_timeout = connection.consumer_timeout;
+        connection.arm(&mut self.timers, Some(now + consumer_timeout));
         self.table.index(id);
         let reply = Reply::new(rep, transport, envelope.modifier);
         self.events.push_back(Event::Reply(ConnectionId(id), Box::new(reply)));

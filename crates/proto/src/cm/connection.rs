@@ -14,7 +14,7 @@ use super::config::Config;
 use super::event::Transmit;
 use super::parameters::{ConnectionId, Rejection};
 use super::private_data::{Information, MraData};
-use super::probe::{AnswersLap, Probe};
+use super::probe::{LapSupport, Probe};
 use super::state::State;
 use super::timer::{Timer, Timers};
 use crate::time::Instant;
@@ -27,7 +27,7 @@ pub(super) enum Role {
 
 /// The last message: retransmitted on a timeout, and in response to a duplicate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentMessage {
     pub(super) message: CmMessage,
     pub(super) modifier: u32,
 }
@@ -58,11 +58,11 @@ pub(super) struct Connection {
     /// 2 × packet lifetime: the round trip.
     pub(super) round_trip: Duration,
     /// Duration of TimeWait: until no packet of the connection can be in flight (IBA 12.9.8).
-    pub(super) rest: Duration,
+    pub(super) time_wait: Duration,
     pub(super) deadline: Option<Instant>,
-    pub(super) sent: Option<Sent>,
+    pub(super) sent: Option<SentMessage>,
     /// How long the peer waits for the local consumer, as far as known.
-    pub(super) patience: Duration,
+    pub(super) consumer_timeout: Duration,
     /// Traffic class of its messages, from the path in the REQ.
     pub(super) traffic_class: u8,
     /// Interval between REP retransmissions.
@@ -74,7 +74,7 @@ pub(super) struct Connection {
     /// Number in the order of creation.
     pub(super) serial: u64,
     pub(super) probe: Option<Probe>,
-    pub(super) answers_lap: AnswersLap,
+    pub(super) lap_support: LapSupport,
 }
 
 /// 2 × packet lifetime, from the ACK timeout in the REQ, which is the next power of two above 2 × packet lifetime +
@@ -101,11 +101,11 @@ impl Connection {
         };
         let response = config.bounded(theirs.duration()) + round_trip;
         let sends = u32::from(req.max_cm_retries) + 1;
-        let patience = (config.bounded(ours.duration()) + round_trip) * sends;
+        let consumer_timeout = (config.bounded(ours.duration()) + round_trip) * sends;
         // A REQ from an unknown sender sets these times on the passive side, and they keep state in memory.
-        let patience = match role {
-            Role::Active => patience,
-            Role::Passive => patience.min(config.half_open_time),
+        let consumer_timeout = match role {
+            Role::Active => consumer_timeout,
+            Role::Passive => consumer_timeout.min(config.half_open_time),
         };
         Self {
             id,
@@ -125,17 +125,17 @@ impl Connection {
             max_retries: req.max_cm_retries,
             retries: 0,
             round_trip,
-            rest: round_trip + config.bounded(config.ack_delay.duration()),
+            time_wait: round_trip + config.bounded(config.ack_delay.duration()),
             deadline: None,
             sent: None,
-            patience,
+            consumer_timeout,
             traffic_class: req.primary_traffic_class.0,
             rep_interval: response,
             answered_at: Instant::ZERO,
             give_up_at: Instant::ZERO,
             serial: 0,
             probe: None,
-            answers_lap: AnswersLap::NotYet(0),
+            lap_support: LapSupport::NotYet(0),
         }
     }
 
@@ -178,7 +178,7 @@ impl Connection {
     ) -> Transmit {
         self.retries = 0;
         self.arm(timers, Some(now + self.response));
-        self.keep(message, modifier)
+        self.send_and_keep(message, modifier)
     }
 
     /// Sends a REP. The timeouts in a REQ come from an unknown sender, so they are limited: REPs are retransmitted
@@ -198,25 +198,29 @@ impl Connection {
         self.answered_at = now;
         self.give_up_at = now + asked.min(longest);
         self.arm(timers, Some(now + self.rep_interval));
-        self.keep(rep, modifier)
+        self.send_and_keep(rep, modifier)
     }
 
     /// Sends a message that is only retransmitted in response to a duplicate.
-    pub(super) fn keep(&mut self, message: impl Into<CmMessage>, modifier: u32) -> Transmit {
+    pub(super) fn send_and_keep(
+        &mut self,
+        message: impl Into<CmMessage>,
+        modifier: u32,
+    ) -> Transmit {
         let message = message.into();
-        self.sent = Some(Sent { message, modifier });
+        self.sent = Some(SentMessage { message, modifier });
         Transmit { modifier, ..self.transmit(message) }
     }
 
     /// The last message, for retransmission.
-    pub(super) fn again(&self) -> Option<Transmit> {
-        let Sent { message, modifier } = self.sent?;
+    pub(super) fn retransmission(&self) -> Option<Transmit> {
+        let SentMessage { message, modifier } = self.sent?;
         Some(Transmit { modifier, ..self.transmit(message) })
     }
 
     /// Starts the TimeWait timer.
-    pub(super) fn rest(&mut self, now: Instant, timers: &mut Timers) {
-        self.arm(timers, Some(now + self.rest));
+    pub(super) fn start_time_wait(&mut self, now: Instant, timers: &mut Timers) {
+        self.arm(timers, Some(now + self.time_wait));
     }
 
     /// Builds an MRA: the message was received, the response may take up to `timeout` (IBA 12.6.6).

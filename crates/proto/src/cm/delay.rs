@@ -21,22 +21,22 @@ impl ConnectionManager {
     ) -> Result<(), CallError> {
         let connection = self.table.step(connection.0, Trigger::Prolong)?;
         let mra = connection.mra(timeout, private_data);
-        connection.patience = connection.patience.max(timeout.duration());
-        let patience = connection.patience;
-        connection.arm(&mut self.timers, Some(now + patience));
-        self.transmits.push_back(connection.keep(mra, 0));
+        connection.consumer_timeout = connection.consumer_timeout.max(timeout.duration());
+        let consumer_timeout = connection.consumer_timeout;
+        connection.arm(&mut self.timers, Some(now + consumer_timeout));
+        self.transmits.push_back(connection.send_and_keep(mra, 0));
         Ok(())
     }
 
     /// The peer retransmitted a message that the consumer has not answered: sends an MRA if so configured.
-    pub(super) fn wait_on(&mut self, now: Instant, id: CommId) -> Result<(), Ignored> {
+    pub(super) fn delay_peer(&mut self, now: Instant, id: CommId) -> Result<(), Ignored> {
         let connection = self.table.get_mut(id).ok_or(Ignored::Unknown(id))?;
         // The peer is alive.
-        let patience = connection.patience;
-        connection.arm(&mut self.timers, Some(now + patience));
+        let consumer_timeout = connection.consumer_timeout;
+        connection.arm(&mut self.timers, Some(now + consumer_timeout));
         let asked = matches!(connection.state, State::MraReqSent | State::MraRepSent);
         match (asked, self.config.automatic_mra) {
-            (true, _) => return self.repeat_last(id),
+            (true, _) => return self.retransmit_last(id),
             (false, Some(timeout)) => {
                 self.prolong(now, ConnectionId(id), timeout, MraData::default())?
             }
@@ -46,9 +46,9 @@ impl ConnectionManager {
     }
 
     /// Responds to a duplicate as to the original.
-    pub(super) fn repeat_last(&mut self, id: CommId) -> Result<(), Ignored> {
-        let again = self.table.get(id).and_then(Connection::again);
-        self.transmits.extend(again);
+    pub(super) fn retransmit_last(&mut self, id: CommId) -> Result<(), Ignored> {
+        let retransmission = self.table.get(id).and_then(Connection::retransmission);
+        self.transmits.extend(retransmission);
         Err(Ignored::Duplicate)
     }
 

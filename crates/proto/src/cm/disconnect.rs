@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use ferroce_wire::cm::{CmMessage, CommId, Drep, Dreq};
 
-use super::connection::{Connection, Sent};
+use super::connection::{Connection, SentMessage};
 use super::event::{CallError, Disconnection, Event, Ignored};
 use super::parameters::{ConnectionId, Rejection};
 use super::private_data::{DrepData, DreqData, RejData};
@@ -22,7 +22,7 @@ impl ConnectionManager {
         private_data: DreqData,
     ) -> Result<(), CallError> {
         // A new transaction: this side may not have started that of the handshake.
-        let transaction = self.names.transaction(connection.0);
+        let transaction = self.comm_ids.transaction(connection.0);
         let connection = self.table.step(connection.0, Trigger::Disconnect)?;
         connection.transaction = transaction;
         let dreq = Dreq {
@@ -60,8 +60,8 @@ impl ConnectionManager {
             remote_comm_id: connection.remote(),
             private_data,
         };
-        self.transmits.push_back(connection.keep(drep, 0));
-        self.settle(now, id);
+        self.transmits.push_back(connection.send_and_keep(drep, 0));
+        self.finish_transition(now, id);
         self.events.push_back(Event::Disconnected(ConnectionId(id), Disconnection::ByPeer));
         Ok(())
     }
@@ -76,7 +76,7 @@ impl ConnectionManager {
                 let rej = given_up.transmit(given_up.timeout_rej(&self.config));
                 self.table.step(connection.0, Trigger::GiveUp)?;
                 self.transmits.push_back(rej);
-                self.settle(now, connection.0);
+                self.finish_transition(now, connection.0);
                 Ok(())
             }
             State::Established => self.disconnect(now, connection, DreqData::default()),
@@ -93,15 +93,15 @@ impl ConnectionManager {
 
     /// Retransmits all DREQs immediately, for a consumer that is about to exit.
     pub fn repeat_disconnects(&mut self) {
-        self.transmits.extend(self.table.disconnecting().filter_map(Connection::again));
+        self.transmits.extend(self.table.disconnecting().filter_map(Connection::retransmission));
     }
 
     /// After a transition: removes a connection in Idle, or starts the TimeWait timer.
-    pub(super) fn settle(&mut self, now: Instant, id: CommId) {
+    pub(super) fn finish_transition(&mut self, now: Instant, id: CommId) {
         if self.table.is_over(id) {
             self.table.remove(id, &mut self.timers);
         } else if let Some(connection) = self.table.get_mut(id) {
-            connection.rest(now, &mut self.timers);
+            connection.start_time_wait(now, &mut self.timers);
         }
     }
 
@@ -129,7 +129,7 @@ impl ConnectionManager {
             // The DREP was lost, or the connection ended without the consumer.
             State::TimeWait => {
                 let private_data = match connection.sent {
-                    Some(Sent { message: CmMessage::Drep(drep), .. }) => drep.private_data,
+                    Some(SentMessage { message: CmMessage::Drep(drep), .. }) => drep.private_data,
                     _ => DrepData::default(),
                 };
                 let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };
@@ -142,8 +142,8 @@ impl ConnectionManager {
                 connection.transaction = envelope.transaction;
                 let private_data = DrepData::default();
                 let drep = Drep { local_comm_id: ours, remote_comm_id: theirs, private_data };
-                self.transmits.push_back(connection.keep(drep, 0));
-                self.settle(now, ours);
+                self.transmits.push_back(connection.send_and_keep(drep, 0));
+                self.finish_transition(now, ours);
                 let over = Disconnection::Simultaneous;
                 self.events.push_back(Event::Disconnected(ConnectionId(ours), over));
                 Ok(())
@@ -152,8 +152,8 @@ impl ConnectionManager {
                 let connection = self.table.step(ours, Trigger::DreqArrives)?;
                 connection.transaction = envelope.transaction;
                 connection.sent = None;
-                let patience = connection.patience;
-                connection.arm(&mut self.timers, Some(now + patience));
+                let consumer_timeout = connection.consumer_timeout;
+                connection.arm(&mut self.timers, Some(now + consumer_timeout));
                 let data = Box::new(dreq.private_data);
                 self.events.push_back(Event::DisconnectRequest(ConnectionId(ours), data));
                 Ok(())
@@ -170,7 +170,7 @@ impl ConnectionManager {
         let id = drep.remote_comm_id;
         self.find(envelope, id, drep.local_comm_id)?;
         self.table.step(id, Trigger::DrepArrives)?;
-        self.settle(now, id);
+        self.finish_transition(now, id);
         let over = Disconnection::Confirmed(Box::new(drep.private_data));
         self.events.push_back(Event::Disconnected(ConnectionId(id), over));
         Ok(())

@@ -21,12 +21,12 @@
 //! A peer cannot make a manager keep more state than its [`Config`] allows, nor for longer.
 
 mod active;
+mod comm_id;
 mod config;
 mod connection;
 mod delay;
 mod disconnect;
 mod event;
-mod name;
 mod parameters;
 mod passive;
 mod peer;
@@ -69,7 +69,7 @@ pub use probe::{Farewell, ProbeSchedule};
 pub use state::{Phase, State, TRANSITIONS, TransitionTable, Trigger};
 
 use crate::time::Instant;
-use name::Names;
+use comm_id::CommIds;
 use resolution::Resolutions;
 use table::Table;
 use timer::Timers;
@@ -78,14 +78,14 @@ use timer::Timers;
 #[derive(Debug)]
 pub struct ConnectionManager {
     config: Config,
-    names: Names,
+    comm_ids: CommIds,
     table: Table,
     resolutions: Resolutions,
     /// Listening services and their backlogs.
     listeners: BTreeMap<u64, usize>,
     timers: Timers,
     /// Expiry of the keepalive timer, if it runs.
-    sweep: Option<Instant>,
+    keepalive_at: Option<Instant>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
@@ -105,12 +105,12 @@ impl ConnectionManager {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            names: Names::within(config.seed, config.slot),
+            comm_ids: CommIds::within(config.seed, config.slot),
             table: Table::default(),
             resolutions: Resolutions::default(),
             listeners: BTreeMap::new(),
             timers: Timers::default(),
-            sweep: None,
+            keepalive_at: None,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -196,11 +196,11 @@ impl ConnectionManager {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         /// Capacity that is kept.
-        const USUAL: usize = 16;
+        const KEPT_CAPACITY: usize = 16;
         let event = self.events.pop_front();
         if self.events.is_empty() {
             // Many connections may leave TimeWait together: release the capacity that this took.
-            self.events.shrink_to(USUAL);
+            self.events.shrink_to(KEPT_CAPACITY);
         }
         event
     }

@@ -98,7 +98,7 @@ impl ConnectionManager {
             return self.handle_known_req(now, envelope, req, known);
         }
         if let Some(other) = self.table.by_remote_qpn(from, guid, req.local_qpn) {
-            if !self.superseded(now, other)? {
+            if !self.may_supersede(now, other)? {
                 self.refuse_req(envelope, req, RejectReason::STALE_CONNECTION);
                 return Err(Ignored::Stale);
             }
@@ -133,7 +133,7 @@ impl ConnectionManager {
             self.refuse_req(envelope, req, RejectReason::NO_RESOURCES);
             return Err(Ignored::NoRoom);
         }
-        let id = self.new_name();
+        let id = self.new_comm_id();
         let mut connection = Connection::new(
             &self.config,
             Role::Passive,
@@ -143,8 +143,8 @@ impl ConnectionManager {
             transport,
             envelope.transaction,
         );
-        let patience = connection.patience;
-        connection.arm(&mut self.timers, Some(now + patience));
+        let consumer_timeout = connection.consumer_timeout;
+        connection.arm(&mut self.timers, Some(now + consumer_timeout));
         self.table.insert(connection, Trigger::ReqArrives);
         let request = Request::new(from, req, transport, envelope.modifier);
         self.events.push_back(Event::Request(ConnectionId(id), Box::new(request)));
@@ -182,9 +182,9 @@ impl ConnectionManager {
             return Err(Ignored::BadRequest);
         }
         match connection.state {
-            State::ReqReceived | State::MraReqSent => self.wait_on(now, known),
+            State::ReqReceived | State::MraReqSent => self.delay_peer(now, known),
             // The REP timer continues: the peer only gets its response earlier.
-            State::RepSent | State::MraRepReceived => self.repeat_last(known),
+            State::RepSent | State::MraRepReceived => self.retransmit_last(known),
             State::TimeWait => {
                 self.refuse_req(envelope, req, RejectReason::STALE_CONNECTION);
                 Err(Ignored::Stale)

@@ -57,7 +57,7 @@ pub struct Request {
 }
 
 /// The path as seen from its other end.
-fn turned(path: Path) -> Path {
+fn reversed(path: Path) -> Path {
     Path {
         local_lid: path.remote_lid,
         remote_lid: path.local_lid,
@@ -77,8 +77,8 @@ impl Request {
             remote_qpn: req.local_qpn,
             starting_psn: req.starting_psn,
             path_mtu: req.path_mtu,
-            path: turned(req.primary_path()),
-            alternate_path: req.alternate_path().map(turned),
+            path: reversed(req.primary_path()),
+            alternate_path: req.alternate_path().map(reversed),
             partition: req.partition,
             responder_resources: req.initiator_depth,
             initiator_depth: req.responder_resources,

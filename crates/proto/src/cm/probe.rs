@@ -76,7 +76,7 @@ impl Farewell {
 }
 
 /// Keepalive rounds without an APR after which no more LAPs are sent: Linux drops them on RoCE.
-const LAPS_IN_VAIN: u8 = 3;
+const MAX_UNANSWERED_LAPS: u8 = 3;
 
 /// A probe in progress.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ pub(super) struct Probe {
 
 /// Whether the peer responds to LAPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswersLap {
+pub(super) enum LapSupport {
     Yes,
     /// Keepalive rounds without a response.
     NotYet(u8),
@@ -115,7 +115,7 @@ impl ConnectionManager {
         connection: ConnectionId,
     ) -> Result<(), CallError> {
         let id = connection.0;
-        let transaction = self.names.transaction(id);
+        let transaction = self.comm_ids.transaction(id);
         let lost = self.table.step(id, Trigger::PeerLost)?;
         (lost.probe, lost.transaction) = (None, transaction);
         let dreq = Dreq {
@@ -124,8 +124,8 @@ impl ConnectionManager {
             remote_qpn: lost.remote_qpn.unwrap_or_default(),
             ..Dreq::default()
         };
-        self.transmits.push_back(lost.keep(dreq, 0));
-        self.settle(now, id);
+        self.transmits.push_back(lost.send_and_keep(dreq, 0));
+        self.finish_transition(now, id);
         self.events.push_back(Event::Disconnected(connection, Disconnection::Lost));
         Ok(())
     }
@@ -161,7 +161,7 @@ impl ConnectionManager {
     /// A message claims the peer's QP of this connection for another connection. Returns whether it may: when the
     /// connection is ending. TimeWait protects our own QP (IBA 12.9.8.4); when the peer reuses its QPN is the peer's
     /// decision, and a peer with random QPNs may do so soon.
-    pub(super) fn superseded(&mut self, now: Instant, id: CommId) -> Result<bool, Ignored> {
+    pub(super) fn may_supersede(&mut self, now: Instant, id: CommId) -> Result<bool, Ignored> {
         let Some(connection) = self.table.get(id) else { return Ok(true) };
         match connection.state {
             State::DreqSent | State::DreqReceived | State::TimeWait => Ok(true),
@@ -240,7 +240,7 @@ impl ConnectionManager {
             return Ok(());
         }
         if let Some(connection) = self.table.get_mut(id) {
-            connection.answers_lap = AnswersLap::Yes;
+            connection.lap_support = LapSupport::Yes;
         }
         self.stop_probe(id);
         Ok(())
@@ -248,27 +248,28 @@ impl ConnectionManager {
 
     /// Starts the keepalive timer while there are connections.
     pub(super) fn arm_keepalive(&mut self, now: Instant) {
-        if let (Some(keepalive), None) = (self.config.keepalive, self.sweep) {
+        if let (Some(keepalive), None) = (self.config.keepalive, self.keepalive_at) {
             let at = Some(now + keepalive.idle);
-            self.timers.set(Timer::Keepalive, &mut self.sweep, at);
+            self.timers.set(Timer::Keepalive, &mut self.keepalive_at, at);
         }
     }
 
     /// Probes all established connections.
     pub(super) fn keepalive_timeout(&mut self, now: Instant) {
-        self.sweep = None;
+        self.keepalive_at = None;
         let Some(keepalive) = self.config.keepalive else { return };
         if self.table.len() > 0 {
             self.arm_keepalive(now);
         }
-        let due = |one: &&Connection| one.probe.is_none() && one.is_worth_probing();
+        let due =
+            |connection: &&Connection| connection.probe.is_none() && connection.is_worth_probing();
         let due: alloc::vec::Vec<_> =
-            self.table.established().filter(due).map(|one| one.id).collect();
+            self.table.established().filter(due).map(|connection| connection.id).collect();
         for id in due {
             let mut schedule = keepalive.probe;
             if let Some(connection) = self.table.get_mut(id) {
-                if let (Role::Active, AnswersLap::NotYet(sweeps)) =
-                    (connection.role, &mut connection.answers_lap)
+                if let (Role::Active, LapSupport::NotYet(sweeps)) =
+                    (connection.role, &mut connection.lap_support)
                 {
                     *sweeps += 1;
                     schedule.messages = 1;
@@ -283,7 +284,7 @@ impl Connection {
     /// The probe message.
     fn probe_message(&self) -> Option<Transmit> {
         if self.role == Role::Passive {
-            return self.again().filter(|rep| matches!(rep.message, CmMessage::Rep(_)));
+            return self.retransmission().filter(|rep| matches!(rep.message, CmMessage::Rep(_)));
         }
         Some(self.transmit(Lap {
             local_comm_id: self.id,
@@ -296,10 +297,10 @@ impl Connection {
 
     /// Whether a probe without a response means that the peer is lost.
     fn silence_counts(&self) -> bool {
-        self.role == Role::Passive || self.answers_lap == AnswersLap::Yes
+        self.role == Role::Passive || self.lap_support == LapSupport::Yes
     }
 
     fn is_worth_probing(&self) -> bool {
-        self.role == Role::Passive || self.answers_lap != AnswersLap::NotYet(LAPS_IN_VAIN)
+        self.role == Role::Passive || self.lap_support != LapSupport::NotYet(MAX_UNANSWERED_LAPS)
     }
 }

@@ -26,7 +26,7 @@ impl ConnectionManager {
         let rej = rejected.transmit(rejected.rej(rejection));
         self.table.step(id, Trigger::Reject)?;
         self.transmits.push_back(rej);
-        self.settle(now, id);
+        self.finish_transition(now, id);
         Ok(())
     }
 
@@ -43,7 +43,7 @@ impl ConnectionManager {
         };
         let state = self.find(envelope, id, rej.local_comm_id)?.state;
         self.table.step(id, trigger)?;
-        self.settle(now, id);
+        self.finish_transition(now, id);
         let rejection = Box::new(Rejection {
             reason: rej.reason,
             message: rej.message,

@@ -19,16 +19,16 @@ use crate::time::Instant;
 /// Local and peers' resolutions.
 #[derive(Debug, Default)]
 pub(super) struct Resolutions {
-    asked: BTreeMap<u32, Asked>,
-    received: BTreeMap<u32, Received>,
+    asked: BTreeMap<u32, PendingResolution>,
+    received: BTreeMap<u32, PendingQuery>,
     /// Peers' resolutions by source address, request ID and transaction.
-    by_name: BTreeMap<(Gid, u32, u64), CommId>,
+    by_request: BTreeMap<(Gid, u32, u64), CommId>,
     listeners: BTreeSet<u64>,
 }
 
 /// A local resolution, retransmitted until a response arrives.
 #[derive(Debug)]
-struct Asked {
+struct PendingResolution {
     transmit: Transmit,
     response: Duration,
     retries: u8,
@@ -39,7 +39,7 @@ struct Asked {
 /// A peer's resolution, kept for a while so that a retransmission gets the same response and the consumer is asked
 /// once.
 #[derive(Debug)]
-struct Received {
+struct PendingQuery {
     from: Gid,
     traffic_class: u8,
     request_id: CommId,
@@ -68,7 +68,7 @@ impl Resolutions {
     /// Whether the service has a listener, or the request is a retransmission.
     pub(super) fn knows(&self, from: Gid, by: TransactionId, request: &SidrReq) -> bool {
         self.listeners.contains(&request.service_id.0)
-            || self.by_name.contains_key(&(from, request.request_id.0, by.0))
+            || self.by_request.contains_key(&(from, request.request_id.0, by.0))
     }
 
     fn forget(&mut self, id: CommId, timers: &mut Timers) {
@@ -78,7 +78,7 @@ impl Resolutions {
         if let Some(mut received) = self.received.remove(&id.0) {
             timers.set(Timer::Query(id.0), &mut received.deadline, None);
             let name = (received.from, received.request_id.0, received.transaction.0);
-            self.by_name.remove(&name);
+            self.by_request.remove(&name);
         }
     }
 }
@@ -107,7 +107,7 @@ impl ConnectionManager {
         if self.resolutions.asked.len() >= limit {
             return Err(TooMany { limit });
         }
-        let id = self.new_name();
+        let id = self.new_comm_id();
         let request = SidrReq {
             request_id: id,
             partition: parameters.partition,
@@ -119,13 +119,14 @@ impl ConnectionManager {
             destination: parameters.destination,
             traffic_class: parameters.traffic_class,
             connection: None,
-            transaction: self.names.transaction(id),
+            transaction: self.comm_ids.transaction(id),
             modifier: 0,
             message: request.into(),
         };
         let response = parameters.response_timeout.duration();
         let max_retries = parameters.max_retries;
-        let mut asked = Asked { transmit, response, retries: 0, max_retries, deadline: None };
+        let mut asked =
+            PendingResolution { transmit, response, retries: 0, max_retries, deadline: None };
         self.timers.set(Timer::Resolution(id.0), &mut asked.deadline, Some(now + response));
         self.resolutions.asked.insert(id.0, asked);
         self.transmits.push_back(transmit);
@@ -183,7 +184,7 @@ impl ConnectionManager {
         request: &SidrReq,
     ) -> Result<(), Ignored> {
         let name = (envelope.from, request.request_id.0, envelope.transaction.0);
-        if let Some(known) = self.resolutions.by_name.get(&name) {
+        if let Some(known) = self.resolutions.by_request.get(&name) {
             let received = self.resolutions.received.get(&known.0);
             self.transmits.extend(received.and_then(|received| received.answer));
             return Err(Ignored::Duplicate);
@@ -196,8 +197,8 @@ impl ConnectionManager {
         if self.resolutions.received.len() >= self.config.max_resolutions {
             return Err(Ignored::NoRoom);
         }
-        let id = self.new_name();
-        let mut received = Received {
+        let id = self.new_comm_id();
+        let mut received = PendingQuery {
             from: envelope.from,
             traffic_class: envelope.traffic_class,
             request_id: request.request_id,
@@ -209,7 +210,7 @@ impl ConnectionManager {
         let forgotten = now + self.config.resolution_memory;
         self.timers.set(Timer::Query(id.0), &mut received.deadline, Some(forgotten));
         self.resolutions.received.insert(id.0, received);
-        self.resolutions.by_name.insert(name, id);
+        self.resolutions.by_request.insert(name, id);
         let query = Query {
             from: envelope.from,
             service_id: request.service_id,

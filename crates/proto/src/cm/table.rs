@@ -138,13 +138,13 @@ impl Table {
             }
             (true, false) => {
                 self.half_open -= 1;
-                leave(&mut self.half_open_from, peer);
+                decrement(&mut self.half_open_from, peer);
             }
             _ => {}
         }
         match (from.awaits_consumer(), to.awaits_consumer()) {
             (false, true) => *self.waiting.entry(service).or_default() += 1,
-            (true, false) => leave(&mut self.waiting, service),
+            (true, false) => decrement(&mut self.waiting, service),
             _ => {}
         }
         match (from.awaits_rtu(), to.awaits_rtu()) {
@@ -187,7 +187,7 @@ impl Table {
 }
 
 /// Decrements a count.
-fn leave<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+fn decrement<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     let Some(count) = counts.get_mut(&key) else { return };
     *count -= 1;
     if *count == 0 {

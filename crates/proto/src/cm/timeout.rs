@@ -33,7 +33,7 @@ impl ConnectionManager {
                 connection.retries += 1;
                 let deadline = now + connection.response;
                 connection.arm(&mut self.timers, Some(deadline));
-                self.transmits.extend(connection.again());
+                self.transmits.extend(connection.retransmission());
                 // Leaves the MRA state; the other states have no such transition and stay.
                 let _ = self.table.step(id, Trigger::Repeat);
             }
@@ -44,7 +44,7 @@ impl ConnectionManager {
             State::DreqSent => {
                 // The connection ends anyway: the peer is lost or knows (IBA 12.9.8).
                 if self.table.step(id, Trigger::GiveUp).is_ok() {
-                    self.settle(now, id);
+                    self.finish_transition(now, id);
                     let over = Disconnection::Unconfirmed;
                     self.events.push_back(Event::Disconnected(ConnectionId(id), over));
                 }
@@ -54,7 +54,7 @@ impl ConnectionManager {
             }
             State::TimeWait => {
                 if self.table.step(id, Trigger::Rested).is_ok() {
-                    self.settle(now, id);
+                    self.finish_transition(now, id);
                     self.events.push_back(Event::Rested(ConnectionId(id)));
                 }
             }
@@ -71,7 +71,7 @@ impl ConnectionManager {
         }
         let deadline = (now + connection.rep_interval).min(connection.give_up_at);
         connection.arm(&mut self.timers, Some(deadline));
-        self.transmits.extend(connection.again());
+        self.transmits.extend(connection.retransmission());
         // Leaves the MRA state.
         let _ = self.table.step(id, Trigger::Repeat);
     }
@@ -82,7 +82,7 @@ impl ConnectionManager {
         let rej = connection.transmit(connection.timeout_rej(&self.config));
         if self.table.step(id, Trigger::GiveUp).is_ok() {
             self.transmits.push_back(rej);
-            self.settle(now, id);
+            self.finish_transition(now, id);
             self.events.push_back(Event::Failed(ConnectionId(id), failure));
         }
     }

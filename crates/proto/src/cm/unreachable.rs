@@ -19,7 +19,7 @@ use super::state::{State, Trigger};
 use crate::time::Instant;
 
 /// Bytes of the transaction ID in a MAD (IBA 13.4.3).
-const TRANSACTION: core::ops::Range<usize> = 8..16;
+const TRANSACTION_BYTES: core::ops::Range<usize> = 8..16;
 
 impl ConnectionManager {
     /// The port that a message to `peer` was sent to is closed. `quoted` is the part of the MAD that the ICMP message
@@ -31,7 +31,7 @@ impl ConnectionManager {
         quoted: &[u8],
     ) -> Result<(), Ignored> {
         let unknown = Ignored::Unknown(CommId::default());
-        let transaction = quoted.get(TRANSACTION).and_then(|bytes| bytes.try_into().ok());
+        let transaction = quoted.get(TRANSACTION_BYTES).and_then(|bytes| bytes.try_into().ok());
         let transaction = TransactionId(u64::from_be_bytes(transaction.ok_or(unknown)?));
         // The low half of a local transaction ID is the communication ID.
         let id = CommId(transaction.0 as u32);
@@ -53,7 +53,7 @@ impl ConnectionManager {
             state => return Err(Ignored::OutOfPlace(state)),
         };
         self.table.step(id, Trigger::GiveUp)?;
-        self.settle(now, id);
+        self.finish_transition(now, id);
         self.events.push_back(over);
         Ok(())
     }

@@ -57,7 +57,7 @@ enum Requests {
 }
 
 /// Dispatches a call to the selected rate control.
-macro_rules! each {
+macro_rules! dispatch {
     ($controller:expr, $inner:ident => $call:expr) => {
         match $controller {
             Requests::Unlimited($inner) => $call,
@@ -76,7 +76,7 @@ impl Controller {
     /// Accounts for a packet of a READ response of this many bytes.
     pub fn on_response_sent(&mut self, now: Instant, bytes: usize) {
         if let Some(pacer) = self.response_pacer() {
-            pacer.pay(now, bytes);
+            pacer.charge(now, bytes);
         }
     }
 
@@ -92,25 +92,25 @@ impl Controller {
 impl RateControl for Controller {
     #[inline]
     fn may_send(&mut self, now: Instant, bytes: usize) -> Result<(), Blocked> {
-        each!(&mut self.requests, inner => inner.may_send(now, bytes))
+        dispatch!(&mut self.requests, inner => inner.may_send(now, bytes))
     }
 
     #[inline]
     fn on_sent(&mut self, now: Instant, bytes: usize) {
-        each!(&mut self.requests, inner => inner.on_sent(now, bytes));
+        dispatch!(&mut self.requests, inner => inner.on_sent(now, bytes));
     }
 
     #[inline]
     fn on_ack(&mut self, now: Instant, bytes: usize) {
-        each!(&mut self.requests, inner => inner.on_ack(now, bytes));
+        dispatch!(&mut self.requests, inner => inner.on_ack(now, bytes));
     }
 
     fn on_loss(&mut self, now: Instant) {
-        each!(&mut self.requests, inner => inner.on_loss(now));
+        dispatch!(&mut self.requests, inner => inner.on_loss(now));
     }
 
     fn on_cnp(&mut self, now: Instant) {
-        each!(&mut self.requests, inner => inner.on_cnp(now));
+        dispatch!(&mut self.requests, inner => inner.on_cnp(now));
         if let Requests::Window(_) = self.requests {
             let new = || Box::new(Dcqcn::new(DcqcnParameters::default(), now));
             self.responses.get_or_insert_with(new).on_cnp(now);
@@ -118,14 +118,14 @@ impl RateControl for Controller {
     }
 
     fn window(&self) -> usize {
-        each!(&self.requests, inner => inner.window())
+        dispatch!(&self.requests, inner => inner.window())
     }
 
     fn in_flight(&self) -> usize {
-        each!(&self.requests, inner => inner.in_flight())
+        dispatch!(&self.requests, inner => inner.in_flight())
     }
 
     fn rate(&mut self, now: Instant) -> Option<u64> {
-        each!(&mut self.requests, inner => inner.rate(now))
+        dispatch!(&mut self.requests, inner => inner.rate(now))
     }
 }

@@ -75,11 +75,11 @@ pub struct Dcqcn {
     /// Next decrease of alpha.
     alpha_due: Instant,
     /// No further cut before this time.
-    cut_after: Instant,
+    next_cut: Instant,
     /// Next timer-driven increase.
     increase_due: Instant,
     /// Bytes since the last byte-driven increase.
-    counted: u64,
+    byte_count: u64,
     /// Timer-driven and byte-driven increases since the last cut.
     timer_steps: u32,
     byte_steps: u32,
@@ -88,7 +88,7 @@ pub struct Dcqcn {
     /// Nanoseconds per byte at the current rate, in units of 2^-32.
     byte_time: u64,
     /// Time at which the bytes sent so far are paid for, in 2^-32 ns.
-    paid_until: u128,
+    charged_until: u128,
 }
 
 impl Dcqcn {
@@ -96,13 +96,13 @@ impl Dcqcn {
     pub fn new(parameters: DcqcnParameters, now: Instant) -> Self {
         let line_rate = parameters.line_rate.max(1_000);
         // A zero period would never be caught up with.
-        let shortest = Duration::from_nanos(1_000);
+        let min_period = Duration::from_nanos(1_000);
         let parameters = DcqcnParameters {
             line_rate,
             min_rate: parameters.min_rate.clamp(1_000, line_rate),
             g_shift: parameters.g_shift.clamp(1, 10),
-            alpha_timer: parameters.alpha_timer.max(shortest),
-            increase_timer: parameters.increase_timer.max(shortest),
+            alpha_timer: parameters.alpha_timer.max(min_period),
+            increase_timer: parameters.increase_timer.max(min_period),
             byte_counter: parameters.byte_counter.max(1),
             // Bounds the number of steps to line rate, and so the cost of catching up.
             additive: parameters.additive.max(line_rate >> 16).max(1),
@@ -116,14 +116,14 @@ impl Dcqcn {
             // Alpha is initially 1, so that the first CNP halves the rate (DCQCN 3.1).
             alpha: ONE,
             alpha_due: now + parameters.alpha_timer,
-            cut_after: Instant::ZERO,
+            next_cut: Instant::ZERO,
             increase_due: now + parameters.increase_timer,
-            counted: 0,
+            byte_count: 0,
             timer_steps: 0,
             byte_steps: 0,
             limited: false,
             byte_time: 0,
-            paid_until: 0,
+            charged_until: 0,
         };
         flow.set_rate(line_rate);
         flow
@@ -153,22 +153,22 @@ impl Dcqcn {
         }
         self.catch_up(now);
         let burst = u128::from(self.byte_time) * self.parameters.burst as u128;
-        let earliest = self.paid_until.saturating_sub(burst).div_ceil(u128::from(ONE));
+        let earliest = self.charged_until.saturating_sub(burst).div_ceil(u128::from(ONE));
         let earliest = Instant::from_nanos(u64::try_from(earliest).unwrap_or(u64::MAX));
         (earliest > now).then_some(earliest)
     }
 
     /// Charges bytes to the rate, but not to the window.
-    pub(super) fn pay(&mut self, now: Instant, bytes: usize) {
+    pub(super) fn charge(&mut self, now: Instant, bytes: usize) {
         if !self.limited {
             return;
         }
         self.catch_up(now);
-        let from = self.paid_until.max(u128::from(now.as_nanos()) << 32);
-        self.paid_until = from + u128::from(self.byte_time) * bytes as u128;
-        self.counted = self.counted.saturating_add(bytes as u64);
-        while self.counted >= self.parameters.byte_counter {
-            self.counted -= self.parameters.byte_counter;
+        let from = self.charged_until.max(u128::from(now.as_nanos()) << 32);
+        self.charged_until = from + u128::from(self.byte_time) * bytes as u128;
+        self.byte_count = self.byte_count.saturating_add(bytes as u64);
+        while self.byte_count >= self.parameters.byte_counter {
+            self.byte_count -= self.parameters.byte_counter;
             self.byte_steps = self.byte_steps.saturating_add(1);
             self.increase();
         }
@@ -243,7 +243,7 @@ impl RateControl for Dcqcn {
 
     fn on_sent(&mut self, now: Instant, bytes: usize) {
         self.window.on_sent(now, bytes);
-        self.pay(now, bytes);
+        self.charge(now, bytes);
     }
 
     fn on_ack(&mut self, now: Instant, bytes: usize) {
@@ -257,14 +257,14 @@ impl RateControl for Dcqcn {
     }
 
     fn on_cnp(&mut self, now: Instant) {
-        if now < self.cut_after {
+        if now < self.next_cut {
             return;
         }
-        self.cut_after = now + self.parameters.cut_interval;
+        self.next_cut = now + self.parameters.cut_interval;
         self.catch_up(now);
         if !self.limited {
             self.limited = true;
-            self.paid_until = u128::from(now.as_nanos()) << 32;
+            self.charged_until = u128::from(now.as_nanos()) << 32;
         }
         // DCQCN equation 1, in its order: target, cut, alpha.
         self.target = self.rate;
@@ -273,7 +273,7 @@ impl RateControl for Dcqcn {
         self.alpha += (ONE - self.alpha) >> self.parameters.g_shift;
         self.alpha_due = now + self.parameters.alpha_timer;
         self.increase_due = now + self.parameters.increase_timer;
-        (self.counted, self.timer_steps, self.byte_steps) = (0, 0, 0);
+        (self.byte_count, self.timer_steps, self.byte_steps) = (0, 0, 0);
     }
 
     fn window(&self) -> usize {

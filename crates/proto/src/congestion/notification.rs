@@ -15,7 +15,7 @@ use crate::time::Instant;
 pub struct NotificationPacer {
     interval: Duration,
     /// No CNP before this time.
-    quiet_until: Instant,
+    next_cnp: Instant,
     marked: u64,
     notified: u64,
 }
@@ -26,7 +26,7 @@ impl NotificationPacer {
 
     /// Creates a pacer; an interval of zero sends a CNP for every mark.
     pub const fn new(interval: Duration) -> Self {
-        Self { interval, quiet_until: Instant::ZERO, marked: 0, notified: 0 }
+        Self { interval, next_cnp: Instant::ZERO, marked: 0, notified: 0 }
     }
 
     /// Handles a received packet with this ECN field. Returns whether to send a CNP.
@@ -51,10 +51,10 @@ impl NotificationPacer {
     #[must_use = "the notification is to be sent"]
     pub fn handle_mark(&mut self, now: Instant) -> bool {
         self.marked = self.marked.saturating_add(1);
-        if now < self.quiet_until {
+        if now < self.next_cnp {
             return false;
         }
-        self.quiet_until = now + self.interval;
+        self.next_cnp = now + self.interval;
         self.notified = self.notified.saturating_add(1);
         true
     }

@@ -59,7 +59,7 @@ pub struct Window {
     /// Unacknowledged bytes that were in flight at the last cut: CNPs are about these.
     notified: usize,
     /// No further cut before this time.
-    cut_after: Instant,
+    next_cut: Instant,
 }
 
 impl Window {
@@ -79,8 +79,8 @@ impl Window {
     /// Creates a window of this many bytes, at least [`Window::MIN_SIZE`].
     pub const fn new(size: usize) -> Self {
         let full = if size < Self::MIN_SIZE { Self::MIN_SIZE } else { size };
-        let cut_after = Instant::ZERO;
-        Self { full, size: full, in_flight: 0, acknowledged: 0, notified: 0, cut_after }
+        let next_cut = Instant::ZERO;
+        Self { full, size: full, in_flight: 0, acknowledged: 0, notified: 0, next_cut }
     }
 }
 
@@ -123,13 +123,13 @@ impl RateControl for Window {
     }
 
     fn on_cnp(&mut self, now: Instant) {
-        if self.notified > 0 || now < self.cut_after {
+        if self.notified > 0 || now < self.next_cut {
             return;
         }
         self.size = (self.size / 2).max(Self::MIN_SIZE);
         self.notified = self.in_flight;
         self.acknowledged = 0;
-        self.cut_after = now + Self::CUT_INTERVAL;
+        self.next_cut = now + Self::CUT_INTERVAL;
     }
 
     fn window(&self) -> usize {

@@ -162,7 +162,7 @@ impl<R: Copy> Endpoint<R> {
 
     /// The next event. [`Endpoint::state`] is current only after this call.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.notice();
+        self.sync_state();
         self.events.pop_front()
     }
 

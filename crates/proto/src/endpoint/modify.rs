@@ -14,7 +14,7 @@ impl<R: Copy> Endpoint<R> {
     ///
     /// Those of [`Machine::modify`](crate::qp::Machine::modify); nothing has changed then.
     pub fn modify(&mut self, change: &QueuePairAttributes) -> Result<State, ModifyError> {
-        self.notice();
+        self.sync_state();
         let from = self.state();
         let to = self.machine.modify(change)?;
         if to == State::Reset {
@@ -41,7 +41,7 @@ impl<R: Copy> Endpoint<R> {
                 if let Transport::Reliable(queue_pair) = &mut self.transport {
                     queue_pair.drain();
                 }
-                self.notice_drained();
+                self.sync_drained();
             }
             (State::SendQueueDrain, State::ReadyToSend) => {
                 self.reconfigure();
@@ -51,7 +51,7 @@ impl<R: Copy> Endpoint<R> {
             }
             (_, State::Error) => {
                 self.stop_transport();
-                self.entered_error(from);
+                self.on_error_entered(from);
             }
             _ => self.reconfigure(),
         }
@@ -65,7 +65,7 @@ impl<R: Copy> Endpoint<R> {
         self.stop_transport();
         if self.state() == State::Error && from != State::Error {
             self.events.push_back(super::Event::Fatal);
-            self.entered_error(from);
+            self.on_error_entered(from);
         }
     }
 
@@ -199,7 +199,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// Reports to the state machine what the transport did on its own.
-    pub(super) fn notice(&mut self) {
+    pub(super) fn sync_state(&mut self) {
         let from = self.state();
         let fault = match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.fault(),
@@ -207,15 +207,15 @@ impl<R: Copy> Endpoint<R> {
             Transport::Datagram(queue_pair) => queue_pair.fault(),
             Transport::None => return,
         };
-        let Some(incident) = fault.and_then(Fault::incident) else { return self.notice_drained() };
+        let Some(incident) = fault.and_then(Fault::incident) else { return self.sync_drained() };
         self.machine.handle_incident(incident);
         if self.state() == State::Error && from != State::Error {
-            self.tell_refusal();
-            self.entered_error(from);
+            self.report_refusal();
+            self.on_error_entered(from);
         }
     }
 
-    fn notice_drained(&mut self) {
+    fn sync_drained(&mut self) {
         if !self.machine.is_draining() {
             return;
         }

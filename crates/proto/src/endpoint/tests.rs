@@ -127,9 +127,9 @@ impl Side {
     fn handle(&mut self, bytes: &[u8], now: Instant) {
         let packet = Packet::parse(bytes).unwrap();
         let envelope = Envelope::default();
-        let arrival =
+        let inbound =
             InboundPacket { time: now, packet: &packet, marked: false, envelope: &envelope };
-        self.endpoint.handle_packet(&arrival, Some(&mut self.receives), &mut self.memory);
+        self.endpoint.handle_packet(&inbound, Some(&mut self.receives), &mut self.memory);
     }
 }
 

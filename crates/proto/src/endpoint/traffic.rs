@@ -84,11 +84,11 @@ impl<R: Copy> Endpoint<R> {
     /// XRC packet names, if it exists.
     pub fn handle_packet(
         &mut self,
-        arrival: &InboundPacket<'_>,
+        inbound: &InboundPacket<'_>,
         receives: Option<&mut ReceiveQueue>,
         memory: &mut impl Memory,
     ) {
-        let InboundPacket { time, packet, marked, envelope } = *arrival;
+        let InboundPacket { time, packet, marked, envelope } = *inbound;
         // An XRC initiator accepts responses only.
         let listens = match self.settings.service {
             ServiceType::XrcInitiator => Action::FinishSend,
@@ -119,14 +119,14 @@ impl<R: Copy> Endpoint<R> {
             }
             _ => {}
         }
-        self.notice();
+        self.sync_state();
     }
 
     /// Handles the expiry of [`Endpoint::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Transport::Reliable(queue_pair) = &mut self.transport {
             queue_pair.handle_timeout(now);
-            self.notice();
+            self.sync_state();
         }
     }
 
@@ -135,7 +135,7 @@ impl<R: Copy> Endpoint<R> {
     pub fn handle_unreachable(&mut self, now: Instant, psn: Psn) {
         if let Transport::Reliable(queue_pair) = &mut self.transport {
             queue_pair.handle_unreachable(now, psn);
-            self.notice();
+            self.sync_state();
         }
     }
 
@@ -148,7 +148,7 @@ impl<R: Copy> Endpoint<R> {
             Transport::Datagram(queue_pair) => queue_pair.handle_denied(psn),
             Transport::None => {}
         }
-        self.notice();
+        self.sync_state();
     }
 
     /// The next packet to send.
@@ -241,7 +241,7 @@ impl<R: Copy> Endpoint<R> {
 
 impl<R: Copy> Endpoint<R> {
     /// Raises the event for a fatal NAK, unless a receive completion reports it (IBA 11.6.3.2).
-    pub(super) fn tell_refusal(&mut self) {
+    pub(super) fn report_refusal(&mut self) {
         let Transport::Reliable(queue_pair) = &self.transport else { return };
         let event = match queue_pair.refusal() {
             Some(NakCode::InvalidRequest) => Event::RequestRefused,
@@ -252,7 +252,7 @@ impl<R: Copy> Endpoint<R> {
         self.events.push_back(event);
     }
 
-    pub(super) fn entered_error(&mut self, from: State) {
+    pub(super) fn on_error_entered(&mut self, from: State) {
         let receives = !matches!(from, State::Reset | State::Init | State::Error);
         if receives && self.settings.shared_receives {
             self.events.push_back(Event::LastReceiveReached);

@@ -14,7 +14,7 @@ use super::*;
 /// Services, change, required and optional attributes: names as in `ibv_modify_qp(3)`, without their prefix. That page
 /// has the required ones of RC, UC and UD. Changes to RESET and ERR are not listed.
 #[rustfmt::skip]
-const ACCOUNT: &[(&str, &str, &str, &str)] = &[
+const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("RC, UC, XRC INI, XRC TGT", "RESET INIT", "PKEY_INDEX PORT ACCESS_FLAGS", ""),
     ("UD", "RESET INIT", "PKEY_INDEX PORT QKEY", ""),
     ("RC, UC, XRC INI, XRC TGT", "INIT INIT", "", "PKEY_INDEX PORT ACCESS_FLAGS"),
@@ -62,12 +62,12 @@ fn named(names: &str) -> AttributeMask {
 }
 
 /// The second account's rule.
-fn account(service: ServiceType, from: State, to: State) -> Option<Rule> {
+fn expected_rule(service: ServiceType, from: State, to: State) -> Option<Rule> {
     if matches!(to, State::Reset | State::Error) {
         return Some(Rule { required: AttributeMask::NONE, optional: AttributeMask::NONE });
     }
     let change = format!("{from} {to}");
-    let mut found = ACCOUNT.iter().filter(|(services, it, ..)| {
+    let mut found = EXPECTED.iter().filter(|(services, it, ..)| {
         *it == change && services.split(", ").any(|name| name == service.name())
     });
     let &(_, _, required, optional) = found.next()?;
@@ -124,7 +124,7 @@ fn cases() -> impl Iterator<Item = (ServiceType, State, State)> {
 fn all_pairs_are_as_accounted() {
     let mut allowed = 0;
     for (service, from, to) in cases() {
-        let expected = account(service, from, to);
+        let expected = expected_rule(service, from, to);
         assert_eq!(rule(service, from, to), expected, "{service} {from} {to}");
         let Some(Rule { required, optional }) = expected else {
             let error = ModifyError::NoSuchTransition { service, from, to };
@@ -143,7 +143,7 @@ fn all_pairs_are_as_accounted() {
 #[test]
 fn every_attribute_of_every_transition_is_checked() {
     for (service, from, to) in cases() {
-        let Some(Rule { required, optional }) = account(service, from, to) else { continue };
+        let Some(Rule { required, optional }) = expected_rule(service, from, to) else { continue };
         for &attribute in Attribute::ALL.iter().filter(|&&it| it != Attribute::State) {
             let attributes = AttributeMask::from(attribute);
             let with = modify(service, from, &change(from, to, required | attributes));
@@ -253,7 +253,9 @@ fn values_out_of_range_are_refused_wherever_they_are_taken() {
         let attributes = AttributeMask::from(attribute);
         let mut taken = 0;
         for (service, from, to) in cases() {
-            let Some(Rule { required, optional }) = account(service, from, to) else { continue };
+            let Some(Rule { required, optional }) = expected_rule(service, from, to) else {
+                continue;
+            };
             if !(required | optional).contains(attribute) {
                 continue;
             }

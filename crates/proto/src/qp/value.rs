@@ -4,11 +4,11 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::AckTimeout;
 
 /// Largest timeout code: five bits (IBA 9.7.6.1.3).
-const LONGEST_TIMEOUT: u8 = 31;
+const MAX_TIMEOUT_CODE: u8 = 31;
 
 /// Whether the timeout code fits five bits.
 pub(super) const fn timeout_fits(timeout: &AckTimeout) -> bool {
-    timeout.0 <= LONGEST_TIMEOUT
+    timeout.0 <= MAX_TIMEOUT_CODE
 }
 
 /// The path of a connected QP (IBA 11.2.2.1). RoCE uses GIDs only, no LIDs (IBA A17).

@@ -9,7 +9,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 
 use super::queue_pair::Config;
-use super::requester::{Progress, Queued, Requester};
+use super::requester::{QueuedRequest, RequestState, Requester};
 use super::sequence::Sequence;
 use crate::congestion::{RateControl, cost};
 use crate::memory::Memory;
@@ -46,7 +46,7 @@ impl Requester {
                     // A NAK acknowledges all earlier PSNs (IBA 9.7.5.1.2).
                     kind => {
                         self.acknowledge(now, sequence, config, done)?;
-                        self.refused(now, kind, config, done)
+                        self.handle_nak(now, kind, config, done)
                     }
                 }
             }
@@ -116,7 +116,7 @@ impl Requester {
         let index = sequence.since(queued.start);
         let length = queued.request.data.len();
         let last = index + 1 == queued.packets;
-        let ends = index + 1 == self.piece_end(queued, index);
+        let ends = index + 1 == self.chunk_end(queued, index);
         let (expected, sg_list) = match (&queued.request.operation, &queued.request.data) {
             (Operation::Read { .. }, Data::SgList(sg_list)) => {
                 let offset = u64::from(index) * u64::from(config.mtu);
@@ -181,7 +181,7 @@ impl Requester {
     /// An earlier READ whose response was lost can never complete, since the responder sends no more responses. The
     /// oldest unfinished request gets the status of the NAK, so that the first error completion shows the cause, and
     /// all others are flushed.
-    fn refused(
+    fn handle_nak(
         &mut self,
         now: Instant,
         kind: SyndromeKind,
@@ -190,12 +190,12 @@ impl Requester {
     ) -> Result<(), Fault> {
         let status = match kind {
             SyndromeKind::RnrNak(timer) => {
-                self.not_ready(now, timer.duration(), config, done)?;
+                self.handle_rnr_nak(now, timer.duration(), config, done)?;
                 self.counters.rnr_nak_retry_err += 1;
                 return Ok(());
             }
             SyndromeKind::Nak(NakCode::PsnSequenceError) => {
-                self.asked_to_go_back(now, done)?;
+                self.go_back_once(now, done)?;
                 self.counters.packet_seq_err += 1;
                 return Ok(());
             }
@@ -208,7 +208,7 @@ impl Requester {
 
     /// Completes the oldest request.
     fn finish_front(&mut self, now: Instant, config: &Config, done: &mut VecDeque<Completion>) {
-        let Some(end) = self.queue.front().map(Queued::end) else { return };
+        let Some(end) = self.queue.front().map(QueuedRequest::end) else { return };
         self.advance(now, end, config);
         self.retire_front(done);
         self.finish_executed(done);
@@ -216,14 +216,14 @@ impl Requester {
 
     /// Completes executed local requests that have reached the head of the queue.
     pub(super) fn finish_executed(&mut self, done: &mut VecDeque<Completion>) {
-        while self.queue.front().is_some_and(|queued| queued.progress == Progress::Executed) {
+        while self.queue.front().is_some_and(|queued| queued.state == RequestState::Executed) {
             self.retire_front(done);
         }
     }
 
     fn retire_front(&mut self, done: &mut VecDeque<Completion>) {
         let Some(queued) = self.queue.pop_front() else { return };
-        self.at = self.at.saturating_sub(1);
+        self.next_index = self.next_index.saturating_sub(1);
         if queued.request.signaled {
             done.push_back(queued.completion(Status::Success));
         }
@@ -245,12 +245,12 @@ impl Requester {
         }
         self.went_back_to = None;
         self.retries_left = config.retry_count;
-        self.not_ready_left = config.rnr_retry;
+        self.rnr_retries_left = config.rnr_retry;
         self.rearm(now, config.timeout);
     }
 
     /// Handles an RNR NAK.
-    fn not_ready(
+    fn handle_rnr_nak(
         &mut self,
         now: Instant,
         wait: Duration,
@@ -258,29 +258,25 @@ impl Requester {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         // A second RNR NAK, for packets sent before the first one: the wait has already begun.
-        if self.next == self.unacknowledged && self.not_before.is_some() {
+        if self.next == self.unacknowledged && self.rnr_wait_until.is_some() {
             return Ok(());
         }
         // An RNR retry count of 7 means unlimited (IBA 9.7.5.2.8).
         if config.rnr_retry != 7 {
-            let Some(left) = self.not_ready_left.checked_sub(1) else {
+            let Some(left) = self.rnr_retries_left.checked_sub(1) else {
                 return self.fail(Status::RnrRetryExceeded, done);
             };
-            self.not_ready_left = left;
+            self.rnr_retries_left = left;
         }
         self.go_back(now);
         self.went_back_to = None;
-        self.not_before = Some(now + wait);
+        self.rnr_wait_until = Some(now + wait);
         Ok(())
     }
 
     /// Goes back to the oldest unacknowledged packet, once per gap: after that only the ACK timer, which detects the
     /// loss of the retransmission, goes back again.
-    fn asked_to_go_back(
-        &mut self,
-        now: Instant,
-        done: &mut VecDeque<Completion>,
-    ) -> Result<(), Fault> {
+    fn go_back_once(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         if self.has_gone_back() {
             return Ok(());
         }
@@ -290,14 +286,14 @@ impl Requester {
 
     fn has_gone_back(&self) -> bool {
         // Already waiting for the RNR timer: rdma_rxe sends a sequence NAK after its RNR NAK.
-        let waits = self.next == self.unacknowledged && self.not_before.is_some();
+        let waits = self.next == self.unacknowledged && self.rnr_wait_until.is_some();
         waits || self.went_back_to == Some(self.unacknowledged)
     }
 
     /// Handles a response that passes over a missing one. Counted once per gap.
     fn implied_nak(&mut self, now: Instant, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
         let known = self.has_gone_back();
-        self.asked_to_go_back(now, done)?;
+        self.go_back_once(now, done)?;
         self.counters.implied_nak_seq_err += u64::from(!known);
         Ok(())
     }
@@ -359,21 +355,21 @@ impl Requester {
         let sequence = self.unacknowledged.near(psn);
         let index = self.queue.partition_point(|queued| queued.end() <= sequence);
         if let Some(queued) = self.queue.get_mut(index) {
-            queued.progress = Progress::Failed(Status::LocalProtection);
+            queued.state = RequestState::Failed(Status::LocalProtection);
             // This packet and all behind it are not sent.
             if self.newest == sequence.plus(1) {
                 self.newest = sequence;
             }
-            (self.next, self.at) = (sequence, index);
+            (self.next, self.next_index) = (sequence, index);
             self.outstanding.retain(|&end| end <= sequence);
         }
-        self.settle(done)
+        self.complete_failed(done)
     }
 
     /// Fails the oldest request if it cannot be executed; earlier ones complete first.
-    pub(super) fn settle(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
-        match self.queue.front().map(|queued| queued.progress) {
-            Some(Progress::Failed(status)) => self.fail(status, done),
+    pub(super) fn complete_failed(&mut self, done: &mut VecDeque<Completion>) -> Result<(), Fault> {
+        match self.queue.front().map(|queued| queued.state) {
+            Some(RequestState::Failed(status)) => self.fail(status, done),
             _ => Ok(()),
         }
     }
@@ -398,8 +394,8 @@ impl Requester {
         }
         self.unacknowledged = self.tail;
         (self.next, self.newest) = (self.tail, self.tail);
-        self.at = 0;
+        self.next_index = 0;
         self.outstanding.clear();
-        (self.timer, self.not_before) = (None, None);
+        (self.timer, self.rnr_wait_until) = (None, None);
     }
 }

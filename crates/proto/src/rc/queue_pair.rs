@@ -156,13 +156,13 @@ impl QueuePair {
     /// Transition from RTR or SQD to RTS (IBA 10.3.1.4).
     pub fn start_sending(&mut self) {
         if !matches!(self.config.role, Role::Target(_)) {
-            self.requester.sending = Sending::Yes;
+            self.requester.sending = Sending::Active;
         }
     }
 
     /// Transition to SQD: started requests are completed, others wait (IBA 10.3.1.5).
     pub fn drain(&mut self) {
-        if self.requester.sending == Sending::Yes {
+        if self.requester.sending == Sending::Active {
             self.requester.sending = Sending::Draining;
         }
     }
@@ -254,7 +254,7 @@ impl QueuePair {
             let done = &mut self.send_done;
             self.requester
                 .handle_response(now, packet, info, &self.config, memory, done)
-                .and_then(|()| self.requester.settle(done))
+                .and_then(|()| self.requester.complete_failed(done))
                 .is_err()
                 .then_some(Fault::Requester)
         };
@@ -325,7 +325,7 @@ impl QueuePair {
             self.counters.np_cnp_sent += 1;
             return Some(self.notification());
         }
-        if self.responder.wants_to_send() && !self.holds_response(now) {
+        if self.responder.wants_to_send() && !self.pace_response(now) {
             return self.responder.poll_transmit(&self.config);
         }
         if self.fault.is_some() {
@@ -340,7 +340,7 @@ impl QueuePair {
 
     /// Whether pacing delays the next response. READ responses are paced like requests; later responses wait behind
     /// them, since responses are sent in the order of their requests (IBA 9.7.5.1).
-    fn holds_response(&mut self, now: Instant) -> bool {
+    fn pace_response(&mut self, now: Instant) -> bool {
         self.responses_paced_until = None;
         let Some(payload) = self.responder.next_read_payload(&self.config) else { return false };
         let rate = &mut self.requester.rate;

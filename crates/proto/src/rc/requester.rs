@@ -32,20 +32,20 @@ use crate::work::{
 
 /// A posted request.
 #[derive(Debug)]
-pub(super) struct Queued {
+pub(super) struct QueuedRequest {
     pub(super) request: SendRequest,
     pub(super) start: Sequence,
     /// Number of PSNs: one per packet of payload or of the READ response (IBA 9.7.2.2); 0 for a local request.
     pub(super) packets: u32,
     /// Send sequence number (SSN), counted as the responder counts messages: each chunk of a READ is one (IBA
     /// 9.7.7.2).
-    number: u32,
-    pub(super) progress: Progress,
+    ssn: u32,
+    pub(super) state: RequestState,
 }
 
 /// Local state of a posted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum RequestState {
     /// Not started, in flight or acknowledged, according to its position in the sequence.
     Queued,
     /// A local request that was executed.
@@ -54,7 +54,7 @@ pub(super) enum Progress {
     Failed(Status),
 }
 
-impl Queued {
+impl QueuedRequest {
     pub(super) fn end(&self) -> Sequence {
         self.start.plus(self.packets)
     }
@@ -67,31 +67,31 @@ impl Queued {
 
     /// Payload bytes of packets `from..to` of the message or of the READ response.
     pub(super) fn bytes(&self, from: u32, to: u32, mtu: u16) -> usize {
-        let at = |index: u32| (u64::from(index) * u64::from(mtu)).min(self.request.data.len());
-        (at(to) - at(from)) as usize
+        let offset = |index: u32| (u64::from(index) * u64::from(mtu)).min(self.request.data.len());
+        (offset(to) - offset(from)) as usize
     }
 }
 
 /// Packets between two ACK requests in a long message: the window advances, and a loss is detected before the end of
 /// the message.
-const ACK_EVERY: u32 = 16;
+const ACK_REQUEST_INTERVAL: u32 = 16;
 
 /// A quarter of the PSN space: with fewer PSNs in flight, the order of any two is unambiguous (IBA 9.7.2).
-const MAX_PIECE: usize = 1 << 22;
+const MAX_CHUNK: usize = 1 << 22;
 
 /// Whether new requests may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
     /// RTR.
     NotYet,
-    Yes,
+    Active,
     /// SQD: started requests are completed, and no others are started (IBA 10.3.1.5).
     Draining,
 }
 
 #[derive(Debug)]
 pub(super) struct Requester {
-    pub(super) queue: VecDeque<Queued>,
+    pub(super) queue: VecDeque<QueuedRequest>,
     /// Everything before this position is acknowledged.
     pub(super) unacknowledged: Sequence,
     /// The next packet to send.
@@ -101,16 +101,16 @@ pub(super) struct Requester {
     /// Position after the newest posted request.
     pub(super) tail: Sequence,
     /// Queue index of the request that `next` belongs to.
-    pub(super) at: usize,
+    pub(super) next_index: usize,
     /// End positions of the outstanding READ chunks and atomics.
     pub(super) outstanding: VecDeque<Sequence>,
     pub(super) timer: Option<Instant>,
     /// RNR wait: nothing is sent before this time.
-    pub(super) not_before: Option<Instant>,
+    pub(super) rnr_wait_until: Option<Instant>,
     /// Pacing: nothing is sent before this time.
     paced_until: Option<Instant>,
     pub(super) retries_left: u8,
-    pub(super) not_ready_left: u8,
+    pub(super) rnr_retries_left: u8,
     /// SSN of the newest posted request.
     posted: u32,
     /// Limit sequence number (LSN): requests up to it have credit; `None` while the responder does not use credits.
@@ -120,7 +120,7 @@ pub(super) struct Requester {
     /// Packets sent since the last ACK request.
     since_ack_request: u32,
     /// Packets per READ chunk.
-    pub(super) piece: u32,
+    pub(super) chunk_packets: u32,
     pub(super) rate: Controller,
     pub(super) sending: Sending,
     pub(super) counters: Counters,
@@ -131,25 +131,26 @@ impl Requester {
         let start = Sequence::starting(config.send_psn);
         let rate = config.congestion.start(Instant::ZERO);
         // Two chunks fill the window: one is in flight while the next is requested.
-        let piece = (rate.window() / 2 / cost(usize::from(config.mtu), 1)).clamp(1, MAX_PIECE);
+        let chunk_packets =
+            (rate.window() / 2 / cost(usize::from(config.mtu), 1)).clamp(1, MAX_CHUNK);
         Self {
             queue: VecDeque::new(),
             unacknowledged: start,
             next: start,
             newest: start,
             tail: start,
-            at: 0,
+            next_index: 0,
             outstanding: VecDeque::new(),
             timer: None,
-            not_before: None,
+            rnr_wait_until: None,
             paced_until: None,
             retries_left: config.retry_count,
-            not_ready_left: config.rnr_retry,
+            rnr_retries_left: config.rnr_retry,
             posted: 0,
             credit_limit: None,
             went_back_to: None,
             since_ack_request: 0,
-            piece: piece as u32,
+            chunk_packets: chunk_packets as u32,
             rate,
             sending: Sending::NotYet,
             counters: Counters::default(),
@@ -192,12 +193,12 @@ impl Requester {
             _ => 1,
         };
         let messages = match operation {
-            Operation::Read { .. } => packets.div_ceil(self.piece),
+            Operation::Read { .. } => packets.div_ceil(self.chunk_packets),
             _ => packets.min(1),
         };
         self.posted = self.posted.wrapping_add(messages);
-        let (start, number, progress) = (self.tail, self.posted, Progress::Queued);
-        self.queue.push_back(Queued { request, start, packets, number, progress });
+        let (start, ssn, state) = (self.tail, self.posted, RequestState::Queued);
+        self.queue.push_back(QueuedRequest { request, start, packets, ssn, state });
         self.tail = self.tail.plus(packets);
         Ok(())
     }
@@ -209,33 +210,35 @@ impl Requester {
         memory: &mut impl Memory,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
-        while let Some(queued) = self.queue.get(self.at).filter(|queued| queued.packets == 0) {
-            if queued.progress == Progress::Queued {
+        while let Some(queued) =
+            self.queue.get(self.next_index).filter(|queued| queued.packets == 0)
+        {
+            if queued.state == RequestState::Queued {
                 if !self.may_start(queued, config) {
                     break;
                 }
-                let progress = queued.request.operation.execute_local(config.accessor(), memory);
-                self.queue[self.at].progress =
-                    progress.map_or_else(Progress::Failed, |()| Progress::Executed);
+                let state = queued.request.operation.execute_local(config.accessor(), memory);
+                self.queue[self.next_index].state =
+                    state.map_or_else(RequestState::Failed, |()| RequestState::Executed);
             }
-            if let Progress::Failed(_) = self.queue[self.at].progress {
+            if let RequestState::Failed(_) = self.queue[self.next_index].state {
                 break;
             }
-            self.at += 1;
+            self.next_index += 1;
             self.finish_executed(done);
         }
-        self.settle(done)
+        self.complete_failed(done)
     }
 
     /// The next packet, if there is one and it may be sent now.
     pub(super) fn poll_transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<'_>> {
-        if self.next >= self.tail || self.not_before.is_some_and(|time| now < time) {
+        if self.next >= self.tail || self.rnr_wait_until.is_some_and(|time| now < time) {
             return None;
         }
-        self.not_before = None;
+        self.rnr_wait_until = None;
         self.paced_until = None;
-        let queued = self.queue.get(self.at)?;
-        if queued.progress != Progress::Queued || queued.packets == 0 {
+        let queued = self.queue.get(self.next_index)?;
+        if queued.state != RequestState::Queued || queued.packets == 0 {
             return None;
         }
         let index = self.next.since(queued.start);
@@ -243,7 +246,7 @@ impl Requester {
         if (index == 0 || wants_response) && !self.may_start(queued, config) {
             return None;
         }
-        let end = if wants_response { self.piece_end(queued, index) } else { index + 1 };
+        let end = if wants_response { self.chunk_end(queued, index) } else { index + 1 };
         let bytes = cost(queued.bytes(index, end, config.mtu), (end - index) as usize);
         match self.rate.may_send(now, bytes) {
             Ok(()) => {}
@@ -268,26 +271,27 @@ impl Requester {
         let room = self.rate.window().saturating_sub(self.rate.in_flight());
         let edge = room < cost(usize::from(config.mtu), 1);
         self.since_ack_request += 1;
-        let ack_request = last || edge || wants_response || self.since_ack_request >= ACK_EVERY;
+        let ack_request =
+            last || edge || wants_response || self.since_ack_request >= ACK_REQUEST_INTERVAL;
         if ack_request {
             self.since_ack_request = 0;
         }
-        self.at += usize::from(last);
+        self.next_index += usize::from(last);
         if self.timer.is_none() {
             self.timer = config.timeout.map(|timeout| now + timeout);
         }
-        let queued = &self.queue[self.at - usize::from(last)];
+        let queued = &self.queue[self.next_index - usize::from(last)];
         Some(packet(queued, index..end, psn, ack_request, config))
     }
 
     /// End of the READ chunk that contains packet `index`. Chunks start at multiples of their size, so that a late
     /// response to a request that was retransmitted still ends at the expected packet.
-    pub(super) fn piece_end(&self, queued: &Queued, index: u32) -> u32 {
-        ((index / self.piece + 1).saturating_mul(self.piece)).min(queued.packets)
+    pub(super) fn chunk_end(&self, queued: &QueuedRequest, index: u32) -> u32 {
+        ((index / self.chunk_packets + 1).saturating_mul(self.chunk_packets)).min(queued.packets)
     }
 
     /// Whether a request may start: fence, max_rd_atomic and credits.
-    fn may_start(&self, queued: &Queued, config: &Config) -> bool {
+    fn may_start(&self, queued: &QueuedRequest, config: &Config) -> bool {
         let request = &queued.request;
         // A started request is completed even in SQD (IBA 10.3.1.5).
         if self.sending == Sending::Draining && queued.start >= self.newest {
@@ -307,7 +311,7 @@ impl Requester {
         self.credit_limit.is_none_or(|limit| {
             !request.operation.consumes_receive()
                 // SSNs have 24 bits on the wire, so only these are compared.
-                || ((queued.number.wrapping_sub(limit) << 8) as i32) <= 0
+                || ((queued.ssn.wrapping_sub(limit) << 8) as i32) <= 0
                 || self.unacknowledged == queued.start
         })
     }
@@ -315,7 +319,7 @@ impl Requester {
     /// Go-back-N: retransmits everything unacknowledged. Completed requests have left the queue.
     pub(super) fn go_back(&mut self, now: Instant) {
         self.next = self.unacknowledged;
-        self.at = 0;
+        self.next_index = 0;
         self.outstanding.clear();
         self.timer = None;
         self.since_ack_request = 0;
@@ -338,11 +342,8 @@ impl Requester {
 
     /// Time of the next timeout.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self.not_before.or(self.paced_until).filter(|_| self.next < self.tail);
-        match (waiting, self.timer) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let waiting = self.rnr_wait_until.or(self.paced_until).filter(|_| self.next < self.tail);
+        [waiting, self.timer].into_iter().flatten().min()
     }
 
     pub(super) fn rearm(&mut self, now: Instant, timeout: Option<Duration>) {
@@ -353,7 +354,7 @@ impl Requester {
 
 /// One packet of a request: of its message, or the READ request for these packets of the response.
 fn packet<'a>(
-    queued: &'a Queued,
+    queued: &'a QueuedRequest,
     part: core::ops::Range<u32>,
     psn: Psn,
     ack_request: bool,

@@ -20,43 +20,43 @@ pub(super) struct Response {
     pub(super) sequence: Sequence,
     /// MSN when the response was queued (IBA 9.7.7.1).
     pub(super) msn: u32,
-    pub(super) answer: Answer,
+    pub(super) kind: ResponseKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
+pub(super) enum ResponseKind {
     /// ACK or NAK.
     Acknowledge(Syndrome),
-    /// A READ response; empty for a FLUSH or an ATOMIC WRITE. `again`: for a duplicate request.
-    Read { range: RemoteRange, sent: u32, by: Accessor, again: bool },
+    /// A READ response; empty for a FLUSH or an ATOMIC WRITE. `duplicate`: for a duplicate request.
+    Read { range: RemoteRange, sent: u32, by: Accessor, duplicate: bool },
     /// The original value of an atomic.
-    Atomic { original: u64, again: bool },
+    Atomic { original: u64, duplicate: bool },
 }
 
-impl Answer {
+impl ResponseKind {
     const fn is_acknowledge(&self) -> bool {
         matches!(self, Self::Acknowledge(_))
     }
 
     /// Whether it is for a duplicate request.
-    const fn is_again(&self) -> bool {
-        matches!(self, Self::Read { again: true, .. } | Self::Atomic { again: true, .. })
+    const fn is_duplicate(&self) -> bool {
+        matches!(self, Self::Read { duplicate: true, .. } | Self::Atomic { duplicate: true, .. })
     }
 }
 
 impl Response {
     /// Position after its last packet.
     fn end(&self, mtu: u16) -> Sequence {
-        match self.answer {
-            Answer::Read { range, .. } => self.sequence.plus(packets(range.length, mtu)),
+        match self.kind {
+            ResponseKind::Read { range, .. } => self.sequence.plus(packets(range.length, mtu)),
             _ => self.sequence.plus(1),
         }
     }
 
     /// Position of its next packet.
     fn next(&self, mtu: u16) -> Sequence {
-        match self.answer {
-            Answer::Read { sent, .. } => self.sequence.plus(sent / u32::from(mtu)),
+        match self.kind {
+            ResponseKind::Read { sent, .. } => self.sequence.plus(sent / u32::from(mtu)),
             _ => self.sequence,
         }
     }
@@ -85,7 +85,7 @@ pub(super) struct Executed {
     /// Original value of an atomic: a duplicate is not executed again (IBA 9.4.5).
     pub(super) original: u64,
     /// The last SEND or WRITE packet executed before it.
-    pub(super) plain: Sequence,
+    pub(super) last_ackable: Sequence,
 }
 
 impl Executed {
@@ -128,8 +128,9 @@ impl Responses {
     /// Adjacent ACKs and NAKs are coalesced to the newest (IBA 9.7.5.1.2): each acknowledges everything before its
     /// PSN.
     pub(super) fn push(&mut self, response: Response) {
-        if response.answer.is_acknowledge() {
-            while let Some(earlier) = self.queue.back().filter(|one| one.answer.is_acknowledge()) {
+        if response.kind.is_acknowledge() {
+            while let Some(earlier) = self.queue.back().filter(|entry| entry.kind.is_acknowledge())
+            {
                 if response.sequence < earlier.sequence {
                     return;
                 }
@@ -143,9 +144,9 @@ impl Responses {
     /// replaced (IBA C9-110).
     ///
     /// It is inserted before the responses to later requests, since the requester processes responses in order.
-    pub(super) fn push_again(&mut self, executed: &Executed, response: Response, mtu: u16) {
+    pub(super) fn push_duplicate(&mut self, executed: &Executed, response: Response, mtu: u16) {
         let same = |queued: &&mut Response| {
-            !queued.answer.is_acknowledge()
+            !queued.kind.is_acknowledge()
                 && executed.start <= queued.sequence
                 && queued.sequence < executed.end()
         };
@@ -165,9 +166,9 @@ impl Responses {
 
     /// Number of READs, atomics, FLUSHes and ATOMIC WRITEs without a complete response. Responses to duplicates do
     /// not count: the requester may already have the first response.
-    pub(super) fn unanswered(&self) -> usize {
-        let answers = self.queue.iter().map(|response| &response.answer);
-        answers.filter(|answer| !answer.is_acknowledge() && !answer.is_again()).count()
+    pub(super) fn pending_requests(&self) -> usize {
+        let kinds = self.queue.iter().map(|response| &response.kind);
+        kinds.filter(|kind| !kind.is_acknowledge() && !kind.is_duplicate()).count()
     }
 
     /// Keeps a request for duplicates, as long as the requester can retransmit it: it has at most
@@ -177,7 +178,7 @@ impl Responses {
             let Some(oldest) = self.executed.pop_front() else { break };
             // The requester must have this response already. This bounds the queue.
             self.queue.retain(|queued| {
-                !queued.answer.is_again()
+                !queued.kind.is_duplicate()
                     || queued.sequence < oldest.start
                     || queued.sequence >= oldest.end()
             });
@@ -192,22 +193,22 @@ impl Responses {
         request: &Request,
         mtu: u16,
     ) -> Option<Executed> {
-        self.executed.iter().copied().find(|one| one.covers(sequence, request, mtu))
+        self.executed.iter().copied().find(|entry| entry.covers(sequence, request, mtu))
     }
 
     /// The first executed request after `sequence` that has its own response.
-    pub(super) fn first_behind(&self, sequence: Sequence) -> Option<&Executed> {
-        self.executed.iter().find(|one| one.start > sequence)
+    pub(super) fn first_after(&self, sequence: Sequence) -> Option<&Executed> {
+        self.executed.iter().find(|entry| entry.start > sequence)
     }
 
-    pub(super) fn forget_all(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.queue.clear();
     }
 
     /// Payload bytes of the next packet, if it belongs to a READ response.
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
-        match self.queue.front()?.answer {
-            Answer::Read { range, sent, .. } if range.length > 0 => {
+        match self.queue.front()?.kind {
+            ResponseKind::Read { range, sent, .. } if range.length > 0 => {
                 Some((range.length - sent).min(u32::from(config.mtu)) as usize)
             }
             _ => None,
@@ -216,27 +217,27 @@ impl Responses {
 
     /// The next packet.
     pub(super) fn poll_transmit(&mut self, config: &Config) -> Option<Transmit<'static>> {
-        let Response { sequence, msn, answer } = self.queue.front_mut()?;
+        let Response { sequence, msn, kind } = self.queue.front_mut()?;
         let aeth = |syndrome| Some(Aeth { syndrome, msn: Msn(*msn & 0xff_ffff) });
         let mut extensions = ExtensionHeaders::default();
         let mut payload = Payload::None;
         let mut last = true;
-        let mut own = *sequence;
+        let mut position = *sequence;
         let mut by = config.accessor();
-        let opcode = match answer {
-            Answer::Acknowledge(syndrome) => {
+        let opcode = match kind {
+            ResponseKind::Acknowledge(syndrome) => {
                 extensions.aeth = aeth(*syndrome);
                 Opcode::RC_ACKNOWLEDGE
             }
-            Answer::Atomic { original, .. } => {
+            ResponseKind::Atomic { original, .. } => {
                 extensions.aeth = aeth(Syndrome::ACK);
                 extensions.atomic_ack = Some(AtomicAckEth { original: Word(*original) });
                 Opcode::RC_ATOMIC_ACKNOWLEDGE
             }
-            Answer::Read { range, sent, by: reader, again } => {
+            ResponseKind::Read { range, sent, by: reader, duplicate } => {
                 by = *reader;
                 let mtu = u32::from(config.mtu);
-                own = sequence.plus(*sent / mtu);
+                position = sequence.plus(*sent / mtu);
                 let length = (range.length - *sent).min(mtu);
                 let first = *sent == 0;
                 if length > 0 {
@@ -245,8 +246,11 @@ impl Responses {
                         length,
                         ..*range
                     };
-                    payload =
-                        if *again { Payload::RemoteAgain(range) } else { Payload::Remote(range) };
+                    payload = if *duplicate {
+                        Payload::RemoteAgain(range)
+                    } else {
+                        Payload::Remote(range)
+                    };
                 }
                 *sent += length;
                 last = *sent == range.length;
@@ -270,7 +274,7 @@ impl Responses {
             pad: pad(payload.len()),
             partition: config.partition,
             destination: config.destination,
-            psn: own.psn(),
+            psn: position.psn(),
             ..Bth::default()
         };
         Some(Transmit { bth, extensions, payload, by })

@@ -100,7 +100,7 @@ impl Discovery {
             unlisted: 0,
             events: VecDeque::new(),
         };
-        discovery.transmit = Some(discovery.question(0));
+        discovery.transmit = Some(discovery.request(0));
         discovery
     }
 
@@ -159,7 +159,7 @@ impl Discovery {
             self.events.push_back(DiscoveryEvent::Finished);
         } else if let Due::Repeat(attempt) = self.attempts.due(now) {
             // After the last attempt, responses are still collected.
-            self.transmit = Some(self.question(attempt));
+            self.transmit = Some(self.request(attempt));
         }
     }
 
@@ -176,11 +176,11 @@ impl Discovery {
     /// When to call [`Discovery::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadline = self.deadline?;
-        let asks_again = self.attempts.made() < self.config.retry.attempts();
-        Some(if asks_again { deadline.min(self.attempts.deadline()) } else { deadline })
+        let retransmits = self.attempts.made() < self.config.retry.attempts();
+        Some(if retransmits { deadline.min(self.attempts.deadline()) } else { deadline })
     }
 
-    fn question(&self, attempt: u8) -> DeviceDiscoveryReq {
+    fn request(&self, attempt: u8) -> DeviceDiscoveryReq {
         DeviceDiscoveryReq {
             attempt,
             client_id: self.config.id,

@@ -20,7 +20,7 @@ pub struct Drops {
     /// Messages whose rkey denies the access.
     pub key: u64,
     /// Remaining packets of a message that was dropped earlier.
-    pub rest: u64,
+    pub remainder: u64,
 }
 
 /// Why a message is dropped.
@@ -31,7 +31,7 @@ pub(super) enum Reason {
     NoReceive,
     Length,
     Key,
-    Rest,
+    Remainder,
 }
 
 impl Drops {
@@ -42,7 +42,7 @@ impl Drops {
             Reason::NoReceive => &mut self.no_receive,
             Reason::Length => &mut self.length,
             Reason::Key => &mut self.key,
-            Reason::Rest => &mut self.rest,
+            Reason::Remainder => &mut self.remainder,
         };
         *counter += 1;
     }

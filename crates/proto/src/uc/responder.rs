@@ -20,11 +20,11 @@ use crate::work::{Completion, CompletionKind, MAX_MESSAGE, ReceiveRequest, Statu
 /// reorder nor duplicate, so the specification treats every unexpected PSN as a loss (IBA 9.8.2.2); over UDP both
 /// happen, and a message must not be delivered twice. All other PSNs count as ahead, so that a peer that was cut off
 /// for half of the PSN space is received again immediately.
-const LATE: i32 = 1 << 16;
+const LATE_PSN_WINDOW: i32 = 1 << 16;
 
 /// The message that the preceding packets belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Message {
+enum InboundMessage {
     /// No message in progress.
     None,
     /// The message is dropped, with its remaining packets.
@@ -50,7 +50,7 @@ impl From<Reason> for Refusal {
 #[derive(Debug)]
 pub(super) struct Responder {
     expected: Psn,
-    message: Message,
+    message: InboundMessage,
     /// Bytes received of the message in progress.
     received: u64,
     /// The receive request that it consumes.
@@ -62,7 +62,7 @@ impl Responder {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             expected: config.receive_psn,
-            message: Message::None,
+            message: InboundMessage::None,
             received: 0,
             receive: None,
             drops: Drops::default(),
@@ -80,7 +80,7 @@ impl Responder {
     ) -> Result<(), Fault> {
         // Step 1: PSN (IBA 9.8.2.2). A gap drops the message in progress; the sequence continues behind the gap.
         let ahead = packet.bth.psn.distance(self.expected);
-        if (-LATE..0).contains(&ahead) {
+        if (-LATE_PSN_WINDOW..0).contains(&ahead) {
             self.drops.late += 1;
             return Ok(());
         }
@@ -88,7 +88,8 @@ impl Responder {
             self.drops.gaps += 1;
             // If the start of a message is missing, its remaining packets are dropped; a FIRST or ONLY starts a new
             // message.
-            self.message = if info.position.opens() { Message::None } else { Message::Dropped };
+            self.message =
+                if info.position.opens() { InboundMessage::None } else { InboundMessage::Dropped };
         }
         self.expected = packet.bth.psn.add(1);
         let verdict = self
@@ -100,10 +101,10 @@ impl Responder {
             .and_then(|()| self.execute(packet, info, config, memory, done));
         if let Err(Refusal::Drop(reason)) = verdict {
             self.drops.count(reason);
-            self.message = Message::Dropped;
+            self.message = InboundMessage::Dropped;
         }
         if info.position.ends() {
-            self.message = Message::None;
+            self.message = InboundMessage::None;
         }
         let Some(request) = self.receive.take() else { return Ok(()) };
         match (verdict, self.message) {
@@ -113,8 +114,8 @@ impl Responder {
             }
             // The message was dropped: the next message consumes the request, possibly one of another QP if it is
             // from an SRQ.
-            (_, Message::None | Message::Dropped) => receives.put_back(request),
-            (_, Message::Send | Message::Write(_)) => self.receive = Some(request),
+            (_, InboundMessage::None | InboundMessage::Dropped) => receives.put_back(request),
+            (_, InboundMessage::Send | InboundMessage::Write(_)) => self.receive = Some(request),
         }
         Ok(())
     }
@@ -123,16 +124,17 @@ impl Responder {
     /// is in progress drops only the old message.
     fn check_sequence(&mut self, info: &OpcodeInfo) -> Result<(), Refusal> {
         if info.position.opens() {
-            if !matches!(self.message, Message::None | Message::Dropped) {
+            if !matches!(self.message, InboundMessage::None | InboundMessage::Dropped) {
                 self.drops.count(Reason::Opcode);
             }
-            self.message = Message::None;
+            self.message = InboundMessage::None;
             self.received = 0;
             return Ok(());
         }
         match (self.message, info.operation) {
-            (Message::Send, Operation::Send) | (Message::Write(_), Operation::Write) => Ok(()),
-            (Message::Dropped, _) => Err(Reason::Rest.into()),
+            (InboundMessage::Send, Operation::Send)
+            | (InboundMessage::Write(_), Operation::Write) => Ok(()),
+            (InboundMessage::Dropped, _) => Err(Reason::Remainder.into()),
             _ => Err(Reason::Opcode.into()),
         }
     }
@@ -167,7 +169,7 @@ impl Responder {
             let room = self.receive.as_ref().map_or(0, |request| request.sg_list.len());
             self.received + length <= room
         } else {
-            let left = self.destination(packet).map_or(0, |sge| sge.length);
+            let left = self.destination(packet).map_or(0, |range| range.length);
             let left = u64::from(left);
             left <= u64::from(MAX_MESSAGE)
                 && if info.position.ends() { length == left } else { length < left }
@@ -178,7 +180,7 @@ impl Responder {
     /// Destination of a WRITE packet's payload and of all that follows.
     fn destination(&self, packet: &Packet<'_>) -> Option<RemoteRange> {
         match self.message {
-            Message::Write(sge) => Some(sge),
+            InboundMessage::Write(range) => Some(range),
             _ => announced(packet),
         }
     }
@@ -193,21 +195,21 @@ impl Responder {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Refusal> {
         if info.operation == Operation::Send {
-            self.place(packet.payload, config, memory)?;
-            self.message = Message::Send;
+            self.write_payload(packet.payload, config, memory)?;
+            self.message = InboundMessage::Send;
         } else {
-            let sge = self.destination(packet).ok_or(Reason::Length)?;
+            let range = self.destination(packet).ok_or(Reason::Length)?;
             let length = packet.payload.len() as u32;
             if length > 0 {
                 // The MR may have been deregistered since the message began.
-                let part = RemoteRange { length, ..sge };
+                let part = RemoteRange { length, ..range };
                 (memory.write_remote(config.accessor(), part, packet.payload))
                     .map_err(|_| Reason::Key)?;
             }
-            self.message = Message::Write(RemoteRange {
-                address: VirtualAddress(sge.address.0.wrapping_add(u64::from(length))),
-                length: sge.length.saturating_sub(length),
-                ..sge
+            self.message = InboundMessage::Write(RemoteRange {
+                address: VirtualAddress(range.address.0.wrapping_add(u64::from(length))),
+                length: range.length.saturating_sub(length),
+                ..range
             });
         }
         self.received += packet.payload.len() as u64;
@@ -232,7 +234,7 @@ impl Responder {
 
     /// Writes the payload of a SEND behind the bytes received before. If the receive request's own lkey denies the
     /// access, the peer is not at fault: the request fails, and the QP enters ERR (IBA 10.3.1.7).
-    fn place(
+    fn write_payload(
         &self,
         payload: &[u8],
         config: &Config,
@@ -245,7 +247,7 @@ impl Responder {
 
     /// Ends the message in progress when the QP enters ERR.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
-        self.message = Message::None;
+        self.message = InboundMessage::None;
         if let Some(request) = self.receive.take() {
             done.push_back(request.completion(Status::Flushed));
         }
@@ -269,7 +271,7 @@ fn check_permission(info: &OpcodeInfo, config: &Config) -> Result<(), Refusal> {
 /// Step 6: the rkey allows the whole announced range, before the first byte is written (IBA 9.8.2.2). A zero-length
 /// WRITE is not checked (IBA C9-88).
 fn check_key(packet: &Packet<'_>, config: &Config, memory: &impl Memory) -> Result<(), Refusal> {
-    let Some(sge) = announced(packet).filter(|sge| sge.length > 0) else { return Ok(()) };
-    (memory.check_remote(config.accessor(), sge, AccessFlags::REMOTE_WRITE))
+    let Some(range) = announced(packet).filter(|range| range.length > 0) else { return Ok(()) };
+    (memory.check_remote(config.accessor(), range, AccessFlags::REMOTE_WRITE))
         .map_err(|_| Reason::Key.into())
 }

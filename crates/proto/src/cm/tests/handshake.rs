@@ -88,9 +88,9 @@ fn who_is_about_to_go_asks_again_at_once() {
     let lost = only(&mut a);
     assert_eq!(a.unconfirmed(), 1);
     a.repeat_disconnects();
-    let again = only(&mut a);
-    assert_eq!(again.to_mad(), lost.to_mad());
-    b.handle_mad(at(11), gid(12), &again.to_mad()).unwrap();
+    let retransmission = only(&mut a);
+    assert_eq!(retransmission.to_mad(), lost.to_mad());
+    b.handle_mad(at(11), gid(12), &retransmission.to_mad()).unwrap();
     b.confirm_disconnect(at(11), at_b, DrepData::default()).unwrap();
     a.handle_mad(at(12), gid(11), &only(&mut b).to_mad()).unwrap();
     assert_eq!(a.unconfirmed(), 0);

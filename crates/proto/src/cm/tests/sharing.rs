@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::super::name::Names;
+use super::super::comm_id::CommIds;
 use super::super::{Config, ConnectionManager, ResolveParameters};
 use super::{SERVICE, at, config, gid, manager, only, wish};
 use ferroce_wire::cm::{CmMessage, Rej, RejectReason};
 use ferroce_wire::mad::TransactionId;
 
-const TRANSACTION: TransactionId = TransactionId(0x77);
+const TRANSACTION_BYTES: TransactionId = TransactionId(0x77);
 
 fn in_slot(host: u8, slot: u8) -> ConnectionManager {
     ConnectionManager::new(Config { slot: Some(slot), ..config(host) })
@@ -16,7 +16,7 @@ fn in_slot(host: u8, slot: u8) -> ConnectionManager {
 
 #[test]
 fn names_of_a_slot_begin_with_it_and_none_comes_twice() {
-    let mut names = Names::within(0x1234_5678_9abc_def0, Some(0x5a));
+    let mut names = CommIds::within(0x1234_5678_9abc_def0, Some(0x5a));
     let mut seen = BTreeSet::new();
     for _ in 0..100_000 {
         let id = names.next(|_| false);
@@ -27,7 +27,7 @@ fn names_of_a_slot_begin_with_it_and_none_comes_twice() {
 
 #[test]
 fn every_name_of_a_slot_is_given_once() {
-    let mut names = Names::within(7, Some(0));
+    let mut names = CommIds::within(7, Some(0));
     let mut seen = std::vec![false; 1 << 24];
     // All but zero, which is none's.
     for _ in 1..1 << 24 {
@@ -52,8 +52,8 @@ fn connections_and_questions_are_known_to_who_has_them() {
     let CmMessage::Req(request) = req.message else { panic!("no REQ") };
     let reason = RejectReason::CONSUMER_REJECT;
     let rej = Rej { remote_comm_id: request.local_comm_id, reason, ..Rej::default() }.into();
-    assert!(one.knows(gid(11), TRANSACTION, &rej));
-    assert!(!other.knows(gid(11), TRANSACTION, &rej));
+    assert!(one.knows(gid(11), TRANSACTION_BYTES, &rej));
+    assert!(!other.knows(gid(11), TRANSACTION_BYTES, &rej));
 
     other.resolve(at(0), &ResolveParameters::new(gid(11), SERVICE)).unwrap();
     let question = only(&mut other);

@@ -40,7 +40,7 @@ fn a_report_that_does_not_quote_the_transaction_changes_nothing() {
 #[test]
 fn a_peer_that_has_answered_is_there() {
     let Pair { mut a, mut b, at_a, at_b } = established();
-    let transaction = a.names.transaction(at_a.0);
+    let transaction = a.comm_ids.transaction(at_a.0);
     let mut quoted = [0; 24];
     quoted[8..16].copy_from_slice(&transaction.0.to_be_bytes());
     a.handle_unreachable(at(100), gid(11), &quoted).unwrap_err();

@@ -5,7 +5,7 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation, Position};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::transport::{Feth, FlushSelectivity};
 
-use super::{Message, Refusal, Reply, Responder, Verdict, has_response, named};
+use super::{MessageInProgress, Refusal, Reply, Responder, Verdict, has_response, remote_range};
 use crate::memory::{AccessFlags, Accessor, Memory};
 use crate::rc::queue_pair::Config;
 use crate::receive::ReceiveQueue;
@@ -23,9 +23,13 @@ impl Responder {
         let fits = (info.position.opens() || queue == self.receive_queue)
             && matches!(
                 (&self.message, info.operation, info.position),
-                (Message::None, _, Position::First | Position::Only)
-                    | (Message::Send, Operation::Send, Position::Middle | Position::Last)
-                    | (Message::Write(_), Operation::Write, Position::Middle | Position::Last)
+                (MessageInProgress::None, _, Position::First | Position::Only)
+                    | (MessageInProgress::Send, Operation::Send, Position::Middle | Position::Last)
+                    | (
+                        MessageInProgress::Write(_),
+                        Operation::Write,
+                        Position::Middle | Position::Last
+                    )
             );
         if fits { Ok(()) } else { Err(Refusal::Request.into()) }
     }
@@ -42,7 +46,7 @@ impl Responder {
             let request = receives.and_then(ReceiveQueue::take).ok_or(Reply::NotReady)?;
             self.receive = Some(request);
         }
-        let full = self.responses.unanswered() >= usize::from(config.max_dest_rd_atomic);
+        let full = self.responses.pending_requests() >= usize::from(config.max_dest_rd_atomic);
         if has_response(info.operation) && full {
             return Err(Refusal::Request.into());
         }
@@ -73,7 +77,7 @@ impl Responder {
             }
             Operation::Write => {
                 let left = match &self.message {
-                    Message::Write(range) => u64::from(range.length),
+                    MessageInProgress::Write(range) => u64::from(range.length),
                     _ => u64::from(announced),
                 };
                 if info.position.ends() { length == left } else { length < left }
@@ -125,7 +129,7 @@ pub(super) fn check_key(
     by: Accessor,
     memory: &impl Memory,
 ) -> Verdict {
-    let Some(range) = named(packet) else { return Ok(()) };
+    let Some(range) = remote_range(packet) else { return Ok(()) };
     let access = needed_access(packet, info);
     let allowed = match info.operation {
         // Misaligned atomics (IBA 9.4.5) and ATOMIC WRITEs (IBA A19) are invalid requests.

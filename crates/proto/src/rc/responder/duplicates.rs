@@ -8,10 +8,10 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
-use super::{Responder, WINDOW, checks, has_response, named};
+use super::{PSN_WINDOW, Responder, checks, has_response, remote_range};
 use crate::memory::{Accessor, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
-use crate::rc::responses::{Answer, Request, Response};
+use crate::rc::responses::{Request, Response, ResponseKind};
 use crate::rc::sequence::Sequence;
 
 impl Responder {
@@ -30,10 +30,10 @@ impl Responder {
         }
         if !has_response(info.operation) {
             self.counters.out_of_window_request +=
-                u64::from(self.expected.since(sequence) > WINDOW);
-            return self.acknowledge_again(sequence);
+                u64::from(self.expected.since(sequence) > PSN_WINDOW);
+            return self.acknowledge_duplicate(sequence);
         }
-        let (Some(range), Some(by)) = (named(packet), by) else { return };
+        let (Some(range), Some(by)) = (remote_range(packet), by) else { return };
         let request = Request { operation: info.operation, range, by };
         let Some(executed) = self.responses.executed(sequence, &request, config.mtu) else {
             self.counters.out_of_window_request += 1;
@@ -45,15 +45,15 @@ impl Responder {
         {
             return;
         }
-        let answer = match info.operation {
-            Operation::ReadRequest => Answer::Read { range, sent: 0, by, again: true },
+        let kind = match info.operation {
+            Operation::ReadRequest => ResponseKind::Read { range, sent: 0, by, duplicate: true },
             Operation::CompareSwap | Operation::FetchAdd => {
-                Answer::Atomic { original: executed.original, again: true }
+                ResponseKind::Atomic { original: executed.original, duplicate: true }
             }
-            _ => Answer::Read { range: RemoteRange::default(), sent: 0, by, again: true },
+            _ => ResponseKind::Read { range: RemoteRange::default(), sent: 0, by, duplicate: true },
         };
-        let response = Response { sequence, msn: self.msn, answer };
-        self.responses.push_again(&executed, response, config.mtu);
+        let response = Response { sequence, msn: self.msn, kind };
+        self.responses.push_duplicate(&executed, response, config.mtu);
     }
 
     /// Acknowledges a duplicate SEND or WRITE packet (IBA C9-105), with the newest PSN that an ACK can cover.
@@ -61,8 +61,11 @@ impl Responder {
     /// The ACK stops before the next READ or atomic: their responses may be lost, and an ACK beyond them is an
     /// implied NAK. It never carries the PSN of one: to some requesters that would mean that the response arrived, or
     /// that it was empty.
-    fn acknowledge_again(&mut self, sequence: Sequence) {
-        let newest = self.responses.first_behind(sequence).map_or(self.plain, |next| next.plain);
-        self.answer(newest, Answer::Acknowledge(Syndrome::ACK));
+    fn acknowledge_duplicate(&mut self, sequence: Sequence) {
+        let newest = self
+            .responses
+            .first_after(sequence)
+            .map_or(self.last_ackable, |next| next.last_ackable);
+        self.respond(newest, ResponseKind::Acknowledge(Syndrome::ACK));
     }
 }

@@ -7,10 +7,10 @@ use ferroce_wire::opcode::{OpcodeInfo, Operation};
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::Syndrome;
 
-use super::{Message, Refusal, Responder, Verdict, named};
+use super::{MessageInProgress, Refusal, Responder, Verdict, remote_range};
 use crate::memory::{Accessor, Atomic, Memory, RemoteRange};
 use crate::rc::queue_pair::Config;
-use crate::rc::responses::{Answer, Executed, Request, packets};
+use crate::rc::responses::{Executed, Request, ResponseKind, packets};
 use crate::work::{Completion, CompletionKind, Status};
 
 impl Responder {
@@ -31,12 +31,16 @@ impl Responder {
         }
         match info.operation {
             Operation::Send => {
-                self.place(packet.payload, by, memory)?;
-                self.message = if info.position.ends() { Message::None } else { Message::Send };
+                self.write_payload(packet.payload, by, memory)?;
+                self.message = if info.position.ends() {
+                    MessageInProgress::None
+                } else {
+                    MessageInProgress::Send
+                };
             }
             Operation::Write => {
                 let mut range = match (&self.message, extensions.reth) {
-                    (Message::Write(range), _) => *range,
+                    (MessageInProgress::Write(range), _) => *range,
                     (_, Some(reth)) => RemoteRange::from(&reth),
                     _ => return Err(Refusal::Request.into()),
                 };
@@ -47,8 +51,11 @@ impl Responder {
                 }
                 range.address = VirtualAddress(range.address.0.wrapping_add(u64::from(length)));
                 range.length -= length;
-                self.message =
-                    if info.position.ends() { Message::None } else { Message::Write(range) };
+                self.message = if info.position.ends() {
+                    MessageInProgress::None
+                } else {
+                    MessageInProgress::Write(range)
+                };
             }
             _ => return self.execute_with_response(packet, info, config, by, memory),
         }
@@ -63,10 +70,10 @@ impl Responder {
         if info.completes {
             self.complete(packet, info, done);
         }
-        self.plain = sequence;
+        self.last_ackable = sequence;
         self.expected = sequence.plus(1);
         if packet.bth.ack_request {
-            self.answer(sequence, Answer::Acknowledge(Syndrome::ACK));
+            self.respond(sequence, ResponseKind::Acknowledge(Syndrome::ACK));
         }
         Ok(())
     }
@@ -80,25 +87,26 @@ impl Responder {
         by: Accessor,
         memory: &mut impl Memory,
     ) -> Verdict {
-        let range = named(packet).ok_or(Refusal::Request)?;
-        let mut taken = 1;
+        let range = remote_range(packet).ok_or(Refusal::Request)?;
+        let mut psns = 1;
         let mut original = 0;
         // FLUSH and ATOMIC WRITE have an empty READ response (IBA A19).
-        let mut answer = Answer::Read { range: RemoteRange::default(), sent: 0, by, again: false };
+        let mut kind =
+            ResponseKind::Read { range: RemoteRange::default(), sent: 0, by, duplicate: false };
         match info.operation {
             Operation::ReadRequest => {
-                answer = Answer::Read { range, sent: 0, by, again: false };
-                taken = packets(range.length, config.mtu);
+                kind = ResponseKind::Read { range, sent: 0, by, duplicate: false };
+                psns = packets(range.length, config.mtu);
             }
             Operation::CompareSwap | Operation::FetchAdd => {
-                let what = atomic(packet, info).ok_or(Refusal::Request)?;
-                original = memory.atomic(by, range, what).map_err(|_| Refusal::Access)?;
-                answer = Answer::Atomic { original, again: false };
+                let operation = atomic(packet, info).ok_or(Refusal::Request)?;
+                original = memory.atomic(by, range, operation).map_err(|_| Refusal::Access)?;
+                kind = ResponseKind::Atomic { original, duplicate: false };
             }
             Operation::AtomicWrite => {
                 let bytes = packet.payload.try_into().map_err(|_| Refusal::Length)?;
-                let what = Atomic::Write(u64::from_ne_bytes(bytes));
-                memory.atomic(by, range, what).map_err(|_| Refusal::Access)?;
+                let operation = Atomic::Write(u64::from_ne_bytes(bytes));
+                memory.atomic(by, range, operation).map_err(|_| Refusal::Access)?;
             }
             // Earlier WRITEs are in memory already: one thread executes all packets of a QP in order.
             Operation::Flush => {}
@@ -107,16 +115,16 @@ impl Responder {
         let sequence = self.expected;
         self.msn = self.msn.wrapping_add(1);
         let request = Request { operation: info.operation, range, by };
-        let plain = self.plain;
-        let executed = Executed { start: sequence, packets: taken, request, original, plain };
+        let last_ackable = self.last_ackable;
+        let executed = Executed { start: sequence, packets: psns, request, original, last_ackable };
         self.responses.remember(executed, config);
-        self.answer(sequence, answer);
-        self.expected = sequence.plus(taken);
+        self.respond(sequence, kind);
+        self.expected = sequence.plus(psns);
         Ok(())
     }
 
     /// Writes the payload of a SEND behind the bytes received before.
-    fn place(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
+    fn write_payload(&mut self, payload: &[u8], by: Accessor, memory: &mut impl Memory) -> Verdict {
         let Some(request) = &self.receive else { return Err(Refusal::Request.into()) };
         (request.sg_list.scatter(self.received, payload, by.pd, memory))
             .map_err(|_| Refusal::Receive.into())

@@ -21,7 +21,7 @@ use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 
 use super::queue_pair::{Config, Role};
-use super::responses::{Answer, Response, Responses};
+use super::responses::{Response, ResponseKind, Responses};
 use super::sequence::Sequence;
 use crate::counters::Counters;
 use crate::memory::{Accessor, Memory, RemoteRange};
@@ -39,7 +39,7 @@ pub(super) struct Refused {
 
 /// The multi-packet message in progress.
 #[derive(Debug)]
-enum Message {
+enum MessageInProgress {
     None,
     Send,
     /// Destination of the remaining payload.
@@ -52,7 +52,7 @@ enum Message {
 /// Each sequence NAK causes a retransmission, so a narrow window means that an attacker who knows only the QPN has to
 /// try more PSNs. The cost: the loss of a single READ request longer than this is only detected by the requester's
 /// timer.
-const WINDOW: u32 = 1 << 16;
+const PSN_WINDOW: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Responder {
@@ -60,10 +60,10 @@ pub(super) struct Responder {
     first: Sequence,
     expected: Sequence,
     /// The last executed SEND or WRITE packet: only these are answered by a plain ACK.
-    plain: Sequence,
+    last_ackable: Sequence,
     /// Message sequence number: completed messages (IBA 9.7.7.1).
     msn: u32,
-    message: Message,
+    message: MessageInProgress,
     /// Bytes received of the message in progress.
     received: u64,
     /// The receive request that it consumes.
@@ -138,9 +138,9 @@ impl Responder {
         Self {
             first,
             expected: first,
-            plain: first.before(),
+            last_ackable: first.before(),
             msn: 0,
-            message: Message::None,
+            message: MessageInProgress::None,
             received: 0,
             receive: None,
             receive_queue: None,
@@ -182,7 +182,7 @@ impl Responder {
         }
         if sequence > self.expected {
             self.counters.out_of_sequence += 1;
-            if sequence.since(self.expected) > WINDOW {
+            if sequence.since(self.expected) > PSN_WINDOW {
                 // Not from the connection's requester: a NAK would make it retransmit needlessly.
                 self.counters.out_of_window_request += 1;
                 return Ok(());
@@ -190,7 +190,7 @@ impl Responder {
             if !self.nak_sent {
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::Nak(NakCode::PsnSequenceError).into();
-                self.answer(self.expected, Answer::Acknowledge(syndrome));
+                self.respond(self.expected, ResponseKind::Acknowledge(syndrome));
             }
             return Ok(());
         }
@@ -214,34 +214,34 @@ impl Responder {
                 // Packets behind this one are out of sequence now, and dropped silently (IBA 9.7.5.2.8).
                 self.nak_sent = true;
                 let syndrome = SyndromeKind::RnrNak(config.rnr_timer).into();
-                self.answer(sequence, Answer::Acknowledge(syndrome));
+                self.respond(sequence, ResponseKind::Acknowledge(syndrome));
                 Ok(())
             }
             Err(Reply::Refuse(refusal)) => {
                 let code = refusal.code();
-                self.answer(sequence, Answer::Acknowledge(SyndromeKind::Nak(code).into()));
+                self.respond(sequence, ResponseKind::Acknowledge(SyndromeKind::Nak(code).into()));
                 let reported = self.end_receive(refusal.receive_status(), done);
                 Err(Refused { code, reported })
             }
         }
     }
 
-    fn answer(&mut self, sequence: Sequence, answer: Answer) {
-        self.responses.push(Response { sequence, msn: self.msn, answer });
+    fn respond(&mut self, sequence: Sequence, kind: ResponseKind) {
+        self.responses.push(Response { sequence, msn: self.msn, kind });
     }
 
     /// Ends the message in progress when the QP enters ERR; queued responses are still sent.
     pub(super) fn stop(&mut self, done: &mut VecDeque<Completion>) {
         self.end_receive(Status::Flushed, done);
-        self.message = Message::None;
+        self.message = MessageInProgress::None;
     }
 
     /// The memory of a READ can no longer be read: a NAK replaces the remaining responses.
     pub(super) fn fail_read(&mut self, psn: Psn) {
         let sequence = self.expected.near(psn);
-        self.responses.forget_all();
+        self.responses.clear();
         let syndrome = SyndromeKind::Nak(NakCode::RemoteAccessError).into();
-        self.answer(sequence, Answer::Acknowledge(syndrome));
+        self.respond(sequence, ResponseKind::Acknowledge(syndrome));
     }
 }
 
@@ -255,7 +255,7 @@ fn accessor(config: &Config, receives: Option<&ReceiveQueue>) -> Option<Accessor
 }
 
 /// The memory range that a request accesses.
-fn named(packet: &Packet<'_>) -> Option<RemoteRange> {
+fn remote_range(packet: &Packet<'_>) -> Option<RemoteRange> {
     let reth = packet.extensions.reth.as_ref().map(RemoteRange::from);
     let atomic = || packet.extensions.atomic;
     let words =

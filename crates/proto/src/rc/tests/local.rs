@@ -12,11 +12,11 @@ use crate::work::{
     CompletionKind, Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
-const WINDOW: u32 = 0x77_00;
+const PSN_WINDOW: u32 = 0x77_00;
 
 fn bind(key: u32, length: u64) -> Bind {
     Bind {
-        window: RKey(WINDOW),
+        window: RKey(PSN_WINDOW),
         key: RKey(key),
         region: LKey(KEY),
         address: VirtualAddress(BASE + FAR),
@@ -37,8 +37,8 @@ fn through_window(id: u64, key: u32, offset: u64, length: u32) -> SendRequest {
 /// Side 1 has a window of type 1 or 2; it binds it to 100 bytes and tells side 0, which then posts `then`.
 fn bound(second: bool, then: Vec<SendRequest>) -> Pair {
     let mut pair = clean(256);
-    pair.hosts[1].memory.add_window(WINDOW, second);
-    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(WINDOW + 1, 100)))).unwrap();
+    pair.hosts[1].memory.add_window(PSN_WINDOW, second);
+    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(PSN_WINDOW + 1, 100)))).unwrap();
     pair.run();
     assert_eq!(pair.hosts[1].sent.last().map(|one| one.kind), Some(CompletionKind::Bind));
     for request in then {
@@ -51,10 +51,10 @@ fn bound(second: bool, then: Vec<SendRequest>) -> Pair {
 #[test]
 fn a_window_shows_what_it_is_bound_to() {
     for second in [false, true] {
-        let pair = bound(second, [through_window(1, WINDOW + 1, 0, 100)].into());
+        let pair = bound(second, [through_window(1, PSN_WINDOW + 1, 0, 100)].into());
         assert_eq!(statuses(&pair), [(1, Status::Success)]);
         assert_eq!(pair.hosts[1].memory.part(FAR, 100), pair.hosts[0].memory.part(0, 100));
-        for (key, offset) in [(WINDOW + 1, 1), (WINDOW, 0), (WINDOW + 2, 0)] {
+        for (key, offset) in [(PSN_WINDOW + 1, 1), (PSN_WINDOW, 0), (PSN_WINDOW + 2, 0)] {
             let pair = bound(second, [through_window(1, key, offset, 100)].into());
             assert_eq!(statuses(&pair), [(1, Status::RemoteAccess)], "key {key:x} at {offset}");
         }
@@ -65,7 +65,7 @@ fn a_window_shows_what_it_is_bound_to() {
 fn a_window_of_type_2_is_one_queue_pairs_alone() {
     let mut pair = bound(true, Vec::new());
     let sge = crate::memory::RemoteRange {
-        key: RKey(WINDOW + 1),
+        key: RKey(PSN_WINDOW + 1),
         address: VirtualAddress(BASE + FAR),
         length: 8,
     };
@@ -78,17 +78,17 @@ fn a_window_of_type_2_is_one_queue_pairs_alone() {
 
 #[test]
 fn a_peer_makes_a_window_invalid() {
-    let key = RKey(WINDOW + 1);
+    let key = RKey(PSN_WINDOW + 1);
     let invalidate = Operation::Send { immediate: None, invalidate: Some(key) };
     let mut pair = clean(256);
-    pair.hosts[1].memory.add_window(WINDOW, true);
-    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(WINDOW + 1, 100)))).unwrap();
+    pair.hosts[1].memory.add_window(PSN_WINDOW, true);
+    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(PSN_WINDOW + 1, 100)))).unwrap();
     pair.run();
     pair.post_receive(1, 9, FAR + 0x1000, 64);
     let requests = [
-        through_window(1, WINDOW + 1, 0, 10),
+        through_window(1, PSN_WINDOW + 1, 0, 10),
         request(2, invalidate, 10),
-        through_window(3, WINDOW + 1, 0, 10),
+        through_window(3, PSN_WINDOW + 1, 0, 10),
     ];
     requests.into_iter().for_each(|one| pair.hosts[0].qp.post_send(one).unwrap());
     pair.run();
@@ -100,18 +100,18 @@ fn a_peer_makes_a_window_invalid() {
 #[test]
 fn local_requests_take_their_turn_and_no_packet() {
     let mut pair = clean(256);
-    pair.hosts[0].memory.add_window(WINDOW, true);
+    pair.hosts[0].memory.add_window(PSN_WINDOW, true);
     let requests = [
         write(1, 300),
-        local(2, Operation::Bind(bind(WINDOW + 1, 100))),
+        local(2, Operation::Bind(bind(PSN_WINDOW + 1, 100))),
         write(3, 300),
-        local(4, Operation::LocalInvalidate { key: RKey(WINDOW + 1) }),
-        local(5, Operation::Bind(bind(WINDOW + 2, 50))),
+        local(4, Operation::LocalInvalidate { key: RKey(PSN_WINDOW + 1) }),
+        local(5, Operation::Bind(bind(PSN_WINDOW + 2, 50))),
     ];
     requests.into_iter().for_each(|one| pair.hosts[0].qp.post_send(one).unwrap());
     pair.drain();
     // Executed, and waiting for what is before them.
-    assert_eq!(pair.hosts[0].memory.windows[0].key, WINDOW + 2);
+    assert_eq!(pair.hosts[0].memory.windows[0].key, PSN_WINDOW + 2);
     assert_eq!(statuses(&pair), []);
     pair.run();
     assert_eq!(statuses(&pair), [1, 2, 3, 4, 5].map(|id| (id, Status::Success)));
@@ -121,9 +121,10 @@ fn local_requests_take_their_turn_and_no_packet() {
 #[test]
 fn a_fence_holds_a_local_request_back() {
     let mut pair = clean(256);
-    pair.hosts[0].memory.add_window(WINDOW, true);
+    pair.hosts[0].memory.add_window(PSN_WINDOW, true);
     pair.hosts[0].qp.post_send(read(1, 600)).unwrap();
-    let fenced = SendRequest { fence: true, ..local(2, Operation::Bind(bind(WINDOW + 1, 100))) };
+    let fenced =
+        SendRequest { fence: true, ..local(2, Operation::Bind(bind(PSN_WINDOW + 1, 100))) };
     pair.hosts[0].qp.post_send(fenced).unwrap();
     pair.drain();
     assert!(pair.hosts[0].memory.windows[0].bound.is_none());
@@ -136,8 +137,8 @@ fn a_fence_holds_a_local_request_back() {
 fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
     let beyond = Data::SgList(SgList::from(super::pair::sge(super::pair::REGION, 600)));
     let denied = SendRequest { data: beyond, ..write(2, 0) };
-    let unbindable = local(2, Operation::Bind(bind(WINDOW + 1, u64::MAX / 2)));
-    let not_bound = local(2, Operation::LocalInvalidate { key: RKey(WINDOW) });
+    let unbindable = local(2, Operation::Bind(bind(PSN_WINDOW + 1, u64::MAX / 2)));
+    let not_bound = local(2, Operation::LocalInvalidate { key: RKey(PSN_WINDOW) });
     for (bad, status) in [
         (denied, Status::LocalProtection),
         (unbindable, Status::Binding),
@@ -146,7 +147,7 @@ fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
         for before in [write(1, 2000), read(1, 2000)] {
             for seed in 0..20 {
                 let mut pair = Pair::new(seed, Faults::of(seed), 256);
-                pair.hosts[0].memory.add_window(WINDOW, true);
+                pair.hosts[0].memory.add_window(PSN_WINDOW, true);
                 for one in [before.clone(), bad.clone(), write(3, 8)] {
                     pair.hosts[0].qp.post_send(one).unwrap();
                 }
@@ -163,9 +164,9 @@ fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
 fn losses_do_not_execute_a_local_request_again() {
     for seed in 0..200 {
         let mut pair = Pair::new(seed, Faults::of(seed), 256);
-        pair.hosts[0].memory.add_window(WINDOW, true);
+        pair.hosts[0].memory.add_window(PSN_WINDOW, true);
         for round in 0..6 {
-            let key = WINDOW + 1 + round as u32;
+            let key = PSN_WINDOW + 1 + round as u32;
             let requests = [
                 write(round * 4, 900),
                 // Bound twice, a window of type 2 would refuse.

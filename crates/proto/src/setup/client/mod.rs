@@ -21,7 +21,7 @@ pub use event::{ClientConfig, ClientEvent};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// A request of this phase is in flight.
-    Asking(Phase),
+    Requested(Phase),
     /// The request of this phase was answered: the owner takes the next step.
     Answered(Phase),
     /// CONNECTION_ACCEPT arrived, the owner has not confirmed.
@@ -79,7 +79,7 @@ impl Client {
             capabilities: config.capabilities,
             ..DeviceDiscoveryReq::new(config.exchange, transaction)
         };
-        client.ask(now, Phase::Discovery, request.into());
+        client.send_request(now, Phase::Discovery, request.into());
         client
     }
 
@@ -118,7 +118,7 @@ impl Client {
         }
         self.queue_pair = Some(parameters);
         let request = parameters.request(self.config.exchange, self.transaction());
-        self.ask(now, Phase::QueuePairs, request.into());
+        self.send_request(now, Phase::QueuePairs, request.into());
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Client {
     ) -> Result<(), WrongStep> {
         self.connectable()?;
         let request = parameters.request(self.config.exchange, self.transaction());
-        self.ask(now, Phase::Memory, request.into());
+        self.send_request(now, Phase::Memory, request.into());
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Client {
             request.rnr_retry_count = RnrRetry::NEVER;
         }
         self.connection = Some(request);
-        self.ask(now, Phase::Connection, request.into());
+        self.send_request(now, Phase::Connection, request.into());
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Client {
 
     fn phase(&self) -> Phase {
         match self.stage {
-            Stage::Asking(phase) | Stage::Answered(phase) => phase,
+            Stage::Requested(phase) | Stage::Answered(phase) => phase,
             Stage::Accepted | Stage::Connected | Stage::Failed => Phase::Connection,
         }
     }
@@ -272,19 +272,19 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, now: Instant, phase: Phase, request: SetupMessage) {
-        self.stage = Stage::Asking(phase);
+    fn send_request(&mut self, now: Instant, phase: Phase, request: SetupMessage) {
+        self.stage = Stage::Requested(phase);
         self.request = Some((request, Attempts::begin(self.config.retry, now)));
         self.transmit = Some(request);
     }
 
     /// `message` is `None` for another protocol version, which cannot be parsed.
     fn handle_response(&mut self, now: Instant, prefix: &Prefix, message: Option<SetupMessage>) {
-        let Stage::Asking(phase) = self.stage else { return };
+        let Stage::Requested(phase) = self.stage else { return };
         let Some((request, attempts)) = &self.request else { return };
-        let asked = request.prefix();
-        if prefix.transaction != asked.transaction
-            || asked.message_type.response() != Some(prefix.message_type)
+        let requested = request.prefix();
+        if prefix.transaction != requested.transaction
+            || requested.message_type.response() != Some(prefix.message_type)
         {
             return;
         }
@@ -330,12 +330,13 @@ impl Client {
     }
 
     fn read_queue_pair(&mut self, response: &QpCreateResp) -> Result<ClientEvent, Violation> {
-        let asked = self.queue_pair.unwrap_or_default();
+        let requested = self.queue_pair.unwrap_or_default();
         let server = QpParameters::read_response(response);
-        if server.qp_type != asked.qp_type {
+        if server.qp_type != requested.qp_type {
             return Err(Violation::QpType);
         }
-        if server.path_mtu.bytes().is_none() || server.path_mtu.bytes() > asked.path_mtu.bytes() {
+        if server.path_mtu.bytes().is_none() || server.path_mtu.bytes() > requested.path_mtu.bytes()
+        {
             return Err(Violation::PathMtu);
         }
         self.server_qp = Some(server);
@@ -343,20 +344,20 @@ impl Client {
     }
 
     fn read_accept(&mut self, accept: &ConnectionAccept) -> Result<ClientEvent, Violation> {
-        let asked = self.connection.as_ref().map(Agreement::read_request);
+        let requested = self.connection.as_ref().map(Agreement::read_request);
         let agreed = Agreement::read_accept(accept);
-        let Some(asked) = asked else { return Err(Violation::QueuePairs) };
-        if (agreed.client_qp, agreed.server_qp) != (asked.client_qp, asked.server_qp) {
+        let Some(requested) = requested else { return Err(Violation::QueuePairs) };
+        if (agreed.client_qp, agreed.server_qp) != (requested.client_qp, requested.server_qp) {
             return Err(Violation::QueuePairs);
         }
-        if (agreed.client_key, agreed.server_key) != (asked.client_key, asked.server_key) {
+        if (agreed.client_key, agreed.server_key) != (requested.client_key, requested.server_key) {
             return Err(Violation::Keys);
         }
-        if agreed.max_message_size == 0 || agreed.max_message_size > asked.max_message_size {
+        if agreed.max_message_size == 0 || agreed.max_message_size > requested.max_message_size {
             return Err(Violation::MaxMessageSize);
         }
         // Only timeout and retry counts remain.
-        if (Agreement { max_message_size: asked.max_message_size, ..agreed }) != asked {
+        if (Agreement { max_message_size: requested.max_message_size, ..agreed }) != requested {
             return Err(Violation::Retries);
         }
         Ok(ClientEvent::Accepted(agreed))

@@ -20,7 +20,7 @@ use crate::time::Instant;
 
 /// A request to the owner, and the owner's response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<Q, A> {
+pub(super) struct PendingRequest<Q, A> {
     pub(super) transaction: TransactionId,
     /// Attempt number of the latest copy, repeated in the response.
     pub(super) attempt: u8,
@@ -28,7 +28,7 @@ pub(super) struct Asked<Q, A> {
     pub(super) answer: Option<A>,
 }
 
-impl<Q, A> Asked<Q, A> {
+impl<Q, A> PendingRequest<Q, A> {
     fn new(prefix: &Prefix, request: Q) -> Self {
         Self { transaction: prefix.transaction, attempt: prefix.attempt, request, answer: None }
     }
@@ -49,9 +49,9 @@ pub(super) struct Exchange {
     pub(super) peer: Peer,
     pub(super) id: ExchangeId,
     pub(super) state: State,
-    pub(super) queue_pair: Option<Asked<QpParameters, QpParameters>>,
-    pub(super) regions: Vec<Asked<RegionParameters, RegisteredRegion>>,
-    pub(super) connection: Option<Asked<Agreement, Agreement>>,
+    pub(super) queue_pair: Option<PendingRequest<QpParameters, QpParameters>>,
+    pub(super) regions: Vec<PendingRequest<RegionParameters, RegisteredRegion>>,
+    pub(super) connection: Option<PendingRequest<Agreement, Agreement>>,
     /// CONNECTION_ACCEPT in flight, until it is confirmed.
     pub(super) accept: Option<Attempts>,
     pub(super) times: PhaseTimes,
@@ -108,12 +108,12 @@ impl Exchange {
 
     /// The client's and the server's QP, once both are known.
     fn queue_pairs(&self) -> Option<(QpParameters, QpParameters)> {
-        let asked = self.queue_pair.as_ref()?;
-        asked.answer.map(|answer| (asked.request, answer))
+        let pending = self.queue_pair.as_ref()?;
+        pending.answer.map(|answer| (pending.request, answer))
     }
 
     /// Checks a new request: it needs an open exchange in the right phase.
-    fn judge_new(&self, prefix: &Prefix, belongs: bool) -> Option<Verdict> {
+    fn check_new(&self, prefix: &Prefix, belongs: bool) -> Option<Verdict> {
         match self.state {
             State::Open if belongs => None,
             State::Open => Some(Verdict::Refuse(Status::OUT_OF_ORDER)),
@@ -130,22 +130,22 @@ impl Exchange {
     ) -> Verdict {
         let (id, open) = (self.id, self.state == State::Open);
         let known =
-            self.queue_pair.as_mut().filter(|asked| asked.transaction == prefix.transaction);
-        if let Some(asked) = known.filter(|asked| open || asked.answer.is_some()) {
-            asked.attempt = prefix.attempt;
-            return match asked.answer {
-                Some(answer) => Verdict::Reply(queue_pair_response(id, asked, &answer)),
+            self.queue_pair.as_mut().filter(|pending| pending.transaction == prefix.transaction);
+        if let Some(pending) = known.filter(|pending| open || pending.answer.is_some()) {
+            pending.attempt = prefix.attempt;
+            return match pending.answer {
+                Some(answer) => Verdict::Reply(queue_pair_response(id, pending, &answer)),
                 None => Verdict::Ignore,
             };
         }
-        if let Some(verdict) = self.judge_new(prefix, self.queue_pair.is_none()) {
+        if let Some(verdict) = self.check_new(prefix, self.queue_pair.is_none()) {
             return verdict;
         }
         let parameters = QpParameters::read_request(request);
         if let Err(status) = check_queue_pair(&config.device, &parameters) {
             return Verdict::Refuse(status);
         }
-        self.queue_pair = Some(Asked::new(prefix, parameters));
+        self.queue_pair = Some(PendingRequest::new(prefix, parameters));
         Verdict::AskQueuePair(parameters)
     }
 
@@ -156,16 +156,17 @@ impl Exchange {
         request: &MrRegisterReq,
     ) -> Verdict {
         let (id, open) = (self.id, self.state == State::Open);
-        let known = self.regions.iter_mut().find(|asked| asked.transaction == prefix.transaction);
-        if let Some(asked) = known.filter(|asked| open || asked.answer.is_some()) {
-            asked.attempt = prefix.attempt;
-            return match asked.answer {
-                Some(answer) => Verdict::Reply(region_response(id, asked, &answer)),
+        let known =
+            self.regions.iter_mut().find(|pending| pending.transaction == prefix.transaction);
+        if let Some(pending) = known.filter(|pending| open || pending.answer.is_some()) {
+            pending.attempt = prefix.attempt;
+            return match pending.answer {
+                Some(answer) => Verdict::Reply(region_response(id, pending, &answer)),
                 None => Verdict::Ignore,
             };
         }
         let connectable = self.queue_pairs().is_some_and(|(client, _)| is_connected(&client));
-        if let Some(verdict) = self.judge_new(prefix, connectable && self.connection.is_none()) {
+        if let Some(verdict) = self.check_new(prefix, connectable && self.connection.is_none()) {
             return verdict;
         }
         if self.regions.len() >= config.max_regions {
@@ -176,7 +177,7 @@ impl Exchange {
         if parameters.address.0.checked_add(parameters.length).is_none() {
             return Verdict::Refuse(Status::INVALID_PARAMETER);
         }
-        self.regions.push(Asked::new(prefix, parameters));
+        self.regions.push(PendingRequest::new(prefix, parameters));
         Verdict::AskRegion(parameters)
     }
 
@@ -188,11 +189,11 @@ impl Exchange {
     ) -> Verdict {
         let (id, failed) = (self.id, matches!(self.state, State::Failed(_)));
         let known =
-            self.connection.as_mut().filter(|asked| asked.transaction == prefix.transaction);
-        if let Some(asked) = known.filter(|_| !failed) {
-            asked.attempt = prefix.attempt;
-            return match asked.answer {
-                Some(answer) => Verdict::Reply(accept(id, asked, &answer)),
+            self.connection.as_mut().filter(|pending| pending.transaction == prefix.transaction);
+        if let Some(pending) = known.filter(|_| !failed) {
+            pending.attempt = prefix.attempt;
+            return match pending.answer {
+                Some(answer) => Verdict::Reply(accept(id, pending, &answer)),
                 None => Verdict::Ignore,
             };
         }
@@ -200,7 +201,7 @@ impl Exchange {
         let belongs = queue_pairs.is_some()
             && self.connection.is_none()
             && self.regions.iter().all(|region| region.answer.is_some());
-        if let Some(verdict) = self.judge_new(prefix, belongs) {
+        if let Some(verdict) = self.check_new(prefix, belongs) {
             return verdict;
         }
         let Some((client, server)) = queue_pairs else { return Verdict::Ignore };
@@ -208,7 +209,7 @@ impl Exchange {
             return Verdict::Refuse(status);
         }
         let agreement = Agreement::read_request(request);
-        self.connection = Some(Asked::new(prefix, agreement));
+        self.connection = Some(PendingRequest::new(prefix, agreement));
         Verdict::AskConnection(agreement)
     }
 
@@ -242,8 +243,8 @@ impl Exchange {
     }
 
     pub(super) fn handle_confirm(&mut self, confirm: &ConnectionConfirm) -> Verdict {
-        let Some(asked) = &mut self.connection else { return Verdict::Ignore };
-        if asked.transaction != confirm.transaction {
+        let Some(pending) = &mut self.connection else { return Verdict::Ignore };
+        if pending.transaction != confirm.transaction {
             return Verdict::Ignore;
         }
         match (self.state, confirm.status) {
@@ -255,8 +256,13 @@ impl Exchange {
             }
             // The client considers the connection established, but the server has given up.
             (State::Failed(status), Status::SUCCESS) => {
-                asked.attempt = confirm.attempt;
-                Verdict::Reply(refused_accept(self.id, asked.transaction, asked.attempt, status))
+                pending.attempt = confirm.attempt;
+                Verdict::Reply(refused_accept(
+                    self.id,
+                    pending.transaction,
+                    pending.attempt,
+                    status,
+                ))
             }
             _ => Verdict::Ignore,
         }
@@ -264,14 +270,14 @@ impl Exchange {
 
     /// The CONNECTION_ACCEPT to be confirmed.
     pub(super) fn accept_message(&self) -> Option<SetupMessage> {
-        let asked = self.connection.as_ref()?;
-        asked.answer.as_ref().map(|answer| accept(self.id, asked, answer))
+        let pending = self.connection.as_ref()?;
+        pending.answer.as_ref().map(|answer| accept(self.id, pending, answer))
     }
 
     /// The same with the status of the server's failure.
     pub(super) fn refused_accept_message(&self, status: Status) -> Option<SetupMessage> {
-        let asked = self.connection.as_ref()?;
-        Some(refused_accept(self.id, asked.transaction, asked.attempt, status))
+        let pending = self.connection.as_ref()?;
+        Some(refused_accept(self.id, pending.transaction, pending.attempt, status))
     }
 }
 
@@ -280,44 +286,48 @@ pub(super) fn is_connected(queue_pair: &QpParameters) -> bool {
     queue_pair.qp_type != QpType::UD
 }
 
-fn check_queue_pair(device: &Device, asked: &QpParameters) -> Result<(), Status> {
-    if asked.qp_type.to_set().0 == 0 || !device.transports.contains(asked.qp_type.to_set()) {
+fn check_queue_pair(device: &Device, pending: &QpParameters) -> Result<(), Status> {
+    if pending.qp_type.to_set().0 == 0 || !device.transports.contains(pending.qp_type.to_set()) {
         return Err(Status::UNSUPPORTED_TRANSPORT);
     }
     // QPNs reserved for management, this exchange and multicast.
-    let reserved = asked.qp_number.0 <= QUEUE_PAIR.0 || asked.qp_number == Qpn::MULTICAST;
-    if reserved || asked.path_mtu.bytes().is_none() {
+    let reserved = pending.qp_number.0 <= QUEUE_PAIR.0 || pending.qp_number == Qpn::MULTICAST;
+    if reserved || pending.path_mtu.bytes().is_none() {
         return Err(Status::INVALID_PARAMETER);
     }
     Ok(())
 }
 
 /// The smaller of two MTUs.
-pub(super) fn lower_mtu(one: PathMtu, other: PathMtu) -> PathMtu {
-    if one.0 <= other.0 { one } else { other }
+pub(super) fn min_mtu(a: PathMtu, b: PathMtu) -> PathMtu {
+    if a.0 <= b.0 { a } else { b }
 }
 
 pub(super) fn queue_pair_response<Q>(
     id: ExchangeId,
-    asked: &Asked<Q, QpParameters>,
+    pending: &PendingRequest<Q, QpParameters>,
     answer: &QpParameters,
 ) -> SetupMessage {
-    let response = answer.response(id, asked.transaction);
-    QpCreateResp { attempt: asked.attempt, ..response }.into()
+    let response = answer.response(id, pending.transaction);
+    QpCreateResp { attempt: pending.attempt, ..response }.into()
 }
 
 pub(super) fn region_response<Q>(
     id: ExchangeId,
-    asked: &Asked<Q, RegisteredRegion>,
+    pending: &PendingRequest<Q, RegisteredRegion>,
     answer: &RegisteredRegion,
 ) -> SetupMessage {
-    let response = answer.response(id, asked.transaction);
-    MrRegisterResp { attempt: asked.attempt, ..response }.into()
+    let response = answer.response(id, pending.transaction);
+    MrRegisterResp { attempt: pending.attempt, ..response }.into()
 }
 
-fn accept<Q>(id: ExchangeId, asked: &Asked<Q, Agreement>, answer: &Agreement) -> SetupMessage {
-    let response = answer.accept(id, asked.transaction);
-    ConnectionAccept { attempt: asked.attempt, ..response }.into()
+fn accept<Q>(
+    id: ExchangeId,
+    pending: &PendingRequest<Q, Agreement>,
+    answer: &Agreement,
+) -> SetupMessage {
+    let response = answer.accept(id, pending.transaction);
+    ConnectionAccept { attempt: pending.attempt, ..response }.into()
 }
 
 fn refused_accept(

@@ -19,7 +19,7 @@ use super::{
 use crate::time::Instant;
 pub use event::{ExchangeHandle, RequestHandle, ServerConfig, ServerEvent};
 use exchange::{
-    Asked, Exchange, State, Verdict, is_connected, lower_mtu, queue_pair_response, refusal,
+    Exchange, PendingRequest, State, Verdict, is_connected, min_mtu, queue_pair_response, refusal,
     region_response,
 };
 use table::Table;
@@ -102,9 +102,9 @@ impl Server {
     /// A packet arrived on the exchange's QP: data confirms the connection when CONNECTION_CONFIRM is lost or
     /// overtaken. Only useful while the QP is in RTR.
     pub fn handle_data_received(&mut self, now: Instant, exchange: ExchangeHandle) {
-        let waits =
+        let is_pending =
             |exchange: &&Exchange| exchange.state == State::Open && exchange.accept.is_some();
-        if self.table.get(exchange.0).filter(waits).is_some() {
+        if self.table.get(exchange.0).filter(is_pending).is_some() {
             self.establish(now, exchange.0);
         }
     }
@@ -148,16 +148,17 @@ impl Server {
     ) -> Result<(), UnknownRequest> {
         let serial = request.exchange.0;
         let (exchange, peer) = self.waiting(request)?;
-        let asked = exchange.queue_pair.as_mut();
-        let asked = asked.filter(|asked| waits(asked, request)).ok_or(UnknownRequest)?;
-        let prefix = prefix_of(MessageType::QP_CREATE_REQ, exchange.id, asked);
+        let pending = exchange.queue_pair.as_mut();
+        let pending =
+            pending.filter(|pending| is_pending(pending, request)).ok_or(UnknownRequest)?;
+        let prefix = prefix_of(MessageType::QP_CREATE_REQ, exchange.id, pending);
         match answer {
             Ok(mut answer) => {
-                answer.qp_type = asked.request.qp_type;
-                answer.path_mtu = lower_mtu(answer.path_mtu, asked.request.path_mtu);
-                asked.answer = Some(answer);
-                let connected = is_connected(&asked.request);
-                let message = queue_pair_response(exchange.id, asked, &answer);
+                answer.qp_type = pending.request.qp_type;
+                answer.path_mtu = min_mtu(answer.path_mtu, pending.request.path_mtu);
+                pending.answer = Some(answer);
+                let connected = is_connected(&pending.request);
+                let message = queue_pair_response(exchange.id, pending, &answer);
                 exchange.times.finish(Phase::QueuePairs, now, None, 0);
                 if connected {
                     self.table.set_timer(serial, Some(now + self.config.idle));
@@ -181,13 +182,13 @@ impl Server {
     ) -> Result<(), UnknownRequest> {
         let serial = request.exchange.0;
         let (exchange, peer) = self.waiting(request)?;
-        let asked = exchange.regions.iter_mut().find(|asked| waits(asked, request));
-        let asked = asked.ok_or(UnknownRequest)?;
-        let prefix = prefix_of(MessageType::MR_REGISTER_REQ, exchange.id, asked);
+        let pending = exchange.regions.iter_mut().find(|pending| is_pending(pending, request));
+        let pending = pending.ok_or(UnknownRequest)?;
+        let prefix = prefix_of(MessageType::MR_REGISTER_REQ, exchange.id, pending);
         match answer {
             Ok(answer) => {
-                asked.answer = Some(answer);
-                let message = region_response(exchange.id, asked, &answer);
+                pending.answer = Some(answer);
+                let message = region_response(exchange.id, pending, &answer);
                 exchange.times.finish(Phase::Memory, now, None, 0);
                 self.table.set_timer(serial, Some(now + self.config.idle));
                 self.reply(peer, Some(message));
@@ -208,13 +209,14 @@ impl Server {
         let (serial, retry) = (request.exchange.0, self.config.retry);
         let device_limit = self.config.device.max_message_size;
         let (exchange, peer) = self.waiting(request)?;
-        let asked = exchange.connection.as_mut();
-        let asked = asked.filter(|asked| waits(asked, request)).ok_or(UnknownRequest)?;
-        let prefix = prefix_of(MessageType::CONNECTION_REQ, exchange.id, asked);
+        let pending = exchange.connection.as_mut();
+        let pending =
+            pending.filter(|pending| is_pending(pending, request)).ok_or(UnknownRequest)?;
+        let prefix = prefix_of(MessageType::CONNECTION_REQ, exchange.id, pending);
         match answer {
             Ok(limit) => {
-                let limit = limit.min(device_limit).min(asked.request.max_message_size).max(1);
-                asked.answer = Some(Agreement { max_message_size: limit, ..asked.request });
+                let limit = limit.min(device_limit).min(pending.request.max_message_size).max(1);
+                pending.answer = Some(Agreement { max_message_size: limit, ..pending.request });
                 let attempts = Attempts::begin(retry, now);
                 exchange.accept = Some(attempts);
                 let message = exchange.accept_message();
@@ -247,7 +249,7 @@ impl Server {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         let event = self.events.pop_front()?;
-        self.table.event_taken(event.exchange().0);
+        self.table.event_polled(event.exchange().0);
         Some(event)
     }
 
@@ -292,7 +294,7 @@ impl Server {
             Verdict::Ignore => {}
             Verdict::Reply(message) => self.reply(peer, Some(message)),
             Verdict::AskQueuePair(parameters) => {
-                self.table.keep(serial);
+                self.table.retain(serial);
                 self.event(ServerEvent::CreateQueuePair { request, peer, parameters });
             }
             Verdict::AskRegion(parameters) => {
@@ -316,7 +318,7 @@ impl Server {
         exchange.state = State::Established;
         exchange.times.finish(Phase::Connection, now, None, attempts);
         let times = exchange.times;
-        let agreement = exchange.connection.as_ref().and_then(|asked| asked.answer);
+        let agreement = exchange.connection.as_ref().and_then(|pending| pending.answer);
         self.table.set_timer(serial, Some(now + self.config.linger));
         if let Some(agreement) = agreement {
             let exchange = ExchangeHandle(serial);
@@ -328,11 +330,11 @@ impl Server {
     fn refuse(&mut self, now: Instant, serial: u64, prefix: &Prefix, status: Status) {
         let status = not_success(status);
         let Some(exchange) = self.table.get(serial) else { return };
-        let (peer, holds) = (exchange.peer, exchange.queue_pair.is_some());
+        let (peer, has_queue_pair) = (exchange.peer, exchange.queue_pair.is_some());
         self.end(now, serial, status);
         self.reply(peer, refusal(prefix, status));
         // The owner does not know an exchange that never requested a QP.
-        if holds {
+        if has_queue_pair {
             let phase = prefix.message_type.phase().unwrap_or(Phase::Discovery);
             self.fail_event(serial, Failure::Refused(Refused { phase, status }));
         }
@@ -352,7 +354,7 @@ impl Server {
         exchange.state = State::Failed(status);
         exchange.accept = None;
         // It is kept, so that a retransmission is refused like the original.
-        self.table.keep(serial);
+        self.table.retain(serial);
         self.table.set_timer(serial, Some(now + self.config.linger));
     }
 
@@ -383,13 +385,17 @@ impl Server {
     }
 }
 
-fn waits<Q, A>(asked: &Asked<Q, A>, request: RequestHandle) -> bool {
-    asked.transaction == request.transaction && asked.answer.is_none()
+fn is_pending<Q, A>(pending: &PendingRequest<Q, A>, request: RequestHandle) -> bool {
+    pending.transaction == request.transaction && pending.answer.is_none()
 }
 
 /// The prefix of a pending request, as far as the response repeats it.
-fn prefix_of<Q, A>(message_type: MessageType, exchange: ExchangeId, asked: &Asked<Q, A>) -> Prefix {
-    let (transaction, attempt) = (asked.transaction, asked.attempt);
+fn prefix_of<Q, A>(
+    message_type: MessageType,
+    exchange: ExchangeId,
+    pending: &PendingRequest<Q, A>,
+) -> Prefix {
+    let (transaction, attempt) = (pending.transaction, pending.attempt);
     Prefix { message_type, exchange, transaction, attempt, ..Prefix::default() }
 }
 

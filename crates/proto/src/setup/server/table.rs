@@ -78,7 +78,7 @@ impl Table {
     }
 
     /// The exchange holds resources: it can no longer be evicted.
-    pub(super) fn keep(&mut self, serial: u64) {
+    pub(super) fn retain(&mut self, serial: u64) {
         self.evictable.remove(&serial);
     }
 
@@ -129,7 +129,7 @@ impl Table {
         }
     }
 
-    pub(super) fn event_taken(&mut self, serial: u64) {
+    pub(super) fn event_polled(&mut self, serial: u64) {
         let Some(entry) = self.exchanges.get_mut(&serial) else { return };
         entry.events = entry.events.saturating_sub(1);
         if entry.removed && entry.events == 0 {

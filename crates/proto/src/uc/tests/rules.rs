@@ -131,9 +131,18 @@ fn a_message_comes_whole_or_not_at_all_and_leaves_its_receive_to_the_next() {
     let both = [(10, OK, 1000), (11, OK, 1001)];
     assert_eq!(with_lost(&[]), (both.into(), Drops::default()));
     let second = [(10, OK, 1001)];
-    assert_eq!(with_lost(&[0]), (second.into(), Drops { gaps: 1, rest: 3, ..Drops::default() }));
-    assert_eq!(with_lost(&[1]), (second.into(), Drops { gaps: 1, rest: 2, ..Drops::default() }));
-    assert_eq!(with_lost(&[2]), (second.into(), Drops { gaps: 1, rest: 1, ..Drops::default() }));
+    assert_eq!(
+        with_lost(&[0]),
+        (second.into(), Drops { gaps: 1, remainder: 3, ..Drops::default() })
+    );
+    assert_eq!(
+        with_lost(&[1]),
+        (second.into(), Drops { gaps: 1, remainder: 2, ..Drops::default() })
+    );
+    assert_eq!(
+        with_lost(&[2]),
+        (second.into(), Drops { gaps: 1, remainder: 1, ..Drops::default() })
+    );
     assert_eq!(with_lost(&[3]), (second.into(), Drops { gaps: 1, ..Drops::default() }));
     assert_eq!(with_lost(&[0, 1, 2, 3]).0, second);
     // The end of one and the start of the other: never merged, though all lengths would fit.
@@ -178,7 +187,7 @@ fn without_a_receive_a_message_is_dropped_whole() {
     pair.post_receive(10, FAR, 600); // too late for the first
     pair.deliver(&packets[1..]);
     assert_eq!(pair.received(), [(10, OK, 600)]);
-    assert_eq!(*pair.to.qp.drops(), Drops { no_receive: 1, rest: 2, ..Drops::default() });
+    assert_eq!(*pair.to.qp.drops(), Drops { no_receive: 1, remainder: 2, ..Drops::default() });
     assert_eq!(pair.to.memory.part(FAR, 600), pair.from.memory.part(0x2000, 600));
 }
 
@@ -205,7 +214,7 @@ fn packets_must_follow_each_other() {
     opcode(&mut packets, 1, Opcode::UC_RDMA_WRITE_MIDDLE);
     pair.deliver(&packets);
     assert_eq!(pair.received(), []);
-    assert_eq!(*pair.to.qp.drops(), Drops { opcode: 3, rest: 1, ..Drops::default() });
+    assert_eq!(*pair.to.qp.drops(), Drops { opcode: 3, remainder: 1, ..Drops::default() });
     // Another service's packet is not looked at.
     let mut packets = [packets[0].clone()];
     packets[0][0] = Opcode::RC_SEND_ONLY.0;
@@ -250,9 +259,9 @@ fn a_write_needs_permission_and_a_key() {
         assert_eq!(written, allowed);
         let drops = *pair.to.qp.drops();
         let expected = if allowed {
-            Drops { key: 2, rest: 4, ..Drops::default() }
+            Drops { key: 2, remainder: 4, ..Drops::default() }
         } else {
-            Drops { permission: 3, rest: 6, ..Drops::default() }
+            Drops { permission: 3, remainder: 6, ..Drops::default() }
         };
         assert_eq!(drops, expected);
         assert_eq!((pair.received(), pair.to.qp.fault()), ([].into(), None));
@@ -279,7 +288,7 @@ fn a_region_that_goes_ends_the_message_in_silence() {
     pair.deliver(&packets[..1]);
     pair.to.memory.access = AccessFlags::LOCAL_WRITE;
     pair.deliver(&packets[1..]);
-    assert_eq!(*pair.to.qp.drops(), Drops { key: 1, rest: 1, ..Drops::default() });
+    assert_eq!(*pair.to.qp.drops(), Drops { key: 1, remainder: 1, ..Drops::default() });
     assert_eq!(pair.to.qp.fault(), None);
 }
 

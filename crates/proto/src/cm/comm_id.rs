@@ -5,7 +5,7 @@ use ferroce_wire::mad::TransactionId;
 
 /// Allocates IDs: every number once before any is reused, in an order that depends on the seed.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct CommIds {
     counter: u32,
     key: u32,
     transactions: u32,
@@ -13,7 +13,7 @@ pub(super) struct Names {
     slot: Option<u8>,
 }
 
-impl Names {
+impl CommIds {
     pub(super) fn new(seed: u64) -> Self {
         let [key, transactions] = [seed as u32, (seed >> 32) as u32];
         Self { counter: 0, key, transactions, slot: None }
@@ -30,8 +30,8 @@ impl Names {
             self.counter = self.counter.wrapping_add(1);
             let number = self.counter ^ self.key;
             let id = CommId(match self.slot {
-                None => scatter(number),
-                Some(slot) => u32::from(slot) << 24 | scatter_24(number),
+                None => permute(number),
+                Some(slot) => u32::from(slot) << 24 | permute_24(number),
             });
             if id.0 != 0 && !in_use(id) {
                 return id;
@@ -48,17 +48,17 @@ impl Names {
 
 /// A permutation of 32-bit numbers without a visible order: multiplications by odd factors and xor-shifts, each
 /// invertible.
-const fn scatter(number: u32) -> u32 {
+const fn permute(number: u32) -> u32 {
     let number = (number ^ number >> 16).wrapping_mul(0x7feb_352d);
     let number = (number ^ number >> 15).wrapping_mul(0x846c_a68b);
     number ^ number >> 16
 }
 
 /// The same for 24 bits: each step is invertible on the low 24 bits.
-const fn scatter_24(number: u32) -> u32 {
-    const LOW: u32 = 0x00ff_ffff;
-    let number = number & LOW;
-    let number = (number ^ number >> 12).wrapping_mul(0x7feb_352d) & LOW;
-    let number = (number ^ number >> 11).wrapping_mul(0x846c_a68b) & LOW;
+const fn permute_24(number: u32) -> u32 {
+    const MASK_24: u32 = 0x00ff_ffff;
+    let number = number & MASK_24;
+    let number = (number ^ number >> 12).wrapping_mul(0x7feb_352d) & MASK_24;
+    let number = (number ^ number >> 11).wrapping_mul(0x846c_a68b) & MASK_24;
     number ^ number >> 12
 }
