@@ -24,19 +24,19 @@ pub enum Event {
     /// Passive side: the connection is established. `None` when data arrived before the RTU.
     Established(ConnectionId, Option<Box<RtuData>>),
     /// The peer rejected before the connection was established. If the QP has to go through TimeWait,
-    /// [`Event::Rested`] follows.
+    /// [`Event::TimeWaitEnded`] follows.
     Rejected(ConnectionId, Box<Rejection>),
-    /// The connection attempt failed. If the QP has to go through TimeWait, [`Event::Rested`] follows.
+    /// The connection attempt failed. If the QP has to go through TimeWait, [`Event::TimeWaitEnded`] follows.
     Failed(ConnectionId, Failure),
     /// The peer disconnects. Stop sending, then call `confirm_disconnect`.
     DisconnectRequest(ConnectionId, Box<DreqData>),
     /// A probe of an established connection, started at this time, got no response. Call `peer_is_lost`, unless other
     /// evidence shows that the peer is alive.
     Unanswered(ConnectionId, Instant),
-    /// The connection ended. The QP must not be reused before [`Event::Rested`].
+    /// The connection ended. The QP must not be reused before [`Event::TimeWaitEnded`].
     Disconnected(ConnectionId, Disconnection),
     /// TimeWait ended; the manager has removed the connection.
-    Rested(ConnectionId),
+    TimeWaitEnded(ConnectionId),
     /// A peer requests the UD QP of a service. Respond with `answer`.
     Query(QueryId, Box<Query>),
     /// The response to our SIDR_REQ, possibly a refusal.

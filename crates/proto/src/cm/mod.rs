@@ -14,7 +14,7 @@
 //!
 //! Then either side calls [`disconnect`](ConnectionManager::disconnect), the other one gets
 //! [`Event::DisconnectRequest`] and calls [`confirm_disconnect`](ConnectionManager::confirm_disconnect), and both get
-//! [`Event::Disconnected`] and, when the QP may be reused, [`Event::Rested`].
+//! [`Event::Disconnected`] and, when the QP may be reused, [`Event::TimeWaitEnded`].
 //!
 //! There is one manager per local address, which is the source of its messages.
 //!

@@ -92,7 +92,7 @@ pub enum Trigger {
     /// A half-open connection is dropped to admit another request.
     Evict,
     /// TimeWait ended.
-    Rested,
+    TimeWaitEnded,
 }
 
 /// All transitions.
@@ -172,7 +172,7 @@ pub const TRANSITIONS: &[(State, Trigger, State)] = {
         (DreqReceived, RejArrives, TimeWait),
         (DreqReceived, StaleArrives, TimeWait),
         (DreqReceived, GiveUp, TimeWait),
-        (TimeWait, Rested, Idle),
+        (TimeWait, TimeWaitEnded, Idle),
     ]
 };
 

@@ -53,9 +53,9 @@ impl ConnectionManager {
                 let _ = self.confirm(now, id, Trigger::GiveUp, DrepData::default());
             }
             State::TimeWait => {
-                if self.table.step(id, Trigger::Rested).is_ok() {
+                if self.table.step(id, Trigger::TimeWaitEnded).is_ok() {
                     self.finish_transition(now, id);
-                    self.events.push_back(Event::Rested(ConnectionId(id)));
+                    self.events.push_back(Event::TimeWaitEnded(ConnectionId(id)));
                 }
             }
             State::Established => self.continue_probe(now, id),

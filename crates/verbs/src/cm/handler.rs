@@ -51,7 +51,7 @@ pub(super) fn handle(adapter: &Adapter, link: u8, id: &Arc<Shared>, event: Event
         Event::DisconnectRequest(connection, _) => here.disconnecting(connection),
         Event::Unanswered(connection, begun) => here.unanswered(connection, begun),
         Event::Disconnected(..) => here.over(EventKind::Disconnected),
-        Event::Rested(_) => here.rested(),
+        Event::TimeWaitEnded(_) => here.rested(),
         Event::Resolved(_, resolution) => here.resolved(&resolution),
         Event::Unresolved(_) => here.over(EventKind::Unreachable(None)),
     }

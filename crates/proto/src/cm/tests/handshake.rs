@@ -73,7 +73,7 @@ fn up_and_down() {
         manager.handle_timeout(at(14));
         assert_eq!(manager.state(id), State::TimeWait);
         manager.handle_timeout(end);
-        assert_eq!(events(manager), [Event::Rested(id)]);
+        assert_eq!(events(manager), [Event::TimeWaitEnded(id)]);
         assert_eq!((manager.state(id), manager.connections()), (State::Idle, 0));
     }
 }

@@ -156,7 +156,7 @@ fn disconnection_from_either_side_or_both_leaves_nothing() {
         link.assert_empty();
         for host in &link.hosts {
             let over = host.count(|event| matches!(event, Event::Disconnected(..)));
-            let rested = host.count(|event| matches!(event, Event::Rested(..)));
+            let rested = host.count(|event| matches!(event, Event::TimeWaitEnded(..)));
             assert_eq!((over, rested), (1, 1), "seed {seed}");
         }
     }

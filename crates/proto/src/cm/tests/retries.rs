@@ -74,7 +74,7 @@ fn a_rep_is_sent_as_often_as_the_req_says_and_once_more() {
         // Its queue pair could receive, so it rests.
         assert_eq!((b.state(at_b), b.half_open()), (State::TimeWait, 0));
         exhaust(&mut b, at(0), |b| b.connections() > 0);
-        assert_eq!(events(&mut b), [Event::Rested(at_b)]);
+        assert_eq!(events(&mut b), [Event::TimeWaitEnded(at_b)]);
     }
 }
 

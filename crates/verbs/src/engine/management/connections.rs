@@ -419,7 +419,7 @@ impl Manager {
             | Event::DisconnectRequest(connection, _)
             | Event::Disconnected(connection, _)
             | Event::Unanswered(connection, _)
-            | Event::Rested(connection) => {
+            | Event::TimeWaitEnded(connection) => {
                 let target = self.connections.get(connection).and_then(Weak::upgrade);
                 if target.is_none() || self.cm.state(*connection) == State::Idle {
                     self.connections.remove(connection);
