@@ -65,7 +65,7 @@ pub use private_data::{
     DrepData, DreqData, Information, MraData, PrivateDataTooLong, RejData, RepData, ReqData,
     RtuData, SidrRepData, SidrReqData, private_data, rdmacm_private_data,
 };
-pub use probe::{Farewell, ProbeSchedule};
+pub use probe::{DisconnectNotice, ProbeSchedule};
 pub use state::{Phase, State, TRANSITIONS, TransitionTable, Trigger};
 
 use crate::time::Instant;

@@ -42,7 +42,7 @@ pub struct ProbeSchedule {
 
 /// What is needed to send a DREQ for a connection without its manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Farewell {
+pub struct DisconnectNotice {
     /// The peer's address.
     pub peer: Gid,
     /// The local communication ID.
@@ -55,7 +55,7 @@ pub struct Farewell {
     pub traffic_class: u8,
 }
 
-impl Farewell {
+impl DisconnectNotice {
     /// Builds the DREQ.
     pub fn dreq(&self) -> Transmit {
         let dreq = Dreq {
@@ -137,9 +137,9 @@ impl ConnectionManager {
     }
 
     /// What another process needs to end this connection when we cannot.
-    pub fn farewell(&self, connection: ConnectionId) -> Option<Farewell> {
+    pub fn disconnect_notice(&self, connection: ConnectionId) -> Option<DisconnectNotice> {
         let connection = self.table.get(connection.0)?;
-        Some(Farewell {
+        Some(DisconnectNotice {
             peer: connection.peer,
             local_id: connection.id,
             remote_id: connection.remote_id?,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ferroce_proto::cm::Farewell;
+use ferroce_proto::cm::DisconnectNotice;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::CommId;
 use ferroce_wire::number::Qpn;
@@ -29,11 +29,11 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Records a connection of this address, if `FERROCE_LEDGER` is set.
-    pub(crate) fn record(&self, local: Gid, farewell: &Farewell) {
+    pub(crate) fn record(&self, local: Gid, notice: &DisconnectNotice) {
         let Some((_, file)) = self.file.get_or_init(create) else { return };
         let at = self.recorded.fetch_add(1, Ordering::Relaxed) % MAX_RECORDS;
         // A full disk must not affect the connection.
-        let _ = file.write_all_at(&emit(local, farewell), at * RECORD_LEN as u64);
+        let _ = file.write_all_at(&emit(local, notice), at * RECORD_LEN as u64);
     }
 
     /// Removes the file after an orderly shutdown.
@@ -53,8 +53,8 @@ fn create() -> Option<(PathBuf, File)> {
     Some((path, file))
 }
 
-fn emit(local: Gid, farewell: &Farewell) -> [u8; RECORD_LEN] {
-    let Farewell { peer, local_id, remote_id, remote_qpn, traffic_class } = farewell;
+fn emit(local: Gid, notice: &DisconnectNotice) -> [u8; RECORD_LEN] {
+    let DisconnectNotice { peer, local_id, remote_id, remote_qpn, traffic_class } = notice;
     let mut record = [0; RECORD_LEN];
     let parts: [&[u8]; 6] = [
         &local.0,
@@ -69,15 +69,15 @@ fn emit(local: Gid, farewell: &Farewell) -> [u8; RECORD_LEN] {
     record
 }
 
-pub(crate) fn parse(record: &[u8]) -> Option<(Gid, Farewell)> {
+pub(crate) fn parse(record: &[u8]) -> Option<(Gid, DisconnectNotice)> {
     let word = |at: usize| Some(u32::from_be_bytes(record.get(at..at + 4)?.try_into().ok()?));
     let gid = |at: usize| Some(Gid(record.get(at..at + 16)?.try_into().ok()?));
-    let farewell = Farewell {
+    let notice = DisconnectNotice {
         peer: gid(16)?,
         local_id: CommId(word(32)?),
         remote_id: CommId(word(36)?),
         remote_qpn: Qpn(word(40)? & 0x00ff_ffff),
         traffic_class: *record.get(44)?,
     };
-    Some((gid(0)?, farewell))
+    Some((gid(0)?, notice))
 }
