@@ -181,7 +181,7 @@ impl Memory for &Registry {
 
     /// Carefully: hardware would have pinned these pages, and read what was in them. Programs that are through with a READ,
     /// because the peer has said so by another way, free their memory before they deregister it (UCX does).
-    fn read_remote_again(
+    fn read_remote_duplicate(
         &self,
         by: Accessor,
         range: RemoteRange,

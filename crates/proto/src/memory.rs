@@ -135,7 +135,7 @@ pub trait Memory {
 
     /// Reads a range for a duplicate of an RDMA READ that was executed before. The peer may already have the data,
     /// and the owner of the memory may have returned it to the system without deregistering the MR.
-    fn read_remote_again(
+    fn read_remote_duplicate(
         &self,
         by: Accessor,
         range: RemoteRange,

@@ -38,7 +38,7 @@ pub enum Payload<'a> {
     /// A range that the peer's RDMA READ requested.
     Remote(RemoteRange),
     /// The same for a duplicate READ: the peer may already have the data, and the memory may be gone.
-    RemoteAgain(RemoteRange),
+    RemoteDuplicate(RemoteRange),
 }
 
 /// Why a packet could not be encoded.
@@ -50,9 +50,9 @@ pub enum EncodeError {
     Remote(Denied),
     /// The memory of a duplicate READ can no longer be read. Drop the packet: a peer that still needs the data
     /// retransmits its request.
-    Again(Denied),
+    Duplicate(Denied),
     /// The output buffer is too small.
-    Room,
+    BufferTooSmall,
 }
 
 impl Transmit<'_> {
@@ -60,11 +60,11 @@ impl Transmit<'_> {
     /// length. The caller appends the ICRC, which covers IP and UDP headers that only the caller knows.
     pub fn encode(&self, memory: &impl Memory, out: &mut [u8]) -> Result<usize, EncodeError> {
         let set = self.bth.opcode.info().map(|info| info.extensions).unwrap_or_default();
-        let (bth, rest) = out.split_first_chunk_mut().ok_or(EncodeError::Room)?;
+        let (bth, rest) = out.split_first_chunk_mut().ok_or(EncodeError::BufferTooSmall)?;
         *bth = self.bth.to_bytes();
-        let headers = self.extensions.emit(set, rest).ok_or(EncodeError::Room)?;
+        let headers = self.extensions.emit(set, rest).ok_or(EncodeError::BufferTooSmall)?;
         let length = self.payload.len();
-        let body = (rest.get_mut(headers..headers + length)).ok_or(EncodeError::Room)?;
+        let body = (rest.get_mut(headers..headers + length)).ok_or(EncodeError::BufferTooSmall)?;
         match self.payload {
             Payload::None => {}
             Payload::Inline(bytes) => body.copy_from_slice(bytes),
@@ -79,13 +79,15 @@ impl Transmit<'_> {
             Payload::Remote(range) => {
                 memory.read_remote(self.by, range, body).map_err(EncodeError::Remote)?;
             }
-            Payload::RemoteAgain(range) => {
-                memory.read_remote_again(self.by, range, body).map_err(EncodeError::Again)?;
+            Payload::RemoteDuplicate(range) => {
+                memory
+                    .read_remote_duplicate(self.by, range, body)
+                    .map_err(EncodeError::Duplicate)?;
             }
         }
         let pad = usize::from(self.bth.pad);
         let end = headers + length + pad;
-        rest.get_mut(headers + length..end).ok_or(EncodeError::Room)?.fill(0);
+        rest.get_mut(headers + length..end).ok_or(EncodeError::BufferTooSmall)?.fill(0);
         Ok(Bth::LEN + end)
     }
 }
@@ -110,7 +112,7 @@ impl<'a> Payload<'a> {
             Self::None => 0,
             Self::Inline(bytes) => bytes.len(),
             Self::Local { length, .. } => *length as usize,
-            Self::Remote(range) | Self::RemoteAgain(range) => range.length as usize,
+            Self::Remote(range) | Self::RemoteDuplicate(range) => range.length as usize,
         }
     }
 

@@ -174,13 +174,13 @@ fn what_is_asked_for_again_may_be_gone() {
         length: 2 * page as u32,
     };
     let mut out = vec![1; 2 * page];
-    assert_eq!((&registry).read_remote_again(BY, sge, &mut out), Ok(()));
+    assert_eq!((&registry).read_remote_duplicate(BY, sge, &mut out), Ok(()));
     assert!(out.iter().all(|byte| *byte == 0));
     pages.protect(1, PROT_NONE);
-    assert_eq!((&registry).read_remote_again(BY, sge, &mut out), Err(Denied::Bounds));
-    assert_eq!((&registry).read_remote_again(BY, sge, &mut out[..7]), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_duplicate(BY, sge, &mut out), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_duplicate(BY, sge, &mut out[..7]), Err(Denied::Bounds));
     drop(pages);
-    assert_eq!((&registry).read_remote_again(BY, sge, &mut out), Err(Denied::Bounds));
+    assert_eq!((&registry).read_remote_duplicate(BY, sge, &mut out), Err(Denied::Bounds));
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl Responses {
                         ..*range
                     };
                     payload = if *duplicate {
-                        Payload::RemoteAgain(range)
+                        Payload::RemoteDuplicate(range)
                     } else {
                         Payload::Remote(range)
                     };

@@ -203,7 +203,7 @@ impl Adapter {
                         break;
                     }
                 }
-                (Err(EncodeError::Again(_)), _) => {}
+                (Err(EncodeError::Duplicate(_)), _) => {}
                 (Err(error), _) => {
                     let local = matches!(error, EncodeError::Local(_));
                     inner.endpoint.handle_denied(bth.psn, local);

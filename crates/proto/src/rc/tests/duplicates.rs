@@ -26,7 +26,7 @@ fn answers(pair: &mut Pair) -> Vec<Answered> {
     let mut all = Vec::new();
     while let Some(transmit) = pair.hosts[1].poll(pair.now) {
         let range = match transmit.payload {
-            Payload::Remote(range) | Payload::RemoteAgain(range) => Some(range),
+            Payload::Remote(range) | Payload::RemoteDuplicate(range) => Some(range),
             _ => None,
         };
         all.push((transmit.bth.opcode, transmit.bth.psn.distance(first), range));

@@ -134,7 +134,7 @@ impl Pair {
                         }
                     }
                     Err(EncodeError::Local(_)) => host.qp.handle_denied(psn, true),
-                    Err(EncodeError::Again(_)) => {}
+                    Err(EncodeError::Duplicate(_)) => {}
                     Err(_) => host.qp.handle_denied(psn, false),
                 }
             }

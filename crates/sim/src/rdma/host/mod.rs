@@ -285,8 +285,8 @@ impl Host for RdmaHost {
             let length = match encoded {
                 Ok(length) => length,
                 Err(error) => {
-                    if !matches!(error, EncodeError::Again(_)) {
-                        endpoint.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
+                    if !matches!(error, EncodeError::Duplicate(_)) {
+                        end.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
                     }
                     endpoint.collect();
                     continue;
