@@ -40,7 +40,7 @@ fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<QueuePairAtt
         retry_count: given(AttributeMask::RETRY_COUNT).map(|()| attr.retry_cnt),
         rnr_retry: given(AttributeMask::RNR_RETRY).map(|()| RnrRetry(attr.rnr_retry)),
         receive_psn: given(AttributeMask::RECEIVE_PSN).map(|()| Psn(attr.rq_psn & 0xff_ffff)),
-        max_rd_atomic: given(AttributeMask::MAX_READS).map(|()| attr.max_rd_atomic),
+        max_rd_atomic: given(AttributeMask::MAX_RD_ATOMIC).map(|()| attr.max_rd_atomic),
         alternate_path: given(AttributeMask::ALTERNATE_PATH)
             .map(|()| alternate_path(attr, device))
             .transpose()?,
@@ -48,7 +48,8 @@ fn change(attr: &ibv_qp_attr, mask: u32, device: &Device) -> Result<QueuePairAtt
             .map(|()| RnrTimer::from_code(attr.min_rnr_timer).ok_or(Errno::INVALID))
             .transpose()?,
         send_psn: given(AttributeMask::SEND_PSN).map(|()| Psn(attr.sq_psn & 0xff_ffff)),
-        max_dest_rd_atomic: given(AttributeMask::MAX_PEER_READS).map(|()| attr.max_dest_rd_atomic),
+        max_dest_rd_atomic: given(AttributeMask::MAX_DEST_RD_ATOMIC)
+            .map(|()| attr.max_dest_rd_atomic),
         migration: given(AttributeMask::MIGRATION)
             .map(|()| MIGRATIONS.get(attr.path_mig_state as usize).copied().ok_or(Errno::INVALID))
             .transpose()?,
@@ -66,9 +67,11 @@ fn alternate_path(attr: &ibv_qp_attr, device: &Device) -> Result<AlternatePath> 
 /// What programs give to both ends of XRC, and one of them has no use for: devices ignore it.
 fn without_meaning(service: ServiceType) -> AttributeMask {
     match service {
-        ServiceType::XrcInitiator => AttributeMask::MIN_RNR_TIMER | AttributeMask::MAX_PEER_READS,
+        ServiceType::XrcInitiator => {
+            AttributeMask::MIN_RNR_TIMER | AttributeMask::MAX_DEST_RD_ATOMIC
+        }
         ServiceType::XrcTarget => {
-            AttributeMask::RETRY_COUNT | AttributeMask::RNR_RETRY | AttributeMask::MAX_READS
+            AttributeMask::RETRY_COUNT | AttributeMask::RNR_RETRY | AttributeMask::MAX_RD_ATOMIC
         }
         _ => AttributeMask::NONE,
     }

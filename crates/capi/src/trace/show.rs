@@ -196,8 +196,8 @@ pub(crate) unsafe fn qp_attr(line: &mut String, call: &Finished<'_>) {
         one(line, migration::NAMES, attr.path_mig_state);
     });
     for (wanted, name, value) in [
-        (AttributeMask::MAX_READS, "max_rd_atomic", attr.max_rd_atomic),
-        (AttributeMask::MAX_PEER_READS, "max_dest_rd_atomic", attr.max_dest_rd_atomic),
+        (AttributeMask::MAX_RD_ATOMIC, "max_rd_atomic", attr.max_rd_atomic),
+        (AttributeMask::MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr.max_dest_rd_atomic),
         (AttributeMask::MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer),
         (AttributeMask::TIMEOUT, "timeout", attr.timeout),
         (AttributeMask::RETRY_COUNT, "retry_cnt", attr.retry_cnt),

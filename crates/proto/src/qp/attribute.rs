@@ -128,7 +128,7 @@ attributes! {
     ReceivePsn RECEIVE_PSN = 12, "receive PSN", "IBV_QP_RQ_PSN", "24 bits",
         receive_psn: Psn, |psn| psn.0 < LIMIT_24;
     /// Maximum outstanding READs and atomics as requester.
-    MaxReads MAX_READS = 13, "max READs and atomics", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
+    MaxRdAtomic MAX_RD_ATOMIC = 13, "max READs and atomics", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
         max_rd_atomic: u8, |_| true;
     /// The alternate path for migration.
     AlternatePath ALTERNATE_PATH = 14, "alternate path", "IBV_QP_ALT_PATH", "as path and timeout",
@@ -139,7 +139,7 @@ attributes! {
     /// First PSN to send.
     SendPsn SEND_PSN = 16, "send PSN", "IBV_QP_SQ_PSN", "24 bits", send_psn: Psn, |psn| psn.0 < LIMIT_24;
     /// Maximum outstanding READs and atomics as responder.
-    MaxPeerReads MAX_PEER_READS = 17, "max READs and atomics of the peer", "IBV_QP_MAX_DEST_RD_ATOMIC",
+    MaxDestRdAtomic MAX_DEST_RD_ATOMIC = 17, "max READs and atomics of the peer", "IBV_QP_MAX_DEST_RD_ATOMIC",
         "8 bits, the device's limit", max_dest_rd_atomic: u8, |_| true;
     /// Path migration state.
     Migration MIGRATION = 18, "path migration", "IBV_QP_PATH_MIG_STATE", "migrated, rearm or armed",

@@ -1,7 +1,7 @@
 //! Transitions and the attributes that they accept: the tables of Modify QP (IBA 11.2.5.2; A14 for XRC).
 
 use Attribute::{
-    Access, AlternatePath, CurrentState, Destination, DrainNotice, MaxPeerReads, MaxReads,
+    Access, AlternatePath, CurrentState, Destination, DrainNotice, MaxDestRdAtomic, MaxRdAtomic,
     Migration, MinRnrTimer, Partition, Path, PathMtu, Port, QueueKey, ReceivePsn, RetryCount,
     RnrRetry, SendPsn, Timeout,
 };
@@ -67,7 +67,7 @@ static TABLE: &[Row] = &[
 
     // Needed by a responder: the peer, its first PSN and its maximum of outstanding READs and atomics.
     row(&[Init], Rtr, &[Rc, Tgt],
-        &[Path, PathMtu, Destination, ReceivePsn, MaxPeerReads, MinRnrTimer],
+        &[Path, PathMtu, Destination, ReceivePsn, MaxDestRdAtomic, MinRnrTimer],
         &[AlternatePath, Access, Partition]),
     // An XRC initiator has no responder, but takes a receive PSN, as Linux and devices require.
     row(&[Init], Rtr, &[Uc, Ini],
@@ -76,8 +76,8 @@ static TABLE: &[Row] = &[
     row(&[Init], Rtr, &[Ud], &[], &[Partition, QueueKey]),
 
     // Needed by a requester: its first PSN, timeouts and retry counts.
-    row(&[Rtr], Rts, &[Rc], &[Timeout, RetryCount, RnrRetry, SendPsn, MaxReads], LIVE_RESPONDER),
-    row(&[Rtr], Rts, &[Ini], &[Timeout, RetryCount, RnrRetry, SendPsn, MaxReads], LIVE),
+    row(&[Rtr], Rts, &[Rc], &[Timeout, RetryCount, RnrRetry, SendPsn, MaxRdAtomic], LIVE_RESPONDER),
+    row(&[Rtr], Rts, &[Ini], &[Timeout, RetryCount, RnrRetry, SendPsn, MaxRdAtomic], LIVE),
     row(&[Rtr], Rts, &[Tgt], &[Timeout, SendPsn], LIVE_RESPONDER),
     row(&[Rtr], Rts, &[Uc], &[SendPsn], LIVE),
     row(&[Rtr], Rts, &[Ud], &[SendPsn], &[CurrentState, QueueKey]),
@@ -89,13 +89,13 @@ static TABLE: &[Row] = &[
     // Drained: nothing is in flight, so the path can change (IBA 10.3.1.5).
     row(&[Rts], Sqd, &ServiceType::ALL, &[], &[DrainNotice]),
     row(&[Sqd], Sqd, &[Rc], &[],
-        &[Port, Path, Timeout, RetryCount, RnrRetry, MaxReads, MaxPeerReads, AlternatePath, Access,
+        &[Port, Path, Timeout, RetryCount, RnrRetry, MaxRdAtomic, MaxDestRdAtomic, AlternatePath, Access,
           Partition, MinRnrTimer, Migration]),
     row(&[Sqd], Sqd, &[Ini], &[],
-        &[Port, Path, Timeout, RetryCount, RnrRetry, MaxReads, AlternatePath, Access, Partition,
+        &[Port, Path, Timeout, RetryCount, RnrRetry, MaxRdAtomic, AlternatePath, Access, Partition,
           Migration]),
     row(&[Sqd], Sqd, &[Tgt], &[],
-        &[Port, Path, Timeout, MaxPeerReads, AlternatePath, Access, Partition, MinRnrTimer,
+        &[Port, Path, Timeout, MaxDestRdAtomic, AlternatePath, Access, Partition, MinRnrTimer,
           Migration]),
     row(&[Sqd], Sqd, &[Uc], &[], &[Path, AlternatePath, Access, Partition, Migration]),
     row(&[Sqd], Sqd, &[Ud], &[], &[Partition, QueueKey]),
