@@ -12,7 +12,7 @@ pub struct XrcDomain(pub u32);
 /// XRC properties of an SRQ. An XRC target has no PD: memory is looked up in the PD of the SRQ that a message names
 /// (IBA A14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extended {
+pub struct XrcProperties {
     /// The XRC domain whose targets may use the SRQ.
     pub xrc: XrcDomain,
     /// The PD of the memory that its messages use.
@@ -28,7 +28,7 @@ pub struct ReceiveQueue {
     /// disarmed.
     limit: Option<usize>,
     limit_reached: bool,
-    extended: Option<Extended>,
+    xrc: Option<XrcProperties>,
 }
 
 /// The queue is full; returns the request.
@@ -39,17 +39,17 @@ impl ReceiveQueue {
     /// Creates a queue for up to `capacity` requests.
     pub fn new(capacity: usize) -> Self {
         let requests = VecDeque::new();
-        Self { requests, capacity, limit: None, limit_reached: false, extended: None }
+        Self { requests, capacity, limit: None, limit_reached: false, xrc: None }
     }
 
     /// Creates an SRQ that XRC messages can name.
-    pub fn extended(capacity: usize, extended: Extended) -> Self {
-        Self { extended: Some(extended), ..Self::new(capacity) }
+    pub fn with_xrc(capacity: usize, xrc: XrcProperties) -> Self {
+        Self { xrc: Some(xrc), ..Self::new(capacity) }
     }
 
     /// The XRC properties, if it is an XRC SRQ.
-    pub fn xrc(&self) -> Option<Extended> {
-        self.extended
+    pub fn xrc(&self) -> Option<XrcProperties> {
+        self.xrc
     }
 
     /// Maximum number of requests.

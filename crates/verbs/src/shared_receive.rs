@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use ferroce_proto::receive::{Extended, ReceiveQueue};
+use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::work::ReceiveRequest;
 use ferroce_wire::number::Qpn;
 
@@ -52,10 +52,10 @@ impl ProtectionDomain {
         capacity: usize,
         xrc: &XrcDomain,
         completions: &CompletionQueue,
-    ) -> Result<SharedReceiveQueue, CreateError> {
-        let extended = Extended { xrc: xrc.xrcd(), pd: self.pd() };
-        let queue = ReceiveQueue::extended(capacity, extended);
-        self.create_srq(queue, Some(xrc.clone()), Some(completions))
+    ) -> Result<SharedReceiveQueue, Error> {
+        let extended = XrcProperties { xrc: xrc.xrcd(), pd: self.pd() };
+        let queue = ReceiveQueue::with_xrc(capacity, extended);
+        self.make_shared(queue, Some(xrc.clone()), Some(completions))
     }
 
     fn create_srq(

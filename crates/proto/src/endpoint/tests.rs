@@ -13,7 +13,7 @@ use crate::qp::{
     AckTimeout, AddressVector, Capabilities, ModifyError, PathMtu, Permission, QueuePairAttributes,
     RnrRetry, RnrTimer, ServiceType, State,
 };
-use crate::receive::{Extended, ReceiveQueue, XrcDomain};
+use crate::receive::{ReceiveQueue, XrcDomain, XrcProperties};
 use crate::testing::{BASE, DOMAIN, KEY, Random, TestMemory, sge};
 use crate::time::Instant;
 use crate::ud::{self, AddressHandle, Envelope};
@@ -48,7 +48,9 @@ fn side(service: ServiceType, number: u32, shared: bool) -> Side {
         congestion: Congestion::default(),
     };
     let receives = match service {
-        ServiceType::XrcTarget => ReceiveQueue::extended(16, Extended { xrc: XRC, pd: DOMAIN }),
+        ServiceType::XrcTarget => {
+            ReceiveQueue::with_xrc(16, XrcProperties { xrc: XRC, pd: DOMAIN })
+        }
         _ => ReceiveQueue::new(16),
     };
     Side {

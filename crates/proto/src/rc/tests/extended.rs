@@ -11,14 +11,14 @@ use super::pair::{DOMAIN, Faults, Pair};
 use super::telling::{FAR, read, remote, request, statuses, syndromes, write};
 use crate::memory::PdId;
 use crate::rc::{Fault, PostError, Role};
-use crate::receive::{Extended, ReceiveQueue, XrcDomain};
+use crate::receive::{ReceiveQueue, XrcDomain, XrcProperties};
 use crate::work::{CompletionKind, Operation, SendRequest, Status};
 
 const XRC: XrcDomain = XrcDomain(7);
 const QUEUE: Qpn = Qpn(0x5a5a);
 
 /// An initiator on side 0, and a target on side 1 with one shared receive queue.
-fn extended(seed: u64, faults: Faults, queue: Extended) -> Pair {
+fn extended(seed: u64, faults: Faults, queue: XrcProperties) -> Pair {
     let mut pair = Pair::with(seed, faults, 256, |_| ());
     for (side, role) in [Role::Initiator, Role::Target(XRC)].into_iter().enumerate() {
         let mut config = pair.hosts[side].qp.config().clone();
@@ -27,12 +27,12 @@ fn extended(seed: u64, faults: Faults, queue: Extended) -> Pair {
         config.pd = if side == 0 { DOMAIN } else { PdId(99) };
         pair.hosts[side].qp = crate::rc::QueuePair::new(config);
     }
-    pair.hosts[1].receives = ReceiveQueue::extended(16, queue);
+    pair.hosts[1].receives = ReceiveQueue::with_xrc(16, queue);
     pair
 }
 
 fn clean() -> Pair {
-    extended(1, Faults::default(), Extended { xrc: XRC, pd: DOMAIN })
+    extended(1, Faults::default(), XrcProperties { xrc: XRC, pd: DOMAIN })
 }
 
 fn to_queue(request: SendRequest) -> SendRequest {
@@ -73,7 +73,7 @@ fn memory_is_of_the_named_queues_domain() {
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success), (3, Status::Success)]);
 
-    let elsewhere = Extended { xrc: XRC, pd: PdId(2) };
+    let elsewhere = XrcProperties { xrc: XRC, pd: PdId(2) };
     let mut pair = extended(1, Faults::default(), elsewhere);
     pair.hosts[0].qp.post_send(to_queue(write(1, 600))).unwrap();
     pair.run();
@@ -82,7 +82,7 @@ fn memory_is_of_the_named_queues_domain() {
 
 #[test]
 fn a_queue_of_another_xrc_domain_is_out_of_reach() {
-    let mut pair = extended(1, Faults::default(), Extended { xrc: XrcDomain(8), pd: DOMAIN });
+    let mut pair = extended(1, Faults::default(), XrcProperties { xrc: XrcDomain(8), pd: DOMAIN });
     pair.post_receive(1, 42, FAR, 700);
     pair.hosts[0].qp.post_send(to_queue(request(1, Operation::SEND, 8))).unwrap();
     pair.run();
@@ -156,7 +156,7 @@ fn a_target_sends_no_requests_and_an_initiator_takes_none() {
 #[test]
 fn losses_change_nothing() {
     for seed in 0..300 {
-        let mut pair = extended(seed, Faults::of(seed), Extended { xrc: XRC, pd: DOMAIN });
+        let mut pair = extended(seed, Faults::of(seed), XrcProperties { xrc: XRC, pd: DOMAIN });
         for id in 0..8 {
             pair.post_receive(1, id, FAR + 0x1000 * id, 3000);
             let send = request(id, Operation::SEND, 100 + 300 * id as u32);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ferroce_proto::receive::{Extended, ReceiveQueue};
+use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_proto::ud;
@@ -34,11 +34,11 @@ pub(super) struct Srq {
     pub(super) limit_events: u32,
 }
 
-impl Srq {
-    pub(super) fn new(region: usize, extended: Option<Extended>) -> Self {
+impl SharedQueue {
+    pub(super) fn new(region: usize, extended: Option<XrcProperties>) -> Self {
         const CAPACITY: usize = 1 << 16;
         let queue = match extended {
-            Some(extended) => ReceiveQueue::extended(CAPACITY, extended),
+            Some(extended) => ReceiveQueue::with_xrc(CAPACITY, extended),
             None => ReceiveQueue::new(CAPACITY),
         };
         Self { queue, region, buffers: Vec::new(), limit: 0, limit_events: 0 }
