@@ -19,7 +19,7 @@ pub struct Keepalive {
 impl Keepalive {
     /// Probes every 30 s with 5 messages, 5 s apart. A peer that is stopped for less than 25 s, by a debugger for
     /// example, stays connected.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         idle: Duration::from_secs(30),
         probe: ProbeSchedule { messages: 5, interval: Duration::from_secs(5) },
     };

@@ -130,7 +130,7 @@ pub enum Ignored {
     /// A duplicate, answered like the original.
     Duplicate,
     /// A limit on connections, half-open connections or resolutions is reached.
-    NoRoom,
+    LimitReached,
     /// The listener's backlog is full. The peer retransmits.
     Backlog,
     /// Too many events or messages wait to be polled. The peer retransmits.
@@ -174,7 +174,7 @@ impl fmt::Display for Ignored {
             Self::WrongQueuePair => f.write_str("another queue pair than the connection's"),
             Self::OutOfPlace(state) => write!(f, "message without meaning in state {state:?}"),
             Self::Duplicate => f.write_str("duplicate, answered again"),
-            Self::NoRoom => f.write_str("no room for another connection"),
+            Self::LimitReached => f.write_str("no room for another connection"),
             Self::Backlog => f.write_str("the listener's backlog is full"),
             Self::Undrained => f.write_str("too many events or messages are not polled"),
             Self::Unsolicited => f.write_str("unsolicited"),

@@ -131,7 +131,7 @@ impl ConnectionManager {
             || self.table.len() >= self.config.max_connections
         {
             self.refuse_req(envelope, req, RejectReason::NO_RESOURCES);
-            return Err(Ignored::NoRoom);
+            return Err(Ignored::LimitReached);
         }
         let id = self.new_comm_id();
         let mut connection = Connection::new(

@@ -32,12 +32,12 @@ pub struct PrivateDataTooLong {
     /// Its length.
     pub length: usize,
     /// The maximum length.
-    pub room: usize,
+    pub capacity: usize,
 }
 
 /// Pads private data with zeros to the message's size, which the return type determines.
 pub fn private_data<const N: usize>(bytes: &[u8]) -> Result<Octets<N>, PrivateDataTooLong> {
-    Octets::padded(bytes).ok_or(PrivateDataTooLong { length: bytes.len(), room: N })
+    Octets::padded(bytes).ok_or(PrivateDataTooLong { length: bytes.len(), capacity: N })
 }
 
 /// Private data of an RDMA-CM REQ or SIDR_REQ: the IP header, then `bytes`, padded with zeros (IBA A11.2). The
@@ -46,13 +46,13 @@ pub fn rdmacm_private_data<const N: usize>(
     header: &IpHeader,
     bytes: &[u8],
 ) -> Result<Octets<N>, PrivateDataTooLong> {
-    let room = N.saturating_sub(IpHeader::LEN);
-    rdmacm::private_data(header, bytes).ok_or(PrivateDataTooLong { length: bytes.len(), room })
+    let capacity = N.saturating_sub(IpHeader::LEN);
+    rdmacm::private_data(header, bytes).ok_or(PrivateDataTooLong { length: bytes.len(), capacity })
 }
 
 impl fmt::Display for PrivateDataTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of private data, where {} fit", self.length, self.room)
+        write!(f, "{} bytes of private data, where {} fit", self.length, self.capacity)
     }
 }
 

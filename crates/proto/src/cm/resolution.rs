@@ -195,7 +195,7 @@ impl ConnectionManager {
             return Err(Ignored::NoListener(request.service_id));
         }
         if self.resolutions.received.len() >= self.config.max_resolutions {
-            return Err(Ignored::NoRoom);
+            return Err(Ignored::LimitReached);
         }
         let id = self.new_comm_id();
         let mut received = PendingQuery {

@@ -24,7 +24,7 @@ use crate::qp::{Capabilities, Machine, QueuePairAttributes, ServiceType, State};
 use crate::receive::XrcDomain;
 use crate::{rc, uc, ud};
 
-pub use traffic::{InboundPacket, Outgoing};
+pub use traffic::{InboundPacket, OutboundPacket};
 
 pub use crate::work::PostError;
 

@@ -29,7 +29,7 @@ pub struct InboundPacket<'a> {
 
 /// A packet to send.
 #[derive(Debug)]
-pub struct Outgoing<'a, R> {
+pub struct OutboundPacket<'a, R> {
     /// The route of a datagram; `None` for the path of the connection.
     pub route: Option<R>,
     /// The packet.
@@ -156,10 +156,10 @@ impl<R: Copy> Endpoint<R> {
         &mut self,
         now: Instant,
         memory: &mut impl Memory,
-    ) -> Option<Outgoing<'_, R>> {
+    ) -> Option<OutboundPacket<'_, R>> {
         // In SQD no request is started (IBA 10.3.1.5); RC implements this itself.
         let starts = self.machine.permits(Action::StartSend).is_allowed();
-        let connected = |transmit| Outgoing { route: None, transmit };
+        let connected = |transmit| OutboundPacket { route: None, transmit };
         match &mut self.transport {
             Transport::Reliable(queue_pair) => queue_pair.poll_transmit(now, memory).map(connected),
             Transport::Unreliable(queue_pair) => {
@@ -168,7 +168,7 @@ impl<R: Copy> Endpoint<R> {
             }
             Transport::Datagram(queue_pair) if starts => {
                 let datagram = queue_pair.poll_transmit()?;
-                Some(Outgoing { route: Some(datagram.route), transmit: datagram.transmit })
+                Some(OutboundPacket { route: Some(datagram.route), transmit: datagram.transmit })
             }
             Transport::Datagram(_) | Transport::None => None,
         }

@@ -223,7 +223,7 @@ fn each_way_to_be_ignored_or_refused_has_its_text() {
         Ignored::WrongQueuePair,
         Ignored::OutOfPlace(State::Established),
         Ignored::Duplicate,
-        Ignored::NoRoom,
+        Ignored::LimitReached,
         Ignored::Backlog,
         Ignored::Undrained,
         Ignored::Unsolicited,

@@ -133,6 +133,6 @@ fn requests_that_the_consumer_has_not_answered_are_not_evicted() {
         }
     }
     let [one] = requests(22, 1)[..] else { panic!("no REQ") };
-    assert_eq!(b.handle_mad(at(1), gid(22), &one), Err(Ignored::NoRoom));
+    assert_eq!(b.handle_mad(at(1), gid(22), &one), Err(Ignored::LimitReached));
     assert_eq!(events(&mut b).len(), 8);
 }

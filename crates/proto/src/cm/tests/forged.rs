@@ -218,7 +218,7 @@ fn a_restarted_peer_that_answers_no_probe_gets_through() {
 }
 
 fn with_keepalive(host: u8) -> ConnectionManager {
-    ConnectionManager::new(super::Config { keepalive: Some(Keepalive::USUAL), ..config(host) })
+    ConnectionManager::new(super::Config { keepalive: Some(Keepalive::DEFAULT), ..config(host) })
 }
 
 /// An established connection whose sides both have the keepalive.

@@ -50,7 +50,7 @@ fn half_open_requests_are_limited() {
             assert_eq!((result, b.poll_transmit()), (Ok(()), None));
             continue;
         }
-        assert_eq!(result, Err(Ignored::NoRoom));
+        assert_eq!(result, Err(Ignored::LimitReached));
         let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
         assert_eq!(rej.reason, RejectReason::NO_RESOURCES);
     }

@@ -16,7 +16,7 @@ fn assert_room<const N: usize>(room: usize, _: Octets<N>) {
     assert_eq!(N, room);
     let bytes = [7; 256];
     assert_eq!(private_data::<N>(&bytes[..N]).unwrap().0, bytes[..N]);
-    let too_long = PrivateDataTooLong { length: N + 1, room: N };
+    let too_long = PrivateDataTooLong { length: N + 1, capacity: N };
     assert_eq!(private_data::<N>(&bytes[..N + 1]), Err(too_long));
 }
 
@@ -38,7 +38,7 @@ fn rdma_cms_header_takes_its_share() {
     let header = IpHeader::default();
     let bytes = [9; 256];
     assert!(rdmacm_private_data::<92>(&header, &bytes[..56]).is_ok());
-    let too_long = PrivateDataTooLong { length: 57, room: 56 };
+    let too_long = PrivateDataTooLong { length: 57, capacity: 56 };
     assert_eq!(rdmacm_private_data::<92>(&header, &bytes[..57]), Err(too_long));
     assert_eq!(too_long.to_string(), "57 bytes of private data, where 56 fit");
     assert!(rdmacm_private_data::<216>(&header, &bytes[..180]).is_ok());

@@ -135,7 +135,7 @@ fn questions_are_limited() {
     for count in 0..10 {
         a.resolve(at(0), &question()).unwrap();
         let result = b.handle_mad(at(1), gid(12), &only(&mut a).to_mad());
-        assert_eq!(result, if count < 3 { Ok(()) } else { Err(Ignored::NoRoom) });
+        assert_eq!(result, if count < 3 { Ok(()) } else { Err(Ignored::LimitReached) });
     }
     for count in 0..10 {
         assert_eq!(b.resolve(at(2), &question()).is_ok(), count < 3);

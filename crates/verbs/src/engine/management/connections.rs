@@ -91,7 +91,7 @@ impl Connections {
         let manager = || {
             let config = Config {
                 slot: Some(slot),
-                keepalive: Some(Keepalive::USUAL),
+                keepalive: Some(Keepalive::DEFAULT),
                 ..Config::new(Guid(device.guid()), random())
             };
             Mutex::new(Manager {
