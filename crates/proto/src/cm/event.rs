@@ -165,39 +165,39 @@ impl fmt::Display for Ignored {
             Self::NotMad(error) => fmt::Display::fmt(error, f),
             Self::NotMessage(error) => fmt::Display::fmt(error, f),
             Self::Unknown(id) => write!(f, "unknown communication ID {id}"),
-            Self::NoListener(service) => write!(f, "nobody listens at service {service}"),
+            Self::NoListener(service) => write!(f, "no listener for service {service}"),
             Self::BadRequest => f.write_str("request rejected for its transport or path MTU"),
-            Self::Stale => f.write_str("the queue pair is in another connection"),
-            Self::Probing => {
-                f.write_str("the queue pair is in an established connection, which is probed")
-            }
-            Self::WrongQueuePair => f.write_str("another queue pair than the connection's"),
-            Self::OutOfPlace(state) => write!(f, "message without meaning in state {state:?}"),
-            Self::Duplicate => f.write_str("duplicate, answered again"),
-            Self::LimitReached => f.write_str("no room for another connection"),
+            Self::Stale => f.write_str("the queue pair belongs to another connection"),
+            Self::Probing => f.write_str(
+                "the queue pair belongs to an established connection, which is being probed",
+            ),
+            Self::WrongQueuePair => f.write_str("the queue pair is not the connection's"),
+            Self::OutOfPlace(state) => write!(f, "message not valid in state {state:?}"),
+            Self::Duplicate => f.write_str("duplicate: the earlier response was sent again"),
+            Self::LimitReached => f.write_str("the limit of connections or resolutions is reached"),
             Self::Backlog => f.write_str("the listener's backlog is full"),
-            Self::Undrained => f.write_str("too many events or messages are not polled"),
-            Self::Unsolicited => f.write_str("unsolicited"),
+            Self::Undrained => f.write_str("too many events or messages wait to be polled"),
+            Self::Unsolicited => f.write_str("response without a request"),
         }
     }
 }
 
 impl fmt::Display for TooMany {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no more than {} are allowed", self.limit)
+        write!(f, "limit of {} reached", self.limit)
     }
 }
 
 impl fmt::Display for ServiceInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "somebody listens at service {} already", self.0)
+        write!(f, "service {} already has a listener", self.0)
     }
 }
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone => f.write_str("the connection is gone"),
+            Self::Gone => f.write_str("the connection no longer exists"),
             Self::State(state) => write!(f, "not allowed in state {state:?}"),
         }
     }

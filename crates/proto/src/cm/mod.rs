@@ -133,14 +133,14 @@ impl ConnectionManager {
 
     /// Whether a message from `from` concerns this manager: a connection, a resolution or a listening service. Where
     /// several managers share an address, other messages are for one of the others.
-    pub fn knows(&self, from: Gid, transaction: TransactionId, message: &CmMessage) -> bool {
+    pub fn concerns(&self, from: Gid, transaction: TransactionId, message: &CmMessage) -> bool {
         let (listeners, table) = (&self.listeners, &self.table);
         match message {
             CmMessage::Req(req) => {
                 listeners.contains_key(&req.service_id.0)
                     || table.by_remote_id(from, req.local_ca_guid, req.local_comm_id).is_some()
             }
-            CmMessage::SidrReq(request) => self.resolutions.knows(from, transaction, request),
+            CmMessage::SidrReq(request) => self.resolutions.concerns(from, transaction, request),
             CmMessage::Rej(rej) => {
                 let envelope = Envelope { from, traffic_class: 0, transaction, modifier: 0 };
                 self.rejected(&envelope, rej).is_ok_and(|id| table.contains(id))

@@ -52,7 +52,7 @@ pub fn rdmacm_private_data<const N: usize>(
 
 impl fmt::Display for PrivateDataTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of private data, where {} fit", self.length, self.capacity)
+        write!(f, "{} bytes of private data exceed the limit of {}", self.length, self.capacity)
     }
 }
 

@@ -66,7 +66,7 @@ impl Resolutions {
     }
 
     /// Whether the service has a listener, or the request is a retransmission.
-    pub(super) fn knows(&self, from: Gid, by: TransactionId, request: &SidrReq) -> bool {
+    pub(super) fn concerns(&self, from: Gid, by: TransactionId, request: &SidrReq) -> bool {
         self.listeners.contains(&request.service_id.0)
             || self.by_request.contains_key(&(from, request.request_id.0, by.0))
     }

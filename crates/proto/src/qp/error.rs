@@ -63,27 +63,27 @@ impl fmt::Display for ModifyError {
                 write!(f, "the queue pair is in {actual}, not in {assumed} as the change assumes")
             }
             Self::NoSuchTransition { service, from, to } if from == to => {
-                write!(f, "{service} in {from} cannot be changed without leaving that state")
+                write!(f, "{service} in {from} accepts no change without leaving that state")
             }
             Self::NoSuchTransition { service, from, to } => {
                 write!(f, "{service} cannot go from {from} to {to}")
             }
             Self::Missing { service, from, to, attributes } => {
-                write!(f, "{service} from {from} to {to} also needs: {attributes}")
+                write!(f, "{service} from {from} to {to} also requires: {attributes}")
             }
             Self::NotAllowed { service, from, to, attributes } => {
-                write!(f, "{service} from {from} to {to} does not take: {attributes}")
+                write!(f, "{service} from {from} to {to} does not accept: {attributes}")
             }
             Self::OutOfRange { attributes } => {
                 f.write_str("out of range:")?;
                 for (position, attribute) in attributes.iter().enumerate() {
                     let separator = if position == 0 { "" } else { ";" };
-                    write!(f, "{separator} {attribute} (it is {})", attribute.range())?;
+                    write!(f, "{separator} {attribute} (valid: {})", attribute.range())?;
                 }
                 Ok(())
             }
             Self::StillDraining => f.write_str(
-                "the send queue is still draining: wait for the notice, or go to RESET or ERR",
+                "the send queue is still draining: wait for the drain event, or go to RESET or ERR",
             ),
         }
     }

@@ -282,9 +282,9 @@ fn errors_say_what_to_change() {
         port: Some(0),
         ..change(State::Reset, State::Init, named("PKEY_INDEX"))
     };
-    assert_eq!(text(rc, State::Reset, &bad), "RC from RESET to INIT also needs: access");
-    let bad = QueuePairAttributes { access: Some(AccessFlags::empty()), ..bad };
-    assert_eq!(text(rc, State::Reset, &bad), "out of range: port (it is from 1)");
+    assert_eq!(text(rc, State::Reset, &bad), "RC from RESET to INIT also requires: access");
+    let bad = QueuePairAttributes { access: Some(AccessFlags(0)), ..bad };
+    assert_eq!(text(rc, State::Reset, &bad), "out of range: port (valid: from 1)");
     let bad = QueuePairAttributes {
         port: Some(1),
         queue_key: Some(QKey(1)),
@@ -293,12 +293,12 @@ fn errors_say_what_to_change() {
     };
     assert_eq!(
         text(rc, State::Reset, &bad),
-        "RC from RESET to INIT does not take: queue key, retry count"
+        "RC from RESET to INIT does not accept: queue key, retry count"
     );
     assert_eq!(text(rc, State::Init, &to(State::ReadyToSend)), "RC cannot go from INIT to RTS");
     assert_eq!(
         text(rc, State::ReadyToReceive, &QueuePairAttributes::default()),
-        "RC in RTR cannot be changed without leaving that state"
+        "RC in RTR accepts no change without leaving that state"
     );
     let late =
         QueuePairAttributes { current_state: Some(State::ReadyToSend), ..to(State::ReadyToSend) };
@@ -306,7 +306,7 @@ fn errors_say_what_to_change() {
         text(ServiceType::UnreliableDatagram, State::SendQueueError, &late),
         "the queue pair is in SQE, not in RTS as the change assumes"
     );
-    assert!(ModifyError::StillDraining.to_string().contains("wait for the notice"));
+    assert!(ModifyError::StillDraining.to_string().contains("wait for the drain event"));
 }
 
 #[test]

@@ -94,11 +94,11 @@ impl fmt::Display for Refused {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::QpType => "the transport is not the one asked for",
-            Self::PathMtu => "the path MTU is reserved or above the one asked for",
+            Self::QpType => "the transport is not the requested one",
+            Self::PathMtu => "the path MTU is reserved or larger than requested",
             Self::QueuePairs => "the queue pairs are not those of the request",
             Self::Keys => "the memory keys are not those of the request",
-            Self::MaxMessageSize => "the longest message is none or longer than asked for",
+            Self::MaxMessageSize => "the maximum message size is zero or larger than requested",
             Self::Retries => "timeout or retry counts are not those of the request",
         })
     }
@@ -109,12 +109,12 @@ impl fmt::Display for SetupError {
         match self {
             Self::Refused(refused) => write!(f, "refused in {refused}"),
             Self::NoAnswer { phase, attempts } => {
-                write!(f, "{phase}: no answer to {attempts} attempts")
+                write!(f, "{phase}: no response after {attempts} attempts")
             }
             Self::Violation { phase, violation } => {
                 write!(f, "{phase}: wrong response: {violation}")
             }
-            Self::Aborted(refused) => write!(f, "given up in {refused}"),
+            Self::Aborted(refused) => write!(f, "aborted in {refused}"),
         }
     }
 }
@@ -123,12 +123,12 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refused) => write!(f, "refused in {refused}"),
-            Self::Silent { phase } => write!(f, "{phase}: the client is silent"),
+            Self::Silent { phase } => write!(f, "{phase}: no message from the client"),
             Self::Unconfirmed { attempts } => {
                 write!(f, "CONNECTION_ACCEPT not confirmed in {attempts} attempts")
             }
             Self::Abandoned { status } => {
-                write!(f, "given up by the client: status {status}, {}", Meaning(status))
+                write!(f, "aborted by the client: status {status}, {}", Meaning(status))
             }
         }
     }
@@ -136,13 +136,13 @@ impl fmt::Display for Failure {
 
 impl fmt::Display for WrongStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the exchange is not where this step can be made")
+        f.write_str("the step is not valid in this phase of the exchange")
     }
 }
 
 impl fmt::Display for UnknownRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such request to be answered")
+        f.write_str("no such pending request")
     }
 }
 

@@ -17,7 +17,7 @@ use ferroce_wire::cm::{
 use ferroce_wire::mad::{MadError, TransactionId};
 use ferroce_wire::number::Qpn;
 
-const TRANSACTION_BYTES: TransactionId = TransactionId(0x77);
+const TRANSACTION: TransactionId = TransactionId(0x77);
 
 /// The REQ of a pair, as its active side repeats it.
 fn repeated_req(pair: &mut Pair) -> Req {
@@ -37,7 +37,7 @@ fn an_mra_for_another_message_changes_nothing() {
             message,
             ..Mra::default()
         };
-        let result = a.handle_message(at(2), gid(11), TRANSACTION_BYTES, &mra.into());
+        let result = a.handle_message(at(2), gid(11), TRANSACTION, &mra.into());
         assert_eq!(result, Err(Ignored::OutOfPlace(State::ReqSent)));
     }
 }
@@ -50,7 +50,7 @@ fn a_repeated_req_must_be_the_same() {
     let Pair { b, .. } = &mut pair;
     let others = [Req { local_qpn: Qpn(0x55), ..req }, Req { service_id: ServiceId(5), ..req }];
     for other in others {
-        let result = b.handle_message(at(9), gid(12), TRANSACTION_BYTES, &other.into());
+        let result = b.handle_message(at(9), gid(12), TRANSACTION, &other.into());
         assert_eq!(result, Err(Ignored::BadRequest));
         let CmMessage::Rej(rej) = only(b).message else { panic!("no REJ") };
         assert_eq!(rej.reason, RejectReason::DUPLICATE_LOCAL_COMM_ID);
@@ -73,7 +73,7 @@ fn a_passive_sides_name_is_no_name_for_its_request() {
     .unwrap();
     let CmMessage::Req(req) = only(&mut b).message else { panic!("no REQ") };
     let req = Req { local_comm_id: at_b.comm_id(), ..req };
-    let result = a.handle_message(at(6), gid(11), TRANSACTION_BYTES, &req.into());
+    let result = a.handle_message(at(6), gid(11), TRANSACTION, &req.into());
     assert_eq!((result, a.state(at_a)), (Err(Ignored::BadRequest), State::Established));
 }
 
@@ -83,7 +83,7 @@ fn a_rep_to_a_passive_side_is_refused() {
     transmits(&mut b);
     let rep =
         Rep { local_comm_id: at_a.comm_id(), remote_comm_id: at_b.comm_id(), ..Rep::default() };
-    let result = b.handle_message(at(3), gid(12), TRANSACTION_BYTES, &rep.into());
+    let result = b.handle_message(at(3), gid(12), TRANSACTION, &rep.into());
     assert_eq!(result, Err(Ignored::Unknown(at_b.comm_id())));
     let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::INVALID_COMM_ID);
@@ -98,7 +98,7 @@ fn a_req_of_a_connection_in_time_wait_is_stale() {
     b.close(at(10), *at_b).unwrap();
     transmits(b);
     assert_eq!(b.state(*at_b), State::TimeWait);
-    let result = b.handle_message(at(11), gid(12), TRANSACTION_BYTES, &req.into());
+    let result = b.handle_message(at(11), gid(12), TRANSACTION, &req.into());
     assert_eq!(result, Err(Ignored::Stale));
     let CmMessage::Rej(rej) = only(b).message else { panic!("no REJ") };
     assert_eq!(rej.reason, RejectReason::STALE_CONNECTION);
@@ -160,13 +160,13 @@ fn times_in_mra_and_rep_are_bounded() {
         service_timeout: ResponseTimeout(31),
         ..Mra::default()
     };
-    a.handle_message(at(2), gid(11), TRANSACTION_BYTES, &mra.into()).unwrap();
+    a.handle_message(at(2), gid(11), TRANSACTION, &mra.into()).unwrap();
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(2).as_nanos() + longest + way);
     b.accept(at(3), at_b, &super::super::AcceptParameters::new(Qpn(1), wish().starting_psn))
         .unwrap();
     let CmMessage::Rep(rep) = only(&mut b).message else { panic!("no REP") };
     let rep = Rep { target_ack_delay: ResponseTimeout(31), ..rep };
-    a.handle_message(at(4), gid(11), TRANSACTION_BYTES, &rep.into()).unwrap();
+    a.handle_message(at(4), gid(11), TRANSACTION, &rep.into()).unwrap();
     a.ready(at_a, RtuData::default()).unwrap();
     a.disconnect(at(5), at_a, DreqData::default()).unwrap();
     while a.state(at_a) != State::TimeWait {

@@ -17,7 +17,7 @@ use ferroce_wire::cm::{
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::{Guid, Psn, Qpn};
 
-const TRANSACTION_BYTES: TransactionId = TransactionId(0x666);
+const TRANSACTION: TransactionId = TransactionId(0x666);
 
 /// A REQ as the peer of `established` would send it, for a new connection.
 fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> CmMessage {
@@ -59,7 +59,7 @@ fn a_sweep_of_forged_requests_ends_nothing() {
         for qpn in 0..64 {
             let service = if qpn % 2 == 0 { SERVICE } else { ServiceId(77) };
             let req = forged_req(0x4000 + round * 64 + qpn, qpn, service);
-            let result = b.handle_message(at(time), gid(12), TRANSACTION_BYTES, &req);
+            let result = b.handle_message(at(time), gid(12), TRANSACTION, &req);
             probed += usize::from(result == Err(Ignored::Probing));
             if qpn == 0x1a {
                 assert_eq!(result, Err(Ignored::Probing));
@@ -86,13 +86,13 @@ fn forged_requests_to_the_active_side_end_nothing_either() {
     let req = CmMessage::Req(Req { local_ca_guid: config(11).ca_guid, ..req });
     for round in 0..20 {
         let time = 10 + round * 10_000;
-        let result = a.handle_message(at(time), gid(11), TRANSACTION_BYTES, &req);
+        let result = a.handle_message(at(time), gid(11), TRANSACTION, &req);
         assert_eq!(result, Err(Ignored::Probing));
         run(&mut a, &mut b, at(time), at(time + 9_999));
     }
     assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
     // A peer like Linux answers no LAP: that proves nothing.
-    a.handle_message(at(300_000), gid(11), TRANSACTION_BYTES, &req).unwrap_err();
+    a.handle_message(at(300_000), gid(11), TRANSACTION, &req).unwrap_err();
     let silent = |a: &mut ConnectionManager| {
         while let Some(time) = a.poll_timeout() {
             a.handle_timeout(time);
@@ -103,7 +103,7 @@ fn forged_requests_to_the_active_side_end_nothing_either() {
     // This one has answered before, so its silence counts.
     assert_eq!(silent(&mut a), [Event::Unanswered(at_a, at(300_000))]);
     let Pair { mut a, at_a, .. } = established();
-    a.handle_message(at(10), gid(11), TRANSACTION_BYTES, &req).unwrap_err();
+    a.handle_message(at(10), gid(11), TRANSACTION, &req).unwrap_err();
     assert_eq!((silent(&mut a), a.state(at_a)), (vec![], State::Established));
 }
 
@@ -123,7 +123,7 @@ fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
             messages.push(rej.into());
         }
         for message in messages {
-            let result = b.handle_message(at(9), gid(host), TRANSACTION_BYTES, &message);
+            let result = b.handle_message(at(9), gid(host), TRANSACTION, &message);
             assert!(result.is_err(), "{message:?}");
             assert_eq!((b.state(at_b), events(&mut b)), (State::Established, vec![]));
         }
@@ -136,7 +136,7 @@ fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
         ..Rej::default()
     };
     rej.information.0[..8].copy_from_slice(&config(12).ca_guid.0.to_be_bytes());
-    b.handle_message(at(9), gid(12), TRANSACTION_BYTES, &rej.into()).unwrap_err();
+    b.handle_message(at(9), gid(12), TRANSACTION, &rej.into()).unwrap_err();
     assert_eq!(b.state(at_b), State::Established);
 }
 
@@ -145,10 +145,10 @@ fn an_rtu_is_rejected_only_when_its_name_is_free() {
     let Pair { mut b, at_a, at_b, .. } = established();
     let (local_comm_id, remote_comm_id) = (at_a.comm_id(), at_b.comm_id());
     let rtu = Rtu { local_comm_id, remote_comm_id, ..Rtu::default() };
-    b.handle_message(at(9), gid(13), TRANSACTION_BYTES, &rtu.into()).unwrap_err();
+    b.handle_message(at(9), gid(13), TRANSACTION, &rtu.into()).unwrap_err();
     assert_eq!(transmits(&mut b), []);
     let free = Rtu { remote_comm_id: CommId(remote_comm_id.0 ^ 1), ..rtu };
-    b.handle_message(at(9), gid(13), TRANSACTION_BYTES, &free.into()).unwrap_err();
+    b.handle_message(at(9), gid(13), TRANSACTION, &free.into()).unwrap_err();
     assert!(matches!(only(&mut b).message, CmMessage::Rej(_)));
 }
 

@@ -40,7 +40,7 @@ fn rdma_cms_header_takes_its_share() {
     assert!(rdmacm_private_data::<92>(&header, &bytes[..56]).is_ok());
     let too_long = PrivateDataTooLong { length: 57, capacity: 56 };
     assert_eq!(rdmacm_private_data::<92>(&header, &bytes[..57]), Err(too_long));
-    assert_eq!(too_long.to_string(), "57 bytes of private data, where 56 fit");
+    assert_eq!(too_long.to_string(), "57 bytes of private data exceed the limit of 56");
     assert!(rdmacm_private_data::<216>(&header, &bytes[..180]).is_ok());
     assert!(rdmacm_private_data::<216>(&header, &bytes[..181]).is_err());
 }

@@ -8,7 +8,7 @@ use super::{SERVICE, at, config, gid, manager, only, wish};
 use ferroce_wire::cm::{CmMessage, Rej, RejectReason};
 use ferroce_wire::mad::TransactionId;
 
-const TRANSACTION_BYTES: TransactionId = TransactionId(0x77);
+const TRANSACTION: TransactionId = TransactionId(0x77);
 
 fn in_slot(host: u8, slot: u8) -> ConnectionManager {
     ConnectionManager::new(Config { slot: Some(slot), ..config(host) })
@@ -43,26 +43,26 @@ fn connections_and_questions_are_known_to_who_has_them() {
     peer.listen(SERVICE, 1).unwrap();
     one.connect(at(0), &wish()).unwrap();
     let req = only(&mut one);
-    assert!(peer.knows(gid(12), req.transaction, &req.message));
+    assert!(peer.concerns(gid(12), req.transaction, &req.message));
     // A listener that is gone still knows what it took before.
     peer.handle_mad(at(1), gid(12), &req.to_mad()).unwrap();
     peer.unlisten(SERVICE);
-    assert!(peer.knows(gid(12), req.transaction, &req.message));
-    assert!(!peer.knows(gid(13), req.transaction, &req.message));
+    assert!(peer.concerns(gid(12), req.transaction, &req.message));
+    assert!(!peer.concerns(gid(13), req.transaction, &req.message));
     let CmMessage::Req(request) = req.message else { panic!("no REQ") };
     let reason = RejectReason::CONSUMER_REJECT;
     let rej = Rej { remote_comm_id: request.local_comm_id, reason, ..Rej::default() }.into();
-    assert!(one.knows(gid(11), TRANSACTION_BYTES, &rej));
-    assert!(!other.knows(gid(11), TRANSACTION_BYTES, &rej));
+    assert!(one.concerns(gid(11), TRANSACTION, &rej));
+    assert!(!other.concerns(gid(11), TRANSACTION, &rej));
 
     other.resolve(at(0), &ResolveParameters::new(gid(11), SERVICE)).unwrap();
     let question = only(&mut other);
-    assert!(!peer.knows(gid(12), question.transaction, &question.message));
+    assert!(!peer.concerns(gid(12), question.transaction, &question.message));
     peer.listen_datagrams(SERVICE).unwrap();
-    assert!(peer.knows(gid(12), question.transaction, &question.message));
+    assert!(peer.concerns(gid(12), question.transaction, &question.message));
     peer.unlisten_datagrams(SERVICE);
     let _ = peer.handle_mad(at(1), gid(12), &question.to_mad());
     let answer = only(&mut peer);
-    assert!(other.knows(gid(11), answer.transaction, &answer.message));
-    assert!(!one.knows(gid(11), answer.transaction, &answer.message));
+    assert!(other.concerns(gid(11), answer.transaction, &answer.message));
+    assert!(!one.concerns(gid(11), answer.transaction, &answer.message));
 }

@@ -278,7 +278,7 @@ impl Connections {
     ) -> Owner {
         let Ok(mad) = Mad::parse(payload) else { return Owner::Us };
         let Ok(message) = CmMessage::from_mad(&mad) else { return Owner::Us };
-        if manager.knows(from, mad.header.transaction, &message) {
+        if manager.concerns(from, mad.header.transaction, &message) {
             return Owner::Us;
         }
         match (&message, message.service_id(), message.remote_comm_id()) {
