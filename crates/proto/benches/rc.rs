@@ -1,5 +1,5 @@
-//! Requester and responder against each other with no fabric between them and no memory behind them: what the state
-//! machines themselves cost. Bytes are accounted for, not copied.
+//! Cost of the RC state machines: requester and responder without a network and without memory. Bytes are counted,
+//! not copied.
 //!
 //! `cargo bench -p ferroce-proto --bench rc`
 
@@ -23,10 +23,10 @@ fn main() {
     divan::main();
 }
 
-/// Memory that allows everything and holds nothing.
-struct Nowhere;
+/// Memory that allows every access and stores nothing.
+struct NullMemory;
 
-impl Memory for Nowhere {
+impl Memory for NullMemory {
     fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
         Ok(())
     }
@@ -118,19 +118,31 @@ impl Pair {
         self.a.post_send(request).unwrap();
     }
 
-    /// Everything that can happen happens; returns how many requests completed.
+    /// Runs until nothing is left to do; returns the number of completed requests.
     fn run(&mut self) -> usize {
         let now = Instant::ZERO;
         let (mut done, mut moved) = (0, true);
         while std::mem::take(&mut moved) {
-            while let Some(transmit) = self.a.poll_transmit(now, &mut Nowhere) {
+            while let Some(transmit) = self.a.poll_transmit(now, &mut NullMemory) {
                 let packet = packet(&transmit, &self.zeroes);
-                self.b.handle_packet(now, &packet, false, Some(&mut self.receives), &mut Nowhere);
+                self.b.handle_packet(
+                    now,
+                    &packet,
+                    false,
+                    Some(&mut self.receives),
+                    &mut NullMemory,
+                );
                 moved = true;
             }
-            while let Some(transmit) = self.b.poll_transmit(now, &mut Nowhere) {
+            while let Some(transmit) = self.b.poll_transmit(now, &mut NullMemory) {
                 let packet = packet(&transmit, &self.zeroes);
-                self.a.handle_packet(now, &packet, false, Some(&mut self.receives), &mut Nowhere);
+                self.a.handle_packet(
+                    now,
+                    &packet,
+                    false,
+                    Some(&mut self.receives),
+                    &mut NullMemory,
+                );
                 moved = true;
             }
             while self.a.poll_send_completion().is_some() {

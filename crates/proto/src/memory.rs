@@ -149,7 +149,12 @@ pub trait Memory {
     -> Result<(), Denied>;
 
     /// Executes an atomic operation on the 8 bytes of `range` and returns the original value.
-    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied>;
+    fn atomic(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        operation: Atomic,
+    ) -> Result<u64, Denied>;
 
     /// Invalidates an rkey, for a SEND with invalidate or a local work request (IBA 10.6.5). Type 2 windows can be
     /// invalidated; type 1 windows and ordinary MRs cannot.

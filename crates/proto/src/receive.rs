@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_told_once() {
+    fn reports_the_srq_limit_once() {
         let mut queue = ReceiveQueue::new(4);
         (0..4).for_each(|id| queue.post(request(id)).unwrap());
         assert_eq!(queue.post(request(4)), Err(Full(request(4))));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_is_the_next() {
+    fn a_returned_request_is_consumed_next() {
         let mut queue = ReceiveQueue::new(2);
         (0..2).for_each(|id| queue.post(request(id)).unwrap());
         let first = queue.take().unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_below_what_it_holds_is_refused() {
+    fn refuses_a_capacity_below_the_queue_length() {
         let mut queue = ReceiveQueue::new(2);
         (0..2).for_each(|id| queue.post(request(id)).unwrap());
         assert!(!queue.resize(1));

@@ -1,4 +1,4 @@
-//! What the tests of all transports share: a generator of numbers, faults of a link, and memory.
+//! Shared by the tests of all transports: random numbers, link faults and memory.
 
 use std::vec::Vec;
 
@@ -6,7 +6,7 @@ use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 use crate::memory::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
 
-/// A small generator of numbers: splitmix64.
+/// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -36,7 +36,7 @@ pub(crate) fn sge(offset: u64, length: u32) -> Sge {
     Sge { key: LKey(KEY), address: VirtualAddress(BASE + offset), length }
 }
 
-/// One region of memory under one key.
+/// One MR with one key.
 pub(crate) struct TestMemory {
     pub(crate) bytes: Vec<u8>,
     pub(crate) access: AccessFlags,
@@ -45,18 +45,18 @@ pub(crate) struct TestMemory {
     pub(crate) windows: Vec<TestWindow>,
 }
 
-/// A window: what it shows while it is bound, and the queue pair whose alone it is.
+/// A memory window: its bound range, and the QP it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestWindow {
     pub(crate) key: u32,
     pub(crate) bound: Option<Bind>,
-    /// Type 2: bound and made invalid by work requests, seen through one queue pair only.
+    /// Type 2: bound and invalidated by work requests, and usable through one QP only.
     pub(crate) second: bool,
     pub(crate) queue_pair: Option<Qpn>,
 }
 
-/// What names a window: its key without the bits that its owner chooses.
-const WINDOWS: u32 = 0xffff_ff00;
+/// Mask of the bits that identify a window: the key without the bits that its owner chooses.
+const WINDOW_INDEX_MASK: u32 = 0xffff_ff00;
 
 impl TestMemory {
     pub(crate) fn new(random: &mut Random) -> Self {
@@ -68,17 +68,19 @@ impl TestMemory {
         Self { bytes, access, valid: true, atomics: 0, windows: Vec::new() }
     }
 
-    /// A window that is not bound yet.
+    /// Adds an unbound window.
     pub(crate) fn add_window(&mut self, key: u32, second: bool) {
         self.windows.push(TestWindow { key, bound: None, second, queue_pair: None });
     }
 
     fn window(&mut self, key: RKey) -> Result<&mut TestWindow, Denied> {
         let mut windows = self.windows.iter_mut();
-        windows.find(|window| window.key & WINDOWS == key.0 & WINDOWS).ok_or(Denied::Key)
+        windows
+            .find(|window| window.key & WINDOW_INDEX_MASK == key.0 & WINDOW_INDEX_MASK)
+            .ok_or(Denied::Key)
     }
 
-    /// As [`TestMemory::range`], for a key that may be a window's.
+    /// Like [`TestMemory::range`], for a key that may belong to a window.
     fn remote(
         &self,
         by: Accessor,
@@ -186,22 +188,27 @@ impl Memory for TestMemory {
         Ok(())
     }
 
-    fn atomic(&mut self, by: Accessor, range: RemoteRange, what: Atomic) -> Result<u64, Denied> {
-        let access = match what {
+    fn atomic(
+        &mut self,
+        by: Accessor,
+        range: RemoteRange,
+        operation: Atomic,
+    ) -> Result<u64, Denied> {
+        let access = match operation {
             Atomic::Write(_) => AccessFlags::REMOTE_WRITE,
             _ => AccessFlags::REMOTE_ATOMIC,
         };
         let range = self.remote(by, RemoteRange { length: 8, ..range }, access)?;
         let bytes = &mut self.bytes[range];
         let original = u64::from_ne_bytes((&*bytes).try_into().unwrap());
-        bytes.copy_from_slice(&what.apply(original).to_ne_bytes());
+        bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
         self.atomics += 1;
         Ok(original)
     }
 
     fn invalidate(&mut self, by: Accessor, key: RKey) -> Result<(), Denied> {
         if key.0 == KEY && self.valid {
-            // So that tests of remote invalidation need no window.
+            // Tests of remote invalidation need no window.
             self.valid = false;
             return Ok(());
         }
@@ -217,7 +224,7 @@ impl Memory for TestMemory {
     fn bind(&mut self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
         self.range(by.pd, bind.region.0, bind.address, bind.length, AccessFlags::default())?;
         let window = self.window(bind.window)?;
-        // IBA 10.6.7.2.2: one of type 2 is made invalid before it is bound again.
+        // A type 2 window must be invalidated before it is bound again (IBA 10.6.7.2.2).
         if window.second && window.bound.is_some() {
             return Err(Denied::Access);
         }
@@ -228,7 +235,7 @@ impl Memory for TestMemory {
     }
 }
 
-/// Faults in a thousand packets.
+/// Faults per thousand packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
@@ -242,7 +249,7 @@ impl Faults {
         Self { loss: seed % 80, duplication: (seed / 7) % 120, reordering: (seed / 3) % 70 }
     }
 
-    /// What a link with these faults makes of a sequence of packets.
+    /// Applies the faults to a sequence of packets.
     pub(crate) fn apply<T: Clone>(&self, packets: Vec<T>, random: &mut Random) -> Vec<T> {
         let mut arriving = Vec::new();
         for (number, packet) in packets.into_iter().enumerate() {

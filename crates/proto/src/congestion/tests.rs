@@ -14,13 +14,13 @@ fn at(microseconds: u64) -> Instant {
     Instant::from_nanos(microseconds * 1000)
 }
 
-/// Without burst and with a window that is never full.
+/// Without a burst, and with a window that is never full.
 fn paced() -> DcqcnParameters {
     DcqcnParameters { burst: 0, window: usize::MAX, ..DcqcnParameters::default() }
 }
 
 #[test]
-fn notifications_keep_their_distance() {
+fn cnps_respect_the_interval() {
     let mut pacer = NotificationPacer::default();
     let marks = [0, 1, 49, 50, 51, 99, 100, 149, 1000, 1049, 1050];
     let notified: Vec<u64> = marks
@@ -39,7 +39,7 @@ fn notifications_keep_their_distance() {
 }
 
 #[test]
-fn a_window_closes_and_opens() {
+fn a_window_fills_and_reopens() {
     let mut window = Window::new(10_000);
     let packet = cost(4096, 1);
     assert_eq!(packet, 4864);
@@ -53,7 +53,7 @@ fn a_window_closes_and_opens() {
     assert_eq!(window.may_send(at(1), packet), Ok(()));
     window.on_loss(at(2));
     assert_eq!((window.in_flight(), window.window()), (0, 10_000));
-    // Never so small that nothing goes, and a giant goes alone.
+    // The window is never too small for one packet, and an oversized packet is sent alone.
     assert_eq!(Window::new(0).window(), cost(4096, 1));
     assert_eq!(window.may_send(at(2), 1 << 20), Ok(()));
     assert_eq!(Window::default().rate(at(0)), None);
@@ -69,16 +69,16 @@ fn cnps_halve_a_window_once_for_what_is_in_flight() {
     }
     assert_eq!(window.may_send(at(500), 1), Err(Blocked::Window));
     window.on_ack(at(600), 60_000);
-    // The acknowledged bytes are a window's worth: one step up.
+    // One window of acknowledged bytes: one step up.
     assert_eq!(window.window(), 50_000 + 3_125);
     window.on_cnp(at(601));
     assert_eq!(window.window(), 26_562);
-    // Nothing is in flight, and still there is one cut per interval.
+    // With nothing in flight, there is still one cut per interval.
     window.on_cnp(at(650));
     assert_eq!(window.window(), 26_562);
     window.on_cnp(at(651));
     assert_eq!(window.window(), 13_281);
-    // Never so small that nothing goes, and it comes back to its full size.
+    // The window is never too small for one packet, and recovers to its full size.
     for n in 0..20 {
         window.on_cnp(at(1000 + 50 * n));
     }
@@ -92,7 +92,7 @@ fn cnps_halve_a_window_once_for_what_is_in_flight() {
 }
 
 #[test]
-fn a_loss_ends_what_a_cnp_was_about() {
+fn a_loss_allows_the_next_cut() {
     let mut window = Window::new(100_000);
     window.on_sent(at(0), 60_000);
     window.on_cnp(at(1));
@@ -124,7 +124,7 @@ fn read_responses_are_paced_after_a_cnp_whatever_bounds_requests() {
         assert_eq!(controller.next_response(at(0)), None, "{congestion:?}");
         controller.on_cnp(at(0));
         controller.on_response_sent(at(0), 1 << 20);
-        // 1 MiB at 20 Gbit/s, less what may go ahead of its time.
+        // 1 MiB at 20 Gbit/s, minus the burst.
         let next = controller.next_response(at(0)).unwrap();
         assert!((at(400)..at(420)).contains(&next), "{congestion:?}: {next}");
         assert_eq!(controller.in_flight(), 0, "responses take no room in the window");
@@ -138,7 +138,7 @@ fn read_responses_are_paced_after_a_cnp_whatever_bounds_requests() {
 }
 
 #[test]
-fn unlimited_is() {
+fn unlimited_never_blocks() {
     let mut unlimited = Unlimited::default();
     unlimited.on_sent(at(0), usize::MAX);
     unlimited.on_sent(at(0), usize::MAX);
@@ -151,20 +151,21 @@ fn unlimited_is() {
 }
 
 #[test]
-fn the_first_notification_halves_the_rate_and_fast_recovery_restores_it() {
+fn the_first_cnp_halves_the_rate_and_fast_recovery_restores_it() {
     let mut flow = Dcqcn::new(paced(), at(0));
     assert_eq!(flow.rate(at(0)), Some(40_000_000_000));
     flow.on_cnp(at(10));
     assert_eq!(flow.rate(at(10)), Some(20_000_000_000));
     assert_eq!(flow.target_rate(at(10)), 40_000_000_000);
-    // Four expiries of the timer, each half of the rest; the fifth is an additive increase, already at the top.
+    // Four timer expiries, each halving the remaining distance; the fifth is an additive increase, already at line
+    // rate.
     let rates: Vec<u64> =
         (1..=5).map(|n| flow.rate(at(10 + 55 * n)).unwrap() / 1_000_000).collect();
     assert_eq!(rates, [30_000, 35_000, 37_500, 38_750, 39_375]);
 }
 
 #[test]
-fn it_recovers_to_line_rate_without_notifications() {
+fn recovers_to_line_rate_without_cnps() {
     for idle in [false, true] {
         let mut flow = Dcqcn::new(paced(), at(0));
         for n in 0..1000 {
@@ -174,7 +175,7 @@ fn it_recovers_to_line_rate_without_notifications() {
         let cut = flow.rate(at(start)).unwrap();
         assert!(cut < 100_000_000, "{cut}");
         let mut last = cut;
-        // 1000 additive increases by the timer alone, and those that make up the last half again and again.
+        // 1000 additive increases by the timer alone, and the increases that halve the remaining distance.
         for n in 0..if idle { 0 } else { 1100 } {
             let rate = flow.rate(at(start + 55 * n)).unwrap();
             assert!(rate >= last);
@@ -182,15 +183,15 @@ fn it_recovers_to_line_rate_without_notifications() {
         }
         let end = at(start + 55 * 1100);
         assert_eq!(flow.rate(end), Some(40_000_000_000), "idle: {idle}");
-        // After a day it costs nothing to ask.
+        // Reading the rate after a day is cheap.
         let day = end + Duration::from_secs(86_400);
         assert_eq!((flow.rate(day), flow.alpha(day)), (Some(40_000_000_000), 0));
     }
 }
 
 #[test]
-fn bytes_increase_the_rate_too_and_both_together_most() {
-    // A timer that never expires: five counters' worth of fast recovery, then additive increases.
+fn bytes_and_time_increase_the_rate() {
+    // The timer never expires: five byte-driven fast recovery steps, then additive increases.
     let slow = DcqcnParameters {
         increase_timer: Duration::from_secs(1000),
         alpha_timer: Duration::from_secs(1000),
@@ -219,19 +220,19 @@ fn bytes_increase_the_rate_too_and_both_together_most() {
     }
     flow.on_sent(at(0), 6000);
     let target = flow.target_rate(at(5 * 55));
-    // The sixth expiry of the timer meets six of the counter.
+    // The sixth timer expiry meets six of the byte counter.
     assert_eq!(flow.target_rate(at(6 * 55)), target + 400_000_000);
 }
 
 #[test]
-fn packets_keep_the_distance_that_the_rate_asks_for() {
+fn packets_are_paced_at_the_rate() {
     let parameters = DcqcnParameters {
         line_rate: 10_000_000_000,
         increase_timer: Duration::from_secs(1000),
         ..paced()
     };
     let mut flow = Dcqcn::new(parameters, at(0));
-    // Before any notification there is no limiter.
+    // Before the first CNP there is no limit.
     for _ in 0..100 {
         flow.may_send(at(0), 1250).unwrap();
         flow.on_sent(at(0), 1250);
@@ -246,14 +247,14 @@ fn packets_keep_the_distance_that_the_rate_asks_for() {
         assert_eq!(next, at(2 * n));
         now = next;
     }
-    // Time that was not used is not saved up.
+    // Unused time is not accumulated.
     let later = at(1_000_000);
     flow.on_sent(later, 1250);
     assert_eq!(flow.may_send(later, 1250), Err(Blocked::Until(at(1_000_002))));
 }
 
 #[test]
-fn a_burst_goes_at_once_and_no_more() {
+fn a_burst_is_sent_immediately() {
     let parameters = DcqcnParameters {
         line_rate: 10_000_000_000,
         increase_timer: Duration::from_secs(1000),
@@ -267,13 +268,13 @@ fn a_burst_goes_at_once_and_no_more() {
         flow.on_sent(at(0), 1250);
         sent += 1;
     }
-    // The burst, and the packet whose time it is.
+    // The burst, and the packet that is due.
     assert_eq!(sent, 5);
     assert_eq!(flow.may_send(at(0), 1250), Err(Blocked::Until(at(2))));
 }
 
 #[test]
-fn senseless_parameters_do_no_harm() {
+fn invalid_parameters_are_clamped() {
     let zero = DcqcnParameters {
         line_rate: 0,
         min_rate: u64::MAX,
@@ -297,7 +298,7 @@ fn senseless_parameters_do_no_harm() {
 
 proptest! {
     #[test]
-    fn the_rate_stays_within_its_bounds_and_the_window_holds(
+    fn the_rate_stays_within_bounds_and_the_window_holds(
         steps in proptest::collection::vec((0u8..6, 0u64..200_000, 1usize..=Window::MIN_SIZE), 1..400),
         line_rate in 1_000_000u64..400_000_000_000,
         min_rate in 1_000u64..20_000_000,
@@ -328,7 +329,7 @@ proptest! {
                     }
                     Err(Blocked::Until(then)) => {
                         prop_assert!(then > now);
-                        // When the time has come, the rate is no reason any more.
+                        // At the returned time, the rate no longer blocks.
                         prop_assert!(flow.clone().may_send(then, bytes).is_ok());
                     }
                     Err(Blocked::Window) => prop_assert!(under_way + bytes > flow.window()),
@@ -367,7 +368,7 @@ proptest! {
 const DOCUMENT: &str = include_str!("../../../../docs/congestion.md");
 
 #[test]
-fn the_document_has_the_values() {
+fn the_document_contains_the_parameters() {
     let parameters = DcqcnParameters::default();
     let rows = [
         ("line_rate", format!("{} Gbit/s", parameters.line_rate / 1_000_000_000)),

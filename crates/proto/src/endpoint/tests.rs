@@ -1,4 +1,4 @@
-//! Queue pairs from RESET to their end, as owners bring them there.
+//! QPs from RESET to their end.
 
 use std::vec;
 use std::vec::Vec;
@@ -63,7 +63,7 @@ fn side(service: ServiceType, number: u32, shared: bool) -> Side {
     }
 }
 
-/// All attributes that the transition takes, and no others.
+/// All attributes that the transition accepts, and no others.
 fn change(service: ServiceType, from: State, to: State, peer: u32) -> QueuePairAttributes {
     let mut all = QueuePairAttributes {
         state: Some(to),
@@ -75,7 +75,7 @@ fn change(service: ServiceType, from: State, to: State, peer: u32) -> QueuePairA
         path_mtu: PathMtu::from_bytes(256),
         destination: Some(Qpn(peer)),
         receive_psn: Some(Psn(peer)),
-        // Each side's number is also its first PSN.
+        // Each side's QPN is also its first PSN.
         send_psn: Some(Psn(3 - peer)),
         max_rd_atomic: Some(4),
         max_dest_rd_atomic: Some(4),
@@ -90,12 +90,13 @@ fn change(service: ServiceType, from: State, to: State, peer: u32) -> QueuePairA
     all
 }
 
-const WAY: [State; 4] = [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
+const TRANSITION_PATH: [State; 4] =
+    [State::Reset, State::Init, State::ReadyToReceive, State::ReadyToSend];
 
 impl Side {
     fn bring(&mut self, to: State, peer: u32) {
         let service = self.endpoint.settings().service;
-        let steps = WAY.windows(2).skip_while(|step| step[0] != self.endpoint.state());
+        let steps = TRANSITION_PATH.windows(2).skip_while(|step| step[0] != self.endpoint.state());
         for step in steps.collect::<Vec<_>>() {
             if self.endpoint.state() == to {
                 return;
@@ -109,7 +110,7 @@ impl Side {
         self.receives.post(ReceiveRequest { id: WorkId(id), sg_list }).unwrap();
     }
 
-    /// Packets of this side, as bytes.
+    /// Packets of this side, encoded.
     fn poll(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut buffer = vec![0; 8192];
@@ -152,7 +153,7 @@ fn send(id: u64, length: u32) -> SendRequest {
     SendRequest::new(WorkId(id), Operation::SEND, Data::SgList(SgList::from(sge(0, length))))
 }
 
-/// A send by whatever the service has.
+/// A send of any service.
 fn post(side: &mut Side, id: u64, length: u32) -> Result<(), PostError> {
     match side.endpoint.settings().service {
         ServiceType::UnreliableDatagram => side.endpoint.post_datagram(ud::SendRequest {
@@ -214,14 +215,14 @@ fn every_service_carries_a_message_from_reset_to_its_completion() {
 }
 
 #[test]
-fn a_drained_queue_is_told_of_and_goes_on_later() {
+fn reports_a_drained_send_queue_and_resumes() {
     for service in SENDING {
         let mut sides = pair(service);
         sides[0].bring(State::ReadyToSend, 2);
         sides[1].bring(State::ReadyToReceive, 1);
         (0..2).for_each(|id| sides[1].post_receive(id, 0x1000, 2000));
         post(&mut sides[0], 1, 900).unwrap();
-        // One packet of it is under way.
+        // One of its packets is in flight.
         let now = Instant::ZERO;
         let first = {
             let Side { endpoint, memory, .. } = &mut sides[0];
@@ -256,7 +257,7 @@ fn a_drained_queue_is_told_of_and_goes_on_later() {
 }
 
 #[test]
-fn a_failed_send_ends_in_the_state_of_its_service() {
+fn a_failed_send_enters_sqe_or_err_by_service() {
     for service in SENDING {
         let mut sides = pair(service);
         sides[0].bring(State::ReadyToSend, 2);
@@ -274,7 +275,7 @@ fn a_failed_send_ends_in_the_state_of_its_service() {
         if acknowledged {
             continue;
         }
-        // Repaired, it goes on.
+        // After the repair it resumes.
         sides[0].memory.valid = true;
         let resume = QueuePairAttributes {
             state: Some(State::ReadyToSend),
@@ -289,7 +290,7 @@ fn a_failed_send_ends_in_the_state_of_its_service() {
 }
 
 #[test]
-fn a_refused_request_is_an_event_for_the_responders_owner() {
+fn a_fatal_nak_raises_an_event_at_the_responder() {
     for (key, length, event) in
         [(KEY + 1, 8, Event::AccessRefused), (KEY, 8, Event::RequestRefused)]
     {
@@ -317,9 +318,9 @@ fn a_refused_request_is_an_event_for_the_responders_owner() {
     }
 }
 
-/// IBA 11.6.3.2: events are for errors that no completion reports.
+/// Events are for errors that no completion reports (IBA 11.6.3.2).
 #[test]
-fn what_a_receive_completion_reports_raises_no_event() {
+fn an_error_with_a_receive_completion_raises_no_event() {
     for (key, room, status) in
         [(KEY + 1, 100, Status::LocalProtection), (KEY, 99, Status::LocalLength)]
     {
@@ -339,7 +340,7 @@ fn what_a_receive_completion_reports_raises_no_event() {
 }
 
 #[test]
-fn the_error_state_flushes_and_reset_forgets() {
+fn err_flushes_and_reset_discards() {
     let mut sides = pair(ServiceType::ReliableConnection);
     sides[0].bring(State::ReadyToSend, 2);
     sides[0].post_receive(5, 0, 10);
@@ -361,7 +362,7 @@ fn the_error_state_flushes_and_reset_forgets() {
         QueuePairAttributes { state: Some(State::Reset), ..QueuePairAttributes::default() }
     );
     assert_eq!((endpoint.poll_event(), endpoint.poll_send_completion()), (None, None));
-    // And it can be used again.
+    // It can be used again.
     sides[0].bring(State::ReadyToSend, 2);
     sides[1].bring(State::ReadyToReceive, 1);
     sides[1].post_receive(9, 0x1000, 200);
@@ -372,7 +373,7 @@ fn the_error_state_flushes_and_reset_forgets() {
 }
 
 #[test]
-fn a_fatal_error_is_told_once() {
+fn a_fatal_error_is_reported_once() {
     let mut sides = pair(ServiceType::UnreliableConnection);
     sides[0].bring(State::ReadyToSend, 2);
     sides[0].endpoint.handle_fatal();

@@ -1,4 +1,4 @@
-//! The tables against a second account of them, in the words of libibverbs, and every way to break each rule.
+//! The tables, compared with an independent table in libibverbs terms, and every violation of each rule.
 
 mod behaviour;
 
@@ -11,8 +11,8 @@ use ferroce_wire::number::{Psn, QKey, Qpn};
 
 use super::*;
 
-/// Services, change, required and optional attributes: names as in `ibv_modify_qp(3)`, without their prefix. That page
-/// has the required ones of RC, UC and UD. Changes to RESET and ERR are not listed.
+/// Services, transition, required and optional attributes, named as in `ibv_modify_qp(3)` without the prefix. That
+/// page has the required ones of RC, UC and UD. Transitions to RESET and ERR are not listed.
 #[rustfmt::skip]
 const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("RC, UC, XRC INI, XRC TGT", "RESET INIT", "PKEY_INDEX PORT ACCESS_FLAGS", ""),
@@ -61,7 +61,7 @@ fn named(names: &str) -> AttributeMask {
         .fold(AttributeMask::NONE, |all, one| all | one)
 }
 
-/// The second account's rule.
+/// The rule of the independent table.
 fn expected_rule(service: ServiceType, from: State, to: State) -> Option<Rule> {
     if matches!(to, State::Reset | State::Error) {
         return Some(Rule { required: AttributeMask::NONE, optional: AttributeMask::NONE });
@@ -121,7 +121,7 @@ fn cases() -> impl Iterator<Item = (ServiceType, State, State)> {
 }
 
 #[test]
-fn all_pairs_are_as_accounted() {
+fn all_transitions_match_the_expected_table() {
     let mut allowed = 0;
     for (service, from, to) in cases() {
         let expected = expected_rule(service, from, to);
@@ -136,7 +136,7 @@ fn all_pairs_are_as_accounted() {
         assert_eq!(modify(service, from, &change(from, to, required)), Ok(to));
         assert_eq!(modify(service, from, &change(from, to, required | optional)), Ok(to));
     }
-    // 14 to RESET or ERR and 8 more for each service, and 2 out of SQE.
+    // For each service 14 to RESET or ERR and 8 more, and 2 from SQE.
     assert_eq!(allowed, 5 * (14 + 8) + 2);
 }
 
@@ -170,7 +170,7 @@ fn every_attribute_of_every_transition_is_checked() {
 }
 
 #[test]
-fn without_a_state_the_state_stays() {
+fn without_a_state_the_state_does_not_change() {
     for (service, from, to) in cases().filter(|(_, from, to)| from == to) {
         let mut change = change(from, to, AttributeMask::NONE);
         let stated = modify(service, from, &change);
@@ -180,7 +180,7 @@ fn without_a_state_the_state_stays() {
 }
 
 #[test]
-fn a_wrong_idea_of_the_current_state_is_refused() {
+fn refuses_a_wrong_current_state() {
     for (assumed, actual) in State::ALL.into_iter().flat_map(|it| State::ALL.map(|at| (it, at))) {
         let change =
             QueuePairAttributes { current_state: Some(assumed), ..QueuePairAttributes::default() };
@@ -190,7 +190,7 @@ fn a_wrong_idea_of_the_current_state_is_refused() {
     }
 }
 
-/// Attribute, a value just out of range, and the last one in it.
+/// Attribute, a value just out of range, and the last valid one.
 type Limit = (Attribute, fn(&mut QueuePairAttributes), fn(&mut QueuePairAttributes));
 
 const LIMITS: &[Limit] = &[
@@ -248,7 +248,7 @@ fn alternate(change: &mut QueuePairAttributes) -> &mut AlternatePath {
 }
 
 #[test]
-fn values_out_of_range_are_refused_wherever_they_are_taken() {
+fn refuses_values_out_of_range() {
     for &(attribute, wrong, right) in LIMITS {
         let attributes = AttributeMask::from(attribute);
         let mut taken = 0;
@@ -272,7 +272,7 @@ fn values_out_of_range_are_refused_wherever_they_are_taken() {
 }
 
 #[test]
-fn errors_say_what_to_change() {
+fn errors_name_what_to_correct() {
     let rc = ServiceType::ReliableConnection;
     let text = |service, from, change: &QueuePairAttributes| {
         modify(service, from, change).expect_err("refused").to_string()
@@ -325,7 +325,7 @@ fn numbers_are_those_of_libibverbs() {
 }
 
 #[test]
-fn values_given_later_replace_those_given_before() {
+fn later_values_replace_earlier_ones() {
     let mut all =
         QueuePairAttributes { port: Some(1), partition: Some(2), ..QueuePairAttributes::default() };
     all.absorb(&QueuePairAttributes {
@@ -343,7 +343,7 @@ fn values_given_later_replace_those_given_before() {
 }
 
 #[test]
-fn the_document_is_what_the_code_says() {
+fn the_document_matches_the_tables() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/queue-pair-states.md");
     if env::var_os("FERROCE_UPDATE_DOCS").is_some() {
         return fs::write(path, markdown()).expect("written");

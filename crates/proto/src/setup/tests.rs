@@ -1,9 +1,9 @@
 mod client;
 mod discovery;
+mod errors;
 mod pair;
 mod random;
 mod server;
-mod texts;
 
 use std::format;
 use std::vec::Vec;
@@ -19,7 +19,7 @@ use ferroce_wire::setup::{
 use super::*;
 use crate::time::Instant;
 
-/// A way to spoil a message, and what comes of it.
+/// A modification of a message, and the expected result.
 type Case<T, E> = (fn(&mut T), E);
 
 const EXCHANGE: ExchangeId = ExchangeId(0x0102_0304);
@@ -90,7 +90,7 @@ fn client(now: Instant) -> Client {
     Client::new(config, peer(2), now)
 }
 
-/// The one message that is to be sent.
+/// The only message to send.
 fn sent(client: &mut Client) -> SetupMessage {
     let message = client.poll_transmit().expect("a message").message;
     assert_eq!(client.poll_transmit(), None);
@@ -98,7 +98,7 @@ fn sent(client: &mut Client) -> SetupMessage {
 }
 
 #[test]
-fn a_policy_says_when_and_how_often() {
+fn a_retry_policy_computes_its_intervals() {
     let policy = RetryPolicy::default();
     let intervals: Vec<u128> = (0..8).map(|n| policy.interval(n).as_millis()).collect();
     assert_eq!(intervals, [100, 200, 400, 800, 1600, 1600, 1600, 1600]);
@@ -113,7 +113,7 @@ fn a_policy_says_when_and_how_often() {
 const DOCUMENT: &str = include_str!("../../../../docs/set-up-exchange.md");
 
 #[test]
-fn the_document_has_the_defaults() {
+fn the_document_contains_the_defaults() {
     let server = ServerConfig::new(device());
     let client = ClientConfig::new(EXCHANGE, TransactionId(1));
     let given_up = client.retry.gives_up_after().as_secs_f64();
@@ -129,7 +129,7 @@ fn the_document_has_the_defaults() {
     ] {
         assert!(DOCUMENT.contains(&row), "{row}");
     }
-    // Or a client would find its exchange gone while it still tries, and a server its client.
+    // Otherwise a client could find its exchange gone while it still retransmits, and a server its client.
     assert!(server.idle > client.retry.gives_up_after());
     assert!(client.linger > server.retry.gives_up_after());
 }

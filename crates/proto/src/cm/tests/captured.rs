@@ -1,4 +1,4 @@
-//! The messages that rdma_rxe sent, from the captures in `tests/data/rxe`, against ours for the same wish.
+//! rdma_rxe's messages from the captures in `tests/data/rxe`, compared with ours for the same parameters.
 
 use super::super::{
     AcceptParameters, ConnectParameters, ConnectionManager, DrepData, DreqData, Event, QueryId,
@@ -12,7 +12,7 @@ use ferroce_wire::rdmacm::IpHeader;
 use std::net::Ipv4Addr;
 use std::vec::Vec;
 
-/// `rping.pcap`: frames 1, 2, 3, 52, 53. Trailing zeroes are left out.
+/// `rping.pcap`, frames 1, 2, 3, 52, 53. Trailing zeros are omitted.
 const REQ: &str = "
     0107020300000000 000000023f7e97ea 0010000000000000
     ea977e3f 00000000 0000000001061c06 505400fffe770012 00000000 00000000
@@ -30,7 +30,7 @@ const DREQ: &str = "
 const DREP: &str = "
     0107020300000000 000000023f7e97ea 0016000000000000 eb977e3f ea977e3f";
 
-/// `ucmatose.pcap`, frames 1 and 31: the passive side disconnects, in a transaction of its own.
+/// `ucmatose.pcap`, frames 1 and 31: the passive side disconnects, in a new transaction.
 const UCMATOSE_REQ: &str = "
     0107020300000000 000000023f7e97e9 0010000000000000
     e9977e3f 00000000 0000000001061d2f 505400fffe770012 00000000 00000000
@@ -77,8 +77,8 @@ fn message(text: &str) -> (TransactionId, CmMessage) {
     (mad.header.transaction, CmMessage::from_mad(&mad).unwrap())
 }
 
-/// A MAD with other names in it: the bytes that no two managers share.
-fn named(mut mad: [u8; MAD_LEN], sender: CommId, receiver: CommId) -> [u8; MAD_LEN] {
+/// Replaces the communication IDs in a MAD, which differ between managers.
+fn with_ids(mut mad: [u8; MAD_LEN], sender: CommId, receiver: CommId) -> [u8; MAD_LEN] {
     mad[24..28].copy_from_slice(&sender.0.to_be_bytes());
     mad[28..32].copy_from_slice(&receiver.0.to_be_bytes());
     mad
@@ -89,7 +89,7 @@ fn with_transaction(mut mad: [u8; MAD_LEN], transaction: TransactionId) -> [u8; 
     mad
 }
 
-/// The manager of the host that rdma_rxe's had: the last byte of its identifier is its address in hexadecimal digits.
+/// A manager for the host that ran rdma_rxe: the last byte of its GUID is its address in hexadecimal digits.
 fn rxe_manager(host: u8, guid: u64) -> ConnectionManager {
     let mut config = config(host);
     config.ca_guid.0 = guid;
@@ -99,7 +99,7 @@ fn rxe_manager(host: u8, guid: u64) -> ConnectionManager {
 const CLIENT: u64 = 0x5054_00ff_fe77_0012;
 const SERVER: u64 = 0x5054_00ff_fe77_0011;
 
-fn rping_wish() -> ConnectParameters {
+fn rping_parameters() -> ConnectParameters {
     let [source, destination] = [12, 11].map(|host| Ipv4Addr::new(10, 77, 0, host));
     let header = IpHeader::v4(0x97af, source, destination);
     ConnectParameters {
@@ -116,31 +116,31 @@ fn rping_wish() -> ConnectParameters {
 }
 
 #[test]
-fn the_active_sides_messages_are_those_of_rping() {
+fn active_side_sends_the_messages_of_rping() {
     let mut a = rxe_manager(12, CLIENT);
-    let id = a.connect(at(0), &rping_wish()).unwrap();
+    let id = a.connect(at(0), &rping_parameters()).unwrap();
     let ours = id.comm_id();
     let req = only(&mut a);
-    // Field by field, and only the names differ.
+    // Every field is equal except the communication IDs.
     let (_, CmMessage::Req(captured)) = message(REQ) else { panic!("no REQ") };
     assert_eq!(req.message, CmMessage::Req(Req { local_comm_id: ours, ..captured }));
-    // Their REP, to our name.
+    // Their REP, with our communication ID.
     let theirs = CommId(0xeb97_7e3f);
-    let rep = with_transaction(named(mad(REP), theirs, ours), req.transaction);
+    let rep = with_transaction(with_ids(mad(REP), theirs, ours), req.transaction);
     a.handle_mad(at(1), gid(11), &rep).unwrap();
     let Some(Event::Reply(_, reply)) = a.poll_event() else { panic!("no reply") };
     assert_eq!((reply.remote_qpn, reply.starting_psn), (Qpn(0x1a), Psn(0x71_75ab)));
     a.ready(id, RtuData::default()).unwrap();
-    let same_names = |text| with_transaction(named(mad(text), ours, theirs), req.transaction);
+    let same_names = |text| with_transaction(with_ids(mad(text), ours, theirs), req.transaction);
     assert_eq!(only(&mut a).to_mad(), same_names(RTU));
     a.disconnect(at(2), id, DreqData::default()).unwrap();
     assert_eq!(only(&mut a).to_mad(), same_names(DREQ));
-    a.handle_mad(at(3), gid(11), &named(mad(DREP), theirs, ours)).unwrap();
+    a.handle_mad(at(3), gid(11), &with_ids(mad(DREP), theirs, ours)).unwrap();
     assert!(matches!(a.poll_event(), Some(Event::Disconnected(..))));
 }
 
 #[test]
-fn the_passive_sides_messages_are_those_of_rping() {
+fn passive_side_sends_the_messages_of_rping() {
     let mut b = rxe_manager(11, SERVER);
     b.listen(ServiceId(0x0106_1c06), 1).unwrap();
     b.handle_mad(at(0), gid(12), &mad(REQ)).unwrap();
@@ -150,17 +150,17 @@ fn the_passive_sides_messages_are_those_of_rping() {
     assert_eq!((request.retry_count, request.max_cm_retries), (7, 15));
     b.accept(at(1), id, &AcceptParameters::new(Qpn(0x1a), Psn(0x71_75ab))).unwrap();
     let theirs = CommId(0xea97_7e3f);
-    // Byte for byte, but for our name.
-    assert_eq!(only(&mut b).to_mad(), named(mad(REP), id.comm_id(), theirs));
-    b.handle_mad(at(2), gid(12), &named(mad(RTU), theirs, id.comm_id())).unwrap();
+    // Every byte is equal except our communication ID.
+    assert_eq!(only(&mut b).to_mad(), with_ids(mad(REP), id.comm_id(), theirs));
+    b.handle_mad(at(2), gid(12), &with_ids(mad(RTU), theirs, id.comm_id())).unwrap();
     assert!(matches!(b.poll_event(), Some(Event::Established(..))));
-    b.handle_mad(at(3), gid(12), &named(mad(DREQ), theirs, id.comm_id())).unwrap();
+    b.handle_mad(at(3), gid(12), &with_ids(mad(DREQ), theirs, id.comm_id())).unwrap();
     b.confirm_disconnect(at(4), id, DrepData::default()).unwrap();
-    assert_eq!(only(&mut b).to_mad(), named(mad(DREP), id.comm_id(), theirs));
+    assert_eq!(only(&mut b).to_mad(), with_ids(mad(DREP), id.comm_id(), theirs));
 }
 
 #[test]
-fn the_passive_side_disconnects_as_in_ucmatose() {
+fn passive_side_disconnects_as_in_ucmatose() {
     let mut b = rxe_manager(11, SERVER);
     b.listen(ServiceId(0x0106_1d2f), 1).unwrap();
     b.handle_mad(at(0), gid(12), &mad(UCMATOSE_REQ)).unwrap();
@@ -172,9 +172,10 @@ fn the_passive_side_disconnects_as_in_ucmatose() {
     let dreq = only(&mut b);
     let theirs = CommId(0xe997_7e3f);
     let expected =
-        with_transaction(named(mad(UCMATOSE_DREQ), id.comm_id(), theirs), dreq.transaction);
+        with_transaction(with_ids(mad(UCMATOSE_DREQ), id.comm_id(), theirs), dreq.transaction);
     assert_eq!(dreq.to_mad(), expected);
-    // The handshake was in the peer's transaction, this one is in a transaction of ours that has our name in it.
+    // The handshake used the peer's transaction; this one uses a local transaction that contains our communication
+    // ID.
     let (captured, _) = message(UCMATOSE_DREQ);
     assert_eq!(captured.0 as u32, u32::from_le_bytes([0xed, 0x97, 0x7e, 0x3f]));
     assert_eq!(dreq.transaction.0 as u32, id.comm_id().0);
@@ -182,14 +183,14 @@ fn the_passive_side_disconnects_as_in_ucmatose() {
 }
 
 #[test]
-fn nobody_listens_and_the_rej_is_rdma_rxes_byte_for_byte() {
+fn without_a_listener_the_rej_equals_that_of_rdma_rxe() {
     let mut b = manager(11);
     assert!(b.handle_mad(at(0), gid(12), &mad(REFUSED_REQ)).is_err());
     assert_eq!(only(&mut b).to_mad(), mad(REJ));
 }
 
 #[test]
-fn service_resolution_is_that_of_udaddy() {
+fn service_resolution_equals_that_of_udaddy() {
     let service = ServiceId(0x0111_1c06);
     let mut b = manager(11);
     b.listen_datagrams(service).unwrap();

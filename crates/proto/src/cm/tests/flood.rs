@@ -1,36 +1,36 @@
-//! REQs by the thousand from one address, or from many.
+//! Thousands of REQs from one or many addresses.
 
 use std::vec::Vec;
 
 use super::super::{AcceptParameters, Event, Failure, Ignored, State};
 use super::link::Host;
-use super::{SERVICE, at, config, events, gid, manager, only, transmits, wish};
+use super::{SERVICE, at, config, connect_parameters, events, gid, manager, only, transmits};
 use crate::cm::{Config, ConnectParameters, ConnectionManager, RtuData, roce_path};
 use crate::time::Instant;
 use ferroce_wire::mad::MAD_LEN;
 use ferroce_wire::number::{Psn, Qpn};
 
-/// REQs of a host for as many queue pairs, that ask for the longest times there are.
+/// REQs of a host for many QPNs, with the longest timeouts.
 fn requests(host: u8, count: u32) -> Vec<[u8; MAD_LEN]> {
     let mut a = manager(host);
     let mut path = roce_path(gid(host), gid(11), 0);
     path.ack_timeout = ferroce_wire::cm::AckTimeout(31);
     let request = |index| {
-        let wish = ConnectParameters {
+        let parameters = ConnectParameters {
             local_qpn: Qpn(0x100 + index),
             path,
             local_response_timeout: ferroce_wire::cm::ResponseTimeout(31),
             remote_response_timeout: ferroce_wire::cm::ResponseTimeout(31),
             max_cm_retries: 15,
-            ..wish()
+            ..connect_parameters()
         };
-        a.connect(at(0), &wish).unwrap();
+        a.connect(at(0), &parameters).unwrap();
         only(&mut a).to_mad()
     };
     (0..count).map(request).collect()
 }
 
-/// A server that accepts everybody at once.
+/// A server that accepts every request immediately.
 fn accept_all(b: &mut ConnectionManager, now: Instant, accepted: &mut u32) {
     while let Some(event) = b.poll_event() {
         if let Event::Request(id, _) = event {
@@ -40,12 +40,12 @@ fn accept_all(b: &mut ConnectionManager, now: Instant, accepted: &mut u32) {
     }
 }
 
-/// A client on `host` connects now.
+/// Whether a client on `host` can connect now.
 fn connects(b: &mut ConnectionManager, host: u8, now: Instant) -> bool {
-    // Not the names that the flood has used.
+    // Not the communication IDs that the flood has used.
     let mut a = ConnectionManager::new(Config { seed: 0xabcd, ..config(host) });
     let path = roce_path(gid(host), gid(11), 0);
-    let id = a.connect(now, &ConnectParameters { path, ..wish() }).unwrap();
+    let id = a.connect(now, &ConnectParameters { path, ..connect_parameters() }).unwrap();
     if b.handle_mad(now, gid(host), &only(&mut a).to_mad()).is_err() {
         return false;
     }
@@ -61,7 +61,7 @@ fn connects(b: &mut ConnectionManager, host: u8, now: Instant) -> bool {
 }
 
 #[test]
-fn a_flood_from_one_address_locks_nobody_else_out() {
+fn a_flood_from_one_address_does_not_block_others() {
     let mut b = manager(11);
     b.listen(SERVICE, 1024).unwrap();
     let (mut taken, mut accepted) = (0, 0);
@@ -78,7 +78,7 @@ fn a_flood_from_one_address_locks_nobody_else_out() {
         }
     }
     assert_eq!((taken, b.half_open()), (128, 128));
-    // And the flooder is rid of its own in the time that a half-open connection has.
+    // The flooder's half-open connections expire.
     let end = at(500) + config(11).half_open_time;
     b.handle_timeout(end);
     assert_eq!(b.half_open(), 0);
@@ -88,7 +88,7 @@ fn a_flood_from_one_address_locks_nobody_else_out() {
 }
 
 #[test]
-fn a_flood_from_many_addresses_evicts_the_oldest() {
+fn a_flood_from_many_addresses_evicts_the_oldest_half_open_connection() {
     let mut small = config(11);
     (small.max_half_open, small.max_half_open_per_source) = (64, 4);
     let mut b = ConnectionManager::new(small);
@@ -115,14 +115,14 @@ fn a_flood_from_many_addresses_evicts_the_oldest() {
         }
     }
     assert_eq!((accepted, evicted, b.half_open()), (800, 800 - 64, 64));
-    // Make room for the new one.
+    // Evicts one for the new client.
     let [first, ..] = requests(230, 1)[..] else { panic!("no REQ") };
     b.handle_mad(at(300), gid(230), &first).unwrap();
     assert!(matches!(events(&mut b)[..], [Event::Failed(..), Event::Request(..)]));
 }
 
 #[test]
-fn requests_that_the_consumer_has_not_answered_are_not_evicted() {
+fn does_not_evict_requests_that_wait_for_the_consumer() {
     let mut small = config(11);
     (small.max_half_open, small.max_half_open_per_source) = (8, 4);
     let mut b = ConnectionManager::new(small);

@@ -1,4 +1,4 @@
-//! Messages that somebody else sends in a peer's name, and peers that are really gone.
+//! Forged messages, and peers that are really lost.
 
 use std::time::Duration;
 use std::vec;
@@ -8,7 +8,7 @@ use super::super::{
     ConnectParameters, ConnectionManager, Disconnection, Event, Ignored, Keepalive, State,
 };
 use super::handshake::{Pair, established};
-use super::{SERVICE, at, carry, config, events, gid, only, transmits, wish};
+use super::{SERVICE, at, carry, config, connect_parameters, events, gid, only, transmits};
 use crate::cm::{AcceptParameters, ConnectionId, RtuData};
 use crate::time::Instant;
 use ferroce_wire::cm::{
@@ -19,7 +19,7 @@ use ferroce_wire::number::{Guid, Psn, Qpn};
 
 const TRANSACTION: TransactionId = TransactionId(0x666);
 
-/// A REQ as the peer of `established` would send it, for a new connection.
+/// A REQ as the peer of `established` would send it for a new connection.
 fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> CmMessage {
     CmMessage::Req(Req {
         local_comm_id: CommId(comm_id),
@@ -33,7 +33,7 @@ fn forged_req(comm_id: u32, qpn: u32, service_id: ServiceId) -> CmMessage {
     })
 }
 
-/// Carries messages between two managers for a while, and fires their timers.
+/// Exchanges messages between two managers for a while, with their timers.
 fn run(a: &mut ConnectionManager, b: &mut ConnectionManager, from: Instant, to: Instant) {
     let mut now = from;
     loop {
@@ -51,9 +51,9 @@ fn run(a: &mut ConnectionManager, b: &mut ConnectionManager, from: Instant, to: 
 }
 
 #[test]
-fn a_sweep_of_forged_requests_ends_nothing() {
+fn forged_reqs_for_many_qpns_end_no_connection() {
     let Pair { mut a, mut b, at_a, at_b } = established();
-    // Every queue pair of a range, the peer's among them; services that exist and that do not; many communication IDs.
+    // A range of QPNs including the peer's; existing and unknown services; many communication IDs.
     let (mut probed, mut time) = (0, 10);
     for round in 0..40 {
         for qpn in 0..64 {
@@ -65,7 +65,7 @@ fn a_sweep_of_forged_requests_ends_nothing() {
                 assert_eq!(result, Err(Ignored::Probing));
             }
         }
-        // Those for free queue pairs are requests like any other: the consumer rejects them.
+        // Those for unused QPNs are ordinary requests: the consumer rejects them.
         for event in events(&mut b) {
             let Event::Request(id, _) = event else { panic!("{event:?}") };
             b.close(at(time), id).unwrap();
@@ -80,7 +80,7 @@ fn a_sweep_of_forged_requests_ends_nothing() {
 }
 
 #[test]
-fn forged_requests_to_the_active_side_end_nothing_either() {
+fn forged_reqs_to_the_active_side_end_no_connection() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     let CmMessage::Req(req) = forged_req(0x4001, 0x2b, SERVICE) else { panic!("no REQ") };
     let req = CmMessage::Req(Req { local_ca_guid: config(11).ca_guid, ..req });
@@ -91,7 +91,7 @@ fn forged_requests_to_the_active_side_end_nothing_either() {
         run(&mut a, &mut b, at(time), at(time + 9_999));
     }
     assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
-    // A peer like Linux answers no LAP: that proves nothing.
+    // A Linux peer ignores LAPs: that proves nothing.
     a.handle_message(at(300_000), gid(11), TRANSACTION, &req).unwrap_err();
     let silent = |a: &mut ConnectionManager| {
         while let Some(time) = a.poll_timeout() {
@@ -100,7 +100,7 @@ fn forged_requests_to_the_active_side_end_nothing_either() {
         }
         events(a)
     };
-    // This one has answered before, so its silence counts.
+    // This peer has responded before, so no response counts.
     assert_eq!(silent(&mut a), [Event::Unanswered(at_a, at(300_000))]);
     let Pair { mut a, at_a, .. } = established();
     a.handle_message(at(10), gid(11), TRANSACTION, &req).unwrap_err();
@@ -108,7 +108,7 @@ fn forged_requests_to_the_active_side_end_nothing_either() {
 }
 
 #[test]
-fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
+fn messages_with_wrong_ids_or_source_end_no_connection() {
     let Pair { mut b, at_a, at_b, .. } = established();
     let (right, ours) = (at_a.comm_id(), at_b.comm_id());
     let names = [(CommId(right.0 ^ 1), ours), (right, CommId(ours.0 ^ 1)), (CommId(0), ours)];
@@ -128,7 +128,7 @@ fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
             assert_eq!((b.state(at_b), events(&mut b)), (State::Established, vec![]));
         }
     }
-    // A timeout that names only the peer's ID is of a peer that has not got our REP. This one has.
+    // A REJ with reason "timeout" and only the peer's ID is from a peer that has not received our REP. This peer has.
     let mut rej = Rej {
         local_comm_id: right,
         reason: RejectReason::TIMEOUT,
@@ -141,7 +141,7 @@ fn messages_with_wrong_names_or_from_elsewhere_end_nothing() {
 }
 
 #[test]
-fn an_rtu_is_rejected_only_when_its_name_is_free() {
+fn rejects_an_rtu_only_if_its_comm_id_is_unused() {
     let Pair { mut b, at_a, at_b, .. } = established();
     let (local_comm_id, remote_comm_id) = (at_a.comm_id(), at_b.comm_id());
     let rtu = Rtu { local_comm_id, remote_comm_id, ..Rtu::default() };
@@ -152,23 +152,23 @@ fn an_rtu_is_rejected_only_when_its_name_is_free() {
     assert!(matches!(only(&mut b).message, CmMessage::Rej(_)));
 }
 
-/// The same device and queue pair, but no memory; the seed differs as a random number would.
+/// The same device and QPN after a restart; the seed differs like a random number.
 fn restarted() -> ConnectionManager {
     ConnectionManager::new(super::Config { seed: 0x0bad_5eed, ..config(12) })
 }
 
-fn connect_again(a: &mut ConnectionManager, now: Instant) -> ConnectionId {
-    a.connect(now, &ConnectParameters { ..wish() }).unwrap()
+fn reconnect(a: &mut ConnectionManager, now: Instant) -> ConnectionId {
+    a.connect(now, &ConnectParameters { ..connect_parameters() }).unwrap()
 }
 
 #[test]
-fn a_peer_that_restarted_gets_through() {
+fn a_restarted_peer_can_reconnect() {
     let Pair { mut b, at_b, .. } = established();
     let mut a = restarted();
-    connect_again(&mut a, at(100));
+    reconnect(&mut a, at(100));
     let req = only(&mut a).to_mad();
     assert_eq!(b.handle_mad(at(101), gid(12), &req), Err(Ignored::Probing));
-    // The repeated REP is of no connection that the newcomer knows: its REJ ends the old one.
+    // The restarted peer does not know the connection of the retransmitted REP: its REJ ends it.
     carry(at(102), (11, &mut b), &mut a);
     carry(at(103), (12, &mut a), &mut b);
     let [Event::Disconnected(id, Disconnection::Rejected(_))] = &events(&mut b)[..] else {
@@ -180,13 +180,13 @@ fn a_peer_that_restarted_gets_through() {
 }
 
 #[test]
-fn a_restarted_peer_that_answers_no_probe_gets_through() {
+fn a_restarted_peer_that_ignores_probes_can_reconnect() {
     let Pair { mut b, at_b, .. } = established();
     let mut a = restarted();
-    let again = connect_again(&mut a, at(100));
+    let again = reconnect(&mut a, at(100));
     let req = only(&mut a).to_mad();
     assert_eq!(b.handle_mad(at(100), gid(12), &req), Err(Ignored::Probing));
-    // Linux does not answer a REP of a connection that it does not know.
+    // Linux ignores a REP of an unknown connection.
     let mut reps = transmits(&mut b).len();
     for _ in 0..4 {
         b.handle_timeout(b.poll_timeout().unwrap());
@@ -198,11 +198,11 @@ fn a_restarted_peer_that_answers_no_probe_gets_through() {
     assert_eq!(end, at(100) + Duration::from_secs(5));
     b.handle_timeout(end);
     assert_eq!(events(&mut b), [Event::Unanswered(at_b, at(100))]);
-    // A consumer that knows nothing better ends it.
+    // A consumer without other evidence ends it.
     b.peer_is_lost(end, at_b).unwrap();
     assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::Lost)]);
     assert!(matches!(only(&mut b).message, CmMessage::Dreq(_)));
-    // No time-wait for the newcomer: its REQ, repeated, is taken.
+    // The peer need not wait for TimeWait: its retransmitted REQ is accepted.
     b.handle_mad(end, gid(12), &req).unwrap();
     let [Event::Request(id, _)] = events(&mut b)[..] else { panic!("no request") };
     b.accept(end, id, &AcceptParameters::new(Qpn(0x30), Psn(7))).unwrap();
@@ -210,7 +210,7 @@ fn a_restarted_peer_that_answers_no_probe_gets_through() {
     assert!(matches!(events(&mut a)[..], [Event::Reply(..)]));
     a.ready(again, RtuData::default()).unwrap();
     carry(end, (12, &mut a), &mut b);
-    // The end of the old one's time-wait does not touch the new one.
+    // The end of the old connection's TimeWait does not affect the new one.
     while let Some(time) = b.poll_timeout() {
         b.handle_timeout(time);
     }
@@ -221,11 +221,11 @@ fn with_keepalive(host: u8) -> ConnectionManager {
     ConnectionManager::new(super::Config { keepalive: Some(Keepalive::DEFAULT), ..config(host) })
 }
 
-/// An established connection whose sides both have the keepalive.
-fn kept() -> Pair {
+/// An established connection with keepalive on both sides.
+fn established_with_keepalive() -> Pair {
     let (mut a, mut b) = (with_keepalive(12), with_keepalive(11));
     b.listen(SERVICE, 8).unwrap();
-    let at_a = a.connect(at(0), &wish()).unwrap();
+    let at_a = a.connect(at(0), &connect_parameters()).unwrap();
     carry(at(1), (12, &mut a), &mut b);
     let Some(Event::Request(at_b, _)) = b.poll_event() else { panic!("no request") };
     b.accept(at(2), at_b, &AcceptParameters::new(Qpn(0x2b), Psn(1))).unwrap();
@@ -238,16 +238,16 @@ fn kept() -> Pair {
 }
 
 #[test]
-fn idle_connections_of_live_peers_stay() {
-    let Pair { mut a, mut b, at_a, at_b } = kept();
+fn keepalive_keeps_connections_of_live_peers() {
+    let Pair { mut a, mut b, at_a, at_b } = established_with_keepalive();
     run(&mut a, &mut b, at(5), at(3_600_000));
     assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
     assert_eq!((events(&mut a), events(&mut b)), (vec![], vec![]));
 }
 
 #[test]
-fn either_side_notices_that_the_other_is_gone() {
-    let Pair { mut a, mut b, at_a, at_b } = kept();
+fn keepalive_detects_a_lost_peer_on_either_side() {
+    let Pair { mut a, mut b, at_a, at_b } = established_with_keepalive();
     run(&mut a, &mut b, at(5), at(40_000));
     for (manager, id) in [(&mut a, at_a), (&mut b, at_b)] {
         let mut sent = 0;
@@ -258,15 +258,15 @@ fn either_side_notices_that_the_other_is_gone() {
             sent += transmits(manager).len();
         }
         assert_eq!(sent, 5);
-        // A consumer that knows better does nothing, and the next keepalive asks again.
+        // A consumer with other evidence does nothing, and the next keepalive probes again.
         assert_eq!(manager.state(id), State::Established);
         assert!(manager.poll_timeout().is_some());
     }
 }
 
 #[test]
-fn a_peer_that_answers_no_lap_is_left_alone() {
-    let Pair { mut a, at_a, .. } = kept();
+fn stops_probing_a_peer_that_ignores_laps() {
+    let Pair { mut a, at_a, .. } = established_with_keepalive();
     let mut sent = Vec::new();
     for _ in 0..100 {
         a.handle_timeout(a.poll_timeout().unwrap());
@@ -277,8 +277,8 @@ fn a_peer_that_answers_no_lap_is_left_alone() {
 }
 
 #[test]
-fn the_keepalive_ends_with_the_last_connection() {
-    let Pair { mut a, at_a, .. } = kept();
+fn keepalive_stops_with_the_last_connection() {
+    let Pair { mut a, at_a, .. } = established_with_keepalive();
     a.close(at(10), at_a).unwrap();
     while let Some(time) = a.poll_timeout() {
         a.handle_timeout(time);

@@ -1,17 +1,17 @@
-//! The handshake and its end, step by step.
+//! Connecting and disconnecting, step by step.
 
 use super::super::{
     AcceptParameters, CallError, ConnectParameters, ConnectionId, ConnectionManager, Disconnection,
     DrepData, DreqData, Event, Ignored, MraData, RtuData, State, private_data,
 };
-use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
+use super::{SERVICE, at, carry, connect_parameters, events, gid, manager, only, transmits};
 use ferroce_wire::cm::{
     ApStatus, CmMessage, Lap, ReceivedMessage, ResponseTimeout, Rtu, Transport,
 };
 use ferroce_wire::mad::TransactionId;
 use ferroce_wire::number::{Psn, Qpn};
 
-/// Two managers and their names for the connection between them.
+/// Two managers and the IDs of their connection.
 pub(super) struct Pair {
     pub(super) a: ConnectionManager,
     pub(super) b: ConnectionManager,
@@ -19,27 +19,27 @@ pub(super) struct Pair {
     pub(super) at_b: ConnectionId,
 }
 
-/// REQ has arrived.
-pub(super) fn requested(wish: &ConnectParameters) -> Pair {
+/// REQ received.
+pub(super) fn requested(parameters: &ConnectParameters) -> Pair {
     let (mut a, mut b) = (manager(12), manager(11));
     b.listen(SERVICE, 8).unwrap();
-    let at_a = a.connect(at(0), wish).unwrap();
+    let at_a = a.connect(at(0), parameters).unwrap();
     carry(at(1), (12, &mut a), &mut b);
     let Some(Event::Request(at_b, _)) = b.poll_event() else { panic!("no request") };
     Pair { a, b, at_a, at_b }
 }
 
-/// REP is out.
-pub(super) fn accepted(wish: &ConnectParameters) -> Pair {
-    let mut pair = requested(wish);
+/// REP sent.
+pub(super) fn accepted(parameters: &ConnectParameters) -> Pair {
+    let mut pair = requested(parameters);
     let parameters = AcceptParameters::new(Qpn(0x2b), Psn(0x71_75ab));
     pair.b.accept(at(2), pair.at_b, &parameters).unwrap();
     pair
 }
 
-/// The connection is up.
+/// Established.
 pub(super) fn established() -> Pair {
-    let mut pair = accepted(&wish());
+    let mut pair = accepted(&connect_parameters());
     carry(at(3), (11, &mut pair.b), &mut pair.a);
     assert!(matches!(events(&mut pair.a)[..], [Event::Reply(..)]));
     pair.a.ready(pair.at_a, private_data(b"go").unwrap()).unwrap();
@@ -50,7 +50,7 @@ pub(super) fn established() -> Pair {
 }
 
 #[test]
-fn up_and_down() {
+fn connects_and_disconnects() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     assert_eq!((a.state(at_a), b.state(at_b)), (State::Established, State::Established));
     assert_eq!((a.poll_timeout(), b.poll_timeout()), (None, None));
@@ -64,7 +64,7 @@ fn up_and_down() {
     carry(at(13), (11, &mut b), &mut a);
     let well = Disconnection::Confirmed(private_data(b"well").unwrap().into());
     assert_eq!(events(&mut a), [Event::Disconnected(at_a, well)]);
-    // The names rest for 2 × packet lifetime and the acknowledge delay: 2^19 and 2^15 times 4.096 µs.
+    // TimeWait lasts 2 × packet lifetime plus the ACK delay: 2^19 and 2^15 times 4.096 µs.
     let rest = (4096u64 << 19) + (4096 << 15);
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(13).as_nanos() + rest);
     assert_eq!(b.poll_timeout().unwrap().as_nanos(), at(12).as_nanos() + rest);
@@ -79,7 +79,7 @@ fn up_and_down() {
 }
 
 #[test]
-fn who_is_about_to_go_asks_again_at_once() {
+fn repeat_disconnects_retransmits_dreqs_immediately() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     assert_eq!(a.unconfirmed(), 0);
     a.repeat_disconnects();
@@ -99,7 +99,7 @@ fn who_is_about_to_go_asks_again_at_once() {
 }
 
 #[test]
-fn both_disconnect_at_once() {
+fn both_sides_disconnect_simultaneously() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     a.disconnect(at(10), at_a, DreqData::default()).unwrap();
     b.disconnect(at(10), at_b, DreqData::default()).unwrap();
@@ -108,7 +108,7 @@ fn both_disconnect_at_once() {
     a.handle_mad(at(11), gid(11), &from_b.to_mad()).unwrap();
     assert_eq!(events(&mut a), [Event::Disconnected(at_a, Disconnection::Simultaneous)]);
     assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::Simultaneous)]);
-    // Both answer, each in the other's transaction, and neither has use for the answer.
+    // Both respond in the other's transaction, and both ignore the response.
     let (from_a, from_b) = (only(&mut a), only(&mut b));
     assert_eq!(from_a.transaction.0 as u32, at_b.comm_id().0);
     assert!(matches!((from_a.message, from_b.message), (CmMessage::Drep(_), CmMessage::Drep(_))));
@@ -117,15 +117,15 @@ fn both_disconnect_at_once() {
 }
 
 #[test]
-fn duplicates_are_answered_as_the_originals_were() {
-    let mut pair = requested(&wish());
+fn responds_to_duplicates_as_to_the_originals() {
+    let mut pair = requested(&connect_parameters());
     let Pair { a, b, at_a, at_b } = &mut pair;
     let req = {
         let end = a.poll_timeout().unwrap();
         a.handle_timeout(end);
         only(a).to_mad()
     };
-    // REQ again, and again: the consumer is slow, so the peer is asked for time.
+    // Retransmitted REQs: the consumer is slow, so an MRA is sent.
     for _ in 0..2 {
         assert_eq!(b.handle_mad(at(5), gid(12), &req), Err(Ignored::Duplicate));
         let CmMessage::Mra(mra) = only(b).message else { panic!("no MRA") };
@@ -134,7 +134,7 @@ fn duplicates_are_answered_as_the_originals_were() {
     }
     b.accept(at(6), *at_b, &AcceptParameters::new(Qpn(0x2b), Psn(1))).unwrap();
     let rep = only(b);
-    // REQ once more: the same REP.
+    // REQ again: the same REP.
     assert_eq!(b.handle_mad(at(7), gid(12), &req), Err(Ignored::Duplicate));
     assert_eq!(only(b), rep);
     a.handle_mad(at(8), gid(11), &rep.to_mad()).unwrap();
@@ -144,7 +144,7 @@ fn duplicates_are_answered_as_the_originals_were() {
     assert_eq!(mra.message, ReceivedMessage::REP);
     a.ready(*at_a, private_data(b"go").unwrap()).unwrap();
     let rtu = only(a);
-    // REP once more: the same RTU, with its private data.
+    // REP again: the same RTU, with its private data.
     assert_eq!(a.handle_mad(at(10), gid(11), &rep.to_mad()), Err(Ignored::Duplicate));
     assert_eq!(only(a), rtu);
     b.handle_mad(at(11), gid(12), &rtu.to_mad()).unwrap();
@@ -158,10 +158,10 @@ fn duplicates_are_answered_as_the_originals_were() {
     assert_eq!(b.handle_mad(at(22), gid(12), &dreq), waiting);
     b.confirm_disconnect(at(23), *at_b, private_data(b"well").unwrap()).unwrap();
     let drep = only(b);
-    // DREQ again, in time-wait: the same DREP.
+    // DREQ again, in TimeWait: the same DREP.
     assert_eq!(b.handle_mad(at(24), gid(12), &dreq), Err(Ignored::Duplicate));
     assert_eq!(only(b).to_mad(), drep.to_mad());
-    // After the time-wait, with nothing known: a DREP all the same.
+    // After TimeWait, without state: still a DREP.
     b.handle_timeout(at(60_000));
     assert_eq!((b.connections(), events(b).len()), (0, 4));
     assert!(b.handle_mad(at(60_001), gid(12), &dreq).is_err());
@@ -170,15 +170,15 @@ fn duplicates_are_answered_as_the_originals_were() {
 }
 
 #[test]
-fn data_before_the_rtu_establishes() {
-    let Pair { mut a, mut b, at_a, at_b } = accepted(&wish());
+fn data_before_the_rtu_establishes_the_connection() {
+    let Pair { mut a, mut b, at_a, at_b } = accepted(&connect_parameters());
     assert_eq!(b.half_open(), 1);
     carry(at(3), (11, &mut b), &mut a);
     b.handle_data_received(at_b).unwrap();
     assert_eq!(events(&mut b), [Event::Established(at_b, None)]);
     assert_eq!((b.state(at_b), b.half_open()), (State::Established, 0));
     assert_eq!(b.handle_data_received(at_b), Err(CallError::State(State::Established)));
-    // The REP is not repeated any more, and the RTU comes too late to matter.
+    // The REP is not retransmitted any more, and the RTU is too late to matter.
     assert_eq!(b.poll_timeout(), None);
     a.ready(at_a, RtuData::default()).unwrap();
     carry(at(5), (12, &mut a), &mut b);
@@ -186,15 +186,15 @@ fn data_before_the_rtu_establishes() {
 }
 
 #[test]
-fn a_peer_that_asks_for_time_gets_it() {
-    let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
+fn an_mra_extends_the_timeout() {
+    let Pair { mut a, mut b, at_a, at_b } = requested(&connect_parameters());
     b.prolong(at(2), at_b, ResponseTimeout(22), MraData::default()).unwrap();
     carry(at(3), (11, &mut b), &mut a);
     assert_eq!(a.state(at_a), State::MraReqReceived);
-    // From the MRA on: what was asked for, and the way there and back.
+    // After the MRA: the requested time plus the round trip.
     let wait = (4096u64 << 22) + (4096 << 19);
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(3).as_nanos() + wait);
-    // One MRA for each REQ, or a peer could keep us for ever.
+    // One MRA per REQ, or a peer could delay us indefinitely.
     b.prolong(at(4), at_b, ResponseTimeout(22), MraData::default()).unwrap();
     carry(at(5), (11, &mut b), &mut a);
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(3).as_nanos() + wait);
@@ -216,8 +216,8 @@ fn a_peer_that_asks_for_time_gets_it() {
 }
 
 #[test]
-fn messages_from_elsewhere_are_not_the_peers() {
-    let Pair { a: _, mut b, at_a, at_b } = accepted(&wish());
+fn ignores_messages_from_other_addresses() {
+    let Pair { a: _, mut b, at_a, at_b } = accepted(&connect_parameters());
     transmits(&mut b);
     let rtu =
         Rtu { local_comm_id: at_a.comm_id(), remote_comm_id: at_b.comm_id(), ..Rtu::default() };
@@ -231,7 +231,7 @@ fn messages_from_elsewhere_are_not_the_peers() {
 }
 
 #[test]
-fn alternate_paths_are_refused() {
+fn refuses_alternate_paths() {
     let Pair { a: _, mut b, at_a, at_b } = established();
     let lap = Lap {
         local_comm_id: at_a.comm_id(),
@@ -254,7 +254,7 @@ fn alternate_paths_are_refused() {
 }
 
 #[test]
-fn a_dreq_for_another_queue_pair_changes_nothing() {
+fn ignores_a_dreq_for_another_qpn() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     a.disconnect(at(10), at_a, DreqData::default()).unwrap();
     let CmMessage::Dreq(mut dreq) = only(&mut a).message else { panic!("no DREQ") };
@@ -265,9 +265,9 @@ fn a_dreq_for_another_queue_pair_changes_nothing() {
 }
 
 #[test]
-fn an_xrc_target_answers_in_its_own_place() {
-    let wish = ConnectParameters { transport: Transport::Xrc, ..wish() };
-    let Pair { mut a, mut b, .. } = accepted(&wish);
+fn an_xrc_target_sends_its_qpn_in_the_eecn_field() {
+    let parameters = ConnectParameters { transport: Transport::Xrc, ..connect_parameters() };
+    let Pair { mut a, mut b, .. } = accepted(&parameters);
     let CmMessage::Rep(rep) = carry(at(3), (11, &mut b), &mut a)[0] else { panic!("no REP") };
     assert_eq!((rep.local_qpn, rep.local_eecn.0), (Qpn(0), 0x2b));
     assert!(rep.shared_receive_queue);
@@ -276,11 +276,14 @@ fn an_xrc_target_answers_in_its_own_place() {
 }
 
 #[test]
-fn a_manager_connects_to_itself() {
+fn a_manager_can_connect_to_itself() {
     let mut manager = manager(11);
     manager.listen(SERVICE, 1).unwrap();
-    let wish = ConnectParameters { path: super::super::roce_path(gid(11), gid(11), 0), ..wish() };
-    let active = manager.connect(at(0), &wish).unwrap();
+    let parameters = ConnectParameters {
+        path: super::super::roce_path(gid(11), gid(11), 0),
+        ..connect_parameters()
+    };
+    let active = manager.connect(at(0), &parameters).unwrap();
     let mut passive = active;
     for step in 1..20 {
         while let Some(transmit) = manager.poll_transmit() {
@@ -305,7 +308,7 @@ fn a_manager_connects_to_itself() {
 }
 
 #[test]
-fn calls_out_of_place_are_refused() {
+fn refuses_calls_in_the_wrong_state() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     let wrong = Err(CallError::State(State::Established));
     assert_eq!(a.ready(at_a, RtuData::default()), wrong);

@@ -1,4 +1,4 @@
-//! What strangers can do: not much, and not for long.
+//! Limits on what unknown senders can cause.
 
 use std::vec::Vec;
 
@@ -7,38 +7,39 @@ use super::super::{
     RtuData, ServiceInUse, TooMany,
 };
 use super::link::Prng;
-use super::{SERVICE, at, config, events, gid, manager, only, transmits, wish};
+use super::{SERVICE, at, config, connect_parameters, events, gid, manager, only, transmits};
 use crate::cm::ConnectionManager;
 use crate::time::Instant;
 use ferroce_wire::cm::{CmMessage, RejectReason, ResponseTimeout, ServiceId, SidrStatus};
 use ferroce_wire::mad::MAD_LEN;
 use ferroce_wire::number::{Psn, Qpn};
 
-/// A REQ for each queue pair of a client.
+/// A REQ for each QPN of a client.
 fn requests(count: u32) -> Vec<[u8; MAD_LEN]> {
     let mut a = manager(12);
     (0..count)
         .map(|index| {
-            let wish = ConnectParameters { local_qpn: Qpn(0x100 + index), ..wish() };
-            a.connect(at(0), &wish).unwrap();
+            let parameters =
+                ConnectParameters { local_qpn: Qpn(0x100 + index), ..connect_parameters() };
+            a.connect(at(0), &parameters).unwrap();
             only(&mut a).to_mad()
         })
         .collect()
 }
 
 #[test]
-fn own_connections_are_limited() {
+fn limits_local_connections() {
     let mut small = config(12);
     small.max_connections = 3;
     let mut a = ConnectionManager::new(small);
     for _ in 0..3 {
-        a.connect(at(0), &wish()).unwrap();
+        a.connect(at(0), &connect_parameters()).unwrap();
     }
-    assert_eq!(a.connect(at(0), &wish()), Err(TooMany { limit: 3 }));
+    assert_eq!(a.connect(at(0), &connect_parameters()), Err(TooMany { limit: 3 }));
 }
 
 #[test]
-fn half_open_requests_are_limited() {
+fn limits_half_open_connections() {
     let mut small = config(11);
     small.max_half_open = 5;
     let mut b = ConnectionManager::new(small);
@@ -55,7 +56,7 @@ fn half_open_requests_are_limited() {
         assert_eq!(rej.reason, RejectReason::NO_RESOURCES);
     }
     assert_eq!((b.half_open(), b.connections()), (5, 5));
-    // Accepting does not make room: a REP without an RTU is half a connection.
+    // Accepting frees nothing: a REP without an RTU is still half-open.
     let [Event::Request(id, _), ..] = events(&mut b)[..] else { panic!("no request") };
     b.accept(at(2), id, &AcceptParameters::new(Qpn(1), Psn(1))).unwrap();
     assert_eq!(b.half_open(), 5);
@@ -64,14 +65,14 @@ fn half_open_requests_are_limited() {
 }
 
 #[test]
-fn a_listeners_backlog_is_its_own() {
+fn limits_the_backlog_per_listener() {
     let mut b = manager(11);
     b.listen(SERVICE, 2).unwrap();
     let requests = requests(3);
     b.handle_mad(at(1), gid(12), &requests[0]).unwrap();
     b.handle_mad(at(1), gid(12), &requests[1]).unwrap();
     assert_eq!(b.handle_mad(at(1), gid(12), &requests[2]), Err(Ignored::Backlog));
-    // Nothing is said: the peer asks again, and may have more luck.
+    // No response: the peer retransmits.
     assert_eq!(b.poll_transmit(), None);
     let [Event::Request(id, _), _] = events(&mut b)[..] else { panic!("no request") };
     b.accept(at(2), id, &AcceptParameters::new(Qpn(1), Psn(1))).unwrap();
@@ -81,7 +82,7 @@ fn a_listeners_backlog_is_its_own() {
 }
 
 #[test]
-fn a_manager_that_is_not_drained_waits() {
+fn drops_messages_while_not_drained() {
     let mut small = config(11);
     small.max_undrained = 4;
     let mut b = ConnectionManager::new(small);
@@ -96,11 +97,11 @@ fn a_manager_that_is_not_drained_waits() {
     assert_eq!(transmits(&mut b).len(), 4);
 }
 
-/// A random message: of a known kind or not, with names that mean something or not.
+/// A random message, with known or unknown attribute and IDs.
 fn forged(prng: &mut Prng, names: &[u32]) -> [u8; MAD_LEN] {
     let mut mad = [0; MAD_LEN];
     for chunk in mad.chunks_mut(8) {
-        // Few bits set as often as many: small numbers and zeroes are the interesting ones.
+        // Few set bits as often as many: small numbers and zeros are interesting.
         let bits = if prng.chance(50) { prng.next() } else { 0 };
         chunk.copy_from_slice(&bits.to_be_bytes());
     }
@@ -115,7 +116,7 @@ fn forged(prng: &mut Prng, names: &[u32]) -> [u8; MAD_LEN] {
         }
     }
     if mad[17] == 0x10 {
-        // A service that listens, a transport and an MTU that exist, most of the time.
+        // Mostly a listening service, and a valid transport and MTU.
         if prng.chance(80) {
             mad[32..40].copy_from_slice(&SERVICE.0.to_be_bytes());
             mad[40..48].fill(0);
@@ -131,7 +132,7 @@ fn forged(prng: &mut Prng, names: &[u32]) -> [u8; MAD_LEN] {
 }
 
 #[test]
-fn no_message_panics_or_makes_a_manager_grow() {
+fn no_message_causes_a_panic_or_unbounded_memory() {
     let mut seen = [0usize; 13];
     for seed in 0..300 {
         let mut prng = Prng(seed);
@@ -151,7 +152,7 @@ fn no_message_panics_or_makes_a_manager_grow() {
                     now,
                     &ConnectParameters {
                         path: super::super::roce_path(gid(11), gid(12), 0),
-                        ..wish()
+                        ..connect_parameters()
                     },
                 ) {
                     connections.push(id);
@@ -196,10 +197,10 @@ fn no_message_panics_or_makes_a_manager_grow() {
             assert!(manager.resolutions() <= 10);
             let (ids, qpns, services) = manager.table.index_sizes();
             assert!(ids <= 12 && qpns <= 12 && services <= 1);
-            // What waits to be polled: the limit, and what timers and the consumer's own calls add.
+            // Messages and events waiting: the limit, plus those from timers and the consumer's own calls.
             assert!(manager.transmits.len() + manager.events.len() < 2 * 64 + 200);
         }
-        // Whatever was forged, everything ends: the consumer closes, and the timers do the rest.
+        // Everything ends: the consumer closes, and the timers expire.
         for &id in &connections {
             let _ = manager.close(now, id);
         }

@@ -1,4 +1,4 @@
-//! A link between two managers, in virtual time, broken by seed.
+//! A simulated link between two managers with seeded faults, in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::time::Instant;
 use ferroce_wire::mad::MAD_LEN;
 use ferroce_wire::number::{Psn, Qpn};
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64.
 pub(super) struct Prng(pub(super) u64);
 
 impl Prng {
@@ -38,7 +38,7 @@ pub(super) struct Host {
     pub(super) manager: ConnectionManager,
     pub(super) events: Vec<Event>,
     pub(super) sent: Vec<(Instant, Transmit)>,
-    /// Answers every event as a willing consumer does.
+    /// Accepts every request.
     pub(super) willing: bool,
     pub(super) accepts: u32,
     lost_in_a_row: u32,
@@ -57,7 +57,7 @@ impl Host {
         }
     }
 
-    /// What a willing consumer accepts with; the queue pair is a fresh one each time.
+    /// Parameters for accepting, with a new QPN each time.
     pub(super) fn acceptance(count: u32) -> AcceptParameters {
         AcceptParameters {
             responder_resources: 3,
@@ -84,7 +84,7 @@ impl Host {
                 }
                 _ => Ok(()),
             };
-            // The peer may have gone on while the event waited.
+            // The peer's state may have changed while the event waited.
             let _ = result;
         }
     }
@@ -96,16 +96,16 @@ impl Host {
 
 pub(super) struct Link {
     pub(super) now: Instant,
-    /// 12 is the active one, 11 listens.
+    /// Host 12 is active, host 11 listens.
     pub(super) hosts: [Host; 2],
-    /// What is under way, by when it arrives: to which host, and what.
+    /// Messages in flight by time of arrival: destination host and contents.
     flights: BTreeMap<(Instant, u64), (usize, [u8; MAD_LEN])>,
     flown: u64,
     pub(super) prng: Prng,
     pub(super) loss: u64,
     pub(super) duplication: u64,
     pub(super) jitter: Duration,
-    /// No direction loses more than so many in a row.
+    /// Maximum consecutive losses per direction.
     pub(super) longest_burst: u32,
 }
 
@@ -134,7 +134,7 @@ impl Link {
         &mut self.hosts[1].manager
     }
 
-    /// The passive side's connection, if there was a request.
+    /// The passive side's connection, if a REQ arrived.
     pub(super) fn requested(&self) -> Option<ConnectionId> {
         self.hosts[1].events.iter().rev().find_map(|event| match event {
             Event::Request(id, _) => Some(*id),
@@ -166,14 +166,14 @@ impl Link {
         }
     }
 
-    /// Goes on until nothing is under way and no timer runs, or until the time is up.
+    /// Runs until no message is in flight and no timer runs, or until `end`.
     pub(super) fn run_until(&mut self, end: Instant) {
         loop {
             self.drain();
             let arrival = self.flights.keys().next().map(|&(arrival, _)| arrival);
             let timeouts = self.hosts.iter().filter_map(|host| host.manager.poll_timeout());
             let Some(next) = timeouts.chain(arrival).min().filter(|&next| next <= end) else {
-                self.now = self.now.max(if end == FOR_EVER { self.now } else { end });
+                self.now = self.now.max(if end == NO_END { self.now } else { end });
                 return;
             };
             self.now = self.now.max(next);
@@ -193,10 +193,10 @@ impl Link {
     }
 
     pub(super) fn run(&mut self) {
-        self.run_until(FOR_EVER);
+        self.run_until(NO_END);
     }
 
-    /// Nothing is left of any connection.
+    /// Asserts that no state is left.
     pub(super) fn assert_empty(&self) {
         for host in &self.hosts {
             assert_eq!(host.manager.connections(), 0);
@@ -207,4 +207,4 @@ impl Link {
     }
 }
 
-pub(super) const FOR_EVER: Instant = Instant::from_nanos(u64::MAX);
+pub(super) const NO_END: Instant = Instant::from_nanos(u64::MAX);

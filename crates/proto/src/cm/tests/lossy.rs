@@ -1,35 +1,35 @@
-//! Properties over seeds: whatever the link does, both sides agree in the end.
+//! Properties over seeds: both sides agree in the end.
 
 use std::time::Duration;
 
 use super::super::{ConnectParameters, ConnectionId, DreqData, Event, Phase, State, private_data};
+use super::connect_parameters;
 use super::link::{Host, Link};
-use super::wish;
 use ferroce_wire::number::{Psn, Qpn};
 
-/// A wish that differs from seed to seed in everything the peer must learn.
-fn seeded_wish(link: &mut Link) -> ConnectParameters {
-    let mut wish = wish();
-    wish.local_qpn = Qpn(link.prng.below(1 << 24) as u32);
-    wish.starting_psn = Psn(link.prng.below(1 << 24) as u32);
-    wish.responder_resources = link.prng.below(17) as u8;
-    wish.initiator_depth = link.prng.below(17) as u8;
-    wish.max_cm_retries = link.prng.below(16) as u8;
-    wish.private_data = private_data(&link.prng.next().to_be_bytes()).unwrap();
-    wish
+/// Parameters that differ from seed to seed in every field that the peer must receive.
+fn seeded_parameters(link: &mut Link) -> ConnectParameters {
+    let mut parameters = connect_parameters();
+    parameters.local_qpn = Qpn(link.prng.below(1 << 24) as u32);
+    parameters.starting_psn = Psn(link.prng.below(1 << 24) as u32);
+    parameters.responder_resources = link.prng.below(17) as u8;
+    parameters.initiator_depth = link.prng.below(17) as u8;
+    parameters.max_cm_retries = link.prng.below(16) as u8;
+    parameters.private_data = private_data(&link.prng.next().to_be_bytes()).unwrap();
+    parameters
 }
 
 fn broken_link(seed: u64) -> Link {
     let mut link = Link::new(seed);
     link.loss = link.prng.below(80);
     link.duplication = link.prng.below(40);
-    // Up to twice the response timeout: repeated messages overtake their originals.
+    // Up to twice the response timeout: retransmissions overtake their originals.
     link.jitter = Duration::from_millis(link.prng.below(9_000));
     link
 }
 
-/// Both sides know what the other said.
-fn assert_agreed(link: &Link, wish: &ConnectParameters) {
+/// Asserts that both sides have the other's parameters.
+fn assert_agreed(link: &Link, parameters: &ConnectParameters) {
     let request = link.hosts[1].events.iter().find_map(|event| match event {
         Event::Request(_, request) => Some(request),
         _ => None,
@@ -40,35 +40,38 @@ fn assert_agreed(link: &Link, wish: &ConnectParameters) {
     });
     let (request, reply) = (request.unwrap(), reply.unwrap());
     let acceptance = Host::acceptance(0);
-    assert_eq!((request.remote_qpn, reply.remote_qpn), (wish.local_qpn, acceptance.local_qpn));
-    assert_eq!(request.starting_psn, wish.starting_psn);
+    assert_eq!(
+        (request.remote_qpn, reply.remote_qpn),
+        (parameters.local_qpn, acceptance.local_qpn)
+    );
+    assert_eq!(request.starting_psn, parameters.starting_psn);
     assert_eq!(reply.starting_psn, acceptance.starting_psn);
-    assert_eq!(request.responder_resources, wish.initiator_depth);
-    assert_eq!(request.initiator_depth, wish.responder_resources);
+    assert_eq!(request.responder_resources, parameters.initiator_depth);
+    assert_eq!(request.initiator_depth, parameters.responder_resources);
     assert_eq!(reply.responder_resources, acceptance.initiator_depth);
     assert_eq!(reply.initiator_depth, acceptance.responder_resources);
-    assert_eq!(request.path_mtu, wish.path_mtu);
-    assert_eq!(request.path.local_gid, wish.path.remote_gid);
-    assert_eq!(request.path.remote_gid, wish.path.local_gid);
-    assert_eq!(request.private_data, wish.private_data);
+    assert_eq!(request.path_mtu, parameters.path_mtu);
+    assert_eq!(request.path.local_gid, parameters.path.remote_gid);
+    assert_eq!(request.path.remote_gid, parameters.path.local_gid);
+    assert_eq!(request.private_data, parameters.private_data);
     assert_eq!(reply.private_data, acceptance.private_data);
 }
 
-/// Connects, and runs until nothing moves. Says who believes in the connection.
+/// Connects, and runs until nothing happens. Returns which side considers the connection established.
 fn connect(link: &mut Link) -> (ConnectionId, bool, bool) {
-    let wish = seeded_wish(link);
-    let id = link.hosts[0].manager.connect(link.now, &wish).unwrap();
+    let parameters = seeded_parameters(link);
+    let id = link.hosts[0].manager.connect(link.now, &parameters).unwrap();
     link.run();
     let active = link.active().state(id) == State::Established;
     let requested = link.requested();
     let passive = requested.is_some_and(|id| link.passive().state(id) == State::Established);
     if active && passive {
-        assert_agreed(link, &wish);
+        assert_agreed(link, &parameters);
         assert_eq!(link.hosts[1].count(|event| matches!(event, Event::Request(..))), 1);
         assert_eq!(link.hosts[1].count(|event| matches!(event, Event::Established(..))), 1);
         assert_eq!(link.hosts[0].events.len(), 1);
     }
-    // Nothing half-open: who does not believe in the connection has forgotten it.
+    // No half-open state: a side without the connection has removed it.
     for (believes, host) in [(active, &link.hosts[0]), (passive, &link.hosts[1])] {
         assert_eq!(host.manager.connections(), usize::from(believes));
         assert_eq!(host.manager.half_open(), 0);
@@ -82,7 +85,7 @@ fn connect(link: &mut Link) -> (ConnectionId, bool, bool) {
 }
 
 #[test]
-fn connections_come_up_on_both_sides_or_on_none() {
+fn connects_on_both_sides_or_on_neither() {
     let (mut both, mut none, mut one) = (0, 0, 0);
     for seed in 0..800 {
         let mut link = broken_link(seed);
@@ -90,8 +93,8 @@ fn connections_come_up_on_both_sides_or_on_none() {
         match (active, passive) {
             (true, true) => both += 1,
             (false, false) => none += 1,
-            // Every REP after the first, every RTU and every REJ was lost. No protocol can help it: the last message
-            // may always be the one that is lost. Its first use, or its end, finds out.
+            // Every REP after the first, every RTU and every REJ was lost. No protocol can avoid this, since the last
+            // message may always be lost. The first use of the connection, or its end, detects it.
             (true, false) => {
                 one += 1;
                 link.hosts[0].manager.disconnect(link.now, id, DreqData::default()).unwrap();
@@ -107,30 +110,30 @@ fn connections_come_up_on_both_sides_or_on_none() {
 }
 
 #[test]
-fn connections_always_come_up_when_losses_are_shorter_than_the_retries() {
+fn connects_if_fewer_messages_are_lost_than_retries_exist() {
     for seed in 0..500 {
         let mut link = broken_link(seed);
         link.longest_burst = 2;
         link.jitter = Duration::from_millis(link.prng.below(500));
-        let wish = ConnectParameters { max_cm_retries: 15, ..seeded_wish(&mut link) };
-        let id = link.hosts[0].manager.connect(link.now, &wish).unwrap();
+        let parameters = ConnectParameters { max_cm_retries: 15, ..seeded_parameters(&mut link) };
+        let id = link.hosts[0].manager.connect(link.now, &parameters).unwrap();
         link.run();
         assert_eq!(link.active().state(id).phase(), Phase::Connected, "seed {seed}");
         let requested = link.requested().unwrap();
         assert_eq!(link.passive().state(requested).phase(), Phase::Connected, "seed {seed}");
-        assert_agreed(&link, &wish);
+        assert_agreed(&link, &parameters);
     }
 }
 
 #[test]
-fn disconnection_from_either_side_or_both_leaves_nothing() {
+fn disconnecting_from_either_or_both_sides_leaves_no_state() {
     let mut ran = 0;
     for seed in 0..900 {
         let mut link = broken_link(seed);
         link.loss = 0;
         let (id, active, passive) = connect(&mut link);
         if !active || !passive {
-            // No loss, but the path is slower than no retry at all allows.
+            // No loss, but the path is too slow for zero retries.
             continue;
         }
         ran += 1;
@@ -144,7 +147,7 @@ fn disconnection_from_either_side_or_both_leaves_nothing() {
             link.hosts[1].manager.disconnect(link.now, requested, DreqData::default()).unwrap();
         }
         link.run();
-        // The one that did not ask may have heard nothing; then it asks in vain, and ends as well.
+        // The other side may have received nothing; then its DREQ gets no response, and it ends as well.
         for (index, id) in [(0, id), (1, requested)] {
             let now = link.now;
             if link.hosts[index].manager.state(id) == State::Established {
@@ -164,11 +167,11 @@ fn disconnection_from_either_side_or_both_leaves_nothing() {
 }
 
 #[test]
-fn consumers_that_change_their_minds_leave_nothing() {
+fn closing_at_any_time_leaves_no_state() {
     for seed in 0..600 {
         let mut link = broken_link(seed);
-        let wish = seeded_wish(&mut link);
-        let id = link.hosts[0].manager.connect(link.now, &wish).unwrap();
+        let parameters = seeded_parameters(&mut link);
+        let id = link.hosts[0].manager.connect(link.now, &parameters).unwrap();
         let pause = Duration::from_millis(link.prng.below(30_000));
         link.run_until(link.now + pause);
         let _ = link.hosts[0].manager.close(link.now, id);
@@ -177,7 +180,7 @@ fn consumers_that_change_their_minds_leave_nothing() {
         }
         link.run();
         if let Some(requested) = link.requested() {
-            // The active side's end may have been lost on the way.
+            // The active side's message may have been lost.
             let _ = link.hosts[1].manager.close(link.now, requested);
         }
         link.run();
@@ -186,22 +189,22 @@ fn consumers_that_change_their_minds_leave_nothing() {
 }
 
 #[test]
-fn consumers_that_never_answer_leave_nothing() {
+fn consumers_that_never_answer_leave_no_state() {
     for seed in 0..200 {
         let mut link = broken_link(seed);
         link.hosts[(seed % 2) as usize].willing = false;
-        let wish = seeded_wish(&mut link);
-        link.hosts[0].manager.connect(link.now, &wish).unwrap();
+        let parameters = seeded_parameters(&mut link);
+        link.hosts[0].manager.connect(link.now, &parameters).unwrap();
         link.run();
         link.assert_empty();
     }
 }
 
 #[test]
-fn a_thousand_cycles_leave_nothing_behind() {
+fn a_thousand_connection_cycles_leave_no_state() {
     let mut link = Link::new(7);
     for cycle in 0..1_000 {
-        let id = link.hosts[0].manager.connect(link.now, &wish()).unwrap();
+        let id = link.hosts[0].manager.connect(link.now, &connect_parameters()).unwrap();
         link.run();
         let requested = link.requested().unwrap();
         assert_eq!(link.active().state(id), State::Established);
@@ -222,7 +225,7 @@ fn a_thousand_cycles_leave_nothing_behind() {
 }
 
 #[test]
-fn a_thousand_connections_at_once() {
+fn a_thousand_simultaneous_connections() {
     let mut link = Link::new(8);
     link.loss = 20;
     link.longest_burst = 3;
@@ -230,8 +233,9 @@ fn a_thousand_connections_at_once() {
     link.passive().listen(super::SERVICE, 1_000).unwrap();
     let connections: std::vec::Vec<_> = (0..1_000)
         .map(|qpn| {
-            let wish = ConnectParameters { local_qpn: Qpn(0x100 + qpn), ..wish() };
-            link.hosts[0].manager.connect(link.now, &wish).unwrap()
+            let parameters =
+                ConnectParameters { local_qpn: Qpn(0x100 + qpn), ..connect_parameters() };
+            link.hosts[0].manager.connect(link.now, &parameters).unwrap()
         })
         .collect();
     link.run();
@@ -243,7 +247,7 @@ fn a_thousand_connections_at_once() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn the_same_seed_reproduces_the_run() {
     let trace = |seed| {
         let mut link = broken_link(seed);
         connect(&mut link);

@@ -1,4 +1,4 @@
-//! Private data, and what is not a message.
+//! Private data and parse errors.
 
 use super::super::{
     DrepData, DreqData, Ignored, MraData, PrivateDataTooLong, RejData, RepData, ReqData, RtuData,
@@ -11,9 +11,9 @@ use ferroce_wire::mad::MadError;
 use ferroce_wire::rdmacm::IpHeader;
 use std::string::ToString;
 
-/// Exactly `N` bytes fit, and one more does not.
-fn assert_room<const N: usize>(room: usize, _: Octets<N>) {
-    assert_eq!(N, room);
+/// Asserts that exactly `N` bytes fit.
+fn assert_capacity<const N: usize>(capacity: usize, _: Octets<N>) {
+    assert_eq!(N, capacity);
     let bytes = [7; 256];
     assert_eq!(private_data::<N>(&bytes[..N]).unwrap().0, bytes[..N]);
     let too_long = PrivateDataTooLong { length: N + 1, capacity: N };
@@ -21,20 +21,20 @@ fn assert_room<const N: usize>(room: usize, _: Octets<N>) {
 }
 
 #[test]
-fn each_message_has_its_room() {
-    assert_room(92, ReqData::default());
-    assert_room(196, RepData::default());
-    assert_room(224, RtuData::default());
-    assert_room(148, RejData::default());
-    assert_room(222, MraData::default());
-    assert_room(220, DreqData::default());
-    assert_room(224, DrepData::default());
-    assert_room(216, SidrReqData::default());
-    assert_room(136, SidrRepData::default());
+fn each_message_has_its_private_data_size() {
+    assert_capacity(92, ReqData::default());
+    assert_capacity(196, RepData::default());
+    assert_capacity(224, RtuData::default());
+    assert_capacity(148, RejData::default());
+    assert_capacity(222, MraData::default());
+    assert_capacity(220, DreqData::default());
+    assert_capacity(224, DrepData::default());
+    assert_capacity(216, SidrReqData::default());
+    assert_capacity(136, SidrRepData::default());
 }
 
 #[test]
-fn rdma_cms_header_takes_its_share() {
+fn the_rdma_cm_header_reduces_the_private_data_size() {
     let header = IpHeader::default();
     let bytes = [9; 256];
     assert!(rdmacm_private_data::<92>(&header, &bytes[..56]).is_ok());
@@ -46,7 +46,7 @@ fn rdma_cms_header_takes_its_share() {
 }
 
 #[test]
-fn what_is_not_a_message_is_named() {
+fn every_parse_error_is_distinct() {
     let mut manager = manager(11);
     let short = manager.handle_mad(at(0), gid(12), &[1; 255]);
     assert_eq!(short, Err(Ignored::NotMad(MadError::Length(255))));

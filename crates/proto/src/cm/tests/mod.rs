@@ -1,7 +1,8 @@
-//! Two managers, or one and a hand that forges messages, over a link that loses, doubles and reorders by seed.
+//! Tests of two managers, or of one manager and forged messages, over a seeded link that loses, duplicates and
+//! reorders.
 
 mod captured;
-mod corners;
+mod edge_cases;
 mod flood;
 mod forged;
 mod handshake;
@@ -12,7 +13,7 @@ mod messages;
 mod rejection;
 mod resolution;
 mod retries;
-mod sharing;
+mod shared_address;
 mod states;
 mod unreachable;
 
@@ -27,7 +28,7 @@ use crate::time::Instant;
 
 pub(super) const SERVICE: ServiceId = ServiceId(0x0106_1c06);
 
-/// The address of a host by number.
+/// The address of a host.
 pub(super) fn gid(host: u8) -> Gid {
     Gid::from_ip(std::net::IpAddr::from([10, 77, 0, host]))
 }
@@ -43,8 +44,8 @@ pub(super) fn config(host: u8) -> Config {
     )
 }
 
-/// What a consumer on host 12 asks of host 11.
-pub(super) fn wish() -> ConnectParameters {
+/// Parameters of a connection from host 12 to host 11.
+pub(super) fn connect_parameters() -> ConnectParameters {
     ConnectParameters::new(
         SERVICE,
         Qpn(0x1a),
@@ -57,24 +58,24 @@ pub(super) fn at(milliseconds: u64) -> Instant {
     Instant::from_nanos(milliseconds * 1_000_000)
 }
 
-/// Everything that waits to be sent.
+/// All messages waiting to be sent.
 pub(super) fn transmits(manager: &mut ConnectionManager) -> Vec<Transmit> {
     core::iter::from_fn(|| manager.poll_transmit()).collect()
 }
 
-/// Everything that waits to be told.
+/// All waiting events.
 pub(super) fn events(manager: &mut ConnectionManager) -> Vec<Event> {
     core::iter::from_fn(|| manager.poll_event()).collect()
 }
 
-/// The only message that waits to be sent.
+/// The only message waiting to be sent.
 pub(super) fn only(manager: &mut ConnectionManager) -> Transmit {
     let transmits = transmits(manager);
     assert_eq!(transmits.len(), 1, "{transmits:?}");
     transmits[0]
 }
 
-/// Carries everything that waits from one manager to the other, and returns the messages.
+/// Delivers all waiting messages of one manager to the other, and returns them.
 pub(super) fn carry(
     now: Instant,
     from: (u8, &mut ConnectionManager),

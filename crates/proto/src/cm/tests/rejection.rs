@@ -1,11 +1,11 @@
-//! Every way to say no.
+//! Rejections.
 
 use super::super::{
     ConnectParameters, ConnectionId, ConnectionManager, Disconnection, DrepData, DreqData, Event,
     Failure, Ignored, Rejection, RtuData, State, private_data,
 };
 use super::handshake::{Pair, accepted, established, requested};
-use super::{SERVICE, at, carry, events, gid, manager, only, transmits, wish};
+use super::{SERVICE, at, carry, connect_parameters, events, gid, manager, only, transmits};
 use ferroce_wire::cm::{
     CmMessage, CommId, ExtendedTransport, PathMtu, Rej, RejectReason, RejectedMessage, Rep, Req,
     Rtu, ServiceId, TransportService,
@@ -16,9 +16,9 @@ use ferroce_wire::number::{Psn, Qpn};
 use std::vec;
 
 #[test]
-fn every_reason_arrives_with_its_data() {
+fn every_reject_reason_is_delivered_with_its_data() {
     for &reason in RejectReason::ALL {
-        let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
+        let Pair { mut a, mut b, at_a, at_b } = requested(&connect_parameters());
         let rejection = Rejection {
             reason,
             information: Octets::padded(&[1, 2, 3]).unwrap(),
@@ -33,7 +33,7 @@ fn every_reason_arrives_with_its_data() {
         assert_eq!((rej.local_comm_id, rej.remote_comm_id), (CommId(0), at_a.comm_id()));
         assert_eq!(rej.information(), [1, 2, 3]);
         assert_eq!(events(&mut a), [Event::Rejected(at_a, rejection.into())]);
-        // A queue pair that the peer believes in an old connection must rest before its next.
+        // A QP that the peer considers part of an old connection goes through TimeWait first.
         let rests = reason == RejectReason::STALE_CONNECTION;
         let expected = if rests { State::TimeWait } else { State::Idle };
         assert_eq!(a.state(at_a), expected);
@@ -41,8 +41,8 @@ fn every_reason_arrives_with_its_data() {
 }
 
 #[test]
-fn the_active_side_rejects_a_reply() {
-    let Pair { mut a, mut b, at_a, at_b } = accepted(&wish());
+fn active_side_rejects_a_rep() {
+    let Pair { mut a, mut b, at_a, at_b } = accepted(&connect_parameters());
     carry(at(3), (11, &mut b), &mut a);
     let rejection = Rejection::by_consumer(private_data(b"no").unwrap());
     a.reject(at(4), at_a, &rejection).unwrap();
@@ -53,11 +53,11 @@ fn the_active_side_rejects_a_reply() {
     assert_eq!((id, rejection.message), (at_b, RejectedMessage::REP));
 }
 
-/// What a manager that listens answers to a REQ, and what it says about it.
-fn answer_to(change: impl Fn(&mut Req)) -> (Rej, Ignored) {
+/// The response of a listening manager to a modified REQ, and its return value.
+fn response_to(change: impl Fn(&mut Req)) -> (Rej, Ignored) {
     let (mut a, mut b) = (manager(12), manager(11));
     b.listen(SERVICE, 1).unwrap();
-    a.connect(at(0), &wish()).unwrap();
+    a.connect(at(0), &connect_parameters()).unwrap();
     let CmMessage::Req(mut req) = only(&mut a).message else { panic!("no REQ") };
     change(&mut req);
     let ignored = b.handle_message(at(1), gid(12), TransactionId(5), &req.into()).unwrap_err();
@@ -75,27 +75,27 @@ fn answer_to(change: impl Fn(&mut Req)) -> (Rej, Ignored) {
 }
 
 #[test]
-fn requests_that_cannot_be_are_rejected_at_once() {
-    let (rej, ignored) = answer_to(|req| req.service_id = ServiceId(1));
+fn rejects_invalid_reqs() {
+    let (rej, ignored) = response_to(|req| req.service_id = ServiceId(1));
     assert_eq!(rej.reason, RejectReason::INVALID_SERVICE_ID);
     assert_eq!(ignored, Ignored::NoListener(ServiceId(1)));
-    let (rej, _) = answer_to(|req| req.transport_service = TransportService::RD);
+    let (rej, _) = response_to(|req| req.transport_service = TransportService::RD);
     assert_eq!(rej.reason, RejectReason::INVALID_TRANSPORT_TYPE);
-    let (rej, _) = answer_to(|req| {
+    let (rej, _) = response_to(|req| {
         req.transport_service = TransportService::EXTENDED;
         req.extended_transport = ExtendedTransport(5);
     });
     assert_eq!(rej.reason, RejectReason::INVALID_TRANSPORT_TYPE);
     for code in [0, 6, 15] {
-        let (rej, _) = answer_to(|req| req.path_mtu = PathMtu(code));
+        let (rej, _) = response_to(|req| req.path_mtu = PathMtu(code));
         assert_eq!(rej.reason, RejectReason::INVALID_PATH_MTU);
     }
 }
 
 #[test]
-fn a_request_of_another_version_is_answered() {
+fn rejects_a_req_of_another_class_version() {
     let mut a = manager(12);
-    a.connect(at(0), &wish()).unwrap();
+    a.connect(at(0), &connect_parameters()).unwrap();
     let mut mad = only(&mut a).to_mad();
     mad[2] = 3;
     let mut b = manager(11);
@@ -106,15 +106,15 @@ fn a_request_of_another_version_is_answered() {
         (rej.information(), rej.remote_comm_id.0.to_be_bytes()),
         ([2].as_slice(), [mad[24], mad[25], mad[26], mad[27]],)
     );
-    // Only requests are: anything else of another version is dropped.
+    // Only requests are rejected: other messages of another version are dropped.
     mad[17] = 0x14;
     assert!(b.handle_mad(at(1), gid(12), &mad).is_err());
     assert_eq!(b.poll_transmit(), None);
 }
 
 #[test]
-fn one_name_for_two_requests_is_rejected() {
-    let Pair { mut a, mut b, at_b, .. } = requested(&wish());
+fn rejects_two_reqs_with_one_comm_id() {
+    let Pair { mut a, mut b, at_b, .. } = requested(&connect_parameters());
     let end = a.poll_timeout().unwrap();
     a.handle_timeout(end);
     let CmMessage::Req(req) = only(&mut a).message else { panic!("no REQ") };
@@ -127,10 +127,10 @@ fn one_name_for_two_requests_is_rejected() {
 }
 
 #[test]
-fn a_reply_from_a_queue_pair_in_use_waits_for_a_probe() {
+fn a_rep_from_a_qp_in_use_waits_for_a_probe() {
     let Pair { mut a, mut b, at_a, .. } = established();
-    let wish = ConnectParameters { local_qpn: Qpn(0x99), ..wish() };
-    let second = a.connect(at(10), &wish).unwrap();
+    let parameters = ConnectParameters { local_qpn: Qpn(0x99), ..connect_parameters() };
+    let second = a.connect(at(10), &parameters).unwrap();
     carry(at(11), (12, &mut a), &mut b);
     let Some(Event::Request(id, _)) = b.poll_event() else { panic!("no request") };
     let used = super::super::AcceptParameters::new(Qpn(0x2b), Psn(1));
@@ -138,12 +138,12 @@ fn a_reply_from_a_queue_pair_in_use_waits_for_a_probe() {
     let rep = only(&mut b).to_mad();
     assert_eq!(a.handle_mad(at(13), gid(11), &rep), Err(Ignored::Probing));
     assert_eq!((a.state(at_a), a.state(second)), (State::Established, State::ReqSent));
-    // The peer has both connections: its APR keeps the old one up.
+    // The peer has both connections: its APR keeps the old one.
     let messages = carry(at(14), (12, &mut a), &mut b);
     assert!(matches!(messages[..], [CmMessage::Lap(_)]), "{messages:?}");
     carry(at(15), (11, &mut b), &mut a);
     assert_eq!((events(&mut a), a.state(at_a)), (vec![], State::Established));
-    // A peer that has lost the old one says so, and the repeated REP is taken.
+    // A peer that has lost the old one reports this, and the retransmitted REP is accepted.
     assert_eq!(a.handle_mad(at(16), gid(11), &rep), Err(Ignored::Probing));
     let mut restarted = super::manager(11);
     carry(at(17), (12, &mut a), &mut restarted);
@@ -153,13 +153,13 @@ fn a_reply_from_a_queue_pair_in_use_waits_for_a_probe() {
     assert!(matches!(events(&mut a)[..], [Event::Reply(id, _)] if id == second));
 }
 
-/// The REP of a second connection whose peer uses the queue pair of the first.
+/// The REP of a second connection whose peer uses the QPN of the first.
 fn reply_from_the_same_queue_pair(
     a: &mut ConnectionManager,
     b: &mut ConnectionManager,
 ) -> (ConnectionId, Result<(), Ignored>) {
-    let wish = ConnectParameters { local_qpn: Qpn(0x99), ..wish() };
-    let second = a.connect(at(10), &wish).unwrap();
+    let parameters = ConnectParameters { local_qpn: Qpn(0x99), ..connect_parameters() };
+    let second = a.connect(at(10), &parameters).unwrap();
     carry(at(11), (12, a), b);
     let Some(Event::Request(id, _)) = b.poll_event() else { panic!("no request") };
     let used = super::super::AcceptParameters::new(Qpn(0x2b), Psn(1));
@@ -169,8 +169,8 @@ fn reply_from_the_same_queue_pair(
 }
 
 #[test]
-fn a_reply_from_a_queue_pair_in_another_handshake_is_stale() {
-    let Pair { mut a, mut b, .. } = accepted(&wish());
+fn a_rep_from_a_qp_in_another_handshake_is_stale() {
+    let Pair { mut a, mut b, .. } = accepted(&connect_parameters());
     carry(at(3), (11, &mut b), &mut a);
     events(&mut a);
     let (second, result) = reply_from_the_same_queue_pair(&mut a, &mut b);
@@ -180,9 +180,9 @@ fn a_reply_from_a_queue_pair_in_another_handshake_is_stale() {
     assert_eq!(rej.reason, RejectReason::STALE_CONNECTION);
 }
 
-/// A peer that draws queue pair numbers at random may soon use one again.
+/// A peer with random QPNs may reuse one soon.
 #[test]
-fn a_reply_may_come_from_a_queue_pair_whose_connection_is_over() {
+fn accepts_a_rep_from_a_qp_whose_connection_ended() {
     let Pair { mut a, mut b, at_a, .. } = established();
     a.disconnect(at(5), at_a, DreqData::default()).unwrap();
     transmits(&mut a);
@@ -192,7 +192,7 @@ fn a_reply_may_come_from_a_queue_pair_whose_connection_is_over() {
 }
 
 #[test]
-fn a_request_may_come_from_a_queue_pair_whose_connection_is_over() {
+fn accepts_a_req_from_a_qp_whose_connection_ended() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     a.disconnect(at(5), at_a, DreqData::default()).unwrap();
     carry(at(6), (12, &mut a), &mut b);
@@ -204,7 +204,7 @@ fn a_request_may_come_from_a_queue_pair_whose_connection_is_over() {
             assert_eq!(events(&mut b), [Event::Disconnected(at_b, Disconnection::ByPeer)]);
         }
         assert_eq!(b.state(at_b), state);
-        a.connect(at(time), &wish()).unwrap();
+        a.connect(at(time), &connect_parameters()).unwrap();
         let messages = carry(at(time + 1), (12, &mut a), &mut b);
         assert!(matches!(messages[..], [CmMessage::Req(_)]), "{messages:?}");
         let told = events(&mut b);
@@ -215,7 +215,7 @@ fn a_request_may_come_from_a_queue_pair_whose_connection_is_over() {
 }
 
 #[test]
-fn messages_for_no_connection_are_answered_where_it_helps() {
+fn responds_to_messages_for_unknown_connections() {
     let mut b = manager(11);
     let (ours, theirs) = (CommId(0x77), CommId(0x88));
     let rep = Rep { local_comm_id: theirs, remote_comm_id: ours, ..Rep::default() };
@@ -227,16 +227,16 @@ fn messages_for_no_connection_are_answered_where_it_helps() {
         let CmMessage::Rej(rej) = only(&mut b).message else { panic!("no REJ") };
         assert_eq!((rej.local_comm_id, rej.remote_comm_id), (ours, theirs));
         assert_eq!((rej.reason, rej.message), (RejectReason::INVALID_COMM_ID, rejected));
-        // A no is never answered by a no.
+        // A REJ is never answered by a REJ.
         assert!(b.handle_message(at(0), gid(12), TransactionId(3), &rej.into()).is_err());
         assert_eq!(b.poll_transmit(), None);
     }
 }
 
 #[test]
-fn a_connection_that_the_peer_gave_up_is_over() {
-    // Every RTU is lost: the passive side gives up, and its REJ reaches an active side that believes.
-    let Pair { mut a, mut b, at_a, .. } = accepted(&wish());
+fn a_rej_ends_an_established_connection() {
+    // Every RTU is lost: the passive side gives up, and its REJ reaches an active side in Established.
+    let Pair { mut a, mut b, at_a, .. } = accepted(&connect_parameters());
     carry(at(3), (11, &mut b), &mut a);
     a.ready(at_a, RtuData::default()).unwrap();
     while let Some(end) = b.poll_timeout() {
@@ -254,8 +254,8 @@ fn a_connection_that_the_peer_gave_up_is_over() {
 }
 
 #[test]
-fn an_attempt_given_up_before_its_answer_is_found_by_the_peers_name() {
-    let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
+fn finds_an_abandoned_attempt_by_the_peers_comm_id() {
+    let Pair { mut a, mut b, at_a, at_b } = requested(&connect_parameters());
     a.close(at(2), at_a).unwrap();
     assert_eq!(a.connections(), 0);
     let CmMessage::Rej(rej) = carry(at(3), (12, &mut a), &mut b)[0] else { panic!("no REJ") };

@@ -1,4 +1,4 @@
-//! Service resolution: questions, answers, repetition.
+//! Service ID resolution.
 
 use super::super::{
     CallError, Event, Ignored, Resolution, ResolveParameters, ServiceInUse, SidrRepData,
@@ -11,7 +11,7 @@ use ferroce_wire::number::{QKey, Qpn};
 
 const SERVICE: ServiceId = ServiceId(0x0111_1c06);
 
-fn question() -> ResolveParameters {
+fn resolve_parameters() -> ResolveParameters {
     ResolveParameters {
         private_data: private_data(b"who?").unwrap(),
         ..ResolveParameters::new(gid(11), SERVICE)
@@ -19,15 +19,15 @@ fn question() -> ResolveParameters {
 }
 
 #[test]
-fn every_status_arrives_with_its_data() {
+fn every_sidr_status_is_delivered_with_its_data() {
     for &status in SidrStatus::ALL {
         let (mut a, mut b) = (manager(12), manager(11));
         b.listen_datagrams(SERVICE).unwrap();
-        let id = a.resolve(at(0), &question()).unwrap();
+        let id = a.resolve(at(0), &resolve_parameters()).unwrap();
         carry(at(1), (12, &mut a), &mut b);
         let Some(Event::Query(query, asked)) = b.poll_event() else { panic!("no query") };
         assert_eq!((asked.from, asked.service_id), (gid(12), SERVICE));
-        assert_eq!(asked.private_data, question().private_data);
+        assert_eq!(asked.private_data, resolve_parameters().private_data);
         let data: SidrRepData = private_data(b"me").unwrap();
         let answer = Resolution {
             status,
@@ -42,9 +42,9 @@ fn every_status_arrives_with_its_data() {
 }
 
 #[test]
-fn a_service_that_nobody_offers() {
+fn refuses_a_service_without_a_listener() {
     let (mut a, mut b) = (manager(12), manager(11));
-    let id = a.resolve(at(0), &question()).unwrap();
+    let id = a.resolve(at(0), &resolve_parameters()).unwrap();
     carry(at(1), (12, &mut a), &mut b);
     carry(at(2), (11, &mut b), &mut a);
     let refused = Resolution::refused(SidrStatus::UNSUPPORTED_SERVICE);
@@ -53,9 +53,9 @@ fn a_service_that_nobody_offers() {
 }
 
 #[test]
-fn a_question_of_another_version_is_answered() {
+fn refuses_a_sidr_req_of_another_class_version() {
     let (mut a, mut b) = (manager(12), manager(11));
-    let id = a.resolve(at(0), &question()).unwrap();
+    let id = a.resolve(at(0), &resolve_parameters()).unwrap();
     let mut mad = only(&mut a).to_mad();
     mad[2] = 9;
     assert!(matches!(b.handle_mad(at(1), gid(12), &mad), Err(Ignored::NotMessage(_))));
@@ -65,11 +65,12 @@ fn a_question_of_another_version_is_answered() {
 }
 
 #[test]
-fn a_question_is_repeated_and_given_up() {
+fn retransmits_a_sidr_req_and_gives_up() {
     for retries in [0, 3, 15] {
         let mut a = manager(12);
         let response_timeout = ResponseTimeout(18);
-        let parameters = ResolveParameters { max_retries: retries, response_timeout, ..question() };
+        let parameters =
+            ResolveParameters { max_retries: retries, response_timeout, ..resolve_parameters() };
         let id = a.resolve(at(0), &parameters).unwrap();
         let first = only(&mut a);
         for count in 1..=u64::from(retries) {
@@ -87,10 +88,10 @@ fn a_question_is_repeated_and_given_up() {
 }
 
 #[test]
-fn asking_again_gets_the_same_answer_and_the_consumer_is_asked_once() {
+fn a_repeated_sidr_req_gets_the_same_response() {
     let (mut a, mut b) = (manager(12), manager(11));
     b.listen_datagrams(SERVICE).unwrap();
-    a.resolve(at(0), &question()).unwrap();
+    a.resolve(at(0), &resolve_parameters()).unwrap();
     let request = only(&mut a).to_mad();
     b.handle_mad(at(1), gid(12), &request).unwrap();
     assert_eq!(b.handle_mad(at(2), gid(12), &request), Err(Ignored::Duplicate));
@@ -102,16 +103,16 @@ fn asking_again_gets_the_same_answer_and_the_consumer_is_asked_once() {
     assert_eq!(b.handle_mad(at(3), gid(12), &request), Err(Ignored::Duplicate));
     assert_eq!(only(&mut b), reply);
     assert_eq!(events(&mut b), []);
-    // After a while it is forgotten.
+    // It expires after a while.
     b.handle_timeout(at(60_000));
     assert_eq!((b.resolutions(), b.poll_timeout()), (0, None));
     assert_eq!(b.answer(query, &answer), Err(CallError::Gone));
 }
 
 #[test]
-fn answers_from_elsewhere_or_for_another_service_do_not_count() {
+fn ignores_sidr_reps_from_other_addresses_or_services() {
     let (mut a, mut b) = (manager(12), manager(11));
-    let id = a.resolve(at(0), &question()).unwrap();
+    let id = a.resolve(at(0), &resolve_parameters()).unwrap();
     carry(at(1), (12, &mut a), &mut b);
     let reply = only(&mut b);
     assert!(a.handle_mad(at(2), gid(99), &reply.to_mad()).is_err());
@@ -125,7 +126,7 @@ fn answers_from_elsewhere_or_for_another_service_do_not_count() {
 }
 
 #[test]
-fn questions_are_limited() {
+fn limits_resolutions() {
     let mut small = config(11);
     small.max_resolutions = 3;
     let mut b = ConnectionManager::new(small);
@@ -133,28 +134,28 @@ fn questions_are_limited() {
     assert_eq!(b.listen_datagrams(SERVICE), Err(ServiceInUse(SERVICE)));
     let mut a = manager(12);
     for count in 0..10 {
-        a.resolve(at(0), &question()).unwrap();
+        a.resolve(at(0), &resolve_parameters()).unwrap();
         let result = b.handle_mad(at(1), gid(12), &only(&mut a).to_mad());
         assert_eq!(result, if count < 3 { Ok(()) } else { Err(Ignored::LimitReached) });
     }
     for count in 0..10 {
-        assert_eq!(b.resolve(at(2), &question()).is_ok(), count < 3);
+        assert_eq!(b.resolve(at(2), &resolve_parameters()).is_ok(), count < 3);
     }
     assert_eq!(b.resolutions(), 6);
 }
 
 #[test]
-fn a_service_that_is_no_longer_offered() {
+fn pending_queries_survive_unlisten() {
     let (mut a, mut b) = (manager(12), manager(11));
     b.listen_datagrams(SERVICE).unwrap();
-    let early = a.resolve(at(0), &question()).unwrap();
+    let early = a.resolve(at(0), &resolve_parameters()).unwrap();
     carry(at(1), (12, &mut a), &mut b);
     let Some(Event::Query(query, _)) = b.poll_event() else { panic!("no query") };
     b.unlisten_datagrams(SERVICE);
-    let late = a.resolve(at(2), &question()).unwrap();
+    let late = a.resolve(at(2), &resolve_parameters()).unwrap();
     carry(at(3), (12, &mut a), &mut b);
     assert_eq!(events(&mut b), []);
-    // What was asked before can still be answered.
+    // Requests received before can still be answered.
     let data: SidrRepData = private_data(b"me").unwrap();
     let answer = Resolution::valid(Qpn(0x1c), QKey(0x0123_4567), data);
     b.answer(query, &answer).unwrap();

@@ -1,15 +1,15 @@
-//! How often, when, and what then.
+//! Retransmissions and giving up.
 
 use std::vec::Vec;
 
 use super::super::{ConnectParameters, Disconnection, DreqData, Event, Failure, State};
 use super::handshake::{Pair, accepted, established, requested};
-use super::{at, events, manager, transmits, wish};
+use super::{at, connect_parameters, events, manager, transmits};
 use crate::cm::ConnectionManager;
 use crate::time::Instant;
 use ferroce_wire::cm::{AckTimeout, CmMessage, RejectReason, ResponseTimeout};
 
-/// Fires timers one by one until `wanted` happens; returns the messages with their times, and the events.
+/// Runs timers until `wanted` happens; returns the messages with their times, and the events.
 fn exhaust(
     manager: &mut ConnectionManager,
     start: Instant,
@@ -34,17 +34,17 @@ fn assert_schedule(sent: &[(Instant, CmMessage)], start: Instant, each: u64, ret
 }
 
 #[test]
-fn a_req_is_sent_as_often_as_it_says_and_once_more() {
+fn a_req_is_sent_max_cm_retries_plus_one_times() {
     for retries in 0..=15 {
         let mut a = manager(12);
-        let wish = ConnectParameters {
+        let parameters = ConnectParameters {
             max_cm_retries: retries,
             remote_response_timeout: ResponseTimeout(18),
-            ..wish()
+            ..connect_parameters()
         };
-        let id = a.connect(at(0), &wish).unwrap();
+        let id = a.connect(at(0), &parameters).unwrap();
         let sent = exhaust(&mut a, at(0), |a| a.state(id) != State::Idle);
-        // The peer's time to answer, and the way there and back.
+        // The peer's response timeout plus the round trip.
         let each = (4096 << 18) + (4096 << 19);
         assert_schedule(&sent, at(0), each, retries);
         let [.., (end, CmMessage::Rej(rej))] = sent[..] else { panic!("no REJ") };
@@ -57,21 +57,21 @@ fn a_req_is_sent_as_often_as_it_says_and_once_more() {
 }
 
 #[test]
-fn a_rep_is_sent_as_often_as_the_req_says_and_once_more() {
+fn a_rep_is_sent_max_cm_retries_plus_one_times() {
     for retries in [0, 1, 2] {
-        let wish = ConnectParameters {
+        let parameters = ConnectParameters {
             max_cm_retries: retries,
             local_response_timeout: ResponseTimeout(17),
-            ..wish()
+            ..connect_parameters()
         };
-        let Pair { mut b, at_b, .. } = accepted(&wish);
+        let Pair { mut b, at_b, .. } = accepted(&parameters);
         let sent = exhaust(&mut b, at(2), |b| b.state(at_b) == State::RepSent);
         assert_schedule(&sent, at(2), (4096 << 17) + (4096 << 19), retries);
         assert_eq!(sent.len(), usize::from(retries) + 2);
         let [.., (_, CmMessage::Rej(rej))] = sent[..] else { panic!("no REJ") };
         assert_eq!(rej.reason, RejectReason::TIMEOUT);
         assert_eq!(events(&mut b), [Event::Failed(at_b, Failure::NeverReady)]);
-        // Its queue pair could receive, so it rests.
+        // Its QP could receive, so it goes through TimeWait.
         assert_eq!((b.state(at_b), b.half_open()), (State::TimeWait, 0));
         exhaust(&mut b, at(0), |b| b.connections() > 0);
         assert_eq!(events(&mut b), [Event::TimeWaitEnded(at_b)]);
@@ -79,7 +79,7 @@ fn a_rep_is_sent_as_often_as_the_req_says_and_once_more() {
 }
 
 #[test]
-fn a_dreq_is_sent_as_often_and_then_it_is_over_anyway() {
+fn an_unanswered_dreq_ends_the_connection_after_all_retries() {
     let Pair { mut a, at_a, .. } = established();
     a.disconnect(at(50), at_a, DreqData::default()).unwrap();
     let sent = exhaust(&mut a, at(50), |a| a.state(at_a) == State::DreqSent);
@@ -91,7 +91,7 @@ fn a_dreq_is_sent_as_often_and_then_it_is_over_anyway() {
 }
 
 #[test]
-fn a_dreq_that_nobody_confirms_is_confirmed() {
+fn the_manager_confirms_a_dreq_for_a_silent_consumer() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     a.disconnect(at(50), at_a, DreqData::default()).unwrap();
     super::carry(at(51), (12, &mut a), &mut b);
@@ -102,9 +102,9 @@ fn a_dreq_that_nobody_confirms_is_confirmed() {
 }
 
 #[test]
-fn a_consumer_that_does_not_answer_is_spoken_for() {
-    let Pair { mut b, at_b, .. } = requested(&wish());
-    // The peer would wait for 16 times its timeout, 103 s; it does not decide how long we keep its request.
+fn the_manager_rejects_for_a_silent_consumer() {
+    let Pair { mut b, at_b, .. } = requested(&connect_parameters());
+    // The peer would wait for 16 times its timeout, 103 s; it does not decide how long its request is kept here.
     let end = b.poll_timeout().unwrap();
     assert_eq!(end, at(1) + super::config(11).half_open_time);
     b.handle_timeout(end);
@@ -113,13 +113,13 @@ fn a_consumer_that_does_not_answer_is_spoken_for() {
 }
 
 #[test]
-fn a_peers_times_are_bounded() {
+fn limits_timeouts_chosen_by_the_peer() {
     let forever = ResponseTimeout(31);
-    let mut wish = wish();
-    wish.local_response_timeout = forever;
-    wish.path.ack_timeout = AckTimeout(31);
-    let Pair { mut b, at_b, .. } = accepted(&wish);
-    // The REQ asks for 16 times 138 s.
+    let mut parameters = connect_parameters();
+    parameters.local_response_timeout = forever;
+    parameters.path.ack_timeout = AckTimeout(31);
+    let Pair { mut b, at_b, .. } = accepted(&parameters);
+    // The REQ requests 16 times 138 s.
     let longest = super::config(11).half_open_time;
     let sent = exhaust(&mut b, at(2), |b| b.state(at_b) != State::TimeWait);
     let [reps @ .., (end, CmMessage::Rej(_))] = &sent[..] else { panic!("no REJ") };
@@ -128,9 +128,9 @@ fn a_peers_times_are_bounded() {
 }
 
 #[test]
-fn an_mra_costs_no_retry_and_gives_none() {
-    let wish = ConnectParameters { max_cm_retries: 2, ..wish() };
-    let Pair { mut a, mut b, at_a, at_b } = requested(&wish);
+fn an_mra_does_not_change_the_retry_count() {
+    let parameters = ConnectParameters { max_cm_retries: 2, ..connect_parameters() };
+    let Pair { mut a, mut b, at_a, at_b } = requested(&parameters);
     let mut sends = 1;
     while a.connections() > 0 {
         let data = super::super::MraData::default();

@@ -1,4 +1,4 @@
-//! The table of transitions, and its print in the documentation.
+//! The transition table and its copy in the documentation.
 
 use std::collections::HashSet;
 use std::string::ToString;
@@ -6,7 +6,7 @@ use std::string::ToString;
 use super::super::{Phase, State, TRANSITIONS, TransitionTable, Trigger};
 
 #[test]
-fn the_document_has_the_table() {
+fn the_document_contains_the_transition_table() {
     let document = include_str!("../../../../../docs/connection-manager.md");
     let table = TransitionTable.to_string();
     assert!(
@@ -16,20 +16,20 @@ fn the_document_has_the_table() {
 }
 
 #[test]
-fn no_state_has_two_ways_for_one_trigger() {
+fn transitions_are_deterministic() {
     let pairs: HashSet<_> = TRANSITIONS.iter().map(|&(from, by, _)| (from, by)).collect();
     assert_eq!(pairs.len(), TRANSITIONS.len());
 }
 
 #[test]
-fn every_state_is_reached_and_left() {
+fn every_state_is_reachable_and_can_be_left() {
     let mut reached = HashSet::from([State::Idle]);
     for _ in State::ALL {
         let next = TRANSITIONS.iter().filter(|(from, ..)| reached.contains(from));
         reached.extend(next.map(|&(_, _, to)| to).collect::<std::vec::Vec<_>>());
     }
     assert_eq!(reached, HashSet::from(State::ALL));
-    // From everywhere back to nothing.
+    // Every state leads back to Idle.
     let mut leaves = HashSet::from([State::Idle]);
     for _ in State::ALL {
         let before = TRANSITIONS.iter().filter(|(.., to)| leaves.contains(to));
@@ -39,7 +39,7 @@ fn every_state_is_reached_and_left() {
 }
 
 #[test]
-fn all_pairs_are_in_the_table_or_refused() {
+fn refuses_pairs_that_are_not_in_the_table() {
     for from in State::ALL {
         for &(_, trigger, _) in TRANSITIONS {
             let listed = TRANSITIONS.iter().find(|way| (way.0, way.1) == (from, trigger));
@@ -50,12 +50,12 @@ fn all_pairs_are_in_the_table_or_refused() {
 }
 
 #[test]
-fn phases_go_round() {
-    // The consumer's states follow each other: no way leads from CONNECTED back to CONNECTING.
+fn phases_follow_their_order() {
+    // The consumer's phases follow each other: CONNECTED never leads back to CONNECTING.
     for &(from, _, to) in TRANSITIONS {
         let allowed = match from.phase() {
             Phase::Disconnected => [Phase::Disconnected, Phase::Connecting].as_slice(),
-            // A peer that disconnects before its RTU arrived goes straight to the end.
+            // A peer that disconnects before its RTU arrived skips CONNECTED.
             Phase::Connecting => {
                 &[Phase::Connecting, Phase::Connected, Phase::Disconnecting, Phase::Disconnected]
             }

@@ -1,4 +1,4 @@
-//! Reports that the peer's port is closed.
+//! ICMP "port unreachable".
 
 use std::vec;
 
@@ -6,12 +6,12 @@ use ferroce_wire::cm::SidrStatus;
 
 use super::super::{Disconnection, DreqData, Event, Failure, ResolveParameters, State};
 use super::handshake::{Pair, established};
-use super::{SERVICE, at, events, gid, manager, transmits, wish};
+use super::{SERVICE, at, connect_parameters, events, gid, manager, transmits};
 
 #[test]
-fn a_closed_port_ends_a_request_at_once() {
+fn a_closed_port_fails_a_connection_attempt() {
     let mut a = manager(12);
-    let id = a.connect(at(0), &wish()).unwrap();
+    let id = a.connect(at(0), &connect_parameters()).unwrap();
     let req = transmits(&mut a)[0].to_mad();
     a.handle_unreachable(at(1), gid(11), &req[..24]).unwrap();
     assert_eq!(events(&mut a), [Event::Failed(id, Failure::PortClosed)]);
@@ -20,9 +20,9 @@ fn a_closed_port_ends_a_request_at_once() {
 }
 
 #[test]
-fn a_report_that_does_not_quote_the_transaction_changes_nothing() {
+fn ignores_icmp_without_the_transaction_id() {
     let mut a = manager(12);
-    let id = a.connect(at(0), &wish()).unwrap();
+    let id = a.connect(at(0), &connect_parameters()).unwrap();
     let req = transmits(&mut a)[0].to_mad();
     for length in 0..16 {
         a.handle_unreachable(at(1), gid(11), &req[..length]).unwrap_err();
@@ -38,7 +38,7 @@ fn a_report_that_does_not_quote_the_transaction_changes_nothing() {
 }
 
 #[test]
-fn a_peer_that_has_answered_is_there() {
+fn ignores_icmp_after_a_response() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     let transaction = a.comm_ids.transaction(at_a.0);
     let mut quoted = [0; 24];
@@ -50,7 +50,7 @@ fn a_peer_that_has_answered_is_there() {
 }
 
 #[test]
-fn a_closed_port_confirms_a_disconnect() {
+fn a_closed_port_completes_a_disconnect() {
     let Pair { mut a, at_a, .. } = established();
     events(&mut a);
     transmits(&mut a);
@@ -62,14 +62,14 @@ fn a_closed_port_confirms_a_disconnect() {
 }
 
 #[test]
-fn a_closed_port_answers_a_question() {
+fn a_closed_port_fails_a_resolution() {
     let mut a = manager(12);
     let parameters = ResolveParameters::new(gid(11), SERVICE);
-    let question = a.resolve(at(0), &parameters).unwrap();
+    let sidr_req = a.resolve(at(0), &parameters).unwrap();
     let asked = transmits(&mut a)[0].to_mad();
     a.handle_unreachable(at(1), gid(12), &asked).unwrap_err();
     a.handle_unreachable(at(1), gid(11), &asked[..24]).unwrap();
     let [Event::Resolved(id, answer)] = &events(&mut a)[..] else { panic!("no answer") };
-    assert_eq!((*id, answer.status), (question, SidrStatus::UNSUPPORTED_SERVICE));
+    assert_eq!((*id, answer.status), (sidr_req, SidrStatus::UNSUPPORTED_SERVICE));
     assert_eq!((a.resolutions(), a.poll_timeout()), (0, None));
 }

@@ -1,4 +1,4 @@
-//! Two flows through one queue that marks.
+//! Two flows through one queue that marks packets.
 
 use std::collections::VecDeque;
 use std::vec;
@@ -6,13 +6,13 @@ use std::vec;
 use super::*;
 
 const PACKET: usize = 1000;
-/// 100 ns are 125 bytes of a link of 10 Gbit/s.
+/// 100 ns: 125 bytes of a 10 Gbit/s link.
 const TICK: u64 = 100;
 const BYTES_PER_TICK: usize = 125;
-/// How long a notification takes to its sender, ticks.
-const WAY_BACK: u64 = 50;
+/// Delay of a CNP to its sender, in ticks.
+const CNP_DELAY: u64 = 50;
 
-/// What each flow got through in the second half, and the longest queue then.
+/// Bytes of each flow in the second half, and the longest queue then.
 fn share(starts: [u64; 2], ticks: u64) -> ([usize; 2], usize) {
     let parameters = DcqcnParameters { line_rate: 10_000_000_000, ..paced() };
     let mut flows = starts.map(|start| Dcqcn::new(parameters, Instant::from_nanos(start * TICK)));
@@ -28,7 +28,7 @@ fn share(starts: [u64; 2], ticks: u64) -> ([usize; 2], usize) {
             flow.on_cnp(now);
         }
         for (number, flow) in flows.iter_mut().enumerate() {
-            // A port sends no faster than its line.
+            // A port does not exceed its line rate.
             if tick >= starts[number] && tick % 8 == 0 && flow.may_send(now, PACKET).is_ok() {
                 flow.on_sent(now, PACKET);
                 // Marks by the length of the queue, as DCQCN 3.1 (CP algorithm) with Kmin 5 KB, Kmax 200 KB, Pmax 1
@@ -52,7 +52,7 @@ fn share(starts: [u64; 2], ticks: u64) -> ([usize; 2], usize) {
                 flows[number].on_ack(now, PACKET);
                 let ecn = if marked { Ecn::CONGESTION_EXPERIENCED } else { Ecn(2) };
                 if pacers[number].handle_packet(now, ecn) {
-                    notifications.push_back((tick + WAY_BACK, number));
+                    notifications.push_back((tick + CNP_DELAY, number));
                 }
                 if tick > ticks / 2 {
                     through[number] += PACKET;
@@ -67,13 +67,13 @@ fn share(starts: [u64; 2], ticks: u64) -> ([usize; 2], usize) {
 }
 
 #[test]
-fn two_flows_come_to_equal_shares() {
+fn two_flows_converge_to_equal_shares() {
     for starts in [[0, 0], [0, 200_000], [100_000, 0]] {
         let ticks = 4_000_000;
         let (through, longest) = share(starts, ticks);
         let (less, more) = (through[0].min(through[1]), through[0].max(through[1]));
         assert!(less * 10 >= more * 8, "{starts:?}: {through:?}");
-        // They also use the link. Unchecked, the queue would grow by 10 Gbit/s: 250 MB by now.
+        // The link is also used. Without control the queue would grow at 10 Gbit/s: 250 MB by now.
         let capacity = BYTES_PER_TICK * (ticks / 2) as usize;
         assert!((less + more) * 100 >= capacity * 90, "{starts:?}: {through:?} of {capacity}");
         assert!(longest < 1_000_000, "{starts:?}: {longest}");

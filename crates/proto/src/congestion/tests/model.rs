@@ -1,4 +1,4 @@
-//! DCQCN written down a second time, in floating point and microsecond by microsecond, as the paper tells it.
+//! A second implementation of DCQCN, in floating point and in steps of a microsecond, as in the paper.
 
 use super::*;
 
@@ -14,14 +14,14 @@ struct Model {
     started: bool,
 }
 
-const LINE: f64 = 40e9;
-const FLOOR: f64 = 10e6;
+const LINE_RATE: f64 = 40e9;
+const MIN_RATE: f64 = 10e6;
 
 impl Model {
     fn new() -> Self {
         Self {
-            current: LINE,
-            target: LINE,
+            current: LINE_RATE,
+            target: LINE_RATE,
             alpha: 1.0,
             since_cnp: 0,
             timer: 0,
@@ -63,7 +63,7 @@ impl Model {
     fn raise(&mut self) {
         if self.timer_count >= 5 || self.byte_count >= 5 {
             let both = self.timer_count > 5 && self.byte_count > 5;
-            self.target = (self.target + if both { 400e6 } else { 40e6 }).min(LINE);
+            self.target = (self.target + if both { 400e6 } else { 40e6 }).min(LINE_RATE);
         }
         self.current = (self.current + self.target) / 2.0;
     }
@@ -74,17 +74,17 @@ impl Model {
         }
         self.started = true;
         self.target = self.current;
-        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(FLOOR);
+        self.current = (self.current * (1.0 - self.alpha / 2.0)).max(MIN_RATE);
         self.alpha = self.alpha * (1.0 - 1.0 / 256.0) + 1.0 / 256.0;
         (self.since_cnp, self.timer, self.bytes) = (0, 0, 0);
         (self.timer_count, self.byte_count) = (0, 0);
     }
 }
 
-/// Runs both over a schedule: what happens in each microsecond, as (a notification comes, bytes are sent).
+/// Runs both over a schedule of (CNP received, bytes sent) per microsecond.
 fn compare(duration: u64, mut schedule: impl FnMut(u64) -> (bool, u64)) -> f64 {
     let (mut model, mut flow) = (Model::new(), Dcqcn::new(paced(), at(0)));
-    let mut lowest = LINE;
+    let mut lowest = LINE_RATE;
     for time in 1..=duration {
         model.microsecond();
         let (cnp, bytes) = schedule(time);
@@ -97,7 +97,7 @@ fn compare(duration: u64, mut schedule: impl FnMut(u64) -> (bool, u64)) -> f64 {
             flow.on_sent(at(time), bytes as usize);
         }
         let close = |ours: f64, theirs: f64| (ours - theirs).abs() <= theirs * 1e-6 + 10.0;
-        // Not each time, so that it catches up with several expiries at once.
+        // Not every time, so that several expiries are processed together.
         if time % 97 == 0 || cnp {
             let rate = flow.rate(at(time)).unwrap() as f64;
             let target = flow.target_rate(at(time)) as f64;
@@ -112,23 +112,23 @@ fn compare(duration: u64, mut schedule: impl FnMut(u64) -> (bool, u64)) -> f64 {
 }
 
 #[test]
-fn one_notification() {
-    assert_eq!(compare(20_000, |time| (time == 100, 0)), LINE / 2.0);
+fn matches_the_model_for_one_cnp() {
+    assert_eq!(compare(20_000, |time| (time == 100, 0)), LINE_RATE / 2.0);
 }
 
 #[test]
-fn notifications_at_the_pace_of_a_notification_point() {
+fn matches_the_model_for_periodic_cnps() {
     let lowest = compare(50_000, |time| (time % 50 == 0 && time < 5000, 4096));
-    assert!(lowest < LINE / 100.0);
+    assert!(lowest < LINE_RATE / 100.0);
 }
 
 #[test]
-fn bytes_and_time_together_reach_hyper_increase() {
+fn matches_the_model_in_hyper_increase() {
     compare(30_000, |time| (matches!(time, 100 | 150 | 200), 400_000));
 }
 
 #[test]
-fn a_long_mixed_history() {
+fn matches_the_model_for_a_random_schedule() {
     let mut seed = 1u64;
     compare(300_000, |_| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

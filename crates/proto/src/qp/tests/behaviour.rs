@@ -1,4 +1,4 @@
-//! What states permit, what incidents do, and the machine that puts the tables together.
+//! Permissions, incidents and the state machine.
 
 use std::vec::Vec;
 
@@ -6,7 +6,7 @@ use super::super::*;
 use super::{cases, change, words};
 use ferroce_wire::opcode::Transport;
 
-/// Written apart from the code's table, after IBA 10.3.1.1 to 10.3.1.7.
+/// Independent of the code's table, from IBA 10.3.1.1 to 10.3.1.7.
 const PERMITTED: [(Action, &str); 7] = [
     (Action::PostReceive, "refused queued yes yes yes yes flushed"),
     (Action::PostSend, "refused refused refused yes queued flushed flushed"),
@@ -18,7 +18,7 @@ const PERMITTED: [(Action, &str); 7] = [
 ];
 
 #[test]
-fn states_permit_what_the_specification_says() {
+fn states_permit_what_the_specification_requires() {
     assert_eq!(PERMITTED.map(|(action, _)| action), Action::ALL);
     for (action, line) in PERMITTED {
         let permissions = State::ALL.map(|state| state.permits(action).name());
@@ -45,7 +45,7 @@ fn services_have_their_transports() {
 }
 
 #[test]
-fn services_have_their_halves() {
+fn services_have_the_expected_queues() {
     use Action::{AcceptRequest, ConsumeReceive, FinishSend, PostReceive, PostSend, Respond};
     let lacks = |service: ServiceType| {
         let state = State::ReadyToSend;
@@ -76,7 +76,7 @@ fn services_have_their_halves() {
     assert_eq!(capable(ServiceType::responds), ["RC", "XRC TGT"]);
 }
 
-/// Service, incident, and the state that follows each of the seven; `.` where nothing changes.
+/// Service, incident, and the next state for each of the seven; `.` where nothing changes.
 const REACTIONS: &[(&str, Incident, &str)] = &[
     ("RC", Incident::SendFailed, ". . . ERR ERR . ."),
     ("UC", Incident::SendFailed, ". . . SQE SQE . ."),
@@ -91,7 +91,7 @@ const REACTIONS: &[(&str, Incident, &str)] = &[
 ];
 
 #[test]
-fn incidents_lead_where_the_specification_says() {
+fn incidents_lead_to_the_specified_states() {
     for service in ServiceType::ALL {
         for incident in Incident::ALL {
             let listed = REACTIONS.iter().find(|it| (it.0, it.1) == (service.name(), incident));
@@ -130,13 +130,13 @@ fn a_service_reaches_exactly_its_states() {
     }
 }
 
-/// The change with all that is required.
+/// The transition with all required attributes.
 fn to(machine: &Machine, state: State) -> QueuePairAttributes {
     let rule = rule(machine.service(), machine.state(), state).expect("a transition");
     change(machine.state(), state, rule.required)
 }
 
-/// A queue pair brought to RTS.
+/// A QP in RTS.
 fn ready(service: ServiceType) -> Machine {
     let mut machine = Machine::new(service);
     assert_eq!((machine.state(), machine.service()), (State::Reset, service));
@@ -148,7 +148,7 @@ fn ready(service: ServiceType) -> Machine {
 }
 
 #[test]
-fn draining_has_two_halves() {
+fn draining_has_two_phases() {
     for service in ServiceType::ALL {
         for notice in [None, Some(false), Some(true)] {
             let mut machine = ready(service);
@@ -191,7 +191,7 @@ fn draining_has_two_halves() {
 }
 
 #[test]
-fn a_failed_datagram_can_be_repaired() {
+fn a_datagram_qp_resumes_after_sqe() {
     let mut machine = ready(ServiceType::UnreliableDatagram);
     assert_eq!(machine.handle_incident(Incident::SendFailed), None);
     assert_eq!(machine.state(), State::SendQueueError);
@@ -211,7 +211,7 @@ fn a_failed_datagram_can_be_repaired() {
 }
 
 #[test]
-fn a_request_that_fails_while_draining_ends_it() {
+fn a_failed_request_ends_draining() {
     for (service, state) in [
         (ServiceType::ReliableConnection, State::Error),
         (ServiceType::UnreliableConnection, State::SendQueueError),
@@ -226,7 +226,7 @@ fn a_request_that_fails_while_draining_ends_it() {
 }
 
 #[test]
-fn reset_makes_a_queue_pair_as_new_and_late_incidents_leave_it_so() {
+fn late_incidents_do_not_affect_a_reset_qp() {
     for (service, from, _) in cases() {
         let mut machine = ready(service);
         machine.handle_incident(Incident::Fatal);

@@ -1,4 +1,4 @@
-//! Marks, notifications, and what they do to the requester (IBA A17.9).
+//! ECN marks, CNPs, and their effect on the requester (IBA A17.9).
 
 use core::time::Duration;
 
@@ -6,8 +6,8 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::transport::Bth;
 
+use super::helpers::{REMOTE_OFFSET, deliver, opcodes, read, remote, request, statuses, write};
 use super::pair::{Faults, Pair};
-use super::telling::{FAR, deliver, opcodes, read, remote, request, statuses, write};
 use crate::congestion::{Congestion, DcqcnParameters, NotificationPacer, cost};
 use crate::work::{Operation, SendRequest, Status};
 
@@ -21,7 +21,7 @@ fn dcqcn(seed: u64, faults: Faults) -> Pair {
 }
 
 #[test]
-fn a_mark_is_answered_by_a_notification_once_in_a_while() {
+fn sends_cnps_for_marks_at_a_limited_rate() {
     let mut pair = dcqcn(1, Faults::default());
     pair.marking = true;
     pair.hosts[0].qp.post_send(write(1, 64 * 1024)).unwrap();
@@ -37,7 +37,7 @@ fn a_mark_is_answered_by_a_notification_once_in_a_while() {
 }
 
 #[test]
-fn notifications_slow_the_requester_down() {
+fn cnps_reduce_the_requesters_rate() {
     let time = |marking| {
         let mut pair = dcqcn(1, Faults::default());
         pair.marking = marking;
@@ -52,7 +52,7 @@ fn notifications_slow_the_requester_down() {
     assert!(cut < full / 2, "{cut} of {full} bit/s");
 }
 
-/// How long a request of so many bytes takes on a link that marks nothing, and on one that marks everything.
+/// Duration of a request on a link that marks nothing, and on one that marks everything.
 fn times(congestion: Congestion, post: SendRequest) -> [u64; 2] {
     [false, true].map(|marking| {
         let mut pair = Pair::with(1, Faults::default(), 1024, |config| {
@@ -71,8 +71,8 @@ fn times(congestion: Congestion, post: SendRequest) -> [u64; 2] {
 }
 
 #[test]
-fn a_window_reacts_to_notifications() {
-    // No timer runs out: a window that a CNP closed is opened by acknowledgements.
+fn cnps_reduce_the_window() {
+    // No timer expires: ACKs open a window that a CNP closed.
     for window in [8, 64] {
         let [free, marked] = times(Congestion::Window(window * cost(1024, 1)), write(1, 600_000));
         assert!(marked > free * 3 / 2, "{window} packets: {free} and {marked} ns");
@@ -80,16 +80,16 @@ fn a_window_reacts_to_notifications() {
 }
 
 #[test]
-fn notifications_slow_read_responses_down() {
+fn cnps_reduce_the_rate_of_read_responses() {
     let dcqcn = DcqcnParameters { line_rate: 1_000_000_000, ..DcqcnParameters::default() };
     let congestion = Congestion::Dcqcn(DcqcnParameters { window: 64 * cost(1024, 1), ..dcqcn });
     let [free, marked] = times(congestion, read(1, 500_000));
     assert!(marked > 2 * free, "{free} and {marked} ns");
 }
 
-/// A peer that marks only what comes from the responder: its own requests do not slow down.
+/// Marks only packets from the responder, so that requests are not slowed down.
 #[test]
-fn a_window_paces_read_responses_after_a_notification() {
+fn a_window_paces_read_responses_after_a_cnp() {
     let mut pair = Pair::with(1, Faults::default(), 1024, |config| {
         config.congestion = Congestion::Window(usize::MAX / 2);
         config.timeout = None;
@@ -109,7 +109,7 @@ fn a_window_paces_read_responses_after_a_notification() {
 }
 
 #[test]
-fn a_rate_is_no_reason_to_lose_anything() {
+fn pacing_loses_no_packets() {
     for seed in 0..100 {
         let mut pair = dcqcn(seed, Faults::of(seed));
         pair.marking = seed % 2 == 0;
@@ -120,7 +120,7 @@ fn a_rate_is_no_reason_to_lose_anything() {
         assert_eq!(ended.len(), 2);
         if pair.hosts[0].qp.fault().is_none() {
             assert_eq!(
-                pair.hosts[1].memory.part(FAR, 50_000),
+                pair.hosts[1].memory.part(REMOTE_OFFSET, 50_000),
                 pair.hosts[0].memory.part(0, 50_000)
             );
         }
@@ -128,7 +128,7 @@ fn a_rate_is_no_reason_to_lose_anything() {
 }
 
 #[test]
-fn a_long_read_is_asked_for_in_pieces() {
+fn a_long_read_is_split_into_chunks() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.congestion = Congestion::Window(8 * cost(256, 1));
     });
@@ -137,22 +137,22 @@ fn a_long_read_is_asked_for_in_pieces() {
     assert_eq!(opcodes(&pair, 0).len(), 2, "two pieces fill the window");
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
-    assert_eq!(pair.hosts[0].memory.part(0, 2561), pair.hosts[1].memory.part(FAR, 2561));
+    assert_eq!(pair.hosts[0].memory.part(0, 2561), pair.hosts[1].memory.part(REMOTE_OFFSET, 2561));
     let asked = pair.log.iter().filter(|(side, _)| *side == 0).map(|(_, bytes)| {
         let reth = Packet::parse(bytes).unwrap().extensions.reth.unwrap();
-        (reth.address.0 - remote(FAR).address.0, reth.length)
+        (reth.address.0 - remote(REMOTE_OFFSET).address.0, reth.length)
     });
     assert!(asked.eq([(0, 1024), (1024, 1024), (2048, 513)]));
 }
 
 #[test]
-fn one_slot_is_enough_for_a_long_read_behind_an_atomic() {
+fn max_rd_atomic_of_one_allows_a_long_read_after_an_atomic() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.congestion = Congestion::Window(8 * cost(256, 1));
         config.max_rd_atomic = 1;
         config.max_dest_rd_atomic = 1;
     });
-    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    let add = Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 };
     pair.hosts[0].qp.post_send(request(1, add, 8)).unwrap();
     pair.hosts[0].qp.post_send(read(2, 5000)).unwrap();
     pair.run();

@@ -6,20 +6,20 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{Credits, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
+use super::helpers::{REMOTE_OFFSET, clean, deliver, read, request, statuses};
 use super::pair::{Faults, Pair};
-use super::telling::{FAR, clean, deliver, read, request, statuses};
 use crate::congestion::{Congestion, cost};
 use crate::work::{Operation, Status};
 
 #[test]
-fn credits_hold_back_what_takes_a_receive() {
+fn credits_limit_requests_that_consume_a_receive() {
     let mut pair = clean(256);
     let psn = pair.hosts[0].qp.config().send_psn;
     for id in 0..4 {
-        pair.post_receive(1, id, FAR, 8);
+        pair.post_receive(1, id, REMOTE_OFFSET, 8);
         pair.hosts[0].qp.post_send(request(id, Operation::SEND, 8)).unwrap();
     }
-    // The first is sent, and answered with credit for one more.
+    // The first is sent, and its ACK has credit for one more.
     let first = pair.hosts[0].poll(pair.now).unwrap().bth.psn;
     assert_eq!(first, psn);
     let credits = SyndromeKind::Ack(Credits::from_code(1).unwrap()).into();
@@ -37,14 +37,14 @@ fn credits_hold_back_what_takes_a_receive() {
 }
 
 /// A long READ is several requests on the wire, and the responder counts each as a message: its MSN runs ahead of the
-/// work requests, and so must the numbers that its credits are compared with.
+/// work requests, and so must the SSNs that credits are compared with.
 #[test]
-fn pieces_of_a_read_count_as_messages() {
+fn chunks_of_a_read_count_as_messages() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.congestion = Congestion::Window(8 * cost(256, 1));
     });
     let psn = pair.hosts[0].qp.config().send_psn;
-    // Five pieces of four packets.
+    // Five chunks of four packets.
     pair.hosts[0].qp.post_send(read(0, 20 * 256)).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(0, Status::Success)]);
@@ -54,7 +54,7 @@ fn pieces_of_a_read_count_as_messages() {
     for id in 1..5 {
         pair.hosts[0].qp.post_send(request(id, Operation::SEND, 8)).unwrap();
     }
-    // The first SEND is answered with credit for one more.
+    // The ACK of the first SEND has credit for one more.
     assert_eq!(pair.hosts[0].poll(pair.now).unwrap().bth.psn, psn.add(20));
     let credits = SyndromeKind::Ack(Credits::from_code(1).unwrap()).into();
     let aeth = Some(Aeth { syndrome: credits, msn: Msn(6) });

@@ -1,12 +1,12 @@
-//! SQD: what was started is finished, what was not waits (IBA 10.3.1.5).
+//! SQD: started requests complete, others wait (IBA 10.3.1.5).
 
+use super::helpers::{clean, read, statuses, write};
 use super::pair::{Faults, Pair};
-use super::telling::{clean, read, statuses, write};
 use crate::congestion::{Congestion, cost};
 use crate::work::Status;
 
 #[test]
-fn an_empty_queue_is_drained_at_once() {
+fn an_empty_queue_drains_immediately() {
     let mut pair = clean(256);
     assert!(!pair.hosts[0].qp.is_drained(), "nobody asked");
     pair.hosts[0].qp.drain();
@@ -14,11 +14,11 @@ fn an_empty_queue_is_drained_at_once() {
 }
 
 #[test]
-fn started_requests_are_finished_and_others_wait() {
+fn started_requests_complete_and_others_wait() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.congestion = Congestion::Window(8 * cost(256, 1));
     });
-    // The first is longer than the window: a part of it is sent when the queue is drained.
+    // The first is longer than the window: it is partly sent when draining starts.
     for request in [write(1, 256 * 20), write(2, 256)] {
         pair.hosts[0].qp.post_send(request).unwrap();
     }
@@ -36,7 +36,7 @@ fn started_requests_are_finished_and_others_wait() {
 }
 
 #[test]
-fn losses_do_not_start_what_waits() {
+fn losses_do_not_start_waiting_requests() {
     for seed in 0..200 {
         let mut pair = Pair::new(seed, Faults::of(seed), 256);
         pair.hosts[0].qp.post_send(read(1, 4000)).unwrap();

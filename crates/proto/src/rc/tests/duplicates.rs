@@ -1,4 +1,4 @@
-//! Requests with a PSN of the past: answered inside what was executed, dropped otherwise.
+//! Requests with an old PSN: answered if they match an executed request, dropped otherwise.
 
 use std::vec;
 use std::vec::Vec;
@@ -9,8 +9,8 @@ use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::transport::{AtomicEth, Bth, Reth};
 use proptest::prelude::*;
 
+use super::helpers::{REMOTE_OFFSET, clean, deliver, read, remote, request, statuses, write};
 use super::pair::{BASE, Faults, KEY, Pair, REGION};
-use super::telling::{FAR, clean, deliver, read, remote, request, statuses, write};
 use crate::memory::{AccessFlags, RemoteRange};
 use crate::rc::Config;
 use crate::transmit::Payload;
@@ -18,10 +18,10 @@ use crate::work::{Operation, Status};
 
 const MTU: u16 = 256;
 
-/// An answer of the responder: opcode, PSN relative to the requester's first, and the memory it carries.
-type Answered = (Opcode, i32, Option<RemoteRange>);
+/// A response: opcode, PSN relative to the requester's first, and the memory range it carries.
+type ResponseSummary = (Opcode, i32, Option<RemoteRange>);
 
-fn answers(pair: &mut Pair) -> Vec<Answered> {
+fn responses(pair: &mut Pair) -> Vec<ResponseSummary> {
     let first = pair.hosts[1].qp.config().receive_psn;
     let mut all = Vec::new();
     while let Some(transmit) = pair.hosts[1].poll(pair.now) {
@@ -34,8 +34,8 @@ fn answers(pair: &mut Pair) -> Vec<Answered> {
     all
 }
 
-/// A READ request made by hand, `psn` behind the connection's first.
-fn ask(pair: &mut Pair, psn: i32, key: u32, offset: u64, length: u32) {
+/// Delivers a forged READ request, `psn` after the connection's first.
+fn send_read(pair: &mut Pair, psn: i32, key: u32, offset: u64, length: u32) {
     let first = pair.hosts[1].qp.config().receive_psn;
     let bth = Bth {
         opcode: Opcode::RC_RDMA_READ_REQUEST,
@@ -64,133 +64,133 @@ fn after_reads(count: u64, depth: u8) -> Pair {
 }
 
 #[test]
-fn a_queue_pair_that_allows_nothing_gives_nothing_away() {
+fn without_access_rights_no_memory_is_read() {
     let none = |config: &mut Config| config.access = AccessFlags::default();
     let mut pair = Pair::with(1, Faults::default(), MTU, none);
     for psn in [-1, -5, -0x1000, -0x70_0000, 0x90_0000] {
-        ask(&mut pair, psn, KEY, FAR, 64);
+        send_read(&mut pair, psn, KEY, REMOTE_OFFSET, 64);
     }
-    assert_eq!(answers(&mut pair), []);
+    assert_eq!(responses(&mut pair), []);
     assert_eq!(pair.hosts[1].qp.fault(), None);
 }
 
 #[test]
-fn keys_cannot_be_tried() {
+fn duplicates_do_not_reveal_valid_rkeys() {
     let mut pair = after_reads(1, 4);
     for key in 0..0x1_0000 {
         if key != KEY {
-            ask(&mut pair, 0, key, FAR, 2000);
+            send_read(&mut pair, 0, key, REMOTE_OFFSET, 2000);
         }
-        // A PSN at which nothing was read, with every key.
-        ask(&mut pair, -1, key, FAR, 256);
+        // A PSN without a READ, with every key.
+        send_read(&mut pair, -1, key, REMOTE_OFFSET, 256);
     }
-    assert_eq!(answers(&mut pair), []);
+    assert_eq!(responses(&mut pair), []);
 }
 
 #[test]
-fn a_duplicate_is_no_amplifier() {
+fn duplicates_do_not_amplify() {
     let mut pair = after_reads(2, 4);
     for _ in 0..100 {
-        // Longer than what was read, from before it, and from its middle beyond its end.
-        ask(&mut pair, 0, KEY, FAR, 4000);
-        ask(&mut pair, -4000, KEY, FAR, 0x10_0000);
-        ask(&mut pair, 4, KEY, FAR + 1024, 2000);
+        // Longer than the READ, from before it, and from its middle beyond its end.
+        send_read(&mut pair, 0, KEY, REMOTE_OFFSET, 4000);
+        send_read(&mut pair, -4000, KEY, REMOTE_OFFSET, 0x10_0000);
+        send_read(&mut pair, 4, KEY, REMOTE_OFFSET + 1024, 2000);
     }
-    assert_eq!(answers(&mut pair), []);
-    // The real one, as often as the attacker likes: answered once until it is sent.
+    assert_eq!(responses(&mut pair), []);
+    // The real one, repeatedly: one response until it is sent.
     for _ in 0..100 {
-        ask(&mut pair, 0, KEY, FAR, 2000);
-        ask(&mut pair, 8, KEY, FAR, 2000);
+        send_read(&mut pair, 0, KEY, REMOTE_OFFSET, 2000);
+        send_read(&mut pair, 8, KEY, REMOTE_OFFSET, 2000);
     }
-    let psns: Vec<_> = answers(&mut pair).iter().map(|one| one.1).collect();
+    let psns: Vec<_> = responses(&mut pair).iter().map(|one| one.1).collect();
     assert_eq!(psns, (0..16).collect::<Vec<_>>());
 }
 
 #[test]
-fn empty_reads_that_were_not_executed_disturb_nothing() {
+fn ignores_empty_reads_that_were_not_executed() {
     let mut pair = clean(MTU);
-    ask(&mut pair, 0, KEY, FAR, 2000);
-    ask(&mut pair, 8, KEY, FAR, 2000);
+    send_read(&mut pair, 0, KEY, REMOTE_OFFSET, 2000);
+    send_read(&mut pair, 8, KEY, REMOTE_OFFSET, 2000);
     for psn in -3..16 {
-        ask(&mut pair, psn, 0, 0, 0);
-        ask(&mut pair, psn, KEY, FAR, 0);
+        send_read(&mut pair, psn, 0, 0, 0);
+        send_read(&mut pair, psn, KEY, REMOTE_OFFSET, 0);
     }
-    let psns: Vec<_> = answers(&mut pair).iter().map(|one| one.1).collect();
+    let psns: Vec<_> = responses(&mut pair).iter().map(|one| one.1).collect();
     assert_eq!(psns, (0..16).collect::<Vec<_>>(), "both READs, in order, and nothing else");
     assert_eq!(pair.hosts[1].qp.fault(), None);
 }
 
 #[test]
-fn only_as_many_are_remembered_as_may_be_in_flight() {
+fn remembers_max_dest_rd_atomic_requests() {
     let mut pair = after_reads(5, 4);
-    ask(&mut pair, 0, KEY, FAR, 2000);
-    assert_eq!(answers(&mut pair), [], "the requester has had five answers since");
+    send_read(&mut pair, 0, KEY, REMOTE_OFFSET, 2000);
+    assert_eq!(responses(&mut pair), [], "the requester has had five answers since");
     for index in 1..5 {
-        ask(&mut pair, 8 * index, KEY, FAR, 2000);
-        assert_eq!(answers(&mut pair).len(), 8, "{index}");
+        send_read(&mut pair, 8 * index, KEY, REMOTE_OFFSET, 2000);
+        assert_eq!(responses(&mut pair).len(), 8, "{index}");
     }
 }
 
 #[test]
-fn a_read_restarts_in_the_middle() {
+fn responds_to_a_read_restarted_in_the_middle() {
     let mut pair = after_reads(1, 4);
-    ask(&mut pair, 5, KEY, FAR + 5 * 256, 2000 - 5 * 256);
-    let answered = answers(&mut pair);
+    send_read(&mut pair, 5, KEY, REMOTE_OFFSET + 5 * 256, 2000 - 5 * 256);
+    let answered = responses(&mut pair);
     assert_eq!(answered.iter().map(|one| one.1).collect::<Vec<_>>(), [5, 6, 7]);
     assert_eq!(answered[0].0, Opcode::RC_RDMA_READ_RESPONSE_FIRST);
     assert_eq!(answered[2].0, Opcode::RC_RDMA_READ_RESPONSE_LAST);
-    // Two packets of it, and then another address than that PSN had.
-    ask(&mut pair, 2, KEY, FAR + 2 * 256, 512);
-    assert_eq!(answers(&mut pair).iter().map(|one| one.1).collect::<Vec<_>>(), [2, 3]);
-    ask(&mut pair, 5, KEY, FAR + 4 * 256, 256);
-    ask(&mut pair, 5, KEY, FAR + 5 * 256 + 1, 256);
-    assert_eq!(answers(&mut pair), []);
+    // Two packets of it, then an address that does not match the PSN.
+    send_read(&mut pair, 2, KEY, REMOTE_OFFSET + 2 * 256, 512);
+    assert_eq!(responses(&mut pair).iter().map(|one| one.1).collect::<Vec<_>>(), [2, 3]);
+    send_read(&mut pair, 5, KEY, REMOTE_OFFSET + 4 * 256, 256);
+    send_read(&mut pair, 5, KEY, REMOTE_OFFSET + 5 * 256 + 1, 256);
+    assert_eq!(responses(&mut pair), []);
 }
 
 #[test]
-fn a_restarted_read_goes_out_before_what_follows_it() {
+fn a_restarted_read_precedes_later_responses() {
     let mut pair = clean(MTU);
-    ask(&mut pair, 0, KEY, FAR, 1024);
-    ask(&mut pair, 4, KEY, FAR, 512);
+    send_read(&mut pair, 0, KEY, REMOTE_OFFSET, 1024);
+    send_read(&mut pair, 4, KEY, REMOTE_OFFSET, 512);
     let first = pair.hosts[1].qp.config().receive_psn;
     for index in 0..3 {
         let transmit = pair.hosts[1].poll(pair.now).unwrap();
         assert_eq!(transmit.bth.psn.distance(first), index);
     }
-    // The second response was lost: the requester asks from there on.
-    ask(&mut pair, 1, KEY, FAR + 256, 768);
-    ask(&mut pair, 4, KEY, FAR, 512);
-    let psns: Vec<_> = answers(&mut pair).iter().map(|one| one.1).collect();
+    // The second response was lost: the requester restarts there.
+    send_read(&mut pair, 1, KEY, REMOTE_OFFSET + 256, 768);
+    send_read(&mut pair, 4, KEY, REMOTE_OFFSET, 512);
+    let psns: Vec<_> = responses(&mut pair).iter().map(|one| one.1).collect();
     assert_eq!(psns, [1, 2, 3, 4, 5]);
 }
 
-/// A requester may have sent its next READ when a duplicate of the last, overtaken on its way, arrives before it.
+/// A requester may have sent its next READ when a reordered duplicate of the last one arrives before it.
 #[test]
-fn answers_to_duplicates_take_no_room_of_other_reads() {
+fn duplicates_do_not_use_read_resources() {
     for depth in [1, 4] {
         let mut pair = after_reads(u64::from(depth), depth);
         for index in 0..i32::from(depth) {
-            ask(&mut pair, 8 * index, KEY, FAR, 2000);
+            send_read(&mut pair, 8 * index, KEY, REMOTE_OFFSET, 2000);
         }
         for index in 0..i32::from(depth) {
-            ask(&mut pair, 8 * (i32::from(depth) + index), KEY, FAR, 2000);
+            send_read(&mut pair, 8 * (i32::from(depth) + index), KEY, REMOTE_OFFSET, 2000);
         }
         assert_eq!(pair.hosts[1].qp.fault(), None);
-        let answered = answers(&mut pair);
+        let answered = responses(&mut pair);
         assert!(answered.iter().all(|one| one.0 != Opcode::RC_ACKNOWLEDGE), "{answered:?}");
         let new = answered.iter().filter(|one| one.1 >= 8 * i32::from(depth));
         assert_eq!(new.count(), 8 * usize::from(depth));
-        // One more than it may have.
+        // One more than allowed.
         for index in 0..=i32::from(depth) {
-            ask(&mut pair, 8 * (2 * i32::from(depth) + index), KEY, FAR, 2000);
+            send_read(&mut pair, 8 * (2 * i32::from(depth) + index), KEY, REMOTE_OFFSET, 2000);
         }
         assert_eq!(pair.hosts[1].qp.fault(), Some(crate::rc::Fault::Responder));
     }
 }
 
-/// The READ behind the WRITE may be unanswered: an acknowledgement of what is behind both would say that its response was lost.
+/// The READ behind the WRITE may lack its response: an ACK beyond both would mean that the response was lost.
 #[test]
-fn a_duplicate_write_is_acknowledged_up_to_the_next_read() {
+fn acknowledges_a_duplicate_write_up_to_the_next_read() {
     let mut pair = clean(MTU);
     for post in [write(1, 512), read(2, 300), write(3, 512)] {
         pair.hosts[0].qp.post_send(post).unwrap();
@@ -201,22 +201,22 @@ fn a_duplicate_write_is_acknowledged_up_to_the_next_read() {
         let opcode = Opcode::RC_RDMA_WRITE_MIDDLE;
         let bth = Bth { opcode, psn: first.add(index), ..Bth::default() };
         deliver(&mut pair, 1, bth, Default::default(), &[0; 256]);
-        assert_eq!(answers(&mut pair), [(Opcode::RC_ACKNOWLEDGE, acknowledged, None)], "{index}");
+        assert_eq!(responses(&mut pair), [(Opcode::RC_ACKNOWLEDGE, acknowledged, None)], "{index}");
     }
 }
 
 #[test]
-fn an_atomic_is_answered_again_for_its_own_key_and_place_only() {
+fn responds_to_a_duplicate_atomic_with_the_same_key_and_address_only() {
     let mut pair = clean(MTU);
-    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    let add = Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 };
     pair.hosts[0].qp.post_send(request(1, add, 8)).unwrap();
     pair.run();
     let first = pair.hosts[1].qp.config().receive_psn;
     for (opcode, key, offset, count) in [
-        (Opcode::RC_FETCH_ADD, KEY, FAR, 1),
-        (Opcode::RC_FETCH_ADD, KEY + 1, FAR, 0),
-        (Opcode::RC_FETCH_ADD, KEY, FAR + 8, 0),
-        (Opcode::RC_COMPARE_SWAP, KEY, FAR, 0),
+        (Opcode::RC_FETCH_ADD, KEY, REMOTE_OFFSET, 1),
+        (Opcode::RC_FETCH_ADD, KEY + 1, REMOTE_OFFSET, 0),
+        (Opcode::RC_FETCH_ADD, KEY, REMOTE_OFFSET + 8, 0),
+        (Opcode::RC_COMPARE_SWAP, KEY, REMOTE_OFFSET, 0),
     ] {
         let atomic = AtomicEth {
             address: VirtualAddress(BASE + offset),
@@ -226,15 +226,15 @@ fn an_atomic_is_answered_again_for_its_own_key_and_place_only() {
         };
         let extensions = ExtensionHeaders { atomic: Some(atomic), ..Default::default() };
         deliver(&mut pair, 1, Bth { opcode, psn: first, ..Bth::default() }, extensions, &[]);
-        assert_eq!(answers(&mut pair).len(), count, "{opcode} {key:#x} {offset:#x}");
+        assert_eq!(responses(&mut pair).len(), count, "{opcode} {key:#x} {offset:#x}");
     }
     assert_eq!(pair.hosts[1].memory.atomics, 1);
 }
 
-/// A READ request: where its PSN is, from the expected one on; its key, offset and length; whether answers go out then.
-type Asked = (i32, u32, u64, u32, bool);
+/// A READ request: PSN relative to the expected one; key, offset and length; whether responses are sent then.
+type RequestCase = (i32, u32, u64, u32, bool);
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn request_case() -> impl Strategy<Value = RequestCase> {
     let psn = prop_oneof![4 => Just(0), 4 => -40..0, 1 => -(1 << 23)..(1 << 23)];
     let key = prop_oneof![6 => Just(KEY), 1 => any::<u32>()];
     let offset = prop_oneof![4 => (0u64..16).prop_map(|index| 256 * index), 1 => 0..REGION];
@@ -245,10 +245,10 @@ fn asked() -> impl Strategy<Value = Asked> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the peer asks for under whichever PSN and key: no answer carries memory that no executed READ named.
+    /// For any PSN and key, no response carries memory that no executed READ named.
     #[test]
-    fn no_answer_carries_memory_that_no_executed_request_named(
-        requests in prop::collection::vec(asked(), 1..60),
+    fn no_response_carries_memory_outside_executed_requests(
+        requests in prop::collection::vec(request_case(), 1..60),
         depth in 1u8..5,
         allowed in prop::bool::weighted(0.8),
     ) {
@@ -262,7 +262,7 @@ proptest! {
         let mut executed: Vec<(i32, RemoteRange)> = vec![];
         for (distance, key, offset, length, sends) in requests {
             let psn: Psn = Psn::new((expected + distance) as u32);
-            ask(&mut pair, expected + distance, key, offset, length);
+            send_read(&mut pair, expected + distance, key, offset, length);
             if pair.hosts[1].qp.fault().is_none() && distance == 0 {
                 prop_assert!(allowed && length < 1 << 31, "executed at {psn}");
                 let range = RemoteRange { key: RKey(key), address: VirtualAddress(BASE + offset), length };
@@ -273,7 +273,7 @@ proptest! {
                 continue;
             }
             let mut first_packets = 0;
-            for (opcode, psn, range) in answers(&mut pair) {
+            for (opcode, psn, range) in responses(&mut pair) {
                 first_packets += usize::from(matches!(
                     opcode,
                     Opcode::RC_RDMA_READ_RESPONSE_FIRST | Opcode::RC_RDMA_READ_RESPONSE_ONLY
@@ -297,15 +297,15 @@ proptest! {
 }
 
 #[test]
-fn a_lost_answer_does_not_hide_the_cause() {
+fn a_lost_response_does_not_hide_the_cause() {
     let mut pair = clean(MTU);
     pair.hosts[0].qp.post_send(read(1, 8)).unwrap();
     let bad = Operation::Write {
-        remote: crate::work::RemoteAddress { key: RKey(1), ..remote(FAR) },
+        remote: crate::work::RemoteAddress { key: RKey(1), ..remote(REMOTE_OFFSET) },
         immediate: None,
     };
     pair.hosts[0].qp.post_send(request(2, bad, 8)).unwrap();
-    // The response of the READ is lost, the NAK of the WRITE is not.
+    // The READ response is lost, the NAK of the WRITE is not.
     pair.lost = [2].into();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::RemoteAccess), (2, Status::Flushed)]);

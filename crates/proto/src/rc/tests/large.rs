@@ -1,4 +1,4 @@
-//! Messages of the largest size, over memory that is not there: only the accounting is tested, to the last packet.
+//! Messages of the maximum size without real memory: tests only the accounting, to the last packet.
 
 use std::vec;
 
@@ -15,23 +15,23 @@ use crate::work::{
     Data, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
-/// Allows everything, and counts the bytes that are written, each of which must come right behind the last.
+/// Allows every access and counts written bytes, which must be contiguous.
 #[derive(Default)]
-struct Counted {
+struct CountingMemory {
     local: u64,
     remote: u64,
 }
 
 const START: u64 = 0x1_0000_0000;
 
-impl Counted {
+impl CountingMemory {
     fn next(count: &mut u64, address: VirtualAddress, start: u64, length: usize) {
         assert_eq!(address.0, start + *count, "bytes are written in order, and once");
         *count += length as u64;
     }
 }
 
-impl Memory for Counted {
+impl Memory for CountingMemory {
     fn check_local(&self, _: PdId, _: Sge, _: bool) -> Result<(), Denied> {
         Ok(())
     }
@@ -87,11 +87,11 @@ fn packet<'a>(transmit: &Transmit<'_>, zeroes: &'a [u8]) -> Packet<'a> {
     }
 }
 
-/// Runs one request of `length` bytes; returns how many packets went either way.
+/// Runs one request of `length` bytes; returns the number of packets in each direction.
 fn run(operation: Operation, length: u32, mtu: u16) -> [u64; 2] {
     let mut ends =
         [(5, 9), (9, 5)].map(|(send, receive)| QueuePair::new(config(mtu, send, receive)));
-    let mut memories = [Counted::default(), Counted::default()];
+    let mut memories = [CountingMemory::default(), CountingMemory::default()];
     let mut receives = ReceiveQueue::new(1);
     let zeroes = vec![0; usize::from(mtu)];
     let request = SendRequest {
@@ -131,18 +131,18 @@ fn run(operation: Operation, length: u32, mtu: u16) -> [u64; 2] {
 const REMOTE: RemoteAddress = RemoteAddress { address: VirtualAddress(START), key: RKey(1) };
 
 #[test]
-fn a_write_of_two_gibibytes() {
+fn writes_two_gibibytes() {
     let packets = run(Operation::Write { remote: REMOTE, immediate: None }, MAX_MESSAGE, 4096);
     assert_eq!(packets[0], 524_288);
 }
 
 #[test]
-fn a_read_of_two_gibibytes() {
-    // In pieces of half the window.
+fn reads_two_gibibytes() {
+    // In chunks of half the window.
     assert_eq!(run(Operation::Read { remote: REMOTE }, MAX_MESSAGE, 4096), [16_384, 524_288]);
 }
 
 #[test]
-fn half_the_circle_of_sequence_numbers_in_one_message() {
+fn one_message_spans_half_the_psn_space() {
     assert_eq!(run(Operation::Read { remote: REMOTE }, MAX_MESSAGE, 256), [1 << 18, 1 << 23]);
 }

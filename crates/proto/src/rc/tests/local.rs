@@ -1,25 +1,25 @@
-//! Requests that are done on this side alone, memory windows, and what becomes of requests around one that fails.
+//! Local requests, memory windows, and requests around a failed one.
 
 use std::vec::Vec;
 
 use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
+use super::helpers::{REMOTE_OFFSET, clean, read, request, statuses, write};
 use super::pair::{BASE, Faults, KEY, Pair};
-use super::telling::{FAR, clean, read, request, statuses, write};
 use crate::memory::{AccessFlags, Accessor, Bind, Memory};
 use crate::rc::Fault;
 use crate::work::{
     CompletionKind, Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId,
 };
 
-const PSN_WINDOW: u32 = 0x77_00;
+const WINDOW_KEY: u32 = 0x77_00;
 
 fn bind(key: u32, length: u64) -> Bind {
     Bind {
-        window: RKey(PSN_WINDOW),
+        window: RKey(WINDOW_KEY),
         key: RKey(key),
         region: LKey(KEY),
-        address: VirtualAddress(BASE + FAR),
+        address: VirtualAddress(BASE + REMOTE_OFFSET),
         length,
         access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
     }
@@ -30,15 +30,16 @@ fn local(id: u64, operation: Operation) -> SendRequest {
 }
 
 fn through_window(id: u64, key: u32, offset: u64, length: u32) -> SendRequest {
-    let remote = RemoteAddress { address: VirtualAddress(BASE + FAR + offset), key: RKey(key) };
+    let remote =
+        RemoteAddress { address: VirtualAddress(BASE + REMOTE_OFFSET + offset), key: RKey(key) };
     request(id, Operation::Write { remote, immediate: None }, length)
 }
 
-/// Side 1 has a window of type 1 or 2; it binds it to 100 bytes and tells side 0, which then posts `then`.
+/// Side 1 has a window of type 1 or 2, binds it to 100 bytes and notifies side 0, which then posts `then`.
 fn bound(second: bool, then: Vec<SendRequest>) -> Pair {
     let mut pair = clean(256);
-    pair.hosts[1].memory.add_window(PSN_WINDOW, second);
-    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(PSN_WINDOW + 1, 100)))).unwrap();
+    pair.hosts[1].memory.add_window(WINDOW_KEY, second);
+    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(WINDOW_KEY + 1, 100)))).unwrap();
     pair.run();
     assert_eq!(pair.hosts[1].sent.last().map(|one| one.kind), Some(CompletionKind::Bind));
     for request in then {
@@ -49,12 +50,15 @@ fn bound(second: bool, then: Vec<SendRequest>) -> Pair {
 }
 
 #[test]
-fn a_window_shows_what_it_is_bound_to() {
+fn a_window_exposes_its_bound_range() {
     for second in [false, true] {
-        let pair = bound(second, [through_window(1, PSN_WINDOW + 1, 0, 100)].into());
+        let pair = bound(second, [through_window(1, WINDOW_KEY + 1, 0, 100)].into());
         assert_eq!(statuses(&pair), [(1, Status::Success)]);
-        assert_eq!(pair.hosts[1].memory.part(FAR, 100), pair.hosts[0].memory.part(0, 100));
-        for (key, offset) in [(PSN_WINDOW + 1, 1), (PSN_WINDOW, 0), (PSN_WINDOW + 2, 0)] {
+        assert_eq!(
+            pair.hosts[1].memory.part(REMOTE_OFFSET, 100),
+            pair.hosts[0].memory.part(0, 100)
+        );
+        for (key, offset) in [(WINDOW_KEY + 1, 1), (WINDOW_KEY, 0), (WINDOW_KEY + 2, 0)] {
             let pair = bound(second, [through_window(1, key, offset, 100)].into());
             assert_eq!(statuses(&pair), [(1, Status::RemoteAccess)], "key {key:x} at {offset}");
         }
@@ -62,11 +66,11 @@ fn a_window_shows_what_it_is_bound_to() {
 }
 
 #[test]
-fn a_window_of_type_2_is_one_queue_pairs_alone() {
+fn a_type_2_window_belongs_to_one_qp() {
     let mut pair = bound(true, Vec::new());
     let sge = crate::memory::RemoteRange {
-        key: RKey(PSN_WINDOW + 1),
-        address: VirtualAddress(BASE + FAR),
+        key: RKey(WINDOW_KEY + 1),
+        address: VirtualAddress(BASE + REMOTE_OFFSET),
         length: 8,
     };
     let by = |number| Accessor { pd: super::pair::DOMAIN, queue_pair: Qpn(number) };
@@ -77,18 +81,18 @@ fn a_window_of_type_2_is_one_queue_pairs_alone() {
 }
 
 #[test]
-fn a_peer_makes_a_window_invalid() {
-    let key = RKey(PSN_WINDOW + 1);
+fn a_peer_invalidates_a_window() {
+    let key = RKey(WINDOW_KEY + 1);
     let invalidate = Operation::Send { immediate: None, invalidate: Some(key) };
     let mut pair = clean(256);
-    pair.hosts[1].memory.add_window(PSN_WINDOW, true);
-    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(PSN_WINDOW + 1, 100)))).unwrap();
+    pair.hosts[1].memory.add_window(WINDOW_KEY, true);
+    pair.hosts[1].qp.post_send(local(50, Operation::Bind(bind(WINDOW_KEY + 1, 100)))).unwrap();
     pair.run();
-    pair.post_receive(1, 9, FAR + 0x1000, 64);
+    pair.post_receive(1, 9, REMOTE_OFFSET + 0x1000, 64);
     let requests = [
-        through_window(1, PSN_WINDOW + 1, 0, 10),
+        through_window(1, WINDOW_KEY + 1, 0, 10),
         request(2, invalidate, 10),
-        through_window(3, PSN_WINDOW + 1, 0, 10),
+        through_window(3, WINDOW_KEY + 1, 0, 10),
     ];
     requests.into_iter().for_each(|one| pair.hosts[0].qp.post_send(one).unwrap());
     pair.run();
@@ -98,33 +102,33 @@ fn a_peer_makes_a_window_invalid() {
 }
 
 #[test]
-fn local_requests_take_their_turn_and_no_packet() {
+fn local_requests_complete_in_order_without_a_packet() {
     let mut pair = clean(256);
-    pair.hosts[0].memory.add_window(PSN_WINDOW, true);
+    pair.hosts[0].memory.add_window(WINDOW_KEY, true);
     let requests = [
         write(1, 300),
-        local(2, Operation::Bind(bind(PSN_WINDOW + 1, 100))),
+        local(2, Operation::Bind(bind(WINDOW_KEY + 1, 100))),
         write(3, 300),
-        local(4, Operation::LocalInvalidate { key: RKey(PSN_WINDOW + 1) }),
-        local(5, Operation::Bind(bind(PSN_WINDOW + 2, 50))),
+        local(4, Operation::LocalInvalidate { key: RKey(WINDOW_KEY + 1) }),
+        local(5, Operation::Bind(bind(WINDOW_KEY + 2, 50))),
     ];
     requests.into_iter().for_each(|one| pair.hosts[0].qp.post_send(one).unwrap());
     pair.drain();
-    // Executed, and waiting for what is before them.
-    assert_eq!(pair.hosts[0].memory.windows[0].key, PSN_WINDOW + 2);
+    // Executed, and waiting for earlier requests.
+    assert_eq!(pair.hosts[0].memory.windows[0].key, WINDOW_KEY + 2);
     assert_eq!(statuses(&pair), []);
     pair.run();
     assert_eq!(statuses(&pair), [1, 2, 3, 4, 5].map(|id| (id, Status::Success)));
-    assert_eq!(pair.story().iter().filter(|one| one.0 == 0).count(), 4);
+    assert_eq!(pair.sent_packets().iter().filter(|one| one.0 == 0).count(), 4);
 }
 
 #[test]
-fn a_fence_holds_a_local_request_back() {
+fn a_fence_delays_a_local_request() {
     let mut pair = clean(256);
-    pair.hosts[0].memory.add_window(PSN_WINDOW, true);
+    pair.hosts[0].memory.add_window(WINDOW_KEY, true);
     pair.hosts[0].qp.post_send(read(1, 600)).unwrap();
     let fenced =
-        SendRequest { fence: true, ..local(2, Operation::Bind(bind(PSN_WINDOW + 1, 100))) };
+        SendRequest { fence: true, ..local(2, Operation::Bind(bind(WINDOW_KEY + 1, 100))) };
     pair.hosts[0].qp.post_send(fenced).unwrap();
     pair.drain();
     assert!(pair.hosts[0].memory.windows[0].bound.is_none());
@@ -134,11 +138,11 @@ fn a_fence_holds_a_local_request_back() {
 }
 
 #[test]
-fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
+fn a_failed_request_flushes_only_later_ones() {
     let beyond = Data::SgList(SgList::from(super::pair::sge(super::pair::REGION, 600)));
     let denied = SendRequest { data: beyond, ..write(2, 0) };
-    let unbindable = local(2, Operation::Bind(bind(PSN_WINDOW + 1, u64::MAX / 2)));
-    let not_bound = local(2, Operation::LocalInvalidate { key: RKey(PSN_WINDOW) });
+    let unbindable = local(2, Operation::Bind(bind(WINDOW_KEY + 1, u64::MAX / 2)));
+    let not_bound = local(2, Operation::LocalInvalidate { key: RKey(WINDOW_KEY) });
     for (bad, status) in [
         (denied, Status::LocalProtection),
         (unbindable, Status::Binding),
@@ -147,7 +151,7 @@ fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
         for before in [write(1, 2000), read(1, 2000)] {
             for seed in 0..20 {
                 let mut pair = Pair::new(seed, Faults::of(seed), 256);
-                pair.hosts[0].memory.add_window(PSN_WINDOW, true);
+                pair.hosts[0].memory.add_window(WINDOW_KEY, true);
                 for one in [before.clone(), bad.clone(), write(3, 8)] {
                     pair.hosts[0].qp.post_send(one).unwrap();
                 }
@@ -161,15 +165,15 @@ fn what_is_before_a_failing_request_ends_well_and_what_is_behind_is_flushed() {
 }
 
 #[test]
-fn losses_do_not_execute_a_local_request_again() {
+fn retransmission_does_not_repeat_local_requests() {
     for seed in 0..200 {
         let mut pair = Pair::new(seed, Faults::of(seed), 256);
-        pair.hosts[0].memory.add_window(PSN_WINDOW, true);
+        pair.hosts[0].memory.add_window(WINDOW_KEY, true);
         for round in 0..6 {
-            let key = PSN_WINDOW + 1 + round as u32;
+            let key = WINDOW_KEY + 1 + round as u32;
             let requests = [
                 write(round * 4, 900),
-                // Bound twice, a window of type 2 would refuse.
+                // Binding a type 2 window twice would fail.
                 local(round * 4 + 1, Operation::Bind(bind(key, 100))),
                 read(round * 4 + 2, 900),
                 local(round * 4 + 3, Operation::LocalInvalidate { key: RKey(key) }),

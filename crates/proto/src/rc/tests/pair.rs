@@ -1,4 +1,4 @@
-//! Two queue pairs over a link that loses, doubles, delays and reorders, all from one seed, in virtual time.
+//! Two QPs over a seeded link that loses, duplicates, delays and reorders, in virtual time.
 
 use std::collections::BinaryHeap;
 use std::vec;
@@ -35,25 +35,25 @@ impl Host {
     }
 }
 
-/// A packet on its way: when it arrives, its number, to whom, its bytes.
-type Flight = (Instant, u64, usize, Vec<u8>);
+/// A packet in flight: time of arrival, number, destination, bytes.
+type InFlight = (Instant, u64, usize, Vec<u8>);
 
 pub(super) struct Pair {
     pub(super) hosts: [Host; 2],
     pub(super) now: Instant,
     pub(super) random: Random,
     pub(super) faults: Faults,
-    flying: BinaryHeap<Reverse<Flight>>,
+    flying: BinaryHeap<Reverse<InFlight>>,
     number: u64,
-    /// Every packet that was sent: by whom, and its bytes.
+    /// Every sent packet: sender and bytes.
     pub(super) log: Vec<(usize, Vec<u8>)>,
-    /// Packets to lose, by their place in the log.
+    /// Packets to lose, by position in the log.
     pub(super) lost: Vec<usize>,
-    /// Whether the network marks everything.
+    /// Whether the network marks all packets.
     pub(super) marking: bool,
 }
 
-/// A configuration for tests, with the peer's first PSN.
+/// A configuration for tests.
 pub(super) fn config(mtu: u16, send_psn: u32, receive_psn: u32) -> Config {
     Config {
         role: Role::Both,
@@ -114,7 +114,7 @@ impl Pair {
         self.hosts[side].receives.post(request).unwrap();
     }
 
-    /// Sends everything that may be sent, and collects completions.
+    /// Sends all packets that may be sent, and collects completions.
     pub(super) fn drain(&mut self) {
         for side in 0..2 {
             let mut buffer = vec![0; 8192];
@@ -127,10 +127,10 @@ impl Pair {
                 match transmit.encode(&host.memory, &mut buffer) {
                     Ok(length) => {
                         let mut bytes = buffer[..length].to_vec();
-                        bytes.extend([0; 4]); // where the ICRC would be
+                        bytes.extend([0; 4]); // Space for the ICRC.
                         self.log.push((side, bytes.clone()));
                         if !self.lost.contains(&(self.log.len() - 1)) {
-                            self.fly(1 - side, bytes);
+                            self.transmit(1 - side, bytes);
                         }
                     }
                     Err(EncodeError::Local(_)) => host.qp.handle_denied(psn, true),
@@ -148,7 +148,7 @@ impl Pair {
         }
     }
 
-    fn fly(&mut self, to: usize, bytes: Vec<u8>) {
+    fn transmit(&mut self, to: usize, bytes: Vec<u8>) {
         let copies = if self.random.chance(self.faults.duplication) { 2 } else { 1 };
         for _ in 0..copies {
             if self.random.chance(self.faults.loss) {
@@ -165,8 +165,8 @@ impl Pair {
         }
     }
 
-    /// What was sent, in a form to compare: side, opcode, PSN after that side's first.
-    pub(super) fn story(&self) -> Vec<(usize, Opcode, u32)> {
+    /// The sent packets for comparison: side, opcode, PSN relative to that side's first.
+    pub(super) fn sent_packets(&self) -> Vec<(usize, Opcode, u32)> {
         let first = |side: usize| self.hosts[side].qp.config().send_psn;
         let told = self.log.iter().map(|(side, bytes)| {
             let packet = Packet::parse(bytes).unwrap();
@@ -177,7 +177,7 @@ impl Pair {
         told.collect()
     }
 
-    /// Runs until nothing is left to do. Ends always: what never ends is a bug that the limit finds.
+    /// Runs until nothing is left to do. A limit detects endless runs.
     pub(super) fn run(&mut self) {
         for _ in 0..2_000_000 {
             self.drain();
@@ -188,7 +188,7 @@ impl Pair {
         panic!("the connection never comes to rest");
     }
 
-    /// The next thing happens: a packet arrives, or a timer runs out. False when nothing will.
+    /// Processes the next event: a packet arrives or a timer expires. Returns false when there is none.
     pub(super) fn step(&mut self) -> bool {
         let timers = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
         let arrival = self.flying.peek().map(|Reverse((time, ..))| *time);

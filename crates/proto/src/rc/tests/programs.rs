@@ -1,4 +1,4 @@
-//! Random programs of work requests over random links: every byte arrives as posted, or the request ends in error.
+//! Random work requests over random links: every byte arrives as posted, or the request ends in error.
 
 use std::vec::Vec;
 
@@ -12,7 +12,7 @@ fn remote(offset: u64) -> RemoteAddress {
     RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(KEY) }
 }
 
-/// Where each kind of traffic has its own part of the region, so that all contents can be checked at the end.
+/// Each kind of traffic has its own part of the region, so that all contents can be checked at the end.
 const SOURCE: u64 = 0;
 const WRITTEN: u64 = 0x4_0000;
 const READ_INTO: u64 = 0x8_0000;
@@ -27,7 +27,7 @@ enum Expect {
     Added(u64),
 }
 
-/// Posts a random program on side 0 and runs it; returns whether it ended without a fault.
+/// Runs random requests on side 0; returns whether they ended without a fault.
 fn program(seed: u64, faults: Faults) -> bool {
     let mut random = Random(seed ^ 0x5eed);
     let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
@@ -103,7 +103,7 @@ fn program(seed: u64, faults: Faults) -> bool {
     let [host, peer] = &pair.hosts;
     let ids: Vec<_> = host.sent.iter().map(|completion| completion.id.0).collect();
     if host.qp.fault().is_some() || peer.qp.fault().is_some() {
-        // Completions stay in order, the first that is not a success says why, the rest are flushed.
+        // Completions are in order, the first error has the cause, the others are flushed.
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "seed {seed}: {ids:?}");
         let bad = host.sent.iter().position(|one| one.status != Status::Success).unwrap();
         assert_eq!(host.sent[bad].status, Status::RetryExceeded, "seed {seed}");
@@ -115,7 +115,7 @@ fn program(seed: u64, faults: Faults) -> bool {
     assert_eq!(ids, signaled, "seed {seed}: one completion for each that is signaled, in order");
     assert!(host.sent.iter().all(|one| one.status == Status::Success));
 
-    // What must have changed, on either side; nothing else may have.
+    // Only the expected memory may have changed, on either side.
     let (mut ours, mut theirs) = (source.clone(), target.clone());
     let (mut sum, mut place, mut added) = (0u64, RECEIVED as usize, 0);
     let mut messages = peer.received.iter();
@@ -155,7 +155,7 @@ fn program(seed: u64, faults: Faults) -> bool {
     true
 }
 
-/// A gather list of one to four parts.
+/// An SG list of one to four SGEs.
 fn split(random: &mut Random, start: u64, length: u32) -> SgList {
     let (mut at, mut left) = (start, length);
     let mut sg_list = Vec::new();
@@ -170,21 +170,21 @@ fn split(random: &mut Random, start: u64, length: u32) -> SgList {
 }
 
 #[test]
-fn on_a_clean_link() {
+fn random_programs_on_a_clean_link() {
     for seed in 0..300 {
         assert!(program(seed, Faults::default()), "seed {seed}: a fault without a cause");
     }
 }
 
 #[test]
-fn on_links_that_lose() {
+fn random_programs_on_lossy_links() {
     let ended = (0..600)
         .filter(|&seed| program(seed, Faults { loss: 10 + seed % 100, ..Faults::default() }));
     assert!(ended.count() > 550);
 }
 
 #[test]
-fn on_links_that_double_and_reorder() {
+fn random_programs_on_duplicating_and_reordering_links() {
     for seed in 1000..1300 {
         let faults = Faults { loss: 0, duplication: seed % 200, reordering: seed % 70 };
         program(seed, faults);
@@ -192,7 +192,7 @@ fn on_links_that_double_and_reorder() {
 }
 
 #[test]
-fn on_links_that_do_everything() {
+fn random_programs_on_faulty_links() {
     let ended = (2000..2800).filter(|&seed| {
         let faults =
             Faults { loss: seed % 60, duplication: (seed / 7) % 100, reordering: (seed / 3) % 60 };

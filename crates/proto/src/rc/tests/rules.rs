@@ -8,10 +8,10 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, RnrTimer, Syndrome, SyndromeKind};
 use ferroce_wire::transport::{Aeth, Bth};
 
-use super::pair::{BASE, Faults, KEY, Pair, sge};
-use super::telling::{
-    FAR, clean, deliver, opcodes, read, remote, request, statuses, syndromes, write,
+use super::helpers::{
+    REMOTE_OFFSET, clean, deliver, opcodes, read, remote, request, statuses, syndromes, write,
 };
+use super::pair::{BASE, Faults, KEY, Pair, sge};
 use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
 use crate::rc::{Config, Fault, PostError};
@@ -20,7 +20,7 @@ use crate::work::{
 };
 
 #[test]
-fn a_message_is_cut_by_the_path_mtu() {
+fn segments_a_message_by_the_path_mtu() {
     for (length, expected) in [
         (0, &[Opcode::RC_RDMA_WRITE_ONLY][..]),
         (256, &[Opcode::RC_RDMA_WRITE_ONLY]),
@@ -44,13 +44,13 @@ fn a_message_is_cut_by_the_path_mtu() {
 }
 
 #[test]
-fn a_lost_packet_is_asked_for_and_sent_again_from_there() {
+fn retransmits_from_a_lost_packet() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(write(1, 1280)).unwrap();
     pair.lost = [2].into();
     pair.run();
     let requests: Vec<_> =
-        pair.story().into_iter().filter(|one| one.0 == 0).map(|one| one.2).collect();
+        pair.sent_packets().into_iter().filter(|one| one.0 == 0).map(|one| one.2).collect();
     assert_eq!(requests, [0, 1, 2, 3, 4, 2, 3, 4], "from the missing one, and no timer was needed");
     assert_eq!(syndromes(&pair)[0], SyndromeKind::Nak(NakCode::PsnSequenceError));
     assert!(pair.now.as_nanos() < 100_000);
@@ -58,29 +58,29 @@ fn a_lost_packet_is_asked_for_and_sent_again_from_there() {
 }
 
 #[test]
-fn a_read_starts_again_at_the_missing_byte() {
+fn a_read_restarts_at_the_missing_byte() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(read(1, 1000)).unwrap();
-    pair.lost = [3].into(); // the request, then the third of four responses
+    pair.lost = [3].into(); // The request, then the third of four responses.
     pair.run();
     let requests: Vec<_> = (pair.log.iter().filter(|one| one.0 == 0))
         .map(|(_, bytes)| Packet::parse(bytes).unwrap())
         .map(|packet| packet.extensions.reth.unwrap())
         .collect();
     assert_eq!(requests.len(), 2);
-    assert_eq!((requests[1].address.0, requests[1].length), (BASE + FAR + 512, 488));
-    let answers: Vec<_> = pair.story().into_iter().filter(|one| one.0 == 1).collect();
+    assert_eq!((requests[1].address.0, requests[1].length), (BASE + REMOTE_OFFSET + 512, 488));
+    let answers: Vec<_> = pair.sent_packets().into_iter().filter(|one| one.0 == 1).collect();
     assert_eq!(answers.last(), Some(&(1, Opcode::RC_RDMA_READ_RESPONSE_LAST, 3)));
     assert!(pair.now.as_nanos() < 100_000, "an implied NAK, not a timer");
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
     assert_eq!(
         pair.hosts[0].memory.bytes[..1000],
-        pair.hosts[1].memory.bytes[FAR as usize..][..1000]
+        pair.hosts[1].memory.bytes[REMOTE_OFFSET as usize..][..1000]
     );
 }
 
 #[test]
-fn no_more_reads_than_the_responder_has_room_for() {
+fn limits_outstanding_reads_to_max_rd_atomic() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| config.max_rd_atomic = 2);
     for id in 0..5 {
         pair.hosts[0].qp.post_send(read(id, 8)).unwrap();
@@ -92,7 +92,7 @@ fn no_more_reads_than_the_responder_has_room_for() {
 }
 
 #[test]
-fn a_responder_with_less_room_refuses() {
+fn refuses_reads_beyond_max_dest_rd_atomic() {
     let edit = |config: &mut Config| {
         config.max_rd_atomic = 4;
         config.max_dest_rd_atomic = 0;
@@ -104,7 +104,7 @@ fn a_responder_with_less_room_refuses() {
 }
 
 #[test]
-fn a_fence_waits_for_reads() {
+fn a_fence_waits_for_earlier_reads() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(read(1, 8)).unwrap();
     pair.hosts[0].qp.post_send(SendRequest { fence: true, ..write(2, 8) }).unwrap();
@@ -115,7 +115,7 @@ fn a_fence_waits_for_reads() {
 }
 
 #[test]
-fn a_receiver_that_is_not_ready_is_waited_for() {
+fn retries_after_an_rnr_nak() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
     for _ in 0..6 {
@@ -123,14 +123,14 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
         pair.step();
     }
     assert!(matches!(syndromes(&pair)[0], SyndromeKind::RnrNak(_)));
-    pair.post_receive(1, 9, FAR, 300);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 300);
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
     assert_eq!(pair.hosts[1].received[0].length, 300);
 }
 
 #[test]
-fn the_wait_is_as_long_as_the_receiver_asks() {
+fn waits_for_the_rnr_timer() {
     for code in 0..32 {
         let timer = RnrTimer::from_code(code).unwrap();
         let edit = |config: &mut Config| {
@@ -140,7 +140,7 @@ fn the_wait_is_as_long_as_the_receiver_asks() {
         let mut pair = Pair::with(1, Faults::default(), 256, edit);
         pair.hosts[0].qp.post_send(request(1, Operation::SEND, 8)).unwrap();
         pair.run();
-        // There, back, the wait, there and back: 10 µs each way.
+        // There, back, the wait, there and back: 10 µs in each direction.
         assert_eq!(pair.now.as_nanos(), 40_000 + timer.duration().as_nanos() as u64, "{code}");
         assert_eq!(statuses(&pair), [(1, Status::RnrRetryExceeded)]);
         assert_eq!(opcodes(&pair, 0).len(), 2);
@@ -148,7 +148,7 @@ fn the_wait_is_as_long_as_the_receiver_asks() {
 }
 
 #[test]
-fn silence_ends_after_so_many_attempts() {
+fn fails_after_the_retry_count() {
     for retry_count in 0..8 {
         let edit = |config: &mut Config| config.retry_count = retry_count;
         let mut pair = Pair::with(1, Faults { loss: 1000, ..Faults::default() }, 256, edit);
@@ -159,7 +159,7 @@ fn silence_ends_after_so_many_attempts() {
         assert_eq!(opcodes(&pair, 0).len(), 2 * (usize::from(retry_count) + 1));
         assert_eq!(pair.hosts[0].qp.fault(), Some(Fault::Requester));
         assert_eq!(pair.hosts[0].qp.poll_timeout(), None);
-        // Taken, and completed in error at once.
+        // Accepted, and immediately completed in error.
         pair.hosts[0].qp.post_send(write(3, 8)).unwrap();
         pair.drain();
         assert_eq!(statuses(&pair)[2], (3, Status::Flushed));
@@ -167,10 +167,10 @@ fn silence_ends_after_so_many_attempts() {
 }
 
 #[test]
-fn every_violation_has_its_answer() {
-    let bad_key = RemoteAddress { key: RKey(1), ..remote(FAR) };
+fn naks_every_protocol_violation() {
+    let bad_key = RemoteAddress { key: RKey(1), ..remote(REMOTE_OFFSET) };
     let outside = remote(super::pair::REGION - 4);
-    let unaligned = remote(FAR + 4);
+    let unaligned = remote(REMOTE_OFFSET + 4);
     let none = AccessFlags::default();
     let cas = |remote| Operation::CompareSwap { remote, compare: 0, swap: 1 };
     let all = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
@@ -199,20 +199,26 @@ fn every_violation_has_its_answer() {
         (cas(bad_key), 8, all, NakCode::RemoteAccessError, Status::RemoteAccess),
         (cas(unaligned), 8, all, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
         (
-            Operation::Write { remote: remote(FAR), immediate: None },
+            Operation::Write { remote: remote(REMOTE_OFFSET), immediate: None },
             8,
             none,
             NakCode::InvalidRequest,
             Status::RemoteInvalidRequest,
         ),
         (
-            Operation::Read { remote: remote(FAR) },
+            Operation::Read { remote: remote(REMOTE_OFFSET) },
             8,
             none,
             NakCode::InvalidRequest,
             Status::RemoteInvalidRequest,
         ),
-        (cas(remote(FAR)), 8, none, NakCode::InvalidRequest, Status::RemoteInvalidRequest),
+        (
+            cas(remote(REMOTE_OFFSET)),
+            8,
+            none,
+            NakCode::InvalidRequest,
+            Status::RemoteInvalidRequest,
+        ),
     ] {
         let mut pair = Pair::with(1, Faults::default(), 256, |config| config.access = access);
         let before = pair.hosts[1].memory.bytes.clone();
@@ -227,9 +233,9 @@ fn every_violation_has_its_answer() {
 }
 
 #[test]
-fn a_message_longer_than_its_receive_is_refused() {
+fn refuses_a_message_longer_than_its_receive() {
     let mut pair = clean(256);
-    pair.post_receive(1, 9, FAR, 599);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 599);
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 600)).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::RemoteInvalidRequest)]);
@@ -237,9 +243,9 @@ fn a_message_longer_than_its_receive_is_refused() {
 }
 
 #[test]
-fn a_receive_into_foreign_memory_is_the_receivers_fault() {
+fn a_receive_with_a_bad_lkey_is_an_operational_error() {
     let mut pair = clean(256);
-    let mut bad = sge(FAR, 100);
+    let mut bad = sge(REMOTE_OFFSET, 100);
     bad.key.0 = 1;
     let sg_list = SgList::from(bad);
     pair.hosts[1].receives.post(crate::work::ReceiveRequest { id: WorkId(9), sg_list }).unwrap();
@@ -250,7 +256,7 @@ fn a_receive_into_foreign_memory_is_the_receivers_fault() {
 }
 
 #[test]
-fn our_own_memory_is_checked_too() {
+fn checks_local_memory() {
     let mut pair = clean(256);
     let mut bad = sge(0, 100);
     bad.key.0 = 1;
@@ -265,7 +271,7 @@ fn our_own_memory_is_checked_too() {
 }
 
 #[test]
-fn nothing_is_checked_where_nothing_is_moved() {
+fn zero_length_requests_skip_the_key_check() {
     let bad = RemoteAddress { address: VirtualAddress(0), key: RKey(0) };
     for operation in
         [Operation::Write { remote: bad, immediate: None }, Operation::Read { remote: bad }]
@@ -278,9 +284,9 @@ fn nothing_is_checked_where_nothing_is_moved() {
 }
 
 #[test]
-fn a_key_made_invalid_is_invalid() {
+fn send_with_invalidate_invalidates_the_key() {
     let mut pair = clean(256);
-    pair.post_receive(1, 9, FAR, 8);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 8);
     let send = Operation::Send { immediate: None, invalidate: Some(RKey(KEY)) };
     pair.hosts[0].qp.post_send(request(1, send, 8)).unwrap();
     pair.hosts[0].qp.post_send(write(2, 8)).unwrap();
@@ -290,19 +296,19 @@ fn a_key_made_invalid_is_invalid() {
 }
 
 #[test]
-fn atomics_are_answered_again_and_not_executed_again() {
+fn duplicate_atomics_are_not_executed_again() {
     let edit = |config: &mut Config| {
         config.max_rd_atomic = 16;
         config.max_dest_rd_atomic = 16;
     };
     let mut pair = Pair::with(1, Faults::default(), 256, edit);
-    pair.hosts[1].memory.bytes[FAR as usize..][..8].fill(0);
+    pair.hosts[1].memory.bytes[REMOTE_OFFSET as usize..][..8].fill(0);
     for id in 0..16 {
-        let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+        let add = Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 };
         let data = Data::SgList(SgList::from(sge(8 * id, 8)));
         pair.hosts[0].qp.post_send(SendRequest { data, ..request(id, add, 8) }).unwrap();
     }
-    // All sixteen answers are lost once.
+    // All sixteen responses are lost once.
     pair.lost = (16..32).collect();
     pair.run();
     assert_eq!(pair.hosts[1].memory.atomics, 16);
@@ -313,14 +319,14 @@ fn atomics_are_answered_again_and_not_executed_again() {
 }
 
 #[test]
-fn flush_and_atomic_write() {
+fn executes_flush_and_atomic_write() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.access |= AccessFlags::FLUSH_GLOBAL;
     });
-    pair.hosts[1].memory.access |= AccessFlags::FLUSH_GLOBAL;
-    let atomic_write = Operation::AtomicWrite { remote: remote(FAR) };
+    pair.hosts[1].memory.access = pair.hosts[1].memory.access | AccessFlags::FLUSH_GLOBAL;
+    let atomic_write = Operation::AtomicWrite { remote: remote(REMOTE_OFFSET) };
     let flush = Operation::Flush {
-        remote: remote(FAR),
+        remote: remote(REMOTE_OFFSET),
         length: 8,
         selectivity: Default::default(),
         placement: ferroce_wire::transport::FlushPlacement(1),
@@ -329,14 +335,17 @@ fn flush_and_atomic_write() {
     pair.hosts[0].qp.post_send(request(2, flush, 0)).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success)]);
-    assert_eq!(pair.hosts[1].memory.bytes[FAR as usize..][..8], pair.hosts[0].memory.bytes[..8]);
+    assert_eq!(
+        pair.hosts[1].memory.bytes[REMOTE_OFFSET as usize..][..8],
+        pair.hosts[0].memory.bytes[..8]
+    );
     assert_eq!(opcodes(&pair, 1), [Opcode::RC_RDMA_READ_RESPONSE_ONLY; 2]);
 }
 
 #[test]
-fn a_flush_needs_leave() {
+fn a_flush_needs_access_rights() {
     let flush = Operation::Flush {
-        remote: remote(FAR),
+        remote: remote(REMOTE_OFFSET),
         length: 8,
         selectivity: Default::default(),
         placement: ferroce_wire::transport::FlushPlacement(2),
@@ -348,7 +357,7 @@ fn a_flush_needs_leave() {
 }
 
 #[test]
-fn sequence_numbers_wrap_within_a_message() {
+fn psns_wrap_within_a_message() {
     for start in 0xff_fff0..=0xff_ffff {
         let edit = |config: &mut Config| {
             config.send_psn = Psn::new(start);
@@ -365,13 +374,13 @@ fn sequence_numbers_wrap_within_a_message() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_not_taken() {
+fn refuses_invalid_send_requests() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| config.send_capacity = 1);
     let qp = &mut pair.hosts[0].qp;
     let half = sge(0, MAX_MESSAGE / 2 + 1);
     let long = Data::SgList(SgList::from(&[half, half][..]));
     assert_eq!(qp.post_send(SendRequest { data: long, ..write(1, 0) }), Err(PostError::Length));
-    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    let add = Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 };
     assert_eq!(qp.post_send(request(1, add, 4)), Err(PostError::Length));
     let both = Operation::Send { immediate: Some(Default::default()), invalidate: Some(RKey(1)) };
     assert_eq!(qp.post_send(request(1, both, 4)), Err(PostError::Operation));
@@ -380,7 +389,7 @@ fn what_cannot_be_sent_is_not_taken() {
 }
 
 #[test]
-fn packets_out_of_their_message_are_refused() {
+fn refuses_an_invalid_opcode_sequence() {
     for opcode in [
         Opcode::RC_SEND_MIDDLE,
         Opcode::RC_SEND_LAST,
@@ -397,7 +406,7 @@ fn packets_out_of_their_message_are_refused() {
 }
 
 #[test]
-fn answers_to_nothing_are_ignored() {
+fn ignores_ghost_responses() {
     for (distance, syndrome) in (-3..4).flat_map(|distance| {
         [0x1f, 0x20, 0x60, 0x61, 0x62, 0x63, 0x7f].map(|syndrome| (distance, syndrome))
     }) {
@@ -418,7 +427,7 @@ fn answers_to_nothing_are_ignored() {
 }
 
 #[test]
-fn the_window_bounds_what_is_under_way() {
+fn the_window_limits_bytes_in_flight() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.congestion = Congestion::Window(8 * cost(256, 1));
     });
@@ -431,24 +440,25 @@ fn the_window_bounds_what_is_under_way() {
 }
 
 #[test]
-fn a_duplicate_write_writes_nothing() {
+fn a_duplicate_write_is_not_executed() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(write(1, 8)).unwrap();
     pair.run();
     let (_, bytes) = pair.log[0].clone();
-    pair.hosts[1].memory.bytes[FAR as usize..][..8].fill(7);
+    pair.hosts[1].memory.bytes[REMOTE_OFFSET as usize..][..8].fill(7);
     let packet = Packet::parse(&bytes).unwrap();
     deliver(&mut pair, 1, packet.bth, packet.extensions, packet.payload);
     pair.run();
-    assert_eq!(pair.hosts[1].memory.bytes[FAR as usize..][..8], [7; 8]);
+    assert_eq!(pair.hosts[1].memory.bytes[REMOTE_OFFSET as usize..][..8], [7; 8]);
     assert_eq!(opcodes(&pair, 1), [Opcode::RC_ACKNOWLEDGE; 2]);
 }
 
-/// Behind the WRITE came an atomic: an acknowledgement with its PSN says that it was executed, without its result. There are
-/// requesters that take that for the answer (rdma_rxe of Linux 6.1 does) and complete with what was in memory before.
+/// An atomic followed the WRITE: an ACK with its PSN means that it was executed, without its result. Some requesters
+/// take that for the response (rdma_rxe of Linux 6.1 does) and complete with the old memory contents.
 #[test]
-fn a_duplicate_write_is_not_acknowledged_in_place_of_an_atomic() {
-    for behind in [request(2, Operation::FetchAdd { remote: remote(FAR), add: 1 }, 8), read(2, 300)]
+fn a_duplicate_write_is_not_acknowledged_with_an_atomics_psn() {
+    for behind in
+        [request(2, Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 }, 8), read(2, 300)]
     {
         let mut pair = clean(256);
         let first = pair.hosts[0].qp.config().send_psn;
@@ -472,8 +482,8 @@ fn an_idle_queue_pair_is_small() {
 }
 
 #[test]
-fn a_sequence_nak_behind_an_rnr_nak_is_no_second_reason() {
-    // What rdma_rxe sends when the second packet of a message comes after the first was refused.
+fn ignores_a_sequence_nak_after_an_rnr_nak() {
+    // rdma_rxe sends this when the second packet of a message arrives after the RNR NAK for the first.
     let mut pair = Pair::with(1, Faults::default(), 256, |config| config.retry_count = 0);
     let psn = pair.hosts[0].qp.config().send_psn;
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 300)).unwrap();
@@ -487,13 +497,13 @@ fn a_sequence_nak_behind_an_rnr_nak_is_no_second_reason() {
     }
     assert_eq!(pair.hosts[0].qp.fault(), None);
     assert!(pair.hosts[0].poll(pair.now).is_none(), "the wait holds");
-    pair.post_receive(1, 9, FAR, 300);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 300);
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
 }
 
 #[test]
-fn a_closed_port_is_a_timeout_that_need_not_be_waited_for() {
+fn a_closed_port_counts_as_a_timeout() {
     let mut pair = clean(256);
     let retries = pair.hosts[0].qp.config().retry_count;
     pair.hosts[0].qp.post_send(write(1, 512)).unwrap();
@@ -505,7 +515,7 @@ fn a_closed_port_is_a_timeout_that_need_not_be_waited_for() {
         pair.drain();
         assert_eq!(statuses(&pair), [], "round {round}");
         assert_eq!(opcodes(&pair, 0).len(), 2 * (usize::from(round) + 1));
-        // Of a packet that was never sent, or is long acknowledged.
+        // For a packet that was never sent, or is acknowledged.
         for other in [2, 0xff_ffff] {
             pair.hosts[0].qp.handle_unreachable(now, first.add(other));
         }

@@ -1,4 +1,4 @@
-//! The client against messages written by hand.
+//! The client with handwritten messages.
 
 use std::string::ToString;
 use std::vec::Vec;
@@ -14,12 +14,12 @@ use super::*;
 const CLIENT_QP: u32 = 0x11;
 const SERVER_QP: u32 = 0x22;
 
-fn answer(client: &mut Client, now: Instant, message: impl Into<SetupMessage>) {
+fn respond(client: &mut Client, now: Instant, message: impl Into<SetupMessage>) {
     client.handle_datagram(now, peer(2), &bytes(message));
 }
 
-/// A client that has just sent its request of this phase, and the request's transaction number.
-fn asking(phase: Phase) -> (Client, TransactionId) {
+/// A client that has just sent its request of this phase, and the transaction ID.
+fn requesting(phase: Phase) -> (Client, TransactionId) {
     let mut client = client(at(0));
     let mut transaction = sent(&mut client).prefix().transaction;
     for step in [Phase::QueuePairs, Phase::Memory, Phase::Connection] {
@@ -28,18 +28,18 @@ fn asking(phase: Phase) -> (Client, TransactionId) {
         }
         match step {
             Phase::QueuePairs => {
-                answer(&mut client, at(0), device().response(EXCHANGE, transaction));
+                respond(&mut client, at(0), device().response(EXCHANGE, transaction));
                 assert_eq!(client.poll_event(), Some(ClientEvent::Discovered(device())));
                 client.create_queue_pair(at(0), queue_pair(CLIENT_QP, QpType::RC)).unwrap();
             }
             Phase::Memory => {
                 let server = queue_pair(SERVER_QP, QpType::RC);
-                answer(&mut client, at(0), server.response(EXCHANGE, transaction));
+                respond(&mut client, at(0), server.response(EXCHANGE, transaction));
                 assert_eq!(client.poll_event(), Some(ClientEvent::QueuePairCreated(server)));
                 client.register_region(at(0), region(1)).unwrap();
             }
             _ => {
-                answer(&mut client, at(0), registered(5).response(EXCHANGE, transaction));
+                respond(&mut client, at(0), registered(5).response(EXCHANGE, transaction));
                 let event = ClientEvent::RegionRegistered(registered(5));
                 assert_eq!(client.poll_event(), Some(event));
                 let server_key = registered(5).remote_key;
@@ -86,11 +86,11 @@ fn refusal(phase: Phase, transaction: TransactionId, status: Status) -> SetupMes
 const PHASES: [Phase; 4] = [Phase::Discovery, Phase::QueuePairs, Phase::Memory, Phase::Connection];
 
 #[test]
-fn every_status_in_every_phase_is_an_error_with_its_name() {
+fn every_status_fails_the_exchange_in_every_phase() {
     for phase in PHASES {
         for &status in Status::ALL.iter().filter(|status| **status != Status::SUCCESS) {
-            let (mut client, transaction) = asking(phase);
-            answer(&mut client, at(1), refusal(phase, transaction, status));
+            let (mut client, transaction) = requesting(phase);
+            respond(&mut client, at(1), refusal(phase, transaction, status));
             let error = SetupError::Refused(Refused { phase, status });
             assert_eq!(client.poll_event(), Some(ClientEvent::Failed(error)));
             assert!(error.to_string().contains(&phase.to_string()), "{error}");
@@ -102,9 +102,9 @@ fn every_status_in_every_phase_is_an_error_with_its_name() {
 }
 
 #[test]
-fn it_gives_up_after_as_many_attempts_as_documented() {
+fn gives_up_after_the_documented_attempts() {
     for phase in PHASES {
-        let (mut client, transaction) = asking(phase);
+        let (mut client, transaction) = requesting(phase);
         let (mut copies, mut last) = (1, at(0));
         while let Some(now) = client.poll_timeout().filter(|_| client.poll_event().is_none()) {
             assert_eq!(client.poll_transmit(), None);
@@ -113,7 +113,7 @@ fn it_gives_up_after_as_many_attempts_as_documented() {
             let Some(transmit) = client.poll_transmit() else { break };
             let prefix = transmit.message.prefix();
             if prefix.message_type.response().is_none() {
-                // Only a client that asked to be connected tells that it gives up.
+                // Only a client that requested the connection reports that it gives up.
                 assert_eq!((phase, prefix.status), (Phase::Connection, Status::TIMEOUT));
                 break;
             }
@@ -127,17 +127,17 @@ fn it_gives_up_after_as_many_attempts_as_documented() {
 }
 
 #[test]
-fn wrong_answers_have_names() {
+fn every_violation_is_reported() {
     let queue_pair_cases: [Case<QpCreateResp, Violation>; 3] = [
         (|response| response.qp_type = QpType::UC, Violation::QpType),
         (|response| response.path_mtu = PathMtu::MTU_2048, Violation::PathMtu),
         (|response| response.path_mtu = PathMtu(9), Violation::PathMtu),
     ];
     for (spoil, violation) in queue_pair_cases {
-        let (mut client, transaction) = asking(Phase::QueuePairs);
+        let (mut client, transaction) = requesting(Phase::QueuePairs);
         let mut response = queue_pair(SERVER_QP, QpType::RC).response(EXCHANGE, transaction);
         spoil(&mut response);
-        answer(&mut client, at(1), response);
+        respond(&mut client, at(1), response);
         let error = SetupError::Violation { phase: Phase::QueuePairs, violation };
         assert_eq!(client.poll_event(), Some(ClientEvent::Failed(error)));
     }
@@ -151,28 +151,28 @@ fn wrong_answers_have_names() {
         (|accept| accept.timeout = AckTimeout(1), Violation::Retries),
     ];
     for (spoil, violation) in accept_cases {
-        let (mut client, transaction) = asking(Phase::Connection);
+        let (mut client, transaction) = requesting(Phase::Connection);
         let mut accept = good_accept(transaction);
         spoil(&mut accept);
-        answer(&mut client, at(1), accept);
+        respond(&mut client, at(1), accept);
         let error = SetupError::Violation { phase: Phase::Connection, violation };
         assert_eq!(client.poll_event(), Some(ClientEvent::Failed(error)));
-        // The server believes to have accepted, so it must hear.
+        // The server considers the connection accepted, so it must be notified.
         assert_eq!(sent(&mut client).prefix().status, Status::INVALID_PARAMETER);
     }
 }
 
 #[test]
-fn every_accept_is_confirmed_until_the_end_of_the_linger() {
-    let (mut client, transaction) = asking(Phase::Connection);
+fn confirms_every_accept_while_lingering() {
+    let (mut client, transaction) = requesting(Phase::Connection);
     let accept = ConnectionAccept { max_message_size: 4096, ..good_accept(transaction) };
-    answer(&mut client, at(1), accept);
+    respond(&mut client, at(1), accept);
     assert!(matches!(
         client.poll_event(),
         Some(ClientEvent::Accepted(Agreement { max_message_size: 4096, .. }))
     ));
     // Not before the owner is ready.
-    answer(&mut client, at(2), accept);
+    respond(&mut client, at(2), accept);
     assert_eq!(client.poll_transmit(), None);
     client.confirm(at(3)).unwrap();
     let confirm = ConnectionConfirm {
@@ -182,7 +182,7 @@ fn every_accept_is_confirmed_until_the_end_of_the_linger() {
     };
     assert_eq!(sent(&mut client), confirm.into());
     for n in 4..8 {
-        answer(&mut client, at(n), accept);
+        respond(&mut client, at(n), accept);
         assert_eq!(sent(&mut client), confirm.into());
     }
     assert!(client.is_connected() && !client.is_drained());
@@ -194,51 +194,51 @@ fn every_accept_is_confirmed_until_the_end_of_the_linger() {
 }
 
 #[test]
-fn a_server_that_gave_up_ends_a_connected_client() {
-    let (mut client, transaction) = asking(Phase::Connection);
-    answer(&mut client, at(1), good_accept(transaction));
+fn a_failed_accept_ends_a_connected_client() {
+    let (mut client, transaction) = requesting(Phase::Connection);
+    respond(&mut client, at(1), good_accept(transaction));
     client.confirm(at(1)).unwrap();
     client.poll_event();
-    answer(&mut client, at(2), refusal(Phase::Connection, transaction, Status::TIMEOUT));
+    respond(&mut client, at(2), refusal(Phase::Connection, transaction, Status::TIMEOUT));
     let refused = Refused { phase: Phase::Connection, status: Status::TIMEOUT };
     assert_eq!(client.poll_event(), Some(ClientEvent::Failed(SetupError::Refused(refused))));
     assert!(!client.is_connected());
 }
 
 #[test]
-fn a_client_that_aborts_says_so_whenever_it_is_asked() {
-    let (mut client, transaction) = asking(Phase::Connection);
+fn an_aborted_client_refuses_every_accept() {
+    let (mut client, transaction) = requesting(Phase::Connection);
     client.abort(at(1), Status::REJECTED);
     assert_eq!(sent(&mut client).prefix().status, Status::REJECTED);
-    answer(&mut client, at(2), good_accept(transaction));
+    respond(&mut client, at(2), good_accept(transaction));
     assert_eq!(sent(&mut client).prefix().status, Status::REJECTED);
     assert_eq!(client.poll_event(), None);
-    // Before it asked to be connected there is nobody to tell.
-    let (mut client, _) = asking(Phase::Memory);
+    // Before the connection request the server needs no notification.
+    let (mut client, _) = requesting(Phase::Memory);
     client.abort(at(1), Status::REJECTED);
     assert_eq!(client.poll_transmit(), None);
     assert!(client.is_drained());
 }
 
 #[test]
-fn what_is_not_its_answer_is_ignored() {
-    let (mut client, transaction) = asking(Phase::QueuePairs);
+fn ignores_unrelated_responses() {
+    let (mut client, transaction) = requesting(Phase::QueuePairs);
     let good = queue_pair(SERVER_QP, QpType::RC).response(EXCHANGE, transaction);
     client.handle_datagram(at(1), peer(3), &bytes(good));
-    answer(&mut client, at(1), QpCreateResp { exchange: ExchangeId(1), ..good });
-    answer(&mut client, at(1), QpCreateResp { transaction: TransactionId(1), ..good });
-    answer(&mut client, at(1), registered(1).response(EXCHANGE, transaction));
-    answer(&mut client, at(1), QpCreateResp { version: 2, ..good });
+    respond(&mut client, at(1), QpCreateResp { exchange: ExchangeId(1), ..good });
+    respond(&mut client, at(1), QpCreateResp { transaction: TransactionId(1), ..good });
+    respond(&mut client, at(1), registered(1).response(EXCHANGE, transaction));
+    respond(&mut client, at(1), QpCreateResp { version: 2, ..good });
     assert_eq!(client.poll_event(), None);
     // Only a refusal is understood in another version.
     let status = Status::UNSUPPORTED_VERSION;
-    answer(&mut client, at(1), QpCreateResp { version: 2, status, ..good });
+    respond(&mut client, at(1), QpCreateResp { version: 2, status, ..good });
     let error = SetupError::Refused(Refused { phase: Phase::QueuePairs, status });
     assert_eq!(client.poll_event(), Some(ClientEvent::Failed(error)));
 }
 
 #[test]
-fn steps_can_be_made_only_where_they_belong() {
+fn refuses_steps_in_the_wrong_phase() {
     let mut client = client(at(0));
     assert_eq!(client.create_queue_pair(at(0), queue_pair(9, QpType::RC)), Err(WrongStep));
     assert_eq!(client.register_region(at(0), region(1)), Err(WrongStep));
@@ -247,35 +247,35 @@ fn steps_can_be_made_only_where_they_belong() {
 }
 
 #[test]
-fn an_unreliable_connection_asks_for_no_repetitions() {
-    let (mut client, transaction) = asking(Phase::Discovery);
-    answer(&mut client, at(0), device().response(EXCHANGE, transaction));
+fn uc_requests_no_retries() {
+    let (mut client, transaction) = requesting(Phase::Discovery);
+    respond(&mut client, at(0), device().response(EXCHANGE, transaction));
     client.create_queue_pair(at(0), queue_pair(CLIENT_QP, QpType::UC)).unwrap();
     let transaction = sent(&mut client).prefix().transaction;
     let server = queue_pair(SERVER_QP, QpType::UC);
-    answer(&mut client, at(0), server.response(EXCHANGE, transaction));
+    respond(&mut client, at(0), server.response(EXCHANGE, transaction));
     client.connect(at(0), ConnectionParameters::default()).unwrap();
     let SetupMessage::ConnectionReq(request) = sent(&mut client) else { panic!("not a request") };
     assert_eq!((request.timeout.0, request.retry_count, request.rnr_retry_count.0), (0, 0, 0));
 }
 
 #[test]
-fn the_round_trip_is_that_of_the_copy_that_was_answered() {
+fn measures_the_round_trip_of_the_answered_copy() {
     let mut client = client(at(0));
     let transaction = sent(&mut client).prefix().transaction;
     client.handle_timeout(at(100));
     client.handle_timeout(at(300));
     let response = device().response(EXCHANGE, transaction);
-    answer(&mut client, at(310), DeviceDiscoveryResp { attempt: 1, ..response });
+    respond(&mut client, at(310), DeviceDiscoveryResp { attempt: 1, ..response });
     let time = client.times().phase(Phase::Discovery).unwrap();
     assert_eq!(time.round_trip, Some(at(210).since(at(0))));
     assert_eq!((time.attempts, time.duration()), (3, at(310).since(at(0))));
-    // What the client does before its next request counts for the next phase.
+    // Time before the next request counts for the next phase.
     client.create_queue_pair(at(400), queue_pair(CLIENT_QP, QpType::RC)).unwrap();
     let transaction = sent(&mut client).prefix().transaction;
     let server = queue_pair(SERVER_QP, QpType::RC);
     let response = QpCreateResp { attempt: 9, ..server.response(EXCHANGE, transaction) };
-    answer(&mut client, at(410), response);
+    respond(&mut client, at(410), response);
     let time = client.times().phase(Phase::QueuePairs).unwrap();
     assert_eq!((time.round_trip, time.duration()), (None, at(100).since(at(0))));
     let durations: Vec<_> = PHASES.iter().filter_map(|&it| client.times().duration(it)).collect();

@@ -12,7 +12,7 @@ fn response(attempt: u8) -> DeviceDiscoveryResp {
 }
 
 #[test]
-fn it_asks_three_times_and_lists_who_answers_until_the_deadline() {
+fn sends_three_requests_and_lists_responders_until_the_deadline() {
     let mut discovery = discovery(256);
     let mut asked = Vec::new();
     while let Some(now) = discovery.poll_timeout() {
@@ -23,7 +23,7 @@ fn it_asks_three_times_and_lists_who_answers_until_the_deadline() {
             let soon = Instant::from_nanos(now.as_nanos() - 1_000_000);
             discovery.handle_datagram(soon, peer(5), &bytes(response(1)));
             discovery.handle_datagram(soon, peer(6), &bytes(response(0)));
-            // A second answer of the same server is no second server.
+            // A second response of the same server is not listed again.
             discovery.handle_datagram(soon, peer(5), &bytes(response(0)));
         }
         discovery.handle_timeout(now);
@@ -46,7 +46,7 @@ fn it_asks_three_times_and_lists_who_answers_until_the_deadline() {
 }
 
 #[test]
-fn a_refusal_is_listed_until_service_is_offered() {
+fn a_refusal_is_replaced_by_an_offer() {
     let mut discovery = discovery(256);
     let refused = DeviceDiscoveryResp { status: Status::NO_RESOURCES, ..response(0) };
     discovery.handle_datagram(at(1), peer(5), &bytes(refused));
@@ -58,7 +58,7 @@ fn a_refusal_is_listed_until_service_is_offered() {
 }
 
 #[test]
-fn the_list_is_bounded_and_others_answers_are_not_in_it() {
+fn limits_the_list_and_ignores_unrelated_responses() {
     let mut discovery = discovery(3);
     let other = DeviceDiscoveryResp { exchange: ExchangeId(9), ..response(0) };
     discovery.handle_datagram(at(1), peer(1), &bytes(other));

@@ -1,4 +1,4 @@
-//! Clients and a server over a seeded link that loses, repeats and reorders, in virtual time.
+//! Clients and a server over a seeded link that loses, duplicates and reorders, in virtual time.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -8,7 +8,7 @@ use ferroce_wire::setup::{Phase, Status};
 
 use super::*;
 
-/// SplitMix64: small, seeded, and good enough to break networks with.
+/// SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -31,22 +31,22 @@ impl Random {
 
 const SERVER: u8 = 200;
 
-/// How often a client sends its first data packet before its queue pair fails.
+/// Attempts of a client's first data packet before its QP fails.
 const DATA_ATTEMPTS: u32 = 8;
 
 #[derive(Clone)]
-enum Arrival {
+enum WorldEvent {
     ToServer(usize, Vec<u8>),
     ToClient(usize, Vec<u8>),
     Data(usize),
     DataAck(usize),
-    /// Not a packet: the server's owner has made up its mind.
+    /// Not a packet: the server's owner answers.
     Answer(ServerEvent),
-    /// Not a packet: the client's queue pair sends its first packet again.
+    /// Not a packet: the client's QP retransmits its first packet.
     SendData(usize),
 }
 
-/// A client, its owner, and what the server's owner made for it.
+/// A client, its owner, and what the server's owner created for it.
 struct Side {
     client: Client,
     qp_type: QpType,
@@ -57,7 +57,7 @@ struct Side {
     error: Option<SetupError>,
     data_sent: u32,
     data_acked: bool,
-    // At the server:
+    // On the server:
     exchange: Option<ExchangeHandle>,
     queue_pairs: u32,
     regions: u32,
@@ -71,12 +71,12 @@ struct World {
     duplication: u64,
     jitter: u64,
     refuse: Option<(Phase, Status)>,
-    /// Nothing that is sent after this arrives.
+    /// Everything sent after this is lost.
     dies_at: Option<Instant>,
     now: Instant,
     server: Server,
     sides: Vec<Side>,
-    agenda: BTreeMap<(Instant, u64), Arrival>,
+    agenda: BTreeMap<(Instant, u64), WorldEvent>,
     count: u64,
 }
 
@@ -126,12 +126,12 @@ impl World {
         }
     }
 
-    fn later(&mut self, milliseconds: u64, arrival: Arrival) {
+    fn later(&mut self, milliseconds: u64, arrival: WorldEvent) {
         self.count += 1;
         self.agenda.insert((self.now + Duration::from_millis(milliseconds), self.count), arrival);
     }
 
-    fn send(&mut self, arrival: Arrival) {
+    fn send(&mut self, arrival: WorldEvent) {
         let copies =
             1 + u64::from(self.random.percent(self.duplication)) * (1 + self.random.below(3));
         for _ in 0..copies {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until nothing is left to do.
     fn run(&mut self) {
         self.drain();
         loop {
@@ -165,32 +165,32 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: WorldEvent) {
         match arrival {
-            Arrival::ToServer(n, bytes) => {
+            WorldEvent::ToServer(n, bytes) => {
                 self.server.handle_datagram(self.now, peer(n as u8), &bytes);
             }
-            Arrival::ToClient(n, bytes) => {
+            WorldEvent::ToClient(n, bytes) => {
                 self.sides[n].client.handle_datagram(self.now, peer(SERVER), &bytes);
             }
-            Arrival::Data(n) => {
+            WorldEvent::Data(n) => {
                 if let Some(exchange) = self.sides[n].exchange {
                     self.server.handle_data_received(self.now, exchange);
                     self.drain();
                 }
                 let side = &self.sides[n];
                 if side.connected.is_some() && side.failure.is_none() {
-                    self.send(Arrival::DataAck(n));
+                    self.send(WorldEvent::DataAck(n));
                 }
             }
-            Arrival::DataAck(n) => self.sides[n].data_acked = true,
-            Arrival::Answer(event) => self.answer(event),
-            Arrival::SendData(n) => {
+            WorldEvent::DataAck(n) => self.sides[n].data_acked = true,
+            WorldEvent::Answer(event) => self.respond(event),
+            WorldEvent::SendData(n) => {
                 let side = &mut self.sides[n];
                 if !side.data_acked && side.error.is_none() && side.data_sent < DATA_ATTEMPTS {
                     side.data_sent += 1;
-                    self.send(Arrival::Data(n));
-                    self.later(1000, Arrival::SendData(n));
+                    self.send(WorldEvent::Data(n));
+                    self.later(1000, WorldEvent::SendData(n));
                 }
             }
         }
@@ -201,7 +201,7 @@ impl World {
             let mut idle = true;
             while let Some(transmit) = self.server.poll_transmit() {
                 let n = usize::from(transmit.to.address.0[0]);
-                self.send(Arrival::ToClient(n, bytes(transmit.message)));
+                self.send(WorldEvent::ToClient(n, bytes(transmit.message)));
                 idle = false;
             }
             while let Some(event) = self.server.poll_event() {
@@ -211,7 +211,7 @@ impl World {
             for n in 0..self.sides.len() {
                 while let Some(transmit) = self.sides[n].client.poll_transmit() {
                     assert_eq!(transmit.to, peer(SERVER));
-                    self.send(Arrival::ToServer(n, bytes(transmit.message)));
+                    self.send(WorldEvent::ToServer(n, bytes(transmit.message)));
                     idle = false;
                 }
                 while let Some(event) = self.sides[n].client.poll_event() {
@@ -239,7 +239,7 @@ impl World {
             ClientEvent::Accepted(agreed) => {
                 side.agreed = Some(agreed);
                 side.client.confirm(now).unwrap();
-                self.later(5, Arrival::SendData(n));
+                self.later(5, WorldEvent::SendData(n));
                 return;
             }
             ClientEvent::Failed(error) => {
@@ -281,17 +281,17 @@ impl World {
             }
         }
         let thinks = self.random.below(300);
-        self.later(thinks, Arrival::Answer(event));
+        self.later(thinks, WorldEvent::Answer(event));
     }
 
     fn side(&mut self, exchange: ExchangeHandle) -> &mut Side {
         self.sides.iter_mut().find(|side| side.exchange == Some(exchange)).expect("its client")
     }
 
-    fn answer(&mut self, event: ServerEvent) {
+    fn respond(&mut self, event: ServerEvent) {
         let (now, number) = (self.now, self.random.below(1 << 20) as u32 + 3);
         let refused = |phase| self.refuse.filter(|it| it.0 == phase).map(|it| it.1);
-        // The exchange may be over by now; then there is nothing to answer.
+        // The exchange may have ended; then there is nothing to answer.
         let _ = match event {
             ServerEvent::CreateQueuePair { request, parameters, .. } => {
                 let answer = queue_pair(number, parameters.qp_type);
@@ -320,8 +320,8 @@ fn assert_adds_up(times: &PhaseTimes) {
     }
 }
 
-/// Checks one client's end; whether it is connected.
-fn judge(seed: u64, side: &Side, refuse: Option<(Phase, Status)>) -> bool {
+/// Checks the result of one client; returns whether it is connected.
+fn check_side(seed: u64, side: &Side, refuse: Option<(Phase, Status)>) -> bool {
     assert_adds_up(side.client.times());
     assert!(side.queue_pairs <= 1, "seed {seed}: {} queue pairs", side.queue_pairs);
     assert!(side.regions <= side.regions_wanted, "seed {seed}: {} regions", side.regions);
@@ -342,39 +342,39 @@ fn judge(seed: u64, side: &Side, refuse: Option<(Phase, Status)>) -> bool {
         assert_eq!(side.regions, side.regions_wanted, "seed {seed}");
         true
     } else {
-        // The client has an error from the exchange, or from its queue pair whose data is never acknowledged.
+        // The client gets an error from the exchange, or from its QP whose data is never acknowledged.
         let data_failed = side.data_sent == DATA_ATTEMPTS && !side.data_acked;
         assert!(side.error.is_some() || data_failed, "seed {seed}");
-        // The server's owner was told to release what it made.
+        // The server's owner was asked to release its resources.
         assert_eq!(side.failure.is_some(), side.queue_pairs == 1, "seed {seed}");
         false
     }
 }
 
 #[test]
-fn both_connect_with_the_same_parameters_or_both_end_with_an_error() {
+fn both_sides_connect_with_the_same_parameters_or_both_fail() {
     let (mut all, mut connected, mut clean_failures) = (0, 0, 0);
     for seed in 0..2000 {
         let mut world = World::new(seed);
         world.run();
         assert_eq!(world.server.exchanges(), 0, "seed {seed}");
         for side in &world.sides {
-            let success = judge(seed, side, world.refuse);
+            let success = check_side(seed, side, world.refuse);
             all += 1;
             connected += u32::from(success);
             clean_failures += u32::from(!success && world.loss == 0 && world.refuse.is_none());
         }
     }
     assert_eq!(clean_failures, 0, "an exchange failed that lost nothing");
-    // The rest met a refusal, or a link that loses 45 % both ways.
+    // The others met a refusal, or a link that loses 45 % in both directions.
     assert!(connected * 100 > all * 80, "{connected} of {all} connected");
     assert!(connected < all);
 }
 
 #[test]
-fn a_dead_link_ends_in_an_error_on_both_sides() {
+fn a_dead_link_fails_on_both_sides() {
     let mut connected = 0;
-    // Somewhere in each phase, for some number.
+    // Covers each phase.
     for milliseconds in 0..3000 {
         let mut world = World::new(milliseconds);
         (world.loss, world.refuse) = (0, None);
@@ -382,7 +382,7 @@ fn a_dead_link_ends_in_an_error_on_both_sides() {
         world.run();
         assert_eq!(world.server.exchanges(), 0, "seed {milliseconds}");
         for side in &world.sides {
-            connected += u32::from(judge(milliseconds, side, None));
+            connected += u32::from(check_side(milliseconds, side, None));
         }
     }
     assert!(connected > 0);

@@ -1,10 +1,10 @@
-//! Nobody's bytes make a machine panic or grow.
+//! No input causes a panic or unbounded memory.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes that are random, or begin like a message so that they get further.
+/// Random bytes, or a message header followed by random bytes.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
     let random = proptest::collection::vec(any::<u8>(), 0..80);
     let genuine = (1u8..10, any::<[u8; MAX_LEN]>(), 0u8..3, 5u32..9, any::<bool>()).prop_map(
@@ -15,7 +15,7 @@ fn datagram() -> impl Strategy<Value = Vec<u8>> {
             let exchange = EXCHANGE.0 + u32::from(exchange);
             bytes[8..12].copy_from_slice(&exchange.to_be_bytes());
             bytes[12..16].copy_from_slice(&transaction.to_be_bytes());
-            // A queue pair that passes the server's checks, and a region that fits.
+            // A QP that passes the server's checks, and a valid region.
             bytes[20..22].copy_from_slice(&[1, 3]);
             bytes[24] = 0;
             bytes[32] = 0;
@@ -49,7 +49,7 @@ proptest! {
                 while server.poll_transmit().is_some() {}
             }
             for event in waiting.drain(..).filter(|_| answer) {
-                // An answer may come too late.
+                // An answer may be too late.
                 let _ = match event {
                     ServerEvent::CreateQueuePair { request, parameters, .. } => {
                         server.respond_queue_pair(at(now), request, Ok(parameters))
@@ -64,11 +64,11 @@ proptest! {
                 };
             }
         }
-        // Undrained, the queues are bounded by the exchanges: at most 4 events and one for each region.
+        // Without polling, the number of exchanges bounds the queues: at most 4 events and one for each region.
         let events = core::iter::from_fn(|| server.poll_event()).count();
         prop_assert!(events <= 5 * (4 + 3), "{events} events");
         prop_assert!(core::iter::from_fn(|| server.poll_transmit()).count() <= 5);
-        // Nothing is remembered for ever.
+        // All state expires.
         while let Some(timer) = server.poll_timeout() {
             server.handle_timeout(timer);
             while server.poll_event().is_some() {}
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn a_client_takes_any_datagram(
+    fn a_client_survives_any_datagram(
         steps in proptest::collection::vec((datagram(), 0u64..500), 1..100),
     ) {
         let mut client = client(at(0));

@@ -1,4 +1,4 @@
-//! The server against requests written by hand.
+//! The server with handwritten requests.
 
 use ferroce_wire::setup::{
     ConnectionConfirm, ConnectionReq, DeviceDiscoveryReq, MessageType, MrRegisterReq, Phase,
@@ -45,11 +45,11 @@ fn confirm(status: Status) -> ConnectionConfirm {
     ConnectionConfirm { status, ..ConnectionConfirm::new(EXCHANGE, TransactionId(4)) }
 }
 
-fn ask(server: &mut Server, now: Instant, message: impl Into<SetupMessage>) {
+fn send(server: &mut Server, now: Instant, message: impl Into<SetupMessage>) {
     server.handle_datagram(now, peer(1), &bytes(message));
 }
 
-/// The one message that is sent.
+/// The only message to send.
 fn reply(server: &mut Server) -> SetupMessage {
     let transmit = server.poll_transmit().expect("a reply");
     assert_eq!((transmit.to, server.poll_transmit()), (peer(1), None));
@@ -69,20 +69,20 @@ fn request(server: &mut Server) -> RequestHandle {
     }
 }
 
-/// A server with an exchange in which this phase is the next.
+/// A server with an exchange just before this phase.
 fn before(phase: Phase) -> Server {
     let mut server = server();
-    ask(&mut server, at(0), discover());
+    send(&mut server, at(0), discover());
     assert_eq!(status(&mut server), Status::SUCCESS);
     if phase > Phase::QueuePairs {
-        ask(&mut server, at(0), create(QpType::RC));
+        send(&mut server, at(0), create(QpType::RC));
         let handle = request(&mut server);
         let answer = queue_pair(SERVER_QP, QpType::RC);
         server.respond_queue_pair(at(0), handle, Ok(answer)).unwrap();
         assert_eq!(status(&mut server), Status::SUCCESS);
     }
     if phase > Phase::Memory {
-        ask(&mut server, at(0), register(3));
+        send(&mut server, at(0), register(3));
         let handle = request(&mut server);
         server.respond_region(at(0), handle, Ok(registered(3))).unwrap();
         assert_eq!(status(&mut server), Status::SUCCESS);
@@ -90,10 +90,10 @@ fn before(phase: Phase) -> Server {
     server
 }
 
-/// A server that has accepted and waits to hear that the client is ready.
+/// A server that has accepted and waits for the confirmation.
 fn accepted() -> (Server, ExchangeHandle) {
     let mut server = before(Phase::Connection);
-    ask(&mut server, at(0), connect());
+    send(&mut server, at(0), connect());
     let handle = request(&mut server);
     server.respond_connection(at(0), handle, Ok(u32::MAX)).unwrap();
     assert_eq!(status(&mut server), Status::SUCCESS);
@@ -101,10 +101,10 @@ fn accepted() -> (Server, ExchangeHandle) {
 }
 
 #[test]
-fn a_repetition_gets_the_same_response_and_the_owner_is_asked_once() {
+fn a_retransmission_gets_the_same_response() {
     let mut server = before(Phase::QueuePairs);
-    ask(&mut server, at(1), create(QpType::RC));
-    ask(&mut server, at(2), QpCreateReq { attempt: 1, ..create(QpType::RC) });
+    send(&mut server, at(1), create(QpType::RC));
+    send(&mut server, at(2), QpCreateReq { attempt: 1, ..create(QpType::RC) });
     let handle = request(&mut server);
     assert_eq!((server.poll_event(), server.poll_transmit()), (None, None));
     server.respond_queue_pair(at(3), handle, Ok(queue_pair(SERVER_QP, QpType::RC))).unwrap();
@@ -115,7 +115,7 @@ fn a_repetition_gets_the_same_response_and_the_owner_is_asked_once() {
         Err(UnknownRequest)
     );
     for attempt in 2..9 {
-        ask(&mut server, at(4), QpCreateReq { attempt, ..create(QpType::RC) });
+        send(&mut server, at(4), QpCreateReq { attempt, ..create(QpType::RC) });
         let SetupMessage::QpCreateResp(mut again) = reply(&mut server) else {
             panic!("not a response")
         };
@@ -126,16 +126,16 @@ fn a_repetition_gets_the_same_response_and_the_owner_is_asked_once() {
 }
 
 #[test]
-fn the_server_lowers_and_never_raises() {
+fn the_server_only_lowers_limits() {
     let mut server = before(Phase::QueuePairs);
-    ask(&mut server, at(1), QpCreateReq { path_mtu: PathMtu::MTU_512, ..create(QpType::RC) });
+    send(&mut server, at(1), QpCreateReq { path_mtu: PathMtu::MTU_512, ..create(QpType::RC) });
     let handle = request(&mut server);
     server.respond_queue_pair(at(1), handle, Ok(queue_pair(SERVER_QP, QpType::UC))).unwrap();
     let SetupMessage::QpCreateResp(response) = reply(&mut server) else { panic!("not a response") };
     assert_eq!((response.path_mtu, response.qp_type), (PathMtu::MTU_512, QpType::RC));
 
     let mut server = before(Phase::Connection);
-    ask(&mut server, at(1), ConnectionReq { max_message_size: 1 << 31, ..connect() });
+    send(&mut server, at(1), ConnectionReq { max_message_size: 1 << 31, ..connect() });
     let handle = request(&mut server);
     server.respond_connection(at(1), handle, Ok(u32::MAX)).unwrap();
     let SetupMessage::ConnectionAccept(accept) = reply(&mut server) else {
@@ -145,7 +145,7 @@ fn the_server_lowers_and_never_raises() {
 }
 
 #[test]
-fn requests_that_are_refused_by_rule() {
+fn refuses_invalid_requests() {
     let queue_pairs: [Case<QpCreateReq, Status>; 5] = [
         (|it| it.qp_type = QpType(9), Status::UNSUPPORTED_TRANSPORT),
         (|it| it.path_mtu = PathMtu(0), Status::INVALID_PARAMETER),
@@ -157,9 +157,9 @@ fn requests_that_are_refused_by_rule() {
         let mut server = before(Phase::QueuePairs);
         let mut request = create(QpType::RC);
         spoil(&mut request);
-        ask(&mut server, at(1), request);
+        send(&mut server, at(1), request);
         assert_eq!(status(&mut server), expected);
-        // The owner never heard of it.
+        // The owner does not know it.
         assert_eq!(server.poll_event(), None);
     }
     let connections: [Case<ConnectionReq, Status>; 7] = [
@@ -175,11 +175,11 @@ fn requests_that_are_refused_by_rule() {
         let mut server = before(Phase::Connection);
         let mut request = connect();
         spoil(&mut request);
-        ask(&mut server, at(1), request);
+        send(&mut server, at(1), request);
         assert_eq!(status(&mut server), expected);
         let event = server.poll_event();
         if expected == Status::UNSUPPORTED_VERSION {
-            // Nothing is known about such a message but that it must be refused.
+            // Such a message can only be refused.
             assert_eq!(event, None);
             continue;
         }
@@ -188,46 +188,46 @@ fn requests_that_are_refused_by_rule() {
             event,
             Some(ServerEvent::Failed { failure: Failure::Refused(it), .. }) if it == refused
         ));
-        // The right request comes too late: the exchange is over, and its repetition is refused the same way.
-        ask(&mut server, at(2), connect());
+        // The valid request is too late: the exchange has ended, and a retransmission is refused in the same way.
+        send(&mut server, at(2), connect());
         assert_eq!(status(&mut server), expected);
         assert_eq!(server.poll_event(), None);
     }
 }
 
 #[test]
-fn regions_have_a_limit_and_must_fit_the_address_space() {
+fn limits_regions_and_checks_their_range() {
     let mut server = before(Phase::Memory);
     for number in 0..16 {
-        ask(&mut server, at(1), register(100 + number));
+        send(&mut server, at(1), register(100 + number));
         let handle = request(&mut server);
         server.respond_region(at(1), handle, Ok(registered(number))).unwrap();
         assert_eq!(status(&mut server), Status::SUCCESS);
     }
-    ask(&mut server, at(1), register(200));
+    send(&mut server, at(1), register(200));
     assert_eq!(status(&mut server), Status::NO_MEMORY_REGION);
 
     let mut server = before(Phase::Memory);
-    ask(&mut server, at(1), MrRegisterReq { length: u64::MAX, ..register(3) });
+    send(&mut server, at(1), MrRegisterReq { length: u64::MAX, ..register(3) });
     assert_eq!(status(&mut server), Status::INVALID_PARAMETER);
 }
 
 #[test]
-fn phases_follow_each_other() {
+fn enforces_the_order_of_phases() {
     for phase in [Phase::QueuePairs, Phase::Memory, Phase::Connection] {
         let mut server = before(phase);
         match phase {
-            Phase::QueuePairs => ask(&mut server, at(1), register(9)),
-            // A second queue pair in one exchange is not a repetition.
+            Phase::QueuePairs => send(&mut server, at(1), register(9)),
+            // A second QP in one exchange is not a retransmission.
             Phase::Memory => {
                 let transaction = TransactionId(9);
-                ask(&mut server, at(1), QpCreateReq { transaction, ..create(QpType::RC) });
+                send(&mut server, at(1), QpCreateReq { transaction, ..create(QpType::RC) });
             }
             _ => {
-                ask(&mut server, at(1), register(9));
+                send(&mut server, at(1), register(9));
                 request(&mut server);
                 // The owner has not answered for the region.
-                ask(&mut server, at(1), connect());
+                send(&mut server, at(1), connect());
             }
         }
         assert_eq!(status(&mut server), Status::OUT_OF_ORDER, "{phase}");
@@ -235,7 +235,7 @@ fn phases_follow_each_other() {
 }
 
 #[test]
-fn the_owner_can_refuse_with_any_status_but_success() {
+fn the_owner_refuses_with_any_status_but_success() {
     for &refusal in Status::ALL {
         let expected = match refusal {
             Status::SUCCESS => Status::INTERNAL_ERROR,
@@ -244,9 +244,9 @@ fn the_owner_can_refuse_with_any_status_but_success() {
         for phase in [Phase::QueuePairs, Phase::Memory, Phase::Connection] {
             let mut server = before(phase);
             match phase {
-                Phase::QueuePairs => ask(&mut server, at(1), create(QpType::RC)),
-                Phase::Memory => ask(&mut server, at(1), register(3)),
-                _ => ask(&mut server, at(1), connect()),
+                Phase::QueuePairs => send(&mut server, at(1), create(QpType::RC)),
+                Phase::Memory => send(&mut server, at(1), register(3)),
+                _ => send(&mut server, at(1), connect()),
             }
             let handle = request(&mut server);
             match phase {
@@ -265,23 +265,23 @@ fn the_owner_can_refuse_with_any_status_but_success() {
 }
 
 #[test]
-fn accept_is_repeated_until_confirmed() {
+fn retransmits_accept_until_confirmed() {
     let (mut server, exchange) = accepted();
     for now in [at(100), at(300), at(700)] {
         assert_eq!(server.poll_timeout(), Some(now));
         server.handle_timeout(now);
         assert_eq!(reply(&mut server).prefix().message_type, MessageType::CONNECTION_ACCEPT);
     }
-    ask(&mut server, at(710), confirm(Status::SUCCESS));
+    send(&mut server, at(710), confirm(Status::SUCCESS));
     let Some(ServerEvent::Connected { times, .. }) = server.poll_event() else { panic!("no news") };
     assert_eq!(times.total(), at(710).since(at(0)));
     assert_eq!(times.phase(Phase::Connection).unwrap().attempts, 4);
-    // Neither a second confirmation nor data are news.
-    ask(&mut server, at(711), confirm(Status::SUCCESS));
+    // Neither a second confirmation nor data raise an event.
+    send(&mut server, at(711), confirm(Status::SUCCESS));
     server.handle_data_received(at(711), exchange);
     assert_eq!((server.poll_event(), server.poll_transmit()), (None, None));
-    // The client asks again because its copy of the request was slow.
-    ask(&mut server, at(712), ConnectionReq { attempt: 1, ..connect() });
+    // The client retransmits because its request was slow.
+    send(&mut server, at(712), ConnectionReq { attempt: 1, ..connect() });
     assert_eq!(status(&mut server), Status::SUCCESS);
     assert_eq!(server.poll_timeout(), Some(at(10_710)));
     server.handle_timeout(at(10_710));
@@ -289,23 +289,23 @@ fn accept_is_repeated_until_confirmed() {
 }
 
 #[test]
-fn data_confirms_when_the_confirmation_is_lost() {
+fn data_replaces_a_lost_confirmation() {
     let (mut server, exchange) = accepted();
     server.handle_data_received(at(5), exchange);
     assert!(matches!(server.poll_event(), Some(ServerEvent::Connected { .. })));
-    // No accept is repeated any more.
+    // No accept is retransmitted any more.
     server.handle_timeout(at(100));
     assert_eq!(server.poll_transmit(), None);
-    // Before the accept, data means nothing.
+    // Before the accept, data has no effect.
     let mut server = before(Phase::Connection);
-    ask(&mut server, at(0), connect());
+    send(&mut server, at(0), connect());
     let exchange = request(&mut server).exchange();
     server.handle_data_received(at(1), exchange);
     assert_eq!(server.poll_event(), None);
 }
 
 #[test]
-fn an_accept_that_nobody_confirms_is_given_up() {
+fn gives_up_an_unconfirmed_accept() {
     let (mut server, exchange) = accepted();
     let mut accepts = 1;
     let failure = loop {
@@ -321,43 +321,43 @@ fn an_accept_that_nobody_confirms_is_given_up() {
         }
     };
     assert_eq!((accepts, failure), (8, Failure::Unconfirmed { attempts: 8 }));
-    // Too late: the client learns that its connection is none.
-    ask(&mut server, at(7901), confirm(Status::SUCCESS));
+    // Too late: the client learns that the server gave up.
+    send(&mut server, at(7901), confirm(Status::SUCCESS));
     assert_eq!(status(&mut server), Status::TIMEOUT);
     server.handle_data_received(at(7902), exchange);
     assert_eq!(server.poll_event(), None);
 }
 
 #[test]
-fn a_confirmation_of_nothing_is_ignored() {
-    // Before the owner has accepted, and of another request.
+fn ignores_an_unexpected_confirmation() {
+    // Before the owner has accepted, and for another request.
     let mut server = before(Phase::Connection);
-    ask(&mut server, at(0), connect());
+    send(&mut server, at(0), connect());
     let handle = request(&mut server);
-    ask(&mut server, at(1), confirm(Status::SUCCESS));
+    send(&mut server, at(1), confirm(Status::SUCCESS));
     assert_eq!((server.poll_event(), server.poll_transmit()), (None, None));
     server.respond_connection(at(2), handle, Ok(u32::MAX)).unwrap();
     assert_eq!(status(&mut server), Status::SUCCESS);
     for status in [Status::SUCCESS, Status::REJECTED] {
         let other = ConnectionConfirm { transaction: TransactionId(5), ..confirm(status) };
-        ask(&mut server, at(3), other);
+        send(&mut server, at(3), other);
         assert_eq!((server.poll_event(), server.poll_transmit()), (None, None));
     }
-    ask(&mut server, at(4), confirm(Status::SUCCESS));
+    send(&mut server, at(4), confirm(Status::SUCCESS));
     assert!(matches!(server.poll_event(), Some(ServerEvent::Connected { .. })));
 }
 
 #[test]
-fn a_request_of_an_exchange_that_is_over_cannot_be_answered() {
+fn refuses_answers_for_a_finished_exchange() {
     let mut server = before(Phase::Connection);
-    ask(&mut server, at(0), connect());
+    send(&mut server, at(0), connect());
     let handle = request(&mut server);
     assert!(server.times(handle.exchange()).is_some_and(|times| times.start() == at(0)));
     server.abort(at(1), handle.exchange(), Status::REJECTED).unwrap();
     assert_eq!(server.respond_connection(at(2), handle, Ok(1)), Err(UnknownRequest));
     assert_eq!(server.poll_transmit(), None);
-    // The client learns of it when it asks again. Then the exchange is forgotten with its times.
-    ask(&mut server, at(3), ConnectionReq { attempt: 1, ..connect() });
+    // The client learns this from its retransmission. Then the exchange and its times are removed.
+    send(&mut server, at(3), ConnectionReq { attempt: 1, ..connect() });
     assert_eq!(status(&mut server), Status::REJECTED);
     server.handle_timeout(server.poll_timeout().unwrap());
     assert_eq!((server.exchanges(), server.times(handle.exchange())), (0, None));
@@ -365,9 +365,9 @@ fn a_request_of_an_exchange_that_is_over_cannot_be_answered() {
 }
 
 #[test]
-fn a_client_that_gives_up_or_falls_silent_is_let_go() {
+fn releases_clients_that_abort_or_time_out() {
     let (mut server, exchange) = accepted();
-    ask(&mut server, at(1), confirm(Status::REJECTED));
+    send(&mut server, at(1), confirm(Status::REJECTED));
     let failure = Failure::Abandoned { status: Status::REJECTED };
     assert_eq!(server.poll_event(), Some(ServerEvent::Failed { exchange, failure }));
 
@@ -377,7 +377,7 @@ fn a_client_that_gives_up_or_falls_silent_is_let_go() {
         assert_eq!(deadline, at(15_000));
         server.handle_timeout(deadline);
         match (phase, server.poll_event()) {
-            // Only asked who is there.
+            // Discovery only.
             (Phase::QueuePairs, None) => assert_eq!(server.exchanges(), 0),
             (_, Some(ServerEvent::Failed { failure: Failure::Silent { phase: last }, .. })) => {
                 assert_eq!(last as u8 + 1, phase as u8);
@@ -389,36 +389,36 @@ fn a_client_that_gives_up_or_falls_silent_is_let_go() {
 }
 
 #[test]
-fn a_datagram_queue_pair_needs_two_phases() {
+fn a_ud_exchange_has_two_phases() {
     let mut server = before(Phase::QueuePairs);
-    ask(&mut server, at(1), create(QpType::UD));
+    send(&mut server, at(1), create(QpType::UD));
     let handle = request(&mut server);
     server.respond_queue_pair(at(1), handle, Ok(queue_pair(SERVER_QP, QpType::UD))).unwrap();
     assert_eq!(status(&mut server), Status::SUCCESS);
-    ask(&mut server, at(1), connect());
+    send(&mut server, at(1), connect());
     assert_eq!(status(&mut server), Status::OUT_OF_ORDER);
     server.handle_timeout(at(10_001));
     assert_eq!((server.exchanges(), server.poll_event()), (0, None));
 }
 
 #[test]
-fn the_owner_can_end_an_exchange() {
+fn the_owner_can_abort_an_exchange() {
     let (mut server, exchange) = accepted();
     server.abort(at(1), exchange, Status::REJECTED).unwrap();
     assert_eq!(status(&mut server), Status::REJECTED);
     assert_eq!(server.abort(at(1), exchange, Status::REJECTED), Err(UnknownRequest));
-    ask(&mut server, at(2), confirm(Status::SUCCESS));
+    send(&mut server, at(2), confirm(Status::SUCCESS));
     assert_eq!(status(&mut server), Status::REJECTED);
     assert_eq!(server.poll_event(), None);
 }
 
 #[test]
-fn a_client_must_be_able_to_do_what_is_required() {
+fn refuses_a_client_without_required_capabilities() {
     let config = ServerConfig { required: Capabilities::ATOMIC, ..ServerConfig::new(device()) };
     let mut server = Server::new(config);
-    ask(&mut server, at(0), discover());
+    send(&mut server, at(0), discover());
     assert_eq!(status(&mut server), Status::UNSUPPORTED_CAPABILITY);
-    ask(
+    send(
         &mut server,
         at(0),
         DeviceDiscoveryReq { capabilities: Capabilities::ATOMIC, ..discover() },
@@ -427,14 +427,14 @@ fn a_client_must_be_able_to_do_what_is_required() {
 }
 
 #[test]
-fn only_those_who_hold_nothing_make_room() {
+fn evicts_only_exchanges_without_resources() {
     let config = ServerConfig { max_exchanges: 4, ..ServerConfig::new(device()) };
     let mut server = Server::new(config);
     let from = |server: &mut Server, number: u8, message: SetupMessage| {
         server.handle_datagram(at(0), peer(number), &bytes(message));
         server.poll_transmit().map(|transmit| transmit.message.prefix().status)
     };
-    // Three with a queue pair, and many that only look around.
+    // Three with a QP, and many with discovery only.
     for number in 0..3 {
         assert_eq!(from(&mut server, number, discover().into()), Some(Status::SUCCESS));
         assert_eq!(from(&mut server, number, create(QpType::RC).into()), None);
@@ -446,7 +446,7 @@ fn only_those_who_hold_nothing_make_room() {
     let evicted = from(&mut server, 48, create(QpType::RC).into());
     assert_eq!(evicted, Some(Status::UNKNOWN_EXCHANGE));
     assert_eq!(from(&mut server, 49, create(QpType::RC).into()), None);
-    // Now all four hold something.
+    // Now all four hold resources.
     assert_eq!(from(&mut server, 50, discover().into()), Some(Status::NO_RESOURCES));
     assert_eq!(core::iter::from_fn(|| server.poll_event()).count(), 4);
 }

@@ -1,4 +1,4 @@
-//! What stops a queue pair, or half of it.
+//! Faults that stop a QP or its send queue.
 
 use super::pair::{Pair, request};
 use super::rules::send;
@@ -6,14 +6,14 @@ use crate::testing::{REGION, sge};
 use crate::uc::Fault;
 use crate::work::{Data, Operation, SendRequest, SgList, Status};
 
-const FAR: u64 = 0x2_0000;
+const REMOTE_OFFSET: u64 = 0x2_0000;
 const OK: Status = Status::Success;
 
 #[test]
-fn a_receive_into_wrong_memory_ends_in_error_and_the_queue_pair_with_it() {
+fn a_receive_with_a_bad_lkey_enters_err() {
     let mut pair = Pair::new(1, 256);
     pair.post_receive(10, REGION - 300, 600);
-    pair.post_receive(11, FAR, 600);
+    pair.post_receive(11, REMOTE_OFFSET, 600);
     pair.post(send(1, 600));
     let packets = pair.packets();
     pair.deliver(&packets[..1]);
@@ -28,7 +28,7 @@ fn a_receive_into_wrong_memory_ends_in_error_and_the_queue_pair_with_it() {
 }
 
 #[test]
-fn a_send_from_wrong_memory_stops_the_send_queue_only() {
+fn a_send_with_a_bad_lkey_enters_sqe() {
     let mut pair = Pair::new(1, 256);
     let parts = [sge(0, 300), sge(REGION, 300)];
     pair.post(send(1, 10));
@@ -40,12 +40,12 @@ fn a_send_from_wrong_memory_stops_the_send_queue_only() {
     pair.post(send(4, 10));
     let flushed = [3, 4].map(|id| (id, Status::Flushed));
     assert_eq!(pair.sent(), [[(1, OK), (2, Status::LocalProtection)], flushed].concat());
-    // The other direction works, and so does this one when its owner goes on.
+    // The other direction works, and so does this one after the owner resumes it.
     assert!(pair.from.qp.resume_send());
     pair.post(send(5, 20));
     let more = pair.packets();
     for id in [10, 11] {
-        pair.post_receive(id, FAR, 600);
+        pair.post_receive(id, REMOTE_OFFSET, 600);
     }
     pair.deliver(&[packets, more].concat());
     assert_eq!(pair.received(), [(10, OK, 10), (11, OK, 20)]);
@@ -53,13 +53,13 @@ fn a_send_from_wrong_memory_stops_the_send_queue_only() {
 }
 
 #[test]
-fn in_sqe_messages_are_still_received() {
+fn receives_messages_in_sqe() {
     let mut pair = Pair::new(1, 256);
     pair.to.qp.post_send(request(1, Operation::SEND, REGION, 8)).unwrap();
     let psn = pair.to.qp.poll_transmit(&mut pair.to.memory).unwrap().bth.psn;
     pair.to.qp.handle_denied(psn);
     assert_eq!(pair.to.qp.fault(), Some(Fault::Requester));
-    pair.post_receive(10, FAR, 10);
+    pair.post_receive(10, REMOTE_OFFSET, 10);
     pair.post(send(1, 10));
     let packets = pair.packets();
     pair.deliver(&packets);
@@ -67,7 +67,7 @@ fn in_sqe_messages_are_still_received() {
 }
 
 #[test]
-fn an_owner_can_end_it() {
+fn the_owner_can_enter_err() {
     let mut pair = Pair::new(1, 256);
     pair.post(send(1, 600));
     pair.post(send(2, 600));
@@ -79,10 +79,10 @@ fn an_owner_can_end_it() {
 }
 
 #[test]
-fn an_owner_who_ends_it_gets_back_the_receive_of_half_a_message() {
+fn entering_err_flushes_the_receive_in_progress() {
     let mut pair = Pair::new(1, 256);
-    pair.post_receive(10, FAR, 600);
-    pair.post_receive(11, FAR, 600);
+    pair.post_receive(10, REMOTE_OFFSET, 600);
+    pair.post_receive(11, REMOTE_OFFSET, 600);
     pair.post(send(1, 600));
     let packets = pair.packets();
     pair.deliver(&packets[..2]);
@@ -93,7 +93,7 @@ fn an_owner_who_ends_it_gets_back_the_receive_of_half_a_message() {
 }
 
 #[test]
-fn a_packet_that_turns_out_unreadable_too_late_is_lost_like_any() {
+fn an_unreadable_packet_of_a_completed_request_is_lost() {
     let mut pair = Pair::new(1, 256);
     pair.post(send(1, 10));
     pair.post(send(2, 600));

@@ -1,4 +1,4 @@
-//! Two connected queue pairs; the test carries the packets.
+//! Two connected QPs; the test transfers the packets.
 
 use std::vec;
 use std::vec::Vec;
@@ -66,7 +66,7 @@ impl Pair {
         self.from.qp.post_send(request).unwrap();
     }
 
-    /// Everything that the sender has to send, each with four bytes where the ICRC would be.
+    /// All packets of the sender, each with four bytes for the ICRC.
     pub(super) fn packets(&mut self) -> Vec<Vec<u8>> {
         let (mut packets, mut buffer) = (Vec::new(), vec![0; 8192]);
         while let Some(transmit) = self.from.qp.poll_transmit(&mut self.from.memory) {
@@ -98,7 +98,7 @@ impl Pair {
         core::iter::from_fn(|| self.to.qp.poll_receive_completion()).collect()
     }
 
-    /// Completions of the receiver, in short.
+    /// Receive completions, summarized.
     pub(super) fn received(&mut self) -> Vec<(u64, Status, u32)> {
         self.completions().iter().map(|one| (one.id.0, one.status, one.length)).collect()
     }

@@ -1,4 +1,5 @@
-//! Random programs over links that lose, double and reorder: messages come whole or not at all, in order, never merged.
+//! Random requests over links that lose, duplicate and reorder: messages are delivered completely or not at all, in
+//! order, never merged.
 
 use std::vec;
 use std::vec::Vec;
@@ -13,11 +14,11 @@ use crate::work::{Completion, CompletionKind, Data, Operation, SendRequest, SgLi
 
 const WRITTEN: u64 = 0x1_0000;
 const RECEIVED: u64 = 0x2_8000;
-const ROOM: u32 = 2600;
+const BUFFER_LENGTH: u32 = 2600;
 
 struct Sent {
     bytes: Vec<u8>,
-    /// Where a WRITE goes.
+    /// Destination of a WRITE.
     to: Option<u64>,
     immediate: Option<Immediate>,
     solicited: bool,
@@ -42,7 +43,7 @@ impl Sent {
     }
 }
 
-/// Posts random messages, and says what they are.
+/// Posts random messages and returns them.
 fn program(pair: &mut Pair, random: &mut Random, mtu: u16) -> Vec<Sent> {
     let mut written = WRITTEN;
     let mut sent = Vec::new();
@@ -74,7 +75,7 @@ fn program(pair: &mut Pair, random: &mut Random, mtu: u16) -> Vec<Sent> {
     sent
 }
 
-/// Runs one seed, and returns how many messages there were to complete and how many did.
+/// Runs one seed; returns the number of messages with a completion, expected and actual.
 fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
     let mut random = Random(seed ^ 0x5eed);
     let mtu = [256, 512, 1024, 2048, 4096][random.below(5) as usize];
@@ -88,8 +89,12 @@ fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
     let (mut arrived, mut rest) = (Vec::new(), &packets[..]);
     loop {
         while posted < 32 && (!few_receives || random.chance(300)) {
-            let room = if few_receives { random.below(u64::from(ROOM)) as u32 } else { ROOM };
-            pair.post_receive(posted, RECEIVED + posted * u64::from(ROOM), room);
+            let room = if few_receives {
+                random.below(u64::from(BUFFER_LENGTH)) as u32
+            } else {
+                BUFFER_LENGTH
+            };
+            pair.post_receive(posted, RECEIVED + posted * u64::from(BUFFER_LENGTH), room);
             posted += 1;
         }
         let Some((next, others)) = rest.split_first() else { break };
@@ -103,7 +108,7 @@ fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
     for (number, completion) in arrived.iter().enumerate() {
         assert_eq!(completion.status, Status::Success, "seed {seed}");
         assert_eq!(completion.id.0, number as u64, "seed {seed}: receives are used in order");
-        let place = RECEIVED + completion.id.0 * u64::from(ROOM);
+        let place = RECEIVED + completion.id.0 * u64::from(BUFFER_LENGTH);
         let by_send = completion.kind == CompletionKind::Receive;
         let length = if by_send { completion.length } else { 0 };
         let buffer = pair.to.memory.part(place, length);
@@ -113,7 +118,7 @@ fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
             assert_eq!(pair.to.memory.part(to, completion.length), message.bytes, "seed {seed}");
         }
     }
-    // Memory that no WRITE names changed nowhere but in receive buffers, and there by nothing but what was sent.
+    // Memory outside of WRITEs changed only in receive buffers, and only by sent messages.
     let mut expected = before[..RECEIVED as usize].to_vec();
     for message in &sent {
         let Some(to) = message.to.map(|to| to as usize) else { continue };
@@ -128,7 +133,7 @@ fn run(seed: u64, faults: Faults, few_receives: bool) -> (usize, usize) {
 }
 
 #[test]
-fn on_a_clean_link_every_message_comes() {
+fn delivers_every_message_on_a_clean_link() {
     for seed in 0..300 {
         let (sent, arrived) = run(seed, Faults::default(), false);
         assert_eq!(sent, arrived, "seed {seed}");
@@ -136,7 +141,7 @@ fn on_a_clean_link_every_message_comes() {
 }
 
 #[test]
-fn on_links_that_do_everything_messages_come_whole_or_not_at_all() {
+fn faulty_links_deliver_messages_completely_or_not_at_all() {
     let (mut sent, mut arrived) = (0, 0);
     for seed in 1000..1800 {
         let counts = run(seed, Faults::of(seed), false);
@@ -146,13 +151,13 @@ fn on_links_that_do_everything_messages_come_whole_or_not_at_all() {
 }
 
 #[test]
-fn with_few_and_small_receives_as_well() {
+fn scarce_receives_deliver_messages_completely_or_not_at_all() {
     let arrived: usize = (3000..3600).map(|seed| run(seed, Faults::of(seed), true).1).sum();
     assert!(arrived > 1000, "{arrived}");
 }
 
 #[test]
-fn hostile_packets_do_no_harm() {
+fn hostile_packets_cause_no_fault() {
     for seed in 0..600 {
         let mut random = Random(seed);
         let mut pair = Pair::new(seed, 256);
@@ -172,7 +177,7 @@ fn hostile_packets_do_no_harm() {
             };
             bytes[1] &= 0xf0;
             if body >= 16 && random.chance(500) {
-                // A RETH that the region allows, with a length that may be true.
+                // A RETH that the MR allows, with a possibly correct length.
                 bytes[12..20].copy_from_slice(&(BASE + random.below(512)).to_be_bytes());
                 bytes[20..24].copy_from_slice(&KEY.to_be_bytes());
                 bytes[24..28].copy_from_slice(&(random.below(600) as u32).to_be_bytes());

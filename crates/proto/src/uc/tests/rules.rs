@@ -14,7 +14,7 @@ use crate::work::{
     CompletionKind, MAX_MESSAGE, Operation, RemoteAddress, SendRequest, Status, WorkId,
 };
 
-const FAR: u64 = 0x2_0000;
+const REMOTE_OFFSET: u64 = 0x2_0000;
 const OK: Status = Status::Success;
 
 pub(super) fn send(id: u64, length: u32) -> SendRequest {
@@ -22,7 +22,7 @@ pub(super) fn send(id: u64, length: u32) -> SendRequest {
 }
 
 fn write(id: u64, length: u32, immediate: Option<Immediate>) -> SendRequest {
-    request(id, Operation::Write { remote: remote(FAR), immediate }, 0, length)
+    request(id, Operation::Write { remote: remote(REMOTE_OFFSET), immediate }, 0, length)
 }
 
 fn opcodes(packets: &[Vec<u8>]) -> Vec<Opcode> {
@@ -30,7 +30,7 @@ fn opcodes(packets: &[Vec<u8>]) -> Vec<Opcode> {
 }
 
 #[test]
-fn a_connection_without_path_migration_is_migrated() {
+fn packets_set_the_migration_bit() {
     let mut pair = Pair::with(1, 256, |_| ());
     pair.post(write(1, 600, None));
     pair.post(send(2, 8));
@@ -40,7 +40,7 @@ fn a_connection_without_path_migration_is_migrated() {
 }
 
 #[test]
-fn a_message_is_cut_by_the_path_mtu() {
+fn segments_a_message_by_the_path_mtu() {
     let imm = Some(Immediate(7));
     let with = Operation::Send { immediate: imm, invalidate: None };
     for (request, expected) in [
@@ -95,7 +95,7 @@ fn a_request_completes_when_its_last_packet_is_handed_out() {
 }
 
 #[test]
-fn requests_that_the_service_has_not_are_refused() {
+fn refuses_operations_that_uc_lacks() {
     let mut pair = Pair::with(1, 256, |config| config.send_capacity = 1);
     let mut post = |operation, length| pair.from.qp.post_send(request(1, operation, 0, length));
     let remote = remote(0);
@@ -109,11 +109,11 @@ fn requests_that_the_service_has_not_are_refused() {
     assert_eq!(post(Operation::SEND, 1), Err(PostError::Full));
 }
 
-/// Two messages of four packets, some of which are lost: what is received, and what was dropped.
+/// Two messages of four packets, some of which are lost: the completions and drops.
 fn with_lost(lost: &[usize]) -> (Vec<(u64, Status, u32)>, Drops) {
     let mut pair = Pair::new(1, 256);
-    pair.post_receive(10, FAR, 2000);
-    pair.post_receive(11, FAR + 2000, 2000);
+    pair.post_receive(10, REMOTE_OFFSET, 2000);
+    pair.post_receive(11, REMOTE_OFFSET + 2000, 2000);
     pair.post(send(1, 1000));
     pair.post(send(2, 1001));
     let packets = pair.packets();
@@ -121,13 +121,13 @@ fn with_lost(lost: &[usize]) -> (Vec<(u64, Status, u32)>, Drops) {
     pair.deliver(&left.map(|(_, bytes)| bytes).collect::<Vec<_>>());
     let received = pair.received();
     if let [(10, OK, 1001)] = received[..] {
-        assert_eq!(pair.to.memory.part(FAR, 1001), pair.from.memory.part(0x2000, 1001));
+        assert_eq!(pair.to.memory.part(REMOTE_OFFSET, 1001), pair.from.memory.part(0x2000, 1001));
     }
     (received, *pair.to.qp.drops())
 }
 
 #[test]
-fn a_message_comes_whole_or_not_at_all_and_leaves_its_receive_to_the_next() {
+fn a_dropped_message_returns_its_receive() {
     let both = [(10, OK, 1000), (11, OK, 1001)];
     assert_eq!(with_lost(&[]), (both.into(), Drops::default()));
     let second = [(10, OK, 1001)];
@@ -145,16 +145,16 @@ fn a_message_comes_whole_or_not_at_all_and_leaves_its_receive_to_the_next() {
     );
     assert_eq!(with_lost(&[3]), (second.into(), Drops { gaps: 1, ..Drops::default() }));
     assert_eq!(with_lost(&[0, 1, 2, 3]).0, second);
-    // The end of one and the start of the other: never merged, though all lengths would fit.
+    // The end of one message and the start of the other are never merged, though all lengths would fit.
     assert_eq!(with_lost(&[3, 4]).0, []);
     assert_eq!(with_lost(&[2, 3, 4, 5]).0, []);
 }
 
 #[test]
-fn a_late_or_doubled_packet_changes_nothing() {
+fn ignores_late_and_duplicate_packets() {
     let mut pair = Pair::new(1, 256);
-    pair.post_receive(10, FAR, 600);
-    pair.post_receive(11, FAR, 600);
+    pair.post_receive(10, REMOTE_OFFSET, 600);
+    pair.post_receive(11, REMOTE_OFFSET, 600);
     pair.post(send(1, 600));
     let packets = pair.packets();
     let [a, b, c] = [0, 1, 2].map(|place| packets[place].clone());
@@ -164,11 +164,11 @@ fn a_late_or_doubled_packet_changes_nothing() {
 }
 
 #[test]
-fn a_start_anywhere_ahead_is_heard_even_beyond_half_the_circle() {
+fn accepts_a_first_packet_at_any_psn_ahead() {
     for ahead in [1, 1000, 1 << 23, (1 << 24) - (1 << 16) - 1] {
         let mut pair = Pair::with(1, 256, |config| config.receive_psn = Psn(0));
         pair.from = Pair::with(1, 256, |config| config.send_psn = Psn(ahead)).from;
-        pair.post_receive(10, FAR, 600);
+        pair.post_receive(10, REMOTE_OFFSET, 600);
         pair.post(send(1, 600));
         let packets = pair.packets();
         pair.deliver(&packets);
@@ -178,44 +178,44 @@ fn a_start_anywhere_ahead_is_heard_even_beyond_half_the_circle() {
 }
 
 #[test]
-fn without_a_receive_a_message_is_dropped_whole() {
+fn without_a_receive_the_whole_message_is_dropped() {
     let mut pair = Pair::new(1, 256);
     pair.post(send(1, 600));
     pair.post(send(2, 600));
     let packets = pair.packets();
     pair.deliver(&packets[..1]);
-    pair.post_receive(10, FAR, 600); // too late for the first
+    pair.post_receive(10, REMOTE_OFFSET, 600); // Too late for the first message.
     pair.deliver(&packets[1..]);
     assert_eq!(pair.received(), [(10, OK, 600)]);
     assert_eq!(*pair.to.qp.drops(), Drops { no_receive: 1, remainder: 2, ..Drops::default() });
-    assert_eq!(pair.to.memory.part(FAR, 600), pair.from.memory.part(0x2000, 600));
+    assert_eq!(pair.to.memory.part(REMOTE_OFFSET, 600), pair.from.memory.part(0x2000, 600));
 }
 
 #[test]
-fn packets_must_follow_each_other() {
+fn drops_an_invalid_opcode_sequence() {
     let mut pair = Pair::new(1, 256);
-    pair.post_receive(10, FAR, 2000);
+    pair.post_receive(10, REMOTE_OFFSET, 2000);
     pair.post(send(1, 600));
     let mut packets = pair.packets();
     let opcode = |packets: &mut Vec<Vec<u8>>, place: usize, opcode: Opcode| {
         packets[place][0] = opcode.0;
     };
-    // A middle where no message is under way, then a start within a message.
+    // A MIDDLE without a message in progress, then a FIRST within a message.
     opcode(&mut packets, 0, Opcode::UC_SEND_MIDDLE);
     opcode(&mut packets, 1, Opcode::UC_SEND_FIRST);
     opcode(&mut packets, 2, Opcode::UC_SEND_ONLY);
     pair.deliver(&packets);
     assert_eq!(pair.received(), [(10, OK, 88)]);
     assert_eq!(*pair.to.qp.drops(), Drops { opcode: 2, ..Drops::default() });
-    // A WRITE does not go on with a SEND.
-    pair.post_receive(11, FAR, 2000);
+    // A WRITE cannot continue a SEND.
+    pair.post_receive(11, REMOTE_OFFSET, 2000);
     pair.post(send(1, 600));
     let mut packets = pair.packets();
     opcode(&mut packets, 1, Opcode::UC_RDMA_WRITE_MIDDLE);
     pair.deliver(&packets);
     assert_eq!(pair.received(), []);
     assert_eq!(*pair.to.qp.drops(), Drops { opcode: 3, remainder: 1, ..Drops::default() });
-    // Another service's packet is not looked at.
+    // A packet of another service is ignored.
     let mut packets = [packets[0].clone()];
     packets[0][0] = Opcode::RC_SEND_ONLY.0;
     pair.deliver(&packets);
@@ -224,30 +224,30 @@ fn packets_must_follow_each_other() {
 }
 
 #[test]
-fn a_message_longer_than_the_buffer_or_than_announced_is_dropped() {
+fn drops_a_message_longer_than_its_buffer_or_announcement() {
     let mut pair = Pair::new(1, 256);
-    pair.post_receive(10, FAR, 599);
+    pair.post_receive(10, REMOTE_OFFSET, 599);
     pair.post(send(1, 600));
     pair.post(send(2, 599));
-    let elsewhere = Operation::Write { remote: remote(FAR + 0x1000), immediate: None };
+    let elsewhere = Operation::Write { remote: remote(REMOTE_OFFSET + 0x1000), immediate: None };
     pair.post(request(3, elsewhere, 0, 600));
     let mut packets = pair.packets();
     packets[6][26] = 1; // The RETH announces 344 bytes in place of 600.
-    let before = pair.to.memory.part(FAR + 0x1000 + 256, 344).to_vec();
+    let before = pair.to.memory.part(REMOTE_OFFSET + 0x1000 + 256, 344).to_vec();
     pair.deliver(&packets);
     assert_eq!(pair.received(), [(10, OK, 599)]);
     assert_eq!(pair.to.qp.drops().length, 2);
-    assert_eq!(pair.to.memory.part(FAR + 0x1000 + 256, 344), before);
+    assert_eq!(pair.to.memory.part(REMOTE_OFFSET + 0x1000 + 256, 344), before);
 }
 
 #[test]
-fn a_write_needs_permission_and_a_key() {
+fn a_write_needs_access_rights_and_a_key() {
     for access in [AccessFlags::REMOTE_WRITE, AccessFlags::default()] {
         let mut pair = Pair::with(1, 256, |config| config.access = access);
         let allowed = access == AccessFlags::REMOTE_WRITE;
-        let wrong_key = RemoteAddress { key: RKey(0x999), ..remote(FAR) };
+        let wrong_key = RemoteAddress { key: RKey(0x999), ..remote(REMOTE_OFFSET) };
         let beyond = remote(REGION - 599);
-        for remote in [wrong_key, beyond, remote(FAR)] {
+        for remote in [wrong_key, beyond, remote(REMOTE_OFFSET)] {
             pair.post(request(1, Operation::Write { remote, immediate: None }, 0, 600));
         }
         let before = pair.to.memory.bytes.clone();
@@ -255,7 +255,7 @@ fn a_write_needs_permission_and_a_key() {
         pair.deliver(&packets[..6]);
         assert!(pair.to.memory.bytes == before);
         pair.deliver(&packets[6..]);
-        let written = pair.to.memory.part(FAR, 600) == pair.from.memory.part(0, 600);
+        let written = pair.to.memory.part(REMOTE_OFFSET, 600) == pair.from.memory.part(0, 600);
         assert_eq!(written, allowed);
         let drops = *pair.to.qp.drops();
         let expected = if allowed {
@@ -269,19 +269,19 @@ fn a_write_needs_permission_and_a_key() {
 }
 
 #[test]
-fn an_empty_write_needs_no_key() {
+fn a_zero_length_write_needs_no_key() {
     let mut pair = Pair::new(1, 256);
     let nowhere = RemoteAddress::default();
     let operation = Operation::Write { remote: nowhere, immediate: Some(Immediate(9)) };
     pair.post(request(1, operation, 0, 0));
-    pair.post_receive(10, FAR, 0);
+    pair.post_receive(10, REMOTE_OFFSET, 0);
     let packets = pair.packets();
     pair.deliver(&packets);
     assert_eq!(pair.received(), [(10, OK, 0)]);
 }
 
 #[test]
-fn a_region_that_goes_ends_the_message_in_silence() {
+fn deregistering_a_region_drops_the_message() {
     let mut pair = Pair::new(1, 256);
     pair.post(write(1, 600, None));
     let packets = pair.packets();
@@ -293,7 +293,7 @@ fn a_region_that_goes_ends_the_message_in_silence() {
 }
 
 #[test]
-fn immediate_data_of_a_write_takes_a_receive() {
+fn a_write_with_immediate_consumes_a_receive() {
     let mut pair = Pair::new(1, 256);
     let value = Immediate(0x0102_0304);
     for _ in 0..2 {
@@ -308,5 +308,5 @@ fn immediate_data_of_a_write_takes_a_receive() {
     assert_eq!(completion.kind, CompletionKind::ReceiveWriteImmediate);
     assert_eq!((completion.id, completion.length), (WorkId(10), 600));
     assert_eq!((completion.immediate, completion.solicited), (Some(value), true));
-    assert_eq!(pair.to.memory.part(FAR, 600), pair.from.memory.part(0, 600));
+    assert_eq!(pair.to.memory.part(REMOTE_OFFSET, 600), pair.from.memory.part(0, 600));
 }

@@ -1,4 +1,4 @@
-//! A host with one datagram queue pair; the test carries the packets.
+//! A host with one UD QP; the test transfers the packets.
 
 use std::net::Ipv4Addr;
 use std::vec;
@@ -14,7 +14,7 @@ use crate::transmit::EncodeError;
 use crate::ud::{AddressHandle, Config, Envelope, QueuePair, SendRequest};
 use crate::work::{Completion, Data, ReceiveRequest, SgList, Status, WorkId};
 
-/// In these tests the way to a host is its number.
+/// In these tests the route to a host is its number.
 pub(super) type Route = u8;
 
 pub(super) const KEY: QKey = QKey(0x1111_1111);
@@ -60,7 +60,7 @@ impl Peer {
         self.receives.post(request).unwrap();
     }
 
-    /// Everything there is to send, each with four bytes where the ICRC would be, and where to.
+    /// All packets to send, each with four bytes for the ICRC, with their routes.
     pub(super) fn packets(&mut self) -> Vec<(Route, Vec<u8>)> {
         let (mut packets, mut buffer) = (Vec::new(), vec![0; 8192]);
         while let Some(datagram) = self.qp.poll_transmit() {

@@ -1,5 +1,5 @@
-//! Random datagrams between three hosts over links that lose, double and reorder: each that is delivered equals one
-//! that was sent, to the right queue pair under the right key.
+//! Random datagrams between three hosts over links that lose, duplicate and reorder: each delivered datagram equals a
+//! sent one, to the right QP with the right Q_Key.
 
 use std::vec;
 use std::vec::Vec;
@@ -14,16 +14,16 @@ use crate::ud::{AddressHandle, Envelope, SendRequest};
 use crate::work::{Data, Status};
 
 const RECEIVED: u64 = 0x1_0000;
-const ROOM: u32 = 600;
+const BUFFER_LENGTH: u32 = 600;
 /// The route of multicast datagrams.
 const GROUP: u8 = 9;
 
-/// Returns how many datagrams were delivered.
+/// Returns the number of delivered datagrams.
 fn run(seed: u64, faults: Faults) -> usize {
     let mut random = Random(seed ^ 0xd474);
     let mut peers = [0, 1, 2].map(|host| Peer::new(host, 512));
     peers[2].qp.attach(group(1)).unwrap();
-    // What each immediate value was sent with: by whom, to whom, whether it may arrive, and its bytes.
+    // By immediate value: sender, destination, whether it may arrive, and its bytes.
     let mut sent = Vec::new();
     let mut packets = Vec::new();
     for (host, peer) in peers.iter_mut().enumerate() {
@@ -54,7 +54,9 @@ fn run(seed: u64, faults: Faults) -> usize {
     }
     for peer in &mut peers {
         let count = random.below(40);
-        (0..count).for_each(|id| peer.post_receive(id, RECEIVED + id * u64::from(ROOM), ROOM));
+        (0..count).for_each(|id| {
+            peer.post_receive(id, RECEIVED + id * u64::from(BUFFER_LENGTH), BUFFER_LENGTH)
+        });
     }
     for (route, bytes) in faults.apply(packets, &mut random) {
         let hosts = if route == GROUP { 0..3 } else { usize::from(route)..usize::from(route) + 1 };
@@ -72,7 +74,7 @@ fn run(seed: u64, faults: Faults) -> usize {
             assert!(*to == host as u8 || (*to == GROUP && host == 2), "seed {seed}");
             assert_eq!(one.source, Some(number(*from)), "seed {seed}");
             assert_eq!(one.length as usize, 40 + bytes.len(), "seed {seed}");
-            let place = RECEIVED + one.id.0 * u64::from(ROOM) + 40;
+            let place = RECEIVED + one.id.0 * u64::from(BUFFER_LENGTH) + 40;
             assert_eq!(peer.memory.part(place, bytes.len() as u32), bytes, "seed {seed}");
             delivered += 1;
         }
@@ -82,19 +84,19 @@ fn run(seed: u64, faults: Faults) -> usize {
 }
 
 #[test]
-fn every_datagram_that_comes_was_sent_so() {
+fn delivered_datagrams_match_sent_ones() {
     let delivered: usize = (0..600).map(|seed| run(seed, Faults::of(seed))).sum();
     assert!(delivered > 3000, "{delivered}");
 }
 
 #[test]
-fn on_a_clean_link_as_well() {
+fn delivers_datagrams_on_a_clean_link() {
     let delivered: usize = (600..800).map(|seed| run(seed, Faults::default())).sum();
     assert!(delivered > 1000, "{delivered}");
 }
 
 #[test]
-fn hostile_packets_do_no_harm() {
+fn hostile_packets_cause_no_fault() {
     for seed in 0..600 {
         let mut random = Random(seed);
         let mut peer = Peer::new(1, 256);

@@ -15,9 +15,9 @@ use crate::ud::{
 };
 use crate::work::{Completion, CompletionKind, Data, ReceiveRequest, SgList, Status, WorkId};
 
-const FAR: u64 = 0x2_0000;
+const REMOTE_OFFSET: u64 = 0x2_0000;
 
-/// The only packet that the peer sends for a request.
+/// The only packet of a request.
 fn packet(peer: &mut Peer, request: SendRequest<u8>) -> Vec<u8> {
     peer.qp.post_send(request).unwrap();
     let mut packets = peer.packets();
@@ -30,7 +30,7 @@ fn summary(completions: &[Completion]) -> Vec<(u64, Status, u32)> {
 }
 
 #[test]
-fn a_datagram_names_its_source_and_the_queue_key() {
+fn a_datagram_carries_source_qpn_and_q_key() {
     let mut peer = Peer::new(1, 1024);
     for (immediate, opcode) in
         [(None, Opcode::UD_SEND_ONLY), (Some(Immediate(5)), Opcode::UD_SEND_ONLY_WITH_IMMEDIATE)]
@@ -47,7 +47,7 @@ fn a_datagram_names_its_source_and_the_queue_key() {
 }
 
 #[test]
-fn a_controlled_key_is_replaced_by_the_queue_pairs_own() {
+fn a_controlled_q_key_is_replaced_by_the_qps_own() {
     let own = QKey::GENERAL_SERVICES;
     let mut peer = Peer::with(1, 256, |config| config.queue_key = own);
     for (asked, sent) in [(0x8000_0000, own.0), (u32::MAX, own.0), (0x7fff_ffff, 0x7fff_ffff)] {
@@ -58,7 +58,7 @@ fn a_controlled_key_is_replaced_by_the_queue_pairs_own() {
 }
 
 #[test]
-fn a_message_is_one_packet() {
+fn a_message_must_fit_one_packet() {
     let mut peer = Peer::with(1, 256, |config| config.send_capacity = 1);
     assert_eq!(peer.qp.post_send(send(1, 2, 0, 257)), Err(PostError::Length));
     assert_eq!(peer.qp.post_send(send(1, 2, 0, 256)), Ok(()));
@@ -82,15 +82,16 @@ fn a_request_completes_when_its_packet_is_handed_out() {
 }
 
 #[test]
-fn a_datagram_comes_behind_the_space_for_its_header() {
+fn a_datagram_is_written_behind_the_grh() {
     let (mut from, mut to) = (Peer::new(1, 256), Peer::new(2, 256));
     let request =
         SendRequest { immediate: Some(Immediate(9)), solicited: true, ..send(1, 2, 0, 100) };
     let bytes = packet(&mut from, request);
-    let front = to.memory.part(FAR, 40).to_vec();
+    let front = to.memory.part(REMOTE_OFFSET, 40).to_vec();
     for header in [None, Some([7; GRH_LEN])] {
-        // Cut within the header and within the payload.
-        let parts = [sge(FAR, 30), sge(FAR + 30, 20), sge(FAR + 50, 90)];
+        // SGE boundaries within the header and within the payload.
+        let parts =
+            [sge(REMOTE_OFFSET, 30), sge(REMOTE_OFFSET + 30, 20), sge(REMOTE_OFFSET + 50, 90)];
         let sg_list = SgList::from(&parts[..]);
         to.receives.post(ReceiveRequest { id: WorkId(10), sg_list }).unwrap();
         let over_ipv4 = header.is_some();
@@ -109,19 +110,22 @@ fn a_datagram_comes_behind_the_space_for_its_header() {
             over_ipv4,
         };
         assert_eq!(to.received(), [expected]);
-        assert_eq!(to.memory.part(FAR, 40), header.map_or(front.clone(), |one| one.to_vec()));
-        assert_eq!(to.memory.part(FAR + 40, 100), from.memory.part(0, 100));
+        assert_eq!(
+            to.memory.part(REMOTE_OFFSET, 40),
+            header.map_or(front.clone(), |one| one.to_vec())
+        );
+        assert_eq!(to.memory.part(REMOTE_OFFSET + 40, 100), from.memory.part(0, 100));
     }
 }
 
 #[test]
-fn what_is_not_for_us_is_dropped_and_counted() {
+fn drops_and_counts_unacceptable_datagrams() {
     let (mut from, mut to) = (Peer::new(1, 1024), Peer::new(2, 256));
     let envelope = Envelope::default();
     let good = packet(&mut from, send(1, 2, 0, 256));
     to.handle(&good, &envelope);
     assert_eq!(*to.qp.drops(), Drops { no_receive: 1, ..Drops::default() });
-    to.post_receive(10, FAR, 4000);
+    to.post_receive(10, REMOTE_OFFSET, 4000);
     let before = to.memory.bytes.clone();
     let wrong_queue_pair = packet(&mut from, send(1, 3, 0, 8));
     to.handle(&wrong_queue_pair, &envelope);
@@ -141,23 +145,23 @@ fn what_is_not_for_us_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_buffer_that_is_too_small_fails_its_request_only() {
+fn a_small_buffer_fails_only_its_request() {
     let (mut from, mut to) = (Peer::new(1, 256), Peer::new(2, 256));
     let bytes = packet(&mut from, send(1, 2, 0, 100));
     let before = to.memory.bytes.clone();
     for (id, room) in [(10, 139), (11, 39), (12, 0)] {
-        to.post_receive(id, FAR, room);
+        to.post_receive(id, REMOTE_OFFSET, room);
         to.handle(&bytes, &Envelope { header: Some([1; GRH_LEN]), ..Envelope::default() });
         assert_eq!(summary(&to.received()), [(id, Status::LocalLength, 0)]);
     }
     assert!(to.memory.bytes == before && to.qp.fault().is_none());
-    to.post_receive(13, FAR, 140);
+    to.post_receive(13, REMOTE_OFFSET, 140);
     to.handle(&bytes, &Envelope::default());
     assert_eq!(summary(&to.received()), [(13, Status::Success, 140)]);
 }
 
 #[test]
-fn groups_are_attached_and_detached() {
+fn attaches_and_detaches_groups() {
     let mut peer = Peer::new(1, 256);
     let host = Gid::from_ip(Ipv4Addr::LOCALHOST.into());
     let v6 = Gid::from_ip(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1).into());
@@ -173,12 +177,12 @@ fn groups_are_attached_and_detached() {
 }
 
 #[test]
-fn a_groups_datagram_comes_to_those_who_are_attached() {
+fn multicast_reaches_attached_qps() {
     let (mut from, mut to) = (Peer::new(1, 256), Peer::new(2, 256));
     let address = AddressHandle { route: 0, destination: Qpn::MULTICAST, queue_key: KEY };
     let bytes = packet(&mut from, SendRequest { address, ..send(1, 2, 0, 10) });
     let envelope = Envelope { destination: group(1), header: None };
-    to.post_receive(10, FAR, 100);
+    to.post_receive(10, REMOTE_OFFSET, 100);
     to.handle(&bytes, &envelope);
     assert_eq!(to.qp.drops().destination, 1);
     to.qp.attach(group(1)).unwrap();
@@ -189,11 +193,11 @@ fn a_groups_datagram_comes_to_those_who_are_attached() {
 }
 
 #[test]
-fn a_receive_into_wrong_memory_ends_the_queue_pair() {
+fn a_receive_with_a_bad_lkey_enters_err() {
     let (mut from, mut to) = (Peer::new(1, 256), Peer::new(2, 256));
     let bytes = packet(&mut from, send(1, 2, 0, 100));
     to.post_receive(10, REGION - 50, 200);
-    to.post_receive(11, FAR, 200);
+    to.post_receive(11, REMOTE_OFFSET, 200);
     to.qp.post_send(send(5, 1, 0, 1)).unwrap();
     to.handle(&bytes, &Envelope::default());
     assert_eq!(to.qp.fault(), Some(Fault::Responder));
@@ -206,7 +210,7 @@ fn a_receive_into_wrong_memory_ends_the_queue_pair() {
 }
 
 #[test]
-fn a_send_from_wrong_memory_stops_the_send_queue_only() {
+fn a_send_with_a_bad_lkey_enters_sqe() {
     let mut peer = Peer::new(1, 256);
     for (id, from) in [(1, 0), (2, REGION), (3, 0)] {
         peer.qp.post_send(SendRequest { signaled: false, ..send(id, 1, from, 8) }).unwrap();
@@ -216,7 +220,7 @@ fn a_send_from_wrong_memory_stops_the_send_queue_only() {
     peer.qp.post_send(send(4, 1, 0, 8)).unwrap();
     let flushed = [3, 4].map(|id| (id, Status::Flushed));
     assert_eq!(peer.sent(), [&[(2, Status::LocalProtection)], &flushed[..]].concat());
-    peer.post_receive(10, FAR, 48);
+    peer.post_receive(10, REMOTE_OFFSET, 48);
     peer.handle(&packets[0].1, &Envelope::default());
     assert_eq!(summary(&peer.received()), [(10, Status::Success, 48)]);
     assert!(peer.qp.resume_send() && !peer.qp.resume_send());
@@ -228,7 +232,7 @@ fn a_send_from_wrong_memory_stops_the_send_queue_only() {
 }
 
 #[test]
-fn a_packet_that_turns_out_unreadable_too_late_is_lost_like_any() {
+fn an_unreadable_packet_of_a_completed_request_is_lost() {
     let mut peer = Peer::new(1, 256);
     peer.qp.post_send(send(1, 2, 0, 1)).unwrap();
     peer.qp.post_send(send(2, 2, 0, 1)).unwrap();

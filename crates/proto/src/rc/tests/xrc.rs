@@ -1,4 +1,4 @@
-//! XRC: the halves of a reliable connection apart, and messages that name a shared receive queue (IBA A14).
+//! XRC: initiator and target, and messages that name an SRQ (IBA A14).
 
 use std::vec::Vec;
 
@@ -7,8 +7,8 @@ use ferroce_wire::opcode::Transport;
 use ferroce_wire::packet::Packet;
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 
+use super::helpers::{REMOTE_OFFSET, read, remote, request, statuses, syndromes, write};
 use super::pair::{DOMAIN, Faults, Pair};
-use super::telling::{FAR, read, remote, request, statuses, syndromes, write};
 use crate::memory::PdId;
 use crate::rc::{Fault, PostError, Role};
 use crate::receive::{ReceiveQueue, XrcDomain, XrcProperties};
@@ -17,13 +17,13 @@ use crate::work::{CompletionKind, Operation, SendRequest, Status};
 const XRC: XrcDomain = XrcDomain(7);
 const QUEUE: Qpn = Qpn(0x5a5a);
 
-/// An initiator on side 0, and a target on side 1 with one shared receive queue.
-fn extended(seed: u64, faults: Faults, queue: XrcProperties) -> Pair {
+/// An initiator on side 0, and a target on side 1 with one SRQ.
+fn xrc_pair(seed: u64, faults: Faults, queue: XrcProperties) -> Pair {
     let mut pair = Pair::with(seed, faults, 256, |_| ());
     for (side, role) in [Role::Initiator, Role::Target(XRC)].into_iter().enumerate() {
         let mut config = pair.hosts[side].qp.config().clone();
         config.role = role;
-        // A target has no protection domain of its own.
+        // A target has no PD of its own.
         config.pd = if side == 0 { DOMAIN } else { PdId(99) };
         pair.hosts[side].qp = crate::rc::QueuePair::new(config);
     }
@@ -32,7 +32,7 @@ fn extended(seed: u64, faults: Faults, queue: XrcProperties) -> Pair {
 }
 
 fn clean() -> Pair {
-    extended(1, Faults::default(), XrcProperties { xrc: XRC, pd: DOMAIN })
+    xrc_pair(1, Faults::default(), XrcProperties { xrc: XRC, pd: DOMAIN })
 }
 
 fn to_queue(request: SendRequest) -> SendRequest {
@@ -40,9 +40,9 @@ fn to_queue(request: SendRequest) -> SendRequest {
 }
 
 #[test]
-fn a_message_goes_to_the_queue_that_it_names() {
+fn a_message_goes_to_the_named_srq() {
     let mut pair = clean();
-    pair.post_receive(1, 42, FAR, 700);
+    pair.post_receive(1, 42, REMOTE_OFFSET, 700);
     pair.hosts[0].qp.post_send(to_queue(request(1, Operation::SEND, 700))).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success)]);
@@ -53,7 +53,7 @@ fn a_message_goes_to_the_queue_that_it_names() {
         (received[0].kind, received[0].receive_queue),
         (CompletionKind::Receive, Some(QUEUE))
     );
-    assert_eq!(pair.hosts[1].memory.part(FAR, 700), pair.hosts[0].memory.part(0, 700));
+    assert_eq!(pair.hosts[1].memory.part(REMOTE_OFFSET, 700), pair.hosts[0].memory.part(0, 700));
     for (side, bytes) in &pair.log {
         let packet = Packet::parse(bytes).unwrap();
         let info = packet.bth.opcode.info().unwrap();
@@ -64,26 +64,26 @@ fn a_message_goes_to_the_queue_that_it_names() {
 }
 
 #[test]
-fn memory_is_of_the_named_queues_domain() {
+fn memory_is_looked_up_in_the_srqs_pd() {
     let mut pair = clean();
     pair.hosts[0].qp.post_send(to_queue(write(1, 600))).unwrap();
     pair.hosts[0].qp.post_send(to_queue(read(2, 600))).unwrap();
-    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    let add = Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 };
     pair.hosts[0].qp.post_send(to_queue(request(3, add, 8))).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success), (3, Status::Success)]);
 
     let elsewhere = XrcProperties { xrc: XRC, pd: PdId(2) };
-    let mut pair = extended(1, Faults::default(), elsewhere);
+    let mut pair = xrc_pair(1, Faults::default(), elsewhere);
     pair.hosts[0].qp.post_send(to_queue(write(1, 600))).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::RemoteAccess)]);
 }
 
 #[test]
-fn a_queue_of_another_xrc_domain_is_out_of_reach() {
-    let mut pair = extended(1, Faults::default(), XrcProperties { xrc: XrcDomain(8), pd: DOMAIN });
-    pair.post_receive(1, 42, FAR, 700);
+fn refuses_an_srq_of_another_xrc_domain() {
+    let mut pair = xrc_pair(1, Faults::default(), XrcProperties { xrc: XrcDomain(8), pd: DOMAIN });
+    pair.post_receive(1, 42, REMOTE_OFFSET, 700);
     pair.hosts[0].qp.post_send(to_queue(request(1, Operation::SEND, 8))).unwrap();
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::RemoteInvalidRequest)]);
@@ -93,7 +93,7 @@ fn a_queue_of_another_xrc_domain_is_out_of_reach() {
 }
 
 #[test]
-fn a_queue_that_does_not_exist_is_refused() {
+fn refuses_an_unknown_srq() {
     let mut pair = clean();
     pair.hosts[0].qp.post_send(to_queue(write(1, 8))).unwrap();
     pair.drain();
@@ -105,9 +105,9 @@ fn a_queue_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn all_packets_of_a_message_name_one_queue() {
+fn all_packets_of_a_message_name_one_srq() {
     let mut pair = clean();
-    pair.post_receive(1, 42, FAR, 700);
+    pair.post_receive(1, 42, REMOTE_OFFSET, 700);
     pair.hosts[0].qp.post_send(to_queue(request(1, Operation::SEND, 700))).unwrap();
     pair.drain();
     let sent: Vec<_> = pair.log.iter().map(|(_, bytes)| bytes.clone()).collect();
@@ -121,20 +121,20 @@ fn all_packets_of_a_message_name_one_queue() {
         host.qp.handle_packet(pair.now, &packet, false, receives, &mut host.memory);
     }
     assert_eq!(host.qp.fault(), Some(Fault::Responder));
-    // It was taken for the message, and ends with it: for the completion queue of the queue that it came from.
+    // The receive was consumed by the message, and completes with it on the CQ of its SRQ.
     let ended = host.qp.poll_receive_completion().unwrap();
     assert_eq!((ended.id.0, ended.receive_queue), (42, Some(QUEUE)));
 }
 
 #[test]
-fn a_target_sends_no_requests_and_an_initiator_takes_none() {
+fn targets_send_no_requests_and_initiators_accept_none() {
     let mut pair = clean();
     assert_eq!(pair.hosts[1].qp.post_send(to_queue(write(1, 8))), Err(PostError::State));
     assert_eq!(pair.hosts[0].qp.post_send(write(1, 8)), Err(PostError::Address));
     let mut ordinary = Pair::new(1, Faults::default(), 256);
     assert_eq!(ordinary.hosts[0].qp.post_send(to_queue(write(1, 8))), Err(PostError::Address));
 
-    // A request to the initiator, and one of plain RC to the target.
+    // A request to the initiator, and an RC request to the target.
     pair.hosts[0].qp.post_send(to_queue(write(1, 8))).unwrap();
     pair.drain();
     let (_, bytes) = pair.log[0].clone();
@@ -154,22 +154,22 @@ fn a_target_sends_no_requests_and_an_initiator_takes_none() {
 }
 
 #[test]
-fn losses_change_nothing() {
+fn recovers_from_losses() {
     for seed in 0..300 {
-        let mut pair = extended(seed, Faults::of(seed), XrcProperties { xrc: XRC, pd: DOMAIN });
+        let mut pair = xrc_pair(seed, Faults::of(seed), XrcProperties { xrc: XRC, pd: DOMAIN });
         for id in 0..8 {
-            pair.post_receive(1, id, FAR + 0x1000 * id, 3000);
+            pair.post_receive(1, id, REMOTE_OFFSET + 0x1000 * id, 3000);
             let send = request(id, Operation::SEND, 100 + 300 * id as u32);
             pair.hosts[0].qp.post_send(to_queue(send)).unwrap();
         }
         pair.run();
         if pair.hosts[0].qp.fault().is_some() {
-            continue; // Too many losses in a row, which `programs` looks at.
+            continue; // Too many consecutive losses; see `programs`.
         }
         assert_eq!(pair.hosts[1].received.len(), 8, "seed {seed}");
         for id in 0..8 {
             let length = 100 + 300 * id as u32;
-            let there = pair.hosts[1].memory.part(FAR + 0x1000 * id, length);
+            let there = pair.hosts[1].memory.part(REMOTE_OFFSET + 0x1000 * id, length);
             assert_eq!(there, pair.hosts[0].memory.part(0, length), "seed {seed}");
         }
     }

@@ -1,4 +1,4 @@
-//! Corners that no honest exchange reaches.
+//! Edge cases that no legitimate exchange reaches.
 
 use std::collections::BTreeSet;
 use std::string::{String, ToString};
@@ -9,7 +9,9 @@ use super::super::{
     RtuData, ServiceInUse, State, TooMany,
 };
 use super::handshake::{Pair, accepted, established, requested};
-use super::{SERVICE, at, carry, config, events, gid, manager, only, transmits, wish};
+use super::{
+    SERVICE, at, carry, config, connect_parameters, events, gid, manager, only, transmits,
+};
 use ferroce_wire::cm::{
     CmMessage, CommId, MessageError, Mra, ReceivedMessage, RejectReason, Rep, Req, ResponseTimeout,
     ServiceId,
@@ -19,7 +21,7 @@ use ferroce_wire::number::Qpn;
 
 const TRANSACTION: TransactionId = TransactionId(0x77);
 
-/// The REQ of a pair, as its active side repeats it.
+/// The REQ of a pair, as retransmitted by its active side.
 fn repeated_req(pair: &mut Pair) -> Req {
     let end = pair.a.poll_timeout().unwrap();
     pair.a.handle_timeout(end);
@@ -28,8 +30,8 @@ fn repeated_req(pair: &mut Pair) -> Req {
 }
 
 #[test]
-fn an_mra_for_another_message_changes_nothing() {
-    let Pair { mut a, at_a, at_b, .. } = requested(&wish());
+fn ignores_an_mra_for_another_message() {
+    let Pair { mut a, at_a, at_b, .. } = requested(&connect_parameters());
     for message in [ReceivedMessage::REP, ReceivedMessage::LAP] {
         let mra = Mra {
             local_comm_id: at_b.comm_id(),
@@ -43,8 +45,8 @@ fn an_mra_for_another_message_changes_nothing() {
 }
 
 #[test]
-fn a_repeated_req_must_be_the_same() {
-    let mut pair = requested(&wish());
+fn rejects_a_repeated_req_with_other_contents() {
+    let mut pair = requested(&connect_parameters());
     pair.b.listen(ServiceId(5), 1).unwrap();
     let req = repeated_req(&mut pair);
     let Pair { b, .. } = &mut pair;
@@ -59,7 +61,7 @@ fn a_repeated_req_must_be_the_same() {
 }
 
 #[test]
-fn a_passive_sides_name_is_no_name_for_its_request() {
+fn the_local_comm_id_does_not_identify_the_peers_request() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     a.listen(SERVICE, 1).unwrap();
     b.connect(
@@ -67,7 +69,7 @@ fn a_passive_sides_name_is_no_name_for_its_request() {
         &super::super::ConnectParameters {
             path: super::super::roce_path(gid(11), gid(12), 0),
             local_qpn: Qpn(0x2b),
-            ..wish()
+            ..connect_parameters()
         },
     )
     .unwrap();
@@ -78,8 +80,8 @@ fn a_passive_sides_name_is_no_name_for_its_request() {
 }
 
 #[test]
-fn a_rep_to_a_passive_side_is_refused() {
-    let Pair { mut b, at_a, at_b, .. } = accepted(&wish());
+fn refuses_a_rep_to_the_passive_side() {
+    let Pair { mut b, at_a, at_b, .. } = accepted(&connect_parameters());
     transmits(&mut b);
     let rep =
         Rep { local_comm_id: at_a.comm_id(), remote_comm_id: at_b.comm_id(), ..Rep::default() };
@@ -90,8 +92,8 @@ fn a_rep_to_a_passive_side_is_refused() {
 }
 
 #[test]
-fn a_req_of_a_connection_in_time_wait_is_stale() {
-    let mut pair = requested(&wish());
+fn a_req_for_a_connection_in_time_wait_is_stale() {
+    let mut pair = requested(&connect_parameters());
     let req = repeated_req(&mut pair);
     let Pair { b, at_b, .. } = &mut pair;
     b.accept(at(9), *at_b, &super::super::AcceptParameters::new(Qpn(1), req.starting_psn)).unwrap();
@@ -105,14 +107,18 @@ fn a_req_of_a_connection_in_time_wait_is_stale() {
 }
 
 #[test]
-fn every_message_has_its_own_retries() {
-    let mut pair = requested(&wish());
-    // Two of the REQ's retries are used.
+fn every_message_has_its_own_retry_count() {
+    let mut pair = requested(&connect_parameters());
+    // Two retries of the REQ are used.
     repeated_req(&mut pair);
     repeated_req(&mut pair);
     let Pair { mut a, mut b, at_a, at_b } = pair;
-    b.accept(at(9), at_b, &super::super::AcceptParameters::new(Qpn(1), wish().starting_psn))
-        .unwrap();
+    b.accept(
+        at(9),
+        at_b,
+        &super::super::AcceptParameters::new(Qpn(1), connect_parameters().starting_psn),
+    )
+    .unwrap();
     carry(at(10), (11, &mut b), &mut a);
     a.ready(at_a, RtuData::default()).unwrap();
     transmits(&mut a);
@@ -127,7 +133,7 @@ fn every_message_has_its_own_retries() {
 }
 
 #[test]
-fn a_drep_is_in_the_transaction_of_its_dreq() {
+fn a_drep_uses_the_transaction_of_its_dreq() {
     let Pair { mut a, mut b, at_a, at_b } = established();
     b.disconnect(at(5), at_b, DreqData::default()).unwrap();
     let dreq = only(&mut b);
@@ -137,7 +143,7 @@ fn a_drep_is_in_the_transaction_of_its_dreq() {
 }
 
 #[test]
-fn a_forgotten_question_can_be_asked_again() {
+fn an_expired_query_can_be_repeated() {
     let (mut a, mut b) = (manager(12), manager(11));
     b.listen_datagrams(SERVICE).unwrap();
     a.resolve(at(0), &ResolveParameters::new(gid(11), SERVICE)).unwrap();
@@ -150,10 +156,10 @@ fn a_forgotten_question_can_be_asked_again() {
 }
 
 #[test]
-fn times_in_mra_and_rep_are_bounded() {
+fn timeouts_in_mra_and_rep_are_limited() {
     let longest = super::config(12).longest_wait.as_nanos() as u64;
     let way = 4096 << 19;
-    let Pair { mut a, mut b, at_a, at_b } = requested(&wish());
+    let Pair { mut a, mut b, at_a, at_b } = requested(&connect_parameters());
     let mra = Mra {
         local_comm_id: at_b.comm_id(),
         remote_comm_id: at_a.comm_id(),
@@ -162,8 +168,12 @@ fn times_in_mra_and_rep_are_bounded() {
     };
     a.handle_message(at(2), gid(11), TRANSACTION, &mra.into()).unwrap();
     assert_eq!(a.poll_timeout().unwrap().as_nanos(), at(2).as_nanos() + longest + way);
-    b.accept(at(3), at_b, &super::super::AcceptParameters::new(Qpn(1), wish().starting_psn))
-        .unwrap();
+    b.accept(
+        at(3),
+        at_b,
+        &super::super::AcceptParameters::new(Qpn(1), connect_parameters().starting_psn),
+    )
+    .unwrap();
     let CmMessage::Rep(rep) = only(&mut b).message else { panic!("no REP") };
     let rep = Rep { target_ack_delay: ResponseTimeout(31), ..rep };
     a.handle_message(at(4), gid(11), TRANSACTION, &rep.into()).unwrap();
@@ -179,20 +189,20 @@ fn times_in_mra_and_rep_are_bounded() {
 }
 
 #[test]
-fn names_in_use_are_passed_over() {
+fn skips_comm_ids_in_use() {
     let (mut free, mut taken) = (CommIds::new(9), CommIds::new(9));
     let first: std::vec::Vec<_> = (0..10).map(|_| free.next(|_| false)).collect();
     let next = taken.next(|id| first[..9].contains(&id));
     assert_eq!(next, first[9]);
-    // Another seed gives other names.
+    // Another seed gives other IDs.
     assert_ne!(CommIds::new(10).next(|_| false), first[0]);
 }
 
 #[test]
-fn without_automatic_mra_a_repeated_request_changes_nothing() {
-    let (mut a, mut b) = (manager(12), ConnectionManager::new(quiet()));
+fn without_automatic_mra_a_repeated_req_is_ignored() {
+    let (mut a, mut b) = (manager(12), ConnectionManager::new(without_automatic_mra()));
     b.listen(SERVICE, 1).unwrap();
-    let id = a.connect(at(0), &wish()).unwrap();
+    let id = a.connect(at(0), &connect_parameters()).unwrap();
     let mad = only(&mut a).to_mad();
     b.handle_mad(at(1), gid(12), &mad).unwrap();
     assert_eq!(events(&mut b).len(), 1);
@@ -204,13 +214,13 @@ fn without_automatic_mra_a_repeated_request_changes_nothing() {
     assert_eq!(a.state(id), State::ReqSent);
 }
 
-/// A manager that leaves MRAs to its consumer.
-fn quiet() -> Config {
+/// A configuration that leaves MRAs to the consumer.
+fn without_automatic_mra() -> Config {
     Config { automatic_mra: None, ..config(11) }
 }
 
 #[test]
-fn each_way_to_be_ignored_or_refused_has_its_text() {
+fn every_error_has_a_distinct_text() {
     let comm_id = CommId(7);
     let ignored = [
         Ignored::NotMad(MadError::Length(3)),
@@ -229,7 +239,7 @@ fn each_way_to_be_ignored_or_refused_has_its_text() {
         Ignored::Unsolicited,
     ];
     let mut texts: BTreeSet<String> = ignored.iter().map(Ignored::to_string).collect();
-    assert!(texts.contains("message without meaning in state Established"));
+    assert!(texts.contains("message not valid in state Established"));
     texts.extend([CallError::Gone, CallError::State(State::Idle)].map(|one| one.to_string()));
     texts.insert(TooMany { limit: 5 }.to_string());
     texts.insert(ServiceInUse(SERVICE).to_string());

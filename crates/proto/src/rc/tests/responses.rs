@@ -1,4 +1,4 @@
-//! Answers that do not fit, answers that cannot be given, and requests that are asked again.
+//! Invalid responses, responses that cannot be sent, and duplicate requests.
 
 use ferroce_wire::number::{Msn, Psn, Word};
 use ferroce_wire::opcode::Opcode;
@@ -6,16 +6,16 @@ use ferroce_wire::packet::ExtensionHeaders;
 use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use ferroce_wire::transport::{Aeth, AtomicAckEth, Bth, FlushPlacement, FlushSelectivity};
 
-use super::pair::{Faults, Pair};
-use super::telling::{
-    FAR, clean, deliver, opcodes, read, remote, request, statuses, syndromes, write,
+use super::helpers::{
+    REMOTE_OFFSET, clean, deliver, opcodes, read, remote, request, statuses, syndromes, write,
 };
+use super::pair::{Faults, Pair};
 use crate::memory::AccessFlags;
 use crate::rc::Fault;
 use crate::work::{Operation, SendRequest, Status};
 
-/// One request under way on side 0, and an answer to its packet number `index` made by hand.
-fn answered(
+/// One request in flight on side 0, and a forged response to its packet `index`.
+fn respond(
     request: SendRequest,
     index: u32,
     opcode: Opcode,
@@ -37,42 +37,42 @@ fn answered(
 }
 
 fn add(id: u64) -> SendRequest {
-    request(id, Operation::FetchAdd { remote: remote(FAR), add: 1 }, 8)
+    request(id, Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 }, 8)
 }
 
 #[test]
-fn an_answer_of_another_kind_is_a_bad_response() {
+fn a_response_of_the_wrong_kind_is_a_bad_response() {
     let ack = Some(Syndrome::ACK);
     let nak = Some(Syndrome::from(SyndromeKind::Nak(NakCode::RemoteAccessError)));
     let whole = [7; 256];
     for (what, pair) in [
         (
             "a READ answered as an atomic",
-            answered(read(1, 8), 0, Opcode::RC_ATOMIC_ACKNOWLEDGE, ack, &[]),
+            respond(read(1, 8), 0, Opcode::RC_ATOMIC_ACKNOWLEDGE, ack, &[]),
         ),
         (
             "an atomic answered as a READ",
-            answered(add(1), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &[0; 8]),
+            respond(add(1), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &[0; 8]),
         ),
         (
             "a refusal in an atomic's answer",
-            answered(add(1), 0, Opcode::RC_ATOMIC_ACKNOWLEDGE, nak, &[]),
+            respond(add(1), 0, Opcode::RC_ATOMIC_ACKNOWLEDGE, nak, &[]),
         ),
         (
             "a READ answered by too many bytes",
-            answered(read(1, 8), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &[0; 12]),
+            respond(read(1, 8), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &[0; 12]),
         ),
         (
             "a READ that ends too early",
-            answered(read(1, 512), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &whole),
+            respond(read(1, 512), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &whole),
         ),
         (
             "a READ that does not end",
-            answered(read(1, 256), 0, Opcode::RC_RDMA_READ_RESPONSE_FIRST, ack, &whole),
+            respond(read(1, 256), 0, Opcode::RC_RDMA_READ_RESPONSE_FIRST, ack, &whole),
         ),
         (
             "a WRITE answered as a READ",
-            answered(write(1, 8), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &[]),
+            respond(write(1, 8), 0, Opcode::RC_RDMA_READ_RESPONSE_ONLY, ack, &[]),
         ),
     ] {
         assert_eq!(statuses(&pair), [(1, Status::BadResponse)], "{what}");
@@ -81,10 +81,10 @@ fn an_answer_of_another_kind_is_a_bad_response() {
 }
 
 #[test]
-fn a_reserved_syndrome_is_no_answer() {
-    // 0b01100000: a class that the specification keeps for later.
+fn ignores_reserved_syndromes() {
+    // 0b01100000: a reserved class.
     let reserved = Some(Syndrome(0x60));
-    let mut pair = answered(write(1, 8), 0, Opcode::RC_ACKNOWLEDGE, reserved, &[]);
+    let mut pair = respond(write(1, 8), 0, Opcode::RC_ACKNOWLEDGE, reserved, &[]);
     assert_eq!(statuses(&pair), []);
     assert_eq!(pair.hosts[0].qp.fault(), None);
     pair.run();
@@ -92,12 +92,12 @@ fn a_reserved_syndrome_is_no_answer() {
 }
 
 #[test]
-fn memory_that_goes_away_under_a_read_is_a_refusal() {
+fn naks_a_read_whose_memory_was_deregistered() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(read(1, 2000)).unwrap();
     pair.drain();
     pair.step();
-    // The request was checked and accepted; its answer cannot be given.
+    // The request passed its checks; its response cannot be sent.
     pair.hosts[1].memory.valid = false;
     pair.run();
     assert_eq!(statuses(&pair), [(1, Status::RemoteAccess)]);
@@ -106,7 +106,7 @@ fn memory_that_goes_away_under_a_read_is_a_refusal() {
 }
 
 #[test]
-fn flush_and_atomic_write_are_answered_again() {
+fn responds_to_duplicate_flush_and_atomic_write() {
     for lost in [1, 2] {
         let mut pair = Pair::with(1, Faults::default(), 256, |config| {
             config.access |= AccessFlags::FLUSH_GLOBAL;
@@ -114,27 +114,27 @@ fn flush_and_atomic_write_are_answered_again() {
         pair.hosts[1].memory.access |= AccessFlags::FLUSH_GLOBAL;
         pair.lost = [lost].into();
         let flush = Operation::Flush {
-            remote: remote(FAR),
+            remote: remote(REMOTE_OFFSET),
             length: 64,
             selectivity: FlushSelectivity(0),
             placement: FlushPlacement(1),
         };
         pair.hosts[0].qp.post_send(request(1, flush, 0)).unwrap();
         pair.run();
-        let atomic_write = Operation::AtomicWrite { remote: remote(FAR) };
+        let atomic_write = Operation::AtomicWrite { remote: remote(REMOTE_OFFSET) };
         pair.hosts[0].qp.post_send(request(2, atomic_write, 8)).unwrap();
         pair.run();
         assert_eq!(statuses(&pair), [(1, Status::Success), (2, Status::Success)], "lost {lost}");
-        assert_eq!(pair.hosts[1].memory.part(FAR, 8), pair.hosts[0].memory.part(0, 8));
+        assert_eq!(pair.hosts[1].memory.part(REMOTE_OFFSET, 8), pair.hosts[0].memory.part(0, 8));
         let answers = opcodes(&pair, 1);
         assert!(answers.iter().all(|one| *one == Opcode::RC_RDMA_READ_RESPONSE_ONLY));
     }
 }
 
 #[test]
-fn a_queue_pair_in_error_flushes_its_own_receives() {
+fn err_flushes_the_receive_queue() {
     let mut pair = clean(256);
-    (0..3).for_each(|id| pair.post_receive(0, id, FAR, 8));
+    (0..3).for_each(|id| pair.post_receive(0, id, REMOTE_OFFSET, 8));
     let host = &mut pair.hosts[0];
     host.qp.handle_error();
     host.qp.flush_receives(&mut host.receives);

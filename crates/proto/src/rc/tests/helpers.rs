@@ -1,4 +1,4 @@
-//! What the tests of single rules are told with.
+//! Helpers for tests of single rules.
 
 use std::vec::Vec;
 
@@ -11,7 +11,7 @@ use ferroce_wire::transport::Bth;
 use super::pair::{BASE, Faults, KEY, Pair, sge};
 use crate::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
 
-pub(super) const FAR: u64 = 0x4_0000;
+pub(super) const REMOTE_OFFSET: u64 = 0x4_0000;
 
 pub(super) fn remote(offset: u64) -> RemoteAddress {
     RemoteAddress { address: VirtualAddress(BASE + offset), key: RKey(KEY) }
@@ -22,11 +22,11 @@ pub(super) fn request(id: u64, operation: Operation, length: u32) -> SendRequest
 }
 
 pub(super) fn write(id: u64, length: u32) -> SendRequest {
-    request(id, Operation::Write { remote: remote(FAR), immediate: None }, length)
+    request(id, Operation::Write { remote: remote(REMOTE_OFFSET), immediate: None }, length)
 }
 
 pub(super) fn read(id: u64, length: u32) -> SendRequest {
-    request(id, Operation::Read { remote: remote(FAR) }, length)
+    request(id, Operation::Read { remote: remote(REMOTE_OFFSET) }, length)
 }
 
 pub(super) fn clean(mtu: u16) -> Pair {
@@ -38,10 +38,10 @@ pub(super) fn statuses(pair: &Pair) -> Vec<(u64, Status)> {
 }
 
 pub(super) fn opcodes(pair: &Pair, side: usize) -> Vec<Opcode> {
-    pair.story().into_iter().filter(|one| one.0 == side).map(|one| one.1).collect()
+    pair.sent_packets().into_iter().filter(|one| one.0 == side).map(|one| one.1).collect()
 }
 
-/// The syndromes that side 1 sent.
+/// The syndromes sent by side 1.
 pub(super) fn syndromes(pair: &Pair) -> Vec<SyndromeKind> {
     let answers = pair.log.iter().filter(|(side, _)| *side == 1);
     answers
@@ -51,7 +51,7 @@ pub(super) fn syndromes(pair: &Pair) -> Vec<SyndromeKind> {
         .collect()
 }
 
-/// A packet made by hand, to side `to`.
+/// Delivers a forged packet to side `to`.
 pub(super) fn deliver(
     pair: &mut Pair,
     to: usize,

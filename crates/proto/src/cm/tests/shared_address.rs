@@ -1,10 +1,10 @@
-//! Several managers on one address: their names tell them apart, and each knows what is its own.
+//! Several managers on one address, distinguished by their communication IDs.
 
 use std::collections::BTreeSet;
 
 use super::super::comm_id::CommIds;
 use super::super::{Config, ConnectionManager, ResolveParameters};
-use super::{SERVICE, at, config, gid, manager, only, wish};
+use super::{SERVICE, at, config, connect_parameters, gid, manager, only};
 use ferroce_wire::cm::{CmMessage, Rej, RejectReason};
 use ferroce_wire::mad::TransactionId;
 
@@ -15,7 +15,7 @@ fn in_slot(host: u8, slot: u8) -> ConnectionManager {
 }
 
 #[test]
-fn names_of_a_slot_begin_with_it_and_none_comes_twice() {
+fn comm_ids_of_a_slot_are_unique_and_start_with_it() {
     let mut names = CommIds::within(0x1234_5678_9abc_def0, Some(0x5a));
     let mut seen = BTreeSet::new();
     for _ in 0..100_000 {
@@ -26,10 +26,10 @@ fn names_of_a_slot_begin_with_it_and_none_comes_twice() {
 }
 
 #[test]
-fn every_name_of_a_slot_is_given_once() {
+fn every_comm_id_of_a_slot_is_used_once() {
     let mut names = CommIds::within(7, Some(0));
     let mut seen = std::vec![false; 1 << 24];
-    // All but zero, which is none's.
+    // All but zero, which is never used.
     for _ in 1..1 << 24 {
         let id = names.next(|_| false).0 as usize;
         assert!(id != 0 && !std::mem::replace(&mut seen[id], true), "{id:#x}");
@@ -37,14 +37,14 @@ fn every_name_of_a_slot_is_given_once() {
 }
 
 #[test]
-fn connections_and_questions_are_known_to_who_has_them() {
+fn each_manager_recognizes_its_own_messages() {
     let (mut one, mut other) = (in_slot(12, 1), in_slot(12, 2));
     let mut peer = manager(11);
     peer.listen(SERVICE, 1).unwrap();
-    one.connect(at(0), &wish()).unwrap();
+    one.connect(at(0), &connect_parameters()).unwrap();
     let req = only(&mut one);
     assert!(peer.concerns(gid(12), req.transaction, &req.message));
-    // A listener that is gone still knows what it took before.
+    // After `unlisten`, requests received before still belong to it.
     peer.handle_mad(at(1), gid(12), &req.to_mad()).unwrap();
     peer.unlisten(SERVICE);
     assert!(peer.concerns(gid(12), req.transaction, &req.message));
@@ -56,12 +56,12 @@ fn connections_and_questions_are_known_to_who_has_them() {
     assert!(!other.concerns(gid(11), TRANSACTION, &rej));
 
     other.resolve(at(0), &ResolveParameters::new(gid(11), SERVICE)).unwrap();
-    let question = only(&mut other);
-    assert!(!peer.concerns(gid(12), question.transaction, &question.message));
+    let sidr_req = only(&mut other);
+    assert!(!peer.concerns(gid(12), sidr_req.transaction, &sidr_req.message));
     peer.listen_datagrams(SERVICE).unwrap();
-    assert!(peer.concerns(gid(12), question.transaction, &question.message));
+    assert!(peer.concerns(gid(12), sidr_req.transaction, &sidr_req.message));
     peer.unlisten_datagrams(SERVICE);
-    let _ = peer.handle_mad(at(1), gid(12), &question.to_mad());
+    let _ = peer.handle_mad(at(1), gid(12), &sidr_req.to_mad());
     let answer = only(&mut peer);
     assert!(other.concerns(gid(11), answer.transaction, &answer.message));
     assert!(!one.concerns(gid(11), answer.transaction, &answer.message));

@@ -1,4 +1,4 @@
-//! What is said of a failure: by it, someone finds out what to change.
+//! Error texts are distinct and name the phase.
 
 use std::collections::BTreeSet;
 use std::string::{String, ToString};
@@ -8,7 +8,7 @@ use ferroce_wire::setup::{Phase, Status};
 use super::*;
 
 #[test]
-fn each_way_to_fail_has_its_text() {
+fn every_failure_has_a_distinct_text() {
     let violations = [
         Violation::QpType,
         Violation::PathMtu,

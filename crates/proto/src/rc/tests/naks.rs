@@ -1,4 +1,4 @@
-//! What is refused, how the receive request ends, and what the owner hears.
+//! Fatal NAKs, receive completions and events.
 
 use ferroce_wire::number::{Immediate, RKey, VirtualAddress};
 use ferroce_wire::opcode::Opcode;
@@ -6,14 +6,16 @@ use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::syndrome::{NakCode, SyndromeKind};
 use ferroce_wire::transport::{Bth, FlushPlacement, FlushSelectivity, Reth};
 
+use super::helpers::{
+    REMOTE_OFFSET, clean, deliver, read, remote, request, statuses, syndromes, write,
+};
 use super::pair::{BASE, Faults, KEY, Pair, REGION};
-use super::telling::{FAR, clean, deliver, read, remote, request, statuses, syndromes, write};
 use crate::memory::AccessFlags;
 use crate::work::{MAX_MESSAGE, Operation, RemoteAddress, Status};
 
 const ALL: AccessFlags = AccessFlags::from_bits_retain(0x30f);
 
-/// A FLUSH to a responder whose queue pair and region allow both placements.
+/// A FLUSH to a responder whose QP and MR allow both placements.
 fn flush(key: u32, offset: u64, length: u32, selectivity: u8, placement: u8) -> Status {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| config.access = ALL);
     pair.hosts[1].memory.access = ALL;
@@ -29,12 +31,12 @@ fn flush(key: u32, offset: u64, length: u32, selectivity: u8, placement: u8) -> 
 }
 
 #[test]
-fn a_flush_of_a_range_needs_key_and_bounds() {
-    assert_eq!(flush(KEY, FAR, 64, 0, 1), Status::Success);
-    assert_eq!(flush(KEY, FAR, 0, 0, 1), Status::Success);
-    assert_eq!(flush(KEY + 1, FAR, 64, 0, 1), Status::RemoteAccess);
+fn a_flush_of_a_range_checks_key_and_bounds() {
+    assert_eq!(flush(KEY, REMOTE_OFFSET, 64, 0, 1), Status::Success);
+    assert_eq!(flush(KEY, REMOTE_OFFSET, 0, 0, 1), Status::Success);
+    assert_eq!(flush(KEY + 1, REMOTE_OFFSET, 64, 0, 1), Status::RemoteAccess);
     assert_eq!(
-        flush(KEY + 1, FAR, 0, 0, 1),
+        flush(KEY + 1, REMOTE_OFFSET, 0, 0, 1),
         Status::RemoteAccess,
         "a key is needed for nothing, too"
     );
@@ -42,10 +44,10 @@ fn a_flush_of_a_range_needs_key_and_bounds() {
 }
 
 #[test]
-fn a_flush_of_a_region_has_no_bounds() {
+fn a_flush_of_a_region_ignores_bounds() {
     assert_eq!(flush(KEY, REGION - 8, 64, 1, 1), Status::Success);
     assert_eq!(flush(KEY, 0, u32::MAX, 1, 1), Status::Success);
-    assert_eq!(flush(KEY + 1, FAR, 64, 1, 1), Status::RemoteAccess);
+    assert_eq!(flush(KEY + 1, REMOTE_OFFSET, 64, 1, 1), Status::RemoteAccess);
 }
 
 #[test]
@@ -55,15 +57,15 @@ fn reserved_values_in_a_flush_are_an_invalid_request() {
             1..=3 => Status::Success,
             _ => Status::RemoteInvalidRequest,
         };
-        assert_eq!(flush(KEY, FAR, 64, 0, placement), expected, "{placement}");
+        assert_eq!(flush(KEY, REMOTE_OFFSET, 64, 0, placement), expected, "{placement}");
     }
     for selectivity in [2, 3] {
-        assert_eq!(flush(KEY, FAR, 64, selectivity, 1), Status::RemoteInvalidRequest);
+        assert_eq!(flush(KEY, REMOTE_OFFSET, 64, selectivity, 1), Status::RemoteInvalidRequest);
     }
 }
 
-/// The next request, made by hand.
-fn answer_to(opcode: Opcode, reth: Reth, payload: &[u8]) -> SyndromeKind {
+/// The response to a forged request.
+fn response_to(opcode: Opcode, reth: Reth, payload: &[u8]) -> SyndromeKind {
     let mut pair = clean(256);
     let psn = pair.hosts[1].qp.config().receive_psn;
     let extensions = ExtensionHeaders { reth: Some(reth), ..Default::default() };
@@ -74,13 +76,13 @@ fn answer_to(opcode: Opcode, reth: Reth, payload: &[u8]) -> SyndromeKind {
 
 #[test]
 fn an_atomic_write_of_another_length_or_alignment_is_an_invalid_request() {
-    let reth = Reth { address: VirtualAddress(BASE + FAR), key: RKey(KEY), length: 8 };
+    let reth = Reth { address: VirtualAddress(BASE + REMOTE_OFFSET), key: RKey(KEY), length: 8 };
     let invalid = SyndromeKind::Nak(NakCode::InvalidRequest);
-    let write = |reth, payload: &[u8]| answer_to(Opcode::RC_ATOMIC_WRITE, reth, payload);
+    let write = |reth, payload: &[u8]| response_to(Opcode::RC_ATOMIC_WRITE, reth, payload);
     assert!(matches!(write(reth, &[0; 8]), SyndromeKind::Ack(_)));
     assert_eq!(write(reth, &[0; 4]), invalid);
     assert_eq!(write(Reth { length: 16, ..reth }, &[0; 8]), invalid);
-    let unaligned = Reth { address: VirtualAddress(BASE + FAR + 4), ..reth };
+    let unaligned = Reth { address: VirtualAddress(BASE + REMOTE_OFFSET + 4), ..reth };
     assert_eq!(write(unaligned, &[0; 8]), invalid);
 }
 
@@ -91,27 +93,27 @@ fn no_message_is_longer_than_2_gib() {
         [(Opcode::RC_RDMA_READ_REQUEST, &[][..]), (Opcode::RC_RDMA_WRITE_FIRST, &[0; 256])]
     {
         let length = SyndromeKind::Nak(NakCode::InvalidRequest);
-        assert_eq!(answer_to(opcode, reth, payload), length, "{opcode}");
-        // Of 2^31 bytes only the key is wrong.
+        assert_eq!(response_to(opcode, reth, payload), length, "{opcode}");
+        // With 2^31 bytes only the key is wrong.
         let reth = Reth { length: MAX_MESSAGE, ..reth };
         let key = SyndromeKind::Nak(NakCode::RemoteAccessError);
-        assert_eq!(answer_to(opcode, reth, payload), key, "{opcode}");
+        assert_eq!(response_to(opcode, reth, payload), key, "{opcode}");
     }
 }
 
-/// How the receive request of a refused message ends; no event is raised then.
+/// Status of the receive of a refused message; no event is raised then.
 fn received(pair: &Pair) -> Status {
     assert_eq!(pair.hosts[1].qp.refusal(), None, "the completion reports it");
     pair.hosts[1].received[0].status
 }
 
 #[test]
-fn a_receive_ends_with_the_cause() {
+fn a_receive_completes_with_the_cause() {
     let immediate = Some(Immediate(5));
-    let bad = RemoteAddress { key: RKey(KEY + 1), ..remote(FAR) };
+    let bad = RemoteAddress { key: RKey(KEY + 1), ..remote(REMOTE_OFFSET) };
 
     let mut pair = clean(256);
-    pair.post_receive(1, 9, FAR, 100);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 100);
     let bad_write = Operation::Write { remote: bad, immediate };
     pair.hosts[0].qp.post_send(request(1, bad_write, 8)).unwrap();
     pair.run();
@@ -119,14 +121,14 @@ fn a_receive_ends_with_the_cause() {
     assert_eq!(statuses(&pair), [(1, Status::RemoteAccess)]);
 
     let mut pair = clean(256);
-    pair.post_receive(1, 9, FAR, 100);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 100);
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 101)).unwrap();
     pair.run();
     assert_eq!(received(&pair), Status::LocalLength);
 
     // A WRITE in the middle of a SEND.
     let mut pair = clean(256);
-    pair.post_receive(1, 9, FAR, 1000);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 1000);
     pair.hosts[0].qp.post_send(request(1, Operation::SEND, 1000)).unwrap();
     pair.drain();
     pair.step();
@@ -138,8 +140,8 @@ fn a_receive_ends_with_the_cause() {
 }
 
 #[test]
-fn a_refusal_without_a_receive_is_told() {
-    let bad = RemoteAddress { key: RKey(KEY + 1), ..remote(FAR) };
+fn reports_a_fatal_nak_without_a_receive() {
+    let bad = RemoteAddress { key: RKey(KEY + 1), ..remote(REMOTE_OFFSET) };
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(request(1, Operation::Read { remote: bad }, 8)).unwrap();
     pair.run();
@@ -147,13 +149,13 @@ fn a_refusal_without_a_receive_is_told() {
 }
 
 #[test]
-fn a_connection_without_path_migration_is_migrated() {
+fn packets_set_the_migration_bit() {
     let mut pair = clean(256);
-    pair.post_receive(1, 9, FAR, 8);
+    pair.post_receive(1, 9, REMOTE_OFFSET, 8);
     pair.hosts[0].qp.post_send(write(1, 600)).unwrap();
     pair.hosts[0].qp.post_send(read(2, 600)).unwrap();
     pair.hosts[0].qp.post_send(request(3, Operation::SEND, 8)).unwrap();
-    let add = Operation::FetchAdd { remote: remote(FAR), add: 1 };
+    let add = Operation::FetchAdd { remote: remote(REMOTE_OFFSET), add: 1 };
     pair.hosts[0].qp.post_send(request(4, add, 8)).unwrap();
     pair.marking = true;
     pair.run();
@@ -168,7 +170,7 @@ fn a_connection_without_path_migration_is_migrated() {
 }
 
 #[test]
-fn requests_out_of_the_window_are_counted() {
+fn counts_requests_outside_the_psn_window() {
     let mut pair = clean(256);
     pair.hosts[0].qp.post_send(write(1, 1024)).unwrap();
     pair.hosts[0].qp.post_send(read(2, 1024)).unwrap();
@@ -177,7 +179,8 @@ fn requests_out_of_the_window_are_counted() {
     let mut counted = 0;
     let mut send = |pair: &mut Pair, psn: i32, key: u32| {
         let opcode = Opcode::RC_RDMA_READ_REQUEST;
-        let reth = Reth { address: VirtualAddress(BASE + FAR), key: RKey(key), length: 1024 };
+        let reth =
+            Reth { address: VirtualAddress(BASE + REMOTE_OFFSET), key: RKey(key), length: 1024 };
         let extensions = ExtensionHeaders { reth: Some(reth), ..Default::default() };
         let bth = Bth { opcode, psn: first.add(psn as u32), ..Bth::default() };
         deliver(pair, 1, bth, extensions, &[]);
@@ -194,7 +197,7 @@ fn requests_out_of_the_window_are_counted() {
 }
 
 #[test]
-fn a_stranger_who_guesses_psns_makes_nobody_go_back() {
+fn guessed_psns_cause_no_retransmission() {
     for (ahead, answers) in [(9, 1), ((1 << 16) + 9, 0), (1 << 20, 0)] {
         let mut pair = clean(256);
         pair.hosts[0].qp.post_send(write(1, 1024)).unwrap();
