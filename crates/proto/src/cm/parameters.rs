@@ -37,47 +37,97 @@ pub struct Enhancements {
     pub options: u32,
 }
 
-/// Parameters of a REQ (IBA 12.6.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectParameters {
-    /// The service to connect to.
-    pub service_id: ServiceId,
-    /// The transport service.
-    pub transport: Transport,
-    /// The local QPN.
-    pub local_qpn: Qpn,
-    /// PSN of the first packet that the peer sends (IBA 12.7: where the *remote* node shall begin).
-    pub starting_psn: Psn,
-    /// The path MTU.
-    pub path_mtu: PathMtu,
-    /// The path as seen locally. Its remote GID is the destination of the messages.
-    pub path: Path,
-    /// The alternate path.
-    pub alternate_path: Option<Path>,
-    /// The P_Key.
-    pub partition: PKey,
-    /// Maximum outstanding RDMA READs and atomics of the peer.
-    pub responder_resources: u8,
-    /// Desired maximum of our own outstanding READs and atomics.
-    pub initiator_depth: u8,
-    /// Retry count for the peer.
-    pub retry_count: u8,
-    /// RNR retry count for the peer.
-    pub rnr_retry_count: RnrRetry,
-    /// Whether our RQ issues credits.
-    pub end_to_end_flow_control: bool,
-    /// Whether our QP uses an SRQ.
-    pub shared_receive_queue: bool,
-    /// Local CM response timeout.
-    pub local_response_timeout: ResponseTimeout,
-    /// Remote CM response timeout.
-    pub remote_response_timeout: ResponseTimeout,
-    /// Maximum CM retransmissions of either side.
-    pub max_cm_retries: u8,
-    /// Enhancements to offer.
-    pub enhancements: Enhancements,
-    /// Private data: see [`super::private_data()`] and [`super::rdmacm_private_data()`].
-    pub private_data: ReqData,
+/// Declares a struct with the fields of a REQ that both sides see alike, besides its own.
+macro_rules! req_parameters {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)* }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+            /// The service to connect to.
+            pub service_id: ServiceId,
+            /// The transport service.
+            pub transport: Transport,
+            /// PSN of the first packet that the receiver of the REQ sends (IBA 12.7).
+            pub starting_psn: Psn,
+            /// The path MTU.
+            pub path_mtu: PathMtu,
+            /// The path as seen locally.
+            pub path: Path,
+            /// The alternate path as seen locally.
+            pub alternate_path: Option<Path>,
+            /// The P_Key.
+            pub partition: PKey,
+            /// Maximum outstanding RDMA READs and atomics of the peer, which the local responder must handle.
+            pub responder_resources: u8,
+            /// Maximum outstanding RDMA READs and atomics of the local requester.
+            pub initiator_depth: u8,
+            /// Retry count for the receiver of the REQ.
+            pub retry_count: u8,
+            /// RNR retry count for the receiver of the REQ.
+            pub rnr_retry_count: RnrRetry,
+            /// Whether the RQ of the sender of the REQ issues credits.
+            pub end_to_end_flow_control: bool,
+            /// Whether the QP of the sender of the REQ uses an SRQ.
+            pub shared_receive_queue: bool,
+            /// Local CM response timeout.
+            pub local_response_timeout: ResponseTimeout,
+            /// Remote CM response timeout.
+            pub remote_response_timeout: ResponseTimeout,
+            /// Maximum CM retransmissions of either side.
+            pub max_cm_retries: u8,
+            /// The enhancements that the sender of the REQ offers.
+            pub enhancements: Enhancements,
+            /// Private data: see [`private_data()`](super::private_data()) and
+            /// [`rdmacm_private_data()`](super::rdmacm_private_data()).
+            pub private_data: ReqData,
+        }
+    };
+}
+
+/// Declares a struct with the fields of a REP that both sides see alike, besides its own.
+macro_rules! rep_parameters {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)* }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+            /// PSN of the first packet that the receiver of the REP sends (IBA 12.7).
+            pub starting_psn: Psn,
+            /// Maximum outstanding RDMA READs and atomics of the peer, which the local responder must handle.
+            pub responder_resources: u8,
+            /// Maximum outstanding RDMA READs and atomics of the local requester.
+            pub initiator_depth: u8,
+            /// Result for the alternate path.
+            pub failover: Failover,
+            /// Whether the RQ of the sender of the REP issues credits.
+            pub end_to_end_flow_control: bool,
+            /// RNR retry count for the receiver of the REP.
+            pub rnr_retry_count: RnrRetry,
+            /// Whether the QP of the sender of the REP uses an SRQ.
+            pub shared_receive_queue: bool,
+            /// The accepted enhancements.
+            pub enhancements: Enhancements,
+            /// Private data.
+            pub private_data: RepData,
+        }
+    };
+}
+
+pub(super) use {rep_parameters, req_parameters};
+
+req_parameters! {
+    /// Parameters of a REQ to send (IBA 12.6.5). The remote GID of the path is the destination of the messages.
+    pub struct ConnectParameters {
+        /// The local QPN.
+        pub local_qpn: Qpn,
+    }
 }
 
 impl ConnectParameters {
@@ -121,29 +171,12 @@ pub fn roce_path(local: Gid, remote: Gid, flow_label: u32) -> Path {
     }
 }
 
-/// Parameters of a REP (IBA 12.6.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AcceptParameters {
-    /// The local QPN.
-    pub local_qpn: Qpn,
-    /// PSN of the first packet that the peer sends (IBA 12.7: where the *remote* node shall begin).
-    pub starting_psn: Psn,
-    /// Maximum outstanding RDMA READs and atomics of the peer.
-    pub responder_resources: u8,
-    /// Maximum of our own outstanding READs and atomics.
-    pub initiator_depth: u8,
-    /// Result for the alternate path.
-    pub failover: Failover,
-    /// Whether our RQ issues credits.
-    pub end_to_end_flow_control: bool,
-    /// RNR retry count for the peer.
-    pub rnr_retry_count: RnrRetry,
-    /// Whether our QP uses an SRQ.
-    pub shared_receive_queue: bool,
-    /// Accepted enhancements.
-    pub enhancements: Enhancements,
-    /// Private data.
-    pub private_data: RepData,
+rep_parameters! {
+    /// Parameters of a REP to send (IBA 12.6.8).
+    pub struct AcceptParameters {
+        /// The local QPN.
+        pub local_qpn: Qpn,
+    }
 }
 
 impl AcceptParameters {

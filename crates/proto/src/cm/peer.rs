@@ -6,54 +6,20 @@ use ferroce_wire::cm::{
 };
 use ferroce_wire::number::{Guid, PKey, Psn, Qpn};
 
-use super::parameters::Enhancements;
+use super::parameters::{Enhancements, rep_parameters, req_parameters};
 use super::private_data::{RepData, ReqData};
 
-/// A received REQ. "Local" is this side, "remote" is the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Source address of the REQ, and destination of the responses.
-    pub from: Gid,
-    /// The requested service.
-    pub service_id: ServiceId,
-    /// The peer's CA GUID.
-    pub remote_ca_guid: Guid,
-    /// The transport service.
-    pub transport: Transport,
-    /// The peer's QPN.
-    pub remote_qpn: Qpn,
-    /// PSN of the first packet that we send (IBA 12.7).
-    pub starting_psn: Psn,
-    /// The path MTU.
-    pub path_mtu: PathMtu,
-    /// The path as seen locally, from the contents of the REQ, not from its source address.
-    pub path: Path,
-    /// The alternate path as seen locally.
-    pub alternate_path: Option<Path>,
-    /// The P_Key.
-    pub partition: PKey,
-    /// Outstanding RDMA READs and atomics that the peer wants: our responder needs as many resources.
-    pub responder_resources: u8,
-    /// Maximum of our own outstanding READs and atomics.
-    pub initiator_depth: u8,
-    /// Retry count for us.
-    pub retry_count: u8,
-    /// RNR retry count for us.
-    pub rnr_retry_count: RnrRetry,
-    /// Whether the peer's RQ issues credits.
-    pub end_to_end_flow_control: bool,
-    /// Whether the peer's QP uses an SRQ.
-    pub shared_receive_queue: bool,
-    /// Local CM response timeout.
-    pub local_response_timeout: ResponseTimeout,
-    /// Remote CM response timeout.
-    pub remote_response_timeout: ResponseTimeout,
-    /// Maximum CM retransmissions of either side.
-    pub max_cm_retries: u8,
-    /// Offered enhancements.
-    pub enhancements: Enhancements,
-    /// Private data, starting with the RDMA-CM header when the service is an RDMA-CM port.
-    pub private_data: ReqData,
+req_parameters! {
+    /// A received REQ. "Local" is this side, "remote" is the peer. The paths are taken from its contents, not from its
+    /// source address.
+    pub struct Request {
+        /// Source address of the REQ, and destination of the responses.
+        pub from: Gid,
+        /// The peer's CA GUID.
+        pub remote_ca_guid: Guid,
+        /// The peer's QPN.
+        pub remote_qpn: Qpn,
+    }
 }
 
 /// The path as seen from its other end.
@@ -95,33 +61,16 @@ impl Request {
     }
 }
 
-/// A received REP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// The peer's CA GUID.
-    pub remote_ca_guid: Guid,
-    /// The peer's QPN.
-    pub remote_qpn: Qpn,
-    /// PSN of the first packet that we send (IBA 12.7).
-    pub starting_psn: Psn,
-    /// Outstanding RDMA READs and atomics of the peer: our responder needs as many resources.
-    pub responder_resources: u8,
-    /// Maximum of our own outstanding READs and atomics.
-    pub initiator_depth: u8,
-    /// ACK delay of the peer, to be added to our ACK timeout.
-    pub target_ack_delay: ResponseTimeout,
-    /// Result for the alternate path.
-    pub failover: Failover,
-    /// Whether the peer's RQ issues credits.
-    pub end_to_end_flow_control: bool,
-    /// RNR retry count for us.
-    pub rnr_retry_count: RnrRetry,
-    /// Whether the peer's QP uses an SRQ.
-    pub shared_receive_queue: bool,
-    /// Accepted enhancements.
-    pub enhancements: Enhancements,
-    /// Private data.
-    pub private_data: RepData,
+rep_parameters! {
+    /// A received REP.
+    pub struct Reply {
+        /// The peer's CA GUID.
+        pub remote_ca_guid: Guid,
+        /// The peer's QPN.
+        pub remote_qpn: Qpn,
+        /// ACK delay of the peer, to be added to the local ACK timeout.
+        pub target_ack_delay: ResponseTimeout,
+    }
 }
 
 impl Reply {

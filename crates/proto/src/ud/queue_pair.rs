@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 /// A QP that exchanges datagrams with any peer. `R` is a route to a host, see
-/// [`AddressHandle`](super::AddressHandle). It needs no timers, since nothing is retransmitted.
+/// [`AddressHandle`]. It needs no timers, since nothing is retransmitted.
 #[derive(Debug)]
 pub struct QueuePair<R> {
     config: Config,

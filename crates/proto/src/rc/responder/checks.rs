@@ -15,7 +15,7 @@ use crate::work::MAX_MESSAGE;
 const REGION: FlushSelectivity = FlushSelectivity(1);
 
 impl Responder {
-    /// 2. Opcode sequence: the packets of a message follow each other, and messages do not interleave (IBA
+    /// Step 2, opcode sequence: the packets of a message follow each other, and messages do not interleave (IBA
     /// 9.7.4.1.2).
     ///
     /// With XRC, all packets of a message name the same SRQ (IBA A14).
@@ -34,7 +34,7 @@ impl Responder {
         if fits { Ok(()) } else { Err(Refusal::Request.into()) }
     }
 
-    /// 4. Resources: a receive request where one is consumed, and space for READs and atomics (IBA 9.7.4.1.4).
+    /// Step 4, resources: a receive request where one is consumed, and space for READs and atomics (IBA 9.7.4.1.4).
     pub(super) fn check_resources(
         &mut self,
         info: &OpcodeInfo,
@@ -53,7 +53,7 @@ impl Responder {
         Ok(())
     }
 
-    /// 5. Length: all packets but the last are MTU-sized, and the message fits its announced length and its buffer
+    /// Step 5, length: all packets but the last are MTU-sized, and the message fits its announced length and its buffer
     /// (IBA C9-92).
     pub(super) fn check_length(
         &self,
@@ -92,7 +92,7 @@ impl Responder {
     }
 }
 
-/// 3. Permission: the QP's access flags allow the operation (IBA 9.7.4.1.3).
+/// Step 3, permission: the QP's access flags allow the operation (IBA 9.7.4.1.3).
 ///
 /// A FLUSH with a placement or selectivity that IBA A19 does not define is an invalid request.
 pub(super) fn check_permission(packet: &Packet<'_>, info: &OpcodeInfo, config: &Config) -> Verdict {
@@ -122,7 +122,7 @@ fn needed_access(packet: &Packet<'_>, info: &OpcodeInfo) -> AccessFlags {
     }
 }
 
-/// 6. Memory: the rkey allows the whole announced range, before the first byte is accessed (IBA 9.7.4.1.5).
+/// Step 6, memory: the rkey allows the whole announced range, before the first byte is accessed (IBA 9.7.4.1.5).
 pub(super) fn check_key(
     packet: &Packet<'_>,
     info: &OpcodeInfo,

@@ -14,7 +14,7 @@ use crate::rc::responses::{Executed, Request, ResponseKind, packets};
 use crate::work::{Completion, CompletionKind, Status};
 
 impl Responder {
-    /// 7. Execution.
+    /// Step 7: execution.
     pub(super) fn execute(
         &mut self,
         packet: &Packet<'_>,

@@ -173,7 +173,7 @@ impl Responder {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Refused> {
         let by = accessor(config, receives.as_deref());
-        // 1. PSN (IBA 9.7.4.1.1).
+        // Step 1: PSN (IBA 9.7.4.1.1).
         let sequence = self.expected.near(packet.bth.psn);
         if sequence < self.expected {
             self.counters.duplicate_request += 1;
