@@ -17,7 +17,7 @@ pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
     let records = bytes.chunks_exact(LEDGER_RECORD_LEN).filter_map(parse_ledger_record);
     let mut sent = 0;
     let mut open: Vec<(Gid, Context, u8)> = Vec::new();
-    for (local, farewell) in records {
+    for (local, notice) in records {
         if !open.iter().any(|(gid, ..)| *gid == local) {
             let address = std::net::SocketAddr::new(local.to_ip(), 0);
             let Ok((device, index)) = Device::with_address(address) else { continue };
@@ -28,11 +28,11 @@ pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
             continue;
         };
         let adapter = context.adapter();
-        let Transmit { destination, traffic_class, .. } = farewell.dreq();
+        let Transmit { destination, traffic_class, .. } = notice.dreq();
         let Ok(mut route) = adapter.route_to(*link, destination) else { continue };
         route.traffic_class = traffic_class & !3;
         let psn = adapter.management.connections.next_psn();
-        let dreq = farewell.dreq().to_mad();
+        let dreq = notice.dreq().to_mad();
         adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
         sent += 1;
     }

@@ -52,10 +52,10 @@ impl ProtectionDomain {
         capacity: usize,
         xrc: &XrcDomain,
         completions: &CompletionQueue,
-    ) -> Result<SharedReceiveQueue, Error> {
+    ) -> Result<SharedReceiveQueue, CreateError> {
         let extended = XrcProperties { xrc: xrc.xrcd(), pd: self.pd() };
         let queue = ReceiveQueue::with_xrc(capacity, extended);
-        self.make_shared(queue, Some(xrc.clone()), Some(completions))
+        self.create_srq(queue, Some(xrc.clone()), Some(completions))
     }
 
     fn create_srq(

@@ -38,8 +38,8 @@ pub(super) fn host(index: usize) -> RdmaHost {
     let mut host = RdmaHost::new(address(index));
     host.memory.add(GUARD_BYTES.to_vec(), PD, AccessFlags::LOCAL_WRITE);
     let all = REMOTE | AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
-    host.memory.add(GUARDED.to_vec(), OTHER_DOMAIN, all);
-    let extended = |xrc| Some(XrcProperties { xrc, pd: DOMAIN });
+    host.memory.add(GUARD_BYTES.to_vec(), OTHER_PD, all);
+    let extended = |xrc| Some(XrcProperties { xrc, pd: PD });
     let kinds = [None, extended(XRC_DOMAIN), extended(XRC_DOMAIN), extended(XrcDomain(9))];
     for kind in kinds {
         let region = host.memory.add(Vec::new(), PD, AccessFlags::LOCAL_WRITE);

@@ -34,7 +34,7 @@ pub(super) struct Srq {
     pub(super) limit_events: u32,
 }
 
-impl SharedQueue {
+impl Srq {
     pub(super) fn new(region: usize, extended: Option<XrcProperties>) -> Self {
         const CAPACITY: usize = 1 << 16;
         let queue = match extended {
@@ -286,7 +286,7 @@ impl Host for RdmaHost {
                 Ok(length) => length,
                 Err(error) => {
                     if !matches!(error, EncodeError::Duplicate(_)) {
-                        end.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
+                        endpoint.handle_denied(bth.psn, matches!(error, EncodeError::Local(_)));
                     }
                     endpoint.collect();
                     continue;

@@ -177,11 +177,9 @@ impl Connections {
 
     /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
     pub(crate) fn watch_peer(&self, adapter: &Adapter, link: u8, connection: ConnectionId) {
-        let farewell =
-            self.act(adapter, link, |manager, _| manager.cm.disconnect_notice(connection));
-        if let (Some(Some(farewell)), Some(here)) = (farewell, adapter.links.get(usize::from(link)))
-        {
-            self.ledger.record(Gid::from_ip(here.address.ip()), &farewell);
+        let notice = self.act(adapter, link, |manager, _| manager.cm.disconnect_notice(connection));
+        if let (Some(Some(notice)), Some(here)) = (notice, adapter.links.get(usize::from(link))) {
+            self.ledger.record(Gid::from_ip(here.address.ip()), &notice);
         }
         let Some(processes) = self.processes(adapter) else { return };
         let Some(name) = self.peer_process(adapter, link, connection) else { return };
