@@ -1,4 +1,4 @@
-//! What a lookup, a check and a copy cost, and what registering does.
+//! The cost of a lookup, a check, a copy, and of registering.
 //!
 //! `cargo bench -p ferroce-memory --bench access`
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use ferroce_memory::{AddressRange, Buffer, Keys, Registry};
-use ferroce_proto::memory::{AccessFlags, Accessor, Atomic, Memory, PdId, RemoteRange, Sge};
+use ferroce_proto::memory::{AccessFlags, Accessor, Atomic, Memory, PdId, RemoteRange};
 use ferroce_wire::number::VirtualAddress;
 
 fn main() {
@@ -21,8 +21,8 @@ const LENGTHS: [usize; 3] = [64, 1024, 4096];
 fn setup() -> (Registry, Arc<Buffer>, Keys) {
     let registry = Registry::new(1);
     let buffer = Arc::new(Buffer::new(1 << 16).expect("memory"));
-    // So that no page fault is measured.
-    buffer.write(0, &vec![1; 1 << 16]).expect("room");
+    // Faults the pages in, so that page faults are not measured.
+    buffer.write(0, &vec![1; 1 << 16]).expect("space");
     let iova = VirtualAddress(0);
     let keys = registry.register_buffer(BY.pd, &buffer, 0, 1 << 16, iova, ALL).expect("a key");
     (registry, buffer, keys)
@@ -67,7 +67,7 @@ fn plain_copy(bencher: Bencher<'_, '_>, length: usize) {
     });
 }
 
-/// By way of the kernel, as a region on demand is.
+/// Through the kernel, as in an on-demand region.
 #[divan::bench(args = LENGTHS, sample_size = 256)]
 fn write_on_demand(bencher: Bencher<'_, '_>, length: usize) {
     let (registry, buffer, _) = setup();
@@ -88,23 +88,16 @@ fn fetch_add(bencher: Bencher<'_, '_>) {
 }
 
 #[divan::bench(sample_size = 256)]
-fn pin(bencher: Bencher<'_, '_>) {
-    let (registry, _buffer, keys) = setup();
-    let sge = Sge { key: keys.lkey, address: VirtualAddress(0), length: 4096 };
-    bencher.bench_local(|| drop(registry.pin_local(BY.pd, black_box(sge), false)));
-}
-
-#[divan::bench(sample_size = 256)]
 fn register_buffer_and_deregister(bencher: Bencher<'_, '_>) {
     let (registry, buffer, _) = setup();
     bencher.bench_local(|| {
         let iova = VirtualAddress(0);
         let keys = registry.register_buffer(BY.pd, &buffer, 0, 4096, iova, ALL);
-        registry.deregister(keys.expect("a key").lkey).expect("a region").wait();
+        registry.deregister(keys.expect("a key").lkey).expect("a region");
     });
 }
 
-/// The same region from two threads: what it costs that both count themselves in.
+/// The same region from two threads, which contend for the count of accesses.
 #[divan::bench(sample_size = 256, threads = 2)]
 fn check_contended(bencher: Bencher<'_, '_>) {
     let (registry, _buffer, keys) = setup();
@@ -113,7 +106,7 @@ fn check_contended(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// With a look at the mapping: by its length, which must not matter.
+/// With a check of the mappings: the length must not matter.
 #[divan::bench(args = [4096, 1 << 30], sample_size = 16)]
 fn register_and_deregister(bencher: Bencher<'_, '_>, length: usize) {
     let registry = Registry::new(1);
@@ -122,6 +115,6 @@ fn register_and_deregister(bencher: Bencher<'_, '_>, length: usize) {
         // SAFETY: the buffer outlives the region.
         let range = unsafe { AddressRange::new(buffer.address(), length) };
         let keys = registry.register(BY.pd, range, VirtualAddress(0), ALL);
-        registry.deregister(keys.expect("a key").lkey).expect("a region").wait();
+        registry.deregister(keys.expect("a key").lkey).expect("a region");
     });
 }

@@ -1,37 +1,37 @@
-//! Copies into and out of registered memory. Memory of a program's own, which may be gone, is copied by [`crate::guard`] to the
+//! Copies into and out of registered memory. [`crate::guard`] copies memory of the program, which may be unmapped, by the
 //! same rules.
 //!
 //! # Races
-//! The application may read and write registered memory while we do: in RDMA that is legal, and what is read then is
-//! its own affair. So nothing here makes a reference to registered memory, which would promise the compiler that nobody
-//! else writes.
+//! The application may read and write registered memory during a copy: RDMA allows that, and the contents are then
+//! unspecified. So this module never creates a reference to registered memory, which would assert to the compiler that
+//! there are no concurrent writes.
 //!
-//! Rust calls a race of plain accesses undefined, whoever the other party is. What we do about it:
+//! In Rust a data race of plain accesses is undefined behaviour, also with foreign code. This is handled as follows:
 //! - The first and last bytes, and short copies as a whole, are relaxed or release atomics of their natural size. Those
-//!   may race with the application's atomics, and with what C code does as if they were.
-//! - The middle of a long copy is `ptr::copy_nonoverlapping` on raw pointers. Rust has no `memcpy` of atomics yet. A call
-//!   whose size is not known until it runs becomes a call of the C library's `memcpy`, which is machine code that knows no
-//!   races: each byte is either the old or the new one. LLVM could make use of a race only by reading the same bytes
-//!   again, or by keeping what it knows of them; registered memory is reached through addresses that it knows
-//!   nothing of, and through no other pointer of ours, so it has nothing to combine the call with.
+//!   may race with atomics of the application, and with C code that is equivalent to them.
+//! - The middle of a long copy is `ptr::copy_nonoverlapping` on raw pointers, since Rust has no atomic `memcpy` yet. With a
+//!   size that is not known at compile time it becomes a call of the C library's `memcpy`, machine code in which each
+//!   byte is either the old or the new one. LLVM could exploit a race only by reading the same bytes again, or by keeping
+//!   what it knows of them; registered memory is accessed through addresses whose origin it does not know, and through no
+//!   other pointer of this crate, so there is nothing to combine the call with.
 //!
 //! # Order
 //! Programs poll on the last byte of an RDMA WRITE, though no specification allows it (the manual page of `ibv_reg_mr`
-//! says that many devices place in ascending order). A store here ends with the word that holds the last byte, by
-//! release stores: whoever sees that byte with an acquire load, or with any load on x86, sees all before it. Transports
-//! place the packets of a message in order, so the last byte of a message is its last.
+//! says that many devices place data in ascending order). A store ends with release stores of the word that contains the
+//! last byte: a thread that reads that byte with an acquire load, or with any load on x86, sees all bytes before it.
+//! Transports place the packets of a message in order, so the last byte of a message is written last.
 //!
 //! # Words
-//! An aligned word of 8 bytes that lies within the copy is stored as one, never in halves: words of the middle are
-//! copied from an aligned start, and every `memcpy` for processors of 64 bits stores at least that much at once. When
-//! loading, that holds up to [`BULK`] bytes; beyond, `memcpy` aligns its stores and not its loads.
+//! An aligned word of 8 bytes within the copy is stored as a whole: words of the middle are copied from an aligned start,
+//! and every `memcpy` for 64-bit processors stores at least that much per instruction. For loads that holds up to
+//! [`BULK`] bytes; beyond, `memcpy` aligns its stores and not its loads.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// From here on the C library's wide registers beat a loop of words.
+/// From this length on `memcpy`, with wide registers, is faster than a loop of words.
 const BULK: usize = 128;
 
-/// How far it is from `address` to the next multiple of 8, but not beyond `length`.
+/// The distance from `address` to the next multiple of 8, at most `length`.
 #[inline]
 fn head(address: usize, length: usize) -> usize {
     (address.wrapping_neg() & 7).min(length)
@@ -40,13 +40,13 @@ fn head(address: usize, length: usize) -> usize {
 /// Copies `from` into registered memory.
 ///
 /// # Safety
-/// `from.len()` bytes at `to` are mapped and writable until this returns, and `from` is not among them.
+/// `from.len()` bytes at `to` are mapped and writable until this returns, and `from` does not overlap them.
 #[inline]
 pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
     let length = from.len();
     let source = from.as_ptr();
     let head = head(to.addr(), length);
-    // The last word, or the part of it that there is, comes last and by itself.
+    // The last word, or the part of it, is stored last and separately.
     let middle = (length - head).saturating_sub(1) & !7;
     // SAFETY: head + middle <= length, so all three parts are within both; `to + head` is aligned to 8.
     unsafe {
@@ -68,14 +68,14 @@ pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) {
 /// Copies registered memory into `to`.
 ///
 /// # Safety
-/// `to.len()` bytes at `from` are mapped and readable until this returns, and `to` is not among them.
+/// `to.len()` bytes at `from` are mapped and readable until this returns, and `to` does not overlap them.
 #[inline]
 pub(crate) unsafe fn load(from: *const u8, to: &mut [u8]) {
     let length = to.len();
     let target = to.as_mut_ptr();
     let head = head(from.addr(), length);
     let middle = (length - head) & !7;
-    // SAFETY: as in `store`. An atomic load does not write, so memory that is only readable will do.
+    // SAFETY: as in `store`. An atomic load does not write, so read-only memory is sufficient.
     unsafe {
         load_pieces(from, target, head);
         let (words, to_words) = (from.add(head), target.add(head));
@@ -92,8 +92,8 @@ pub(crate) unsafe fn load(from: *const u8, to: &mut [u8]) {
     }
 }
 
-/// Calls `$piece!(atomic, integer, offset)` for the aligned pieces, the largest possible, of `$length` <= 8 bytes at
-/// `$address`, in ascending order.
+/// Calls `$piece!(atomic, integer, offset)` for the largest aligned pieces of `$length` <= 8 bytes at `$address`, in
+/// ascending order.
 macro_rules! pieces {
     ($address:expr, $length:expr, $piece:ident) => {{
         let (address, length): (usize, usize) = ($address, $length);
@@ -116,7 +116,7 @@ macro_rules! pieces {
 unsafe fn store_pieces(to: *mut u8, from: *const u8, length: usize) {
     macro_rules! piece {
         ($atomic:ty, $integer:ty, $at:expr) => {{
-            // SAFETY: the piece is within both, and aligned in `to` to its own size.
+            // SAFETY: the piece is within both, and aligned in `to` to its size.
             unsafe {
                 let value = from.add($at).cast::<$integer>().read_unaligned();
                 <$atomic>::from_ptr(to.add($at).cast()).store(value, Ordering::Release);
@@ -133,7 +133,7 @@ unsafe fn store_pieces(to: *mut u8, from: *const u8, length: usize) {
 unsafe fn load_pieces(from: *const u8, to: *mut u8, length: usize) {
     macro_rules! piece {
         ($atomic:ty, $integer:ty, $at:expr) => {{
-            // SAFETY: the piece is within both, and aligned in `from` to its own size.
+            // SAFETY: the piece is within both, and aligned in `from` to its size.
             unsafe {
                 let value = <$atomic>::from_ptr(from.add($at).cast_mut().cast());
                 let value: $integer = value.load(Ordering::Relaxed);

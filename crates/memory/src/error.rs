@@ -1,8 +1,6 @@
-//! What can go wrong, one type for each operation, and the `errno` that verbs report for it.
+//! Errors: one type per operation, with the `errno` that verbs report.
 
 use std::fmt;
-
-use ferroce_proto::memory::Denied;
 
 macro_rules! errors {
     ($( $(#[$meta:meta])+ pub enum $name:ident { $( $(#[doc = $doc:literal])+ $variant:ident => $errno:ident, $text:literal; )+ } )+) => {$(
@@ -13,7 +11,7 @@ macro_rules! errors {
         impl $name {
             /// The error number that verbs report.
             pub const fn errno(self) -> i32 {
-                match self { $( Self::$variant => libc::$errno, )+ }
+                match self { $( Self::$variant => ferroce_sys::errno::$errno, )+ }
             }
         }
 
@@ -28,45 +26,45 @@ macro_rules! errors {
 }
 
 errors! {
-    /// Why memory was not registered.
+    /// Why registering memory failed.
     pub enum RegisterError {
-        /// Peers may write, but the owner may not; or a flag that nobody knows.
+        /// Remote write access without local write access, or an unknown flag.
         Access => EINVAL, "this combination of access flags is not allowed";
-        /// Peers may flush to persistence, but the memory is not known to be persistent.
+        /// Flush to persistence was requested for memory that is not known to be persistent.
         Persistence => EOPNOTSUPP, "the memory is not persistent: register it without FLUSH_PERSISTENT";
-        /// The range, or the addresses it is to have, goes beyond the last address.
+        /// The range, or its addresses for peers, exceeds the address space.
         Range => EINVAL, "the range does not fit into the address space";
-        /// Not all of the range is mapped, readable, and writable if it is to be written.
+        /// A part of the range is not mapped, not readable, or not writable as requested.
         Fault => EFAULT, "not all of the range is mapped and accessible";
-        /// No key is left.
-        Full => ENOMEM, "no memory key is left";
-        /// The kernel does not offer, or forbids, what this kind of region needs.
-        Unsupported => EOPNOTSUPP, "the system does not let a process examine its memory";
+        /// All keys are in use.
+        Full => ENOMEM, "all memory keys are in use";
+        /// The kernel does not support, or forbids, the system calls that this kind of region needs.
+        Unsupported => EOPNOTSUPP, "the system forbids a process to examine its memory";
     }
 
-    /// Why a region stays registered.
+    /// Why deregistering failed.
     pub enum DeregisterError {
-        /// There is no such region, or none any more.
+        /// No region has this key.
         Key => EINVAL, "no region has this key";
-        /// A window is bound to it (IBA 10.6.7.2.5).
+        /// A window is bound to it (IBA 10.6.7.2.6).
         Busy => EBUSY, "a memory window is bound to the region";
     }
 
-    /// Why a window was not allocated or freed.
+    /// Why allocating or deallocating a window failed.
     pub enum WindowError {
-        /// There is no such window, or none any more.
+        /// No window has this key.
         Key => EINVAL, "no window has this key";
-        /// No key is left.
-        Full => ENOMEM, "no memory key is left";
+        /// All keys are in use.
+        Full => ENOMEM, "all memory keys are in use";
     }
 }
 
-/// Why a region stays as it was.
+/// Why reregistering failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReregisterError {
-    /// It could not be registered so.
+    /// The new attributes are invalid.
     Register(RegisterError),
-    /// It could not be deregistered either.
+    /// The region does not exist, or windows are bound to it.
     Deregister(DeregisterError),
 }
 
@@ -102,18 +100,3 @@ impl fmt::Display for ReregisterError {
 }
 
 impl std::error::Error for ReregisterError {}
-
-/// Why a SGE cannot be handed to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PinError {
-    /// It may not be used so.
-    Denied(Denied),
-    /// It may, but has no address that is sure to stay: copy it, by way of [`ferroce_proto::memory::Memory`].
-    Copy,
-}
-
-impl From<Denied> for PinError {
-    fn from(denied: Denied) -> Self {
-        Self::Denied(denied)
-    }
-}

@@ -1,52 +1,54 @@
-//! Accesses to a program's memory that survive its being gone: a fault becomes a result instead of a signal.
+//! Accesses to memory of the program that may be unmapped: a fault becomes an error instead of a signal.
 //!
-//! The copies and atomic operations are routines in assembly that keep nothing on the stack. A handler of SIGSEGV and
-//! SIGBUS looks whether the fault was in one of them, and has it return an error. Every other fault, and every signal that
-//! somebody sent, is passed on to the handler that was there before, or to the default.
+//! The copies and atomic operations are assembly routines that keep nothing on the stack. A handler for SIGSEGV and SIGBUS
+//! checks whether the fault was in one of them, and makes it return an error. All other faults, and signals sent by a
+//! process, are passed to the previous handler, or to the default.
 //!
-//! # What it cannot do
-//! - A program that installs a handler of its own later replaces this one. Most call the one before when a fault is not
-//!   theirs. Where that one does not, a fault of ours is theirs again, as without this module.
-//! - A thread that has SIGSEGV or SIGBUS blocked is killed by a fault, whatever the handler: Linux does so.
-//! - Other processors than x86-64 have no such routines, and neither has Miri: plain copies are made there.
+//! # Limits
+//! - A program that installs a handler later replaces this one. Most handlers call the previous one for faults that are not
+//!   theirs. If one does not, a fault here ends the program, as without this module.
+//! - A fault in a thread that blocks SIGSEGV or SIGBUS kills the process regardless of the handler.
+//! - There are no such routines for processors other than x86-64, nor under Miri: plain copies are used there.
+//!
+//! libc: rustix has no sigaction(2) outside of its experimental `runtime` feature.
 
 use ferroce_proto::memory::Atomic;
 
-/// Not all of the memory was there.
+/// A part of the memory is not mapped, or its protection forbids the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault;
 
 /// Copies `from` into registered memory, in ascending order.
 ///
 /// # Safety
-/// What is mapped of `from.len()` bytes at `to` may be written, and `from` is not among them.
+/// Of the `from.len()` bytes at `to`, those that are mapped may be written, and `from` does not overlap them.
 #[inline]
 pub(crate) unsafe fn store(to: *mut u8, from: &[u8]) -> Result<(), Fault> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's promise.
     unsafe { arch::store(to, from) }
 }
 
 /// Copies registered memory into `to`.
 ///
 /// # Safety
-/// What is mapped of `to.len()` bytes at `from` may be read, and `to` is not among them.
+/// Of the `to.len()` bytes at `from`, those that are mapped may be read, and `to` does not overlap them.
 #[inline]
 pub(crate) unsafe fn load(from: *const u8, to: &mut [u8]) -> Result<(), Fault> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's promise.
     unsafe { arch::load(from, to) }
 }
 
-/// Does an atomic operation, and returns what was there.
+/// Executes an atomic operation, and returns the original value.
 ///
 /// # Safety
-/// What is mapped of the 8 bytes at `place` may be written; `place` is aligned to 8.
+/// The 8 bytes at `word` may be written if they are mapped; `word` is aligned to 8.
 #[inline]
-pub(crate) unsafe fn atomic(place: *mut u64, what: Atomic) -> Result<u64, Fault> {
-    // SAFETY: as the caller says.
-    unsafe { arch::atomic(place, what) }
+pub(crate) unsafe fn atomic(word: *mut u64, operation: Atomic) -> Result<u64, Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { arch::atomic(word, operation) }
 }
 
-/// Installs the handler, once in a process: before memory that the program may unmap is used.
+/// Installs the handler, once in a process, before memory that the program may unmap is accessed.
 pub(crate) fn install() {
     arch::install();
 }
@@ -57,7 +59,7 @@ mod arch {
     use crate::{atomic, copy};
 
     pub(super) unsafe fn store(to: *mut u8, from: &[u8]) -> Result<(), Fault> {
-        // SAFETY: as the caller says, and the program has promised that all of it is mapped.
+        // SAFETY: the caller's promise; the program has promised that all of it is mapped.
         unsafe { copy::store(to, from) };
         Ok(())
     }
@@ -68,9 +70,9 @@ mod arch {
         Ok(())
     }
 
-    pub(super) unsafe fn atomic(place: *mut u64, what: Atomic) -> Result<u64, Fault> {
+    pub(super) unsafe fn atomic(word: *mut u64, operation: Atomic) -> Result<u64, Fault> {
         // SAFETY: as in `store`.
-        Ok(unsafe { atomic::execute(place, what) })
+        Ok(unsafe { atomic::execute(word, operation) })
     }
 
     pub(super) fn install() {}
@@ -88,10 +90,10 @@ mod arch {
 
     use super::{Atomic, Fault};
 
-    /// A copy of RDX bytes from RSI to RDI, with the order and the words of [`crate::copy`]: pieces are as large as the
-    /// alignment of one side (`$low`, the low byte of its register) allows, so that no aligned word of that side is split,
-    /// and they are ascending. Stores of x86 are seen in their order. Wide moves begin at multiples of 8: where the
-    /// processor splits them, at the border of a cache line, it splits between words.
+    /// A copy of RDX bytes from RSI to RDI, with the order and word guarantees of [`crate::copy`]: pieces are as large as
+    /// the alignment of one side (`$low`, the low byte of its register) allows, so that no aligned word of that side is
+    /// split, and they are in ascending order. x86 stores are seen in program order. Wide moves start at multiples of 8:
+    /// where the processor splits them, at a cache line boundary, it splits between words.
     macro_rules! copy {
         ($name:literal, $low:literal) => {
             concat!(
@@ -147,7 +149,7 @@ mod arch {
         };
     }
 
-    /// An operation on the word at RDI with RSI, and RCX; what was there goes to RDX.
+    /// An operation on the word at RDI with RSI and RCX; the original value is stored at RDX.
     macro_rules! word {
         ($name:literal, $operation:literal) => {
             concat!(
@@ -189,7 +191,7 @@ mod arch {
         ".globl ferroce_guarded_end",
         ".hidden ferroce_guarded_end",
         "ferroce_guarded_end:",
-        // All of them are left by this way when they fault: the return address is on top of the stack.
+        // Where all of them continue after a fault: the return address is on top of the stack.
         ".globl ferroce_guarded_fault",
         ".hidden ferroce_guarded_fault",
         "ferroce_guarded_fault: mov eax, 1",
@@ -203,12 +205,12 @@ mod arch {
         static ferroce_guarded_fault: u8;
         fn ferroce_guarded_store(to: *mut u8, from: *const u8, length: usize) -> u32;
         fn ferroce_guarded_load(to: *mut u8, from: *const u8, length: usize) -> u32;
-        fn ferroce_guarded_swap(place: *mut u64, value: u64, was: *mut u64) -> u32;
-        fn ferroce_guarded_add(place: *mut u64, value: u64, was: *mut u64) -> u32;
+        fn ferroce_guarded_swap(word: *mut u64, value: u64, original: *mut u64) -> u32;
+        fn ferroce_guarded_add(word: *mut u64, value: u64, original: *mut u64) -> u32;
         fn ferroce_guarded_compare_swap(
-            place: *mut u64,
+            word: *mut u64,
             compare: u64,
-            was: *mut u64,
+            original: *mut u64,
             swap: u64,
         ) -> u32;
     }
@@ -219,7 +221,7 @@ mod arch {
 
     #[inline]
     pub(super) unsafe fn store(to: *mut u8, from: &[u8]) -> Result<(), Fault> {
-        // SAFETY: as the caller says; a fault is caught.
+        // SAFETY: the caller's promise; a fault is caught.
         result(unsafe { ferroce_guarded_store(to, from.as_ptr(), from.len()) })
     }
 
@@ -230,68 +232,68 @@ mod arch {
     }
 
     #[inline]
-    pub(super) unsafe fn atomic(place: *mut u64, what: Atomic) -> Result<u64, Fault> {
-        let mut was = 0;
+    pub(super) unsafe fn atomic(word: *mut u64, operation: Atomic) -> Result<u64, Fault> {
+        let mut original = 0;
         // SAFETY: as in `store`.
         let code = unsafe {
-            match what {
+            match operation {
                 Atomic::CompareSwap { compare, swap } => {
-                    ferroce_guarded_compare_swap(place, compare, &raw mut was, swap)
+                    ferroce_guarded_compare_swap(word, compare, &raw mut original, swap)
                 }
-                Atomic::FetchAdd(value) => ferroce_guarded_add(place, value, &raw mut was),
-                Atomic::Write(value) => ferroce_guarded_swap(place, value, &raw mut was),
+                Atomic::FetchAdd(value) => ferroce_guarded_add(word, value, &raw mut original),
+                Atomic::Write(value) => ferroce_guarded_swap(word, value, &raw mut original),
             }
         };
-        result(code).map(|()| was)
+        result(code).map(|()| original)
     }
 
-    /// What was there before, for SIGSEGV and SIGBUS.
-    static BEFORE: OnceLock<[sigaction; 2]> = OnceLock::new();
+    /// The previous handlers of SIGSEGV and SIGBUS.
+    static PREVIOUS: OnceLock<[sigaction; 2]> = OnceLock::new();
 
     pub(super) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: all zeroes is a value of it.
-            let mut before: [sigaction; 2] = unsafe { zeroed() };
-            for (signal, before) in [SIGSEGV, SIGBUS].into_iter().zip(&mut before) {
-                // SAFETY: a place of ours.
-                unsafe { sigaction(signal, std::ptr::null(), before) };
+            // SAFETY: all zeroes is a valid action.
+            let mut previous: [sigaction; 2] = unsafe { zeroed() };
+            for (signal, previous) in [SIGSEGV, SIGBUS].into_iter().zip(&mut previous) {
+                // SAFETY: a local.
+                unsafe { sigaction(signal, std::ptr::null(), previous) };
             }
-            let before = BEFORE.get_or_init(|| before);
-            for (signal, before) in [SIGSEGV, SIGBUS].into_iter().zip(before) {
-                // The handler before is called with the signals blocked that it wants to be.
-                let mut ours = *before;
-                ours.sa_sigaction = on_fault as *const () as usize;
-                ours.sa_flags = SA_SIGINFO | SA_ONSTACK | before.sa_flags & libc::SA_NODEFER;
-                // SAFETY: a handler that calls only what may be called in one.
-                unsafe { sigaction(signal, &raw const ours, null_mut()) };
+            let previous = PREVIOUS.get_or_init(|| previous);
+            for (signal, previous) in [SIGSEGV, SIGBUS].into_iter().zip(previous) {
+                // Keeps the signal mask of the previous handler, which may be called.
+                let mut action = *previous;
+                action.sa_sigaction = on_fault as *const () as usize;
+                action.sa_flags = SA_SIGINFO | SA_ONSTACK | previous.sa_flags & libc::SA_NODEFER;
+                // SAFETY: the handler makes async-signal-safe calls only.
+                unsafe { sigaction(signal, &raw const action, null_mut()) };
             }
         });
     }
 
-    unsafe extern "C" fn on_fault(signal: c_int, about: *mut siginfo_t, context: *mut c_void) {
+    unsafe extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         let registers = context.cast::<libc::ucontext_t>();
         let (begin, end, fault) = (
             (&raw const ferroce_guarded_begin).addr(),
             (&raw const ferroce_guarded_end).addr(),
             (&raw const ferroce_guarded_fault).addr(),
         );
-        // SAFETY: the kernel's structures, for this call.
+        // SAFETY: the kernel's structures, valid during this call.
         let (code, at) = unsafe {
-            ((*about).si_code, &mut (*registers).uc_mcontext.gregs[libc::REG_RIP as usize])
+            ((*info).si_code, &mut (*registers).uc_mcontext.gregs[libc::REG_RIP as usize])
         };
-        // A signal that somebody sent is none of ours, wherever it found us.
+        // A signal that a process sent is not handled here, wherever it interrupted the thread.
         if code > 0 && (begin..end).contains(&(*at as usize)) {
             *at = fault as i64;
             return;
         }
         let index = usize::from(signal == SIGBUS);
-        let Some(before) = BEFORE.get().map(|before| &before[index]) else { return };
-        match before.sa_sigaction {
+        let Some(previous) = PREVIOUS.get().map(|previous| &previous[index]) else { return };
+        match previous.sa_sigaction {
             SIG_IGN if code <= 0 => {}
             SIG_DFL | SIG_IGN => {
-                // SAFETY: a value of it; calls that a handler may make. A fault happens again on return, and is the
-                // program's end; what somebody sent is sent again, and waits for our return.
+                // SAFETY: all zeroes is a valid action; async-signal-safe calls. A fault recurs on return and ends the
+                // program; a signal that was sent is raised again, and delivered on return.
                 unsafe {
                     let mut default: sigaction = zeroed();
                     default.sa_sigaction = SIG_DFL;
@@ -301,10 +303,10 @@ mod arch {
                     }
                 }
             }
-            handler if before.sa_flags & SA_SIGINFO != 0 => {
+            handler if previous.sa_flags & SA_SIGINFO != 0 => {
                 type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
-                // SAFETY: it was installed as one.
-                unsafe { std::mem::transmute::<usize, Handler>(handler)(signal, about, context) };
+                // SAFETY: it was installed as such a handler.
+                unsafe { std::mem::transmute::<usize, Handler>(handler)(signal, info, context) };
             }
             handler => {
                 // SAFETY: as above.

@@ -1,24 +1,26 @@
-//! Whether a range of addresses is there, without touching it.
+//! Checks whether a range of addresses is mapped, without accessing it.
 //!
-//! The kernel's list of mappings says what is mapped, and how it is protected. That takes time by the number of mappings
-//! and not of pages, allocates nothing and faults nothing in: a large region that is mostly untouched stays so, and
-//! `RLIMIT_MEMLOCK` does not matter. Linux 6.11 answers for one address (`PROCMAP_QUERY`); before that the list is read as
-//! text.
+//! The kernel's list of mappings contains what is mapped, and its protection. Reading it takes time proportional to the
+//! number of mappings and not of pages, and allocates or faults in no pages: a large region that is mostly unused stays so,
+//! and `RLIMIT_MEMLOCK` does not matter. Linux 6.11 supports a query for one address (`PROCMAP_QUERY`); before that the
+//! list is read as text.
 //!
-//! A mapping may reach beyond the end of its file, and an access there is a SIGBUS. If the last page of the range is not
-//! beyond the end, no other is, so that one is asked for by `process_vm_readv`, which fails where an access would.
+//! A mapping may extend beyond the end of its file, where an access raises SIGBUS. If the last page of the range is not
+//! beyond the end, no other page is, so that one is checked by `process_vm_readv`, which fails where an access would.
 //!
-//! Where there is no `/proc`, `madvise(MADV_POPULATE_READ)` (Linux 5.14) does it, at the price of the page faults.
+//! Without `/proc`, `madvise(MADV_POPULATE_READ)` (Linux 5.14) is used, at the cost of the page faults.
 //!
-//! Not seen: guard pages that were put within a mapping by `MADV_GUARD_INSTALL`, which the list does not show.
+//! Not detected: guard pages within a mapping (`MADV_GUARD_INSTALL`), which the list does not contain.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-use crate::error::RegisterError;
-use crate::system::{self, Mapping};
+use ferroce_sys::errno::{EFAULT, EINVAL};
+use ferroce_sys::memory::{self as sys, Mapping};
 
-/// Sees that all of the range is mapped, readable, and writable if asked for.
+use crate::error::RegisterError;
+
+/// Checks that the whole range is mapped and readable, and also writable if `write` is set.
 pub(crate) fn range(address: usize, length: usize, write: bool) -> Result<(), RegisterError> {
     if length == 0 || cfg!(miri) {
         return Ok(());
@@ -30,7 +32,7 @@ pub(crate) fn range(address: usize, length: usize, write: bool) -> Result<(), Re
     let mut list = Vec::new();
     let mut at = address;
     while at < end {
-        let mapping = match system::mapping_at(&maps, at) {
+        let mapping = match sys::mapping_at(&maps, at) {
             Ok(mapping) => mapping,
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
                 return Err(RegisterError::Fault);
@@ -48,7 +50,7 @@ pub(crate) fn range(address: usize, length: usize, write: bool) -> Result<(), Re
     Ok(())
 }
 
-/// Whether the part of the range that is in this mapping can be used.
+/// Checks the part of the range that is in a mapping.
 fn check(mapping: &Mapping, at: usize, end: usize, write: bool) -> Result<(), RegisterError> {
     let allowed = mapping.readable && (mapping.writable || !write);
     if !allowed || at < mapping.start || at >= mapping.end {
@@ -56,11 +58,11 @@ fn check(mapping: &Mapping, at: usize, end: usize, write: bool) -> Result<(), Re
     }
     if mapping.file {
         let last = mapping.end.min(end) - 1;
-        match system::read_memory(last, &mut [0]) {
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+        match sys::read(last, &mut [0]) {
+            Err(error) if error.raw_os_error() == Some(EFAULT) => {
                 return Err(RegisterError::Fault);
             }
-            // A sandbox may forbid the call. The end of the file is then not looked at.
+            // A sandbox may forbid the call. The end of the file is then not checked.
             _ => {}
         }
     }
@@ -75,12 +77,12 @@ fn find(list: &[Mapping], address: usize) -> Option<Mapping> {
 fn read_list(mut maps: &File) -> io::Result<Vec<Mapping>> {
     let mut text = Vec::new();
     maps.read_to_end(&mut text)?;
-    // Names of files need not be UTF-8, and are not looked at.
+    // File names need not be UTF-8, and are ignored.
     let lines = text.split(|&byte| byte == b'\n');
     Ok(lines.filter_map(|line| parse(&String::from_utf8_lossy(line))).collect())
 }
 
-/// A line as `7f0c1a000000-7f0c1a021000 rw-p 00000000 00:00 0   [heap]`.
+/// Parses a line such as `7f0c1a000000-7f0c1a021000 rw-p 00000000 00:00 0   [heap]`.
 fn parse(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -96,15 +98,15 @@ fn parse(line: &str) -> Option<Mapping> {
 }
 
 fn populate(address: usize, end: usize, write: bool) -> Result<(), RegisterError> {
-    let page = system::page_size();
+    let page = sys::page_size();
     let start = address - address % page;
-    let Err(error) = system::populate(start, end - start, write) else { return Ok(()) };
-    // Pages that may not be accessed so are EINVAL, and so is advice that an old kernel does not know. What this
-    // function runs on can be read, so it tells the two apart.
-    let here = (&raw const page).addr() / page * page;
-    let known = system::populate(here, page, false).is_ok();
+    let Err(error) = sys::populate(start, end - start, write) else { return Ok(()) };
+    // EINVAL means that the pages do not permit the access, or that an old kernel does not know the advice. The stack of this
+    // function is readable, so a call for it distinguishes the two.
+    let stack = (&raw const page).addr() / page * page;
+    let supported = sys::populate(stack, page, false).is_ok();
     match error.raw_os_error() {
-        Some(libc::EINVAL) if !known => Err(RegisterError::Unsupported),
+        Some(EINVAL) if !supported => Err(RegisterError::Unsupported),
         _ => Err(RegisterError::Fault),
     }
 }
@@ -113,35 +115,35 @@ fn populate(address: usize, end: usize, write: bool) -> Result<(), RegisterError
 mod tests {
     use super::*;
 
-    /// The three ways to look agree on everything that this process has mapped, and around it.
+    /// The three methods agree on what this process has mapped.
     #[test]
-    fn ways_agree() {
-        let page = system::page_size();
-        let own = system::map(4 * page).unwrap().addr();
+    fn methods_agree() {
+        let page = sys::page_size();
+        let own = sys::map(4 * page).unwrap().addr();
         let maps = File::open("/proc/self/maps").unwrap();
         let list = read_list(&maps).unwrap();
         assert!(list.len() > 5);
         for mapping in [own, own + 4 * page - 1].map(|address| find(&list, address).unwrap()) {
             assert!(mapping.readable && mapping.writable && !mapping.file);
-            if let Ok(queried) = system::mapping_at(&maps, own) {
-                // The kernel may merge neighbours that come and go; the rights are the same.
+            if let Ok(queried) = sys::mapping_at(&maps, own) {
+                // The kernel may merge adjacent mappings; the protection is the same.
                 assert!(queried.start <= own && queried.end >= own + 4 * page);
                 assert_eq!((queried.readable, queried.writable, queried.file), (true, true, false));
             }
         }
-        let code = ways_agree as fn() as usize;
+        let code = methods_agree as fn() as usize;
         let code = find(&list, code).unwrap();
         assert!(code.readable && !code.writable && code.file);
         assert_eq!(find(&list, 0), None);
         assert_eq!(populate(own, own + 4 * page, true), Ok(()));
         assert_eq!(populate(code.start, code.end, true), Err(RegisterError::Fault));
-        // SAFETY: mapped above, used by nobody.
-        unsafe { system::unmap(std::ptr::without_provenance_mut(own), 4 * page) };
+        // SAFETY: mapped above, and not used.
+        unsafe { sys::unmap(std::ptr::without_provenance_mut(own), 4 * page) };
         assert_eq!(populate(page, 2 * page, false), Err(RegisterError::Fault));
     }
 
     #[test]
-    fn lines() {
+    fn parses_lines_of_the_list() {
         let line = "7f0c1a000000-7f0c1a021000 r--p 00001000 fd:01 77   /a name with spaces";
         let mapping = parse(line).unwrap();
         assert_eq!((mapping.start, mapping.end), (0x7f0c_1a00_0000, 0x7f0c_1a02_1000));

@@ -1,9 +1,9 @@
-//! A program's own memory, named.
+//! A range of the program's memory.
 
-/// Addresses of this process that may be registered.
+/// A range of addresses of this process that may be registered.
 ///
-/// This is where trust begins: to make one is unsafe, and whoever makes it promises what [`AddressRange::new`] asks for.
-/// All that is done with it afterwards needs no further promise, so it can travel through code that forbids unsafe.
+/// Creating one is unsafe, and the caller promises what [`AddressRange::new`] requires. Everything after that is safe, so
+/// it can be passed through crates that forbid unsafe code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     address: usize,
@@ -14,21 +14,20 @@ impl AddressRange {
     /// The whole address space, as `ibv_reg_mr` spells it for an implicit region.
     const EVERYTHING: Self = Self { address: 0, length: usize::MAX };
 
-    /// `length` bytes from `address` on. They need not be mapped: registering looks.
+    /// The `length` bytes at `address`. They need not be mapped: registering checks that.
     ///
     /// # Safety
-    /// From the time it is registered until the end of its deregistration (see [`crate::Draining`]), the range stays
-    /// mapped, and everything that uses it lets the bytes change at any time: no Rust reference to them is in use unless
-    /// it is to atomics or cells, and what a peer may write holds no value that has to stay valid.
+    /// While it is registered, the range stays mapped, and its bytes may change at any time: there is no Rust reference to
+    /// them except to atomics or cells, and memory that a peer may write holds no value with validity requirements.
     pub const unsafe fn new(address: usize, length: usize) -> Self {
         Self { address, length }
     }
 
-    /// The whole address space, to be registered on demand.
+    /// The whole address space, for an implicit on-demand region.
     ///
     /// # Safety
-    /// As [`AddressRange::new`] for all memory that a work request or peer is given the key and an address for, except
-    /// that it may be unmapped at any time.
+    /// As [`AddressRange::new`] for all memory whose address and key a work request or a peer uses, except that it may be
+    /// unmapped at any time.
     pub const unsafe fn everything() -> Self {
         Self::EVERYTHING
     }
@@ -38,7 +37,7 @@ impl AddressRange {
         self.address
     }
 
-    /// Bytes.
+    /// The length in bytes.
     pub const fn length(self) -> usize {
         self.length
     }

@@ -1,45 +1,45 @@
-//! One registered region, and a place within it.
+//! A memory region (MR), and slices of it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use ferroce_proto::memory::{AccessFlags, Atomic, Denied, PdId};
+use ferroce_sys::memory as sys;
 use ferroce_wire::number::VirtualAddress;
 
 use crate::buffer::Buffer;
-use crate::pinned::Released;
 use crate::range::AddressRange;
 use crate::watch::Watch;
-use crate::{guard, probe, system};
+use crate::{guard, probe};
 
-/// How the bytes of a region are reached.
+/// How the memory of a region is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// By pointer: the range was there when it was registered, and stays.
+    /// By pointer: the range was mapped when it was registered, and must stay mapped.
     Ordinary,
-    /// By way of the kernel, which looks at each access whether memory is there (`IBV_ACCESS_ON_DEMAND`). The implicit
-    /// region is one of these, over all addresses.
+    /// Through the kernel, which checks at each access whether memory is mapped (`IBV_ACCESS_ON_DEMAND`). The implicit
+    /// region is of this kind and covers all addresses.
     OnDemand,
-    /// There are none: what is written is gone, and zeroes are read (`ibv_alloc_null_mr`).
+    /// Without memory: writes are discarded, and reads return zeroes (`ibv_alloc_null_mr`).
     Null,
 }
 
-/// What is known of a region.
+/// The attributes of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionInfo {
     /// The protection domain.
     pub pd: PdId,
-    /// How its bytes are reached.
+    /// How its memory is accessed.
     pub kind: Kind,
-    /// Where it is in this process.
+    /// Its address in this process.
     pub address: usize,
-    /// The address of its first byte, as work requests and peers count.
+    /// The address of its first byte in work requests and for peers.
     pub iova: VirtualAddress,
     /// Bytes.
     pub length: u64,
-    /// What it may be used for.
+    /// The access flags.
     pub access: AccessFlags,
-    /// Windows that are bound to it.
+    /// The number of windows bound to it.
     pub windows: usize,
 }
 
@@ -50,53 +50,55 @@ pub(crate) struct Region {
     pub(crate) kind: Kind,
     pub(crate) iova: u64,
     pub(crate) length: u64,
-    /// Where it starts. With `length`, within the address space.
+    /// Its address in this process. `base + length` does not overflow.
     pub(crate) base: usize,
-    /// Windows that are bound to it. Grows only under the read lock of the region's slot.
+    /// The number of windows bound to it. Incremented only under the read lock of the region's slot.
     pub(crate) windows: AtomicUsize,
-    /// Our own memory lasts at least as long as the region.
+    /// The buffer that it is in, kept alive by the region.
     pub(crate) owner: Option<Arc<Buffer>>,
-    /// What of it the program has unmapped.
+    /// The parts that the program has unmapped.
     pub(crate) watch: Watch,
-    /// Tells who waits when the last user of the region is gone.
-    pub(crate) released: Released,
 }
 
 impl Region {
-    /// The range that was registered, as its owner named it.
+    /// The registered range.
     pub(crate) fn range(&self) -> AddressRange {
-        // SAFETY: whoever registered it made the promise, which lasts until it is deregistered.
+        // SAFETY: the caller that registered it made the promise, which lasts until it is deregistered.
         unsafe { AddressRange::new(self.base, self.length as usize) }
     }
 
-    /// The part of the region at these addresses, if all of it is.
+    /// The part of the region at these addresses, if it is within bounds.
     #[inline]
-    pub(crate) fn place(&self, address: u64, length: u64) -> Result<Place<'_>, Denied> {
+    pub(crate) fn slice(&self, address: u64, length: u64) -> Result<RegionSlice<'_>, Denied> {
         let start = address.checked_sub(self.iova).ok_or(Denied::Bounds)?;
         let end = start.checked_add(length).ok_or(Denied::Bounds)?;
         if end > self.length {
             return Err(Denied::Bounds);
         }
-        // Both fit: the region is within the address space.
-        Ok(Place { region: self, address: self.base + start as usize, length: length as usize })
+        // Neither overflows: the region is within the address space.
+        Ok(RegionSlice {
+            region: self,
+            address: self.base + start as usize,
+            length: length as usize,
+        })
     }
 }
 
-/// A part of a region that was seen to be within it.
+/// A part of a region, checked to be within its bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RegionSlice<'a> {
     region: &'a Region,
     address: usize,
     length: usize,
 }
 
-impl Place<'_> {
-    /// Whether the program has unmapped none of it, as far as is known.
+impl RegionSlice<'_> {
+    /// Checks that the program has not unmapped any of it, as far as is known.
     pub(crate) fn check(&self) -> Result<(), Denied> {
         self.access(|| Ok(()))
     }
 
-    /// Does something with the memory of an ordinary region, while no part of it is unmapped.
+    /// Calls `act` for an ordinary region while no part of the slice can be unmapped.
     #[inline]
     fn access<T>(&self, act: impl FnOnce() -> Result<T, guard::Fault>) -> Result<T, Denied> {
         let region = self.region;
@@ -107,13 +109,7 @@ impl Place<'_> {
         done.ok_or(Denied::Bounds)
     }
 
-    /// Where it is, if that is sure to stay.
-    pub(crate) fn pointer(&self) -> Option<*mut u8> {
-        let ordinary = self.region.kind == Kind::Ordinary;
-        ordinary.then(|| std::ptr::with_exposed_provenance_mut(self.address))
-    }
-
-    /// Reads all of it. The caller has seen that reading is allowed.
+    /// Reads all of it. The caller has checked that reading is allowed.
     #[inline]
     pub(crate) fn read(&self, out: &mut [u8]) -> Result<(), Denied> {
         if out.len() != self.length {
@@ -122,11 +118,11 @@ impl Place<'_> {
         match self.region.kind {
             Kind::Ordinary => {
                 let from = std::ptr::with_exposed_provenance(self.address);
-                // SAFETY: within a region whose slot is locked, so it is registered, and its range readable by the promise
-                // of `AddressRange` or because it is ours. `out` is a reference, which that promise excludes.
+                // SAFETY: within a region whose slot is locked, so it is registered, and readable by the promise of
+                // `AddressRange` or because it is in a `Buffer`. `out` is a reference, which that promise excludes.
                 self.access(|| unsafe { guard::load(from, out) })?;
             }
-            Kind::OnDemand => match system::read_memory(self.address, out) {
+            Kind::OnDemand => match sys::read(self.address, out) {
                 Ok(length) if length == out.len() => {}
                 _ => return Err(Denied::Bounds),
             },
@@ -135,11 +131,11 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Reads all of it, if it is still mapped.
-    pub(crate) fn read_carefully(&self, out: &mut [u8]) -> Result<(), Denied> {
+    /// Reads all of it through the kernel, if it is still mapped.
+    pub(crate) fn read_through_kernel(&self, out: &mut [u8]) -> Result<(), Denied> {
         match self.region.kind {
             Kind::Ordinary if out.len() == self.length => {
-                self.access(|| match system::read_memory(self.address, out) {
+                self.access(|| match sys::read(self.address, out) {
                     Ok(length) if length == out.len() => Ok(()),
                     _ => Err(guard::Fault),
                 })
@@ -148,7 +144,7 @@ impl Place<'_> {
         }
     }
 
-    /// Writes all of it. The caller has seen that writing is allowed, so the region was registered for that.
+    /// Writes all of it. The caller has checked that writing is allowed.
     #[inline]
     pub(crate) fn write(&self, data: &[u8]) -> Result<(), Denied> {
         if data.len() != self.length {
@@ -157,11 +153,11 @@ impl Place<'_> {
         match self.region.kind {
             Kind::Ordinary => {
                 let to = std::ptr::with_exposed_provenance_mut(self.address);
-                // SAFETY: as in `read`; only a range that was seen to be writable is registered for writing.
+                // SAFETY: as in `read`; a range is registered for writing only if it was found writable.
                 self.access(|| unsafe { guard::store(to, data) })?;
             }
-            // SAFETY: whoever registered the range allowed it to be written.
-            Kind::OnDemand => match unsafe { system::write_memory(self.address, data) } {
+            // SAFETY: the caller that registered the range allowed it to be written.
+            Kind::OnDemand => match unsafe { sys::write(self.address, data) } {
                 Ok(length) if length == data.len() => {}
                 _ => return Err(Denied::Bounds),
             },
@@ -170,22 +166,22 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// An atomic operation on all of it, which is 8 bytes. The caller has seen that writing is allowed.
-    pub(crate) fn atomic(&self, what: Atomic) -> Result<u64, Denied> {
-        // An aligned `iova` may stand for an address that is not: the processor asks for that one.
+    /// Executes an atomic operation on all of it, which is 8 bytes. The caller has checked that writing is allowed.
+    pub(crate) fn atomic(&self, operation: Atomic) -> Result<u64, Denied> {
+        // An aligned `iova` may map to an unaligned address, and the processor requires an aligned one.
         if self.address % 8 != 0 || self.length != 8 {
             return Err(Denied::Alignment);
         }
         match self.region.kind {
             Kind::Ordinary => {}
-            // No system call does this. What is mapped now may be gone in a moment.
+            // No system call does this. The memory may be unmapped after the check; the fault is then caught.
             Kind::OnDemand => {
                 probe::range(self.address, self.length, true).map_err(|_| Denied::Bounds)?;
             }
             Kind::Null => return Ok(0),
         }
-        let place = std::ptr::with_exposed_provenance_mut(self.address);
+        let word = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: as in `write`, and aligned.
-        self.access(|| unsafe { guard::atomic(place, what) })
+        self.access(|| unsafe { guard::atomic(word, operation) })
     }
 }

@@ -1,39 +1,38 @@
-//! Registering, changing and deregistering.
+//! The registry: registering, reregistering and deregistering memory regions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_proto::memory::{AccessFlags, PdId};
+use ferroce_sys::memory as sys;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
 
 use crate::buffer::Buffer;
 use crate::error::{DeregisterError, RegisterError, ReregisterError};
 use crate::keys;
-use crate::pinned::{Draining, Released};
 use crate::range::AddressRange;
 use crate::region::{Kind, Region, RegionInfo};
-use crate::system;
-use crate::table::{Table, Tenant};
+use crate::table::{Object, Table};
 use crate::watch::Watch;
 use crate::{guard, hooks, probe};
 
-/// The keys of a region. They are equal, as those of many devices are: what a peer may do is said by the access flags.
+/// The keys of a region. They are equal, as on many devices: the access flags determine what a peer may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Keys {
-    /// For the owner's work requests. It names the region to the registry, too.
+    /// The lkey, for local work requests. It also identifies the region to the registry.
     pub lkey: LKey,
-    /// For peers.
+    /// The rkey, for peers.
     pub rkey: RKey,
 }
 
-/// What of a region is to be different. The rest stays.
+/// A change of a region. Fields that are `None` stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Another protection domain.
+    /// The new PD.
     pub pd: Option<PdId>,
-    /// Other memory, and the address that its first byte is to have.
+    /// The new memory, and the address of its first byte.
     pub translation: Option<(AddressRange, VirtualAddress)>,
-    /// Other rights.
+    /// The new access flags.
     pub access: Option<AccessFlags>,
 }
 
@@ -45,27 +44,27 @@ pub struct Registry {
     pub(crate) windows: AtomicUsize,
 }
 
-/// What may be asked for. Flags of the optional range (`IBV_ACCESS_OPTIONAL_RANGE`) are ignored where they are unknown.
-const KNOWN: u32 = 0x3ff | 0x3ff0_0000;
+/// The valid access flags. Unknown flags of the optional range (`IBV_ACCESS_OPTIONAL_RANGE`) are ignored.
+const VALID_ACCESS: u32 = 0x3ff | 0x3ff0_0000;
 
-/// IBA 11.2.8.2: whoever lets peers write may write, too.
+/// IBA 11.2.8.2: remote write access requires local write access.
 ///
-/// A FLUSH to persistence is acknowledged when the data survives a power failure (IBA A19). Nothing in this process can
-/// promise that of ordinary memory, so no region gets the right; rdma_rxe refuses it for all but persistent memory.
+/// A FLUSH to persistence is acknowledged when the data survives a power failure (IBA A19). This process cannot guarantee
+/// that for ordinary memory, so no region gets this access; rdma_rxe refuses it for all but persistent memory.
 fn check_access(access: AccessFlags) -> Result<(), RegisterError> {
     if access.contains(AccessFlags::FLUSH_PERSISTENT) {
         return Err(RegisterError::Persistence);
     }
     let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
-    let remote = access.intersects(writes);
-    if access.bits() & !KNOWN != 0 || remote && !access.contains(AccessFlags::LOCAL_WRITE) {
+    let remote = (access & writes).0 != 0;
+    if access.0 & !VALID_ACCESS != 0 || remote && !access.contains(AccessFlags::LOCAL_WRITE) {
         return Err(RegisterError::Access);
     }
     Ok(())
 }
 
-/// A region over a program's own memory, after a look at it.
-fn examine(
+/// Checks a range of the program's memory, and makes a region of it.
+fn checked_region(
     pd: PdId,
     range: AddressRange,
     iova: VirtualAddress,
@@ -85,9 +84,9 @@ fn examine(
         return Err(RegisterError::Range);
     }
     if on_demand {
-        // Some sandboxes forbid these calls. Better to know now.
+        // Some sandboxes forbid these calls: fail now instead of at the first access.
         let sample = [0u8];
-        match system::read_memory(sample.as_ptr().expose_provenance(), &mut [0]) {
+        match sys::read(sample.as_ptr().expose_provenance(), &mut [0]) {
             Ok(1) => {}
             _ => return Err(RegisterError::Unsupported),
         }
@@ -106,18 +105,17 @@ fn examine(
         windows: AtomicUsize::new(0),
         owner: None,
         watch: Watch::new(address, length),
-        released: Released::default(),
     })
 }
 
 impl Registry {
-    /// An empty registry whose keys follow from a seed: for tests and simulations.
+    /// Creates an empty registry whose keys are derived from a seed: for tests and simulations.
     pub fn new(seed: u64) -> Self {
         Self::with_source(keys::seeded(seed))
     }
 
-    /// An empty registry whose keys are made of random numbers from this source. A peer must not be able to predict
-    /// them.
+    /// Creates an empty registry whose keys are made of random numbers from a source, which peers must not be able to
+    /// predict.
     pub fn with_source(source: impl FnMut() -> u64 + Send + 'static) -> Self {
         let (regions, windows) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { table: Table::new(Box::new(source)), regions, windows }
@@ -125,15 +123,15 @@ impl Registry {
 
     fn insert(&self, region: Region) -> Result<Keys, RegisterError> {
         let region = watched(region);
-        let key = self.table.insert(Tenant::Region(region)).ok_or(RegisterError::Full)?;
+        let key = self.table.insert(Object::Region(region)).ok_or(RegisterError::Full)?;
         self.regions.fetch_add(1, Ordering::Relaxed);
         Ok(Keys { lkey: LKey(key), rkey: RKey(key) })
     }
 
-    /// Registers memory, the first byte of which is to have the address `iova`: 0 if the flags say zero-based.
+    /// Registers a memory region whose first byte has the address `iova`, or 0 if it is zero-based.
     ///
-    /// All of it has to be mapped, and writable if the flags say so, unless it is registered on demand. A range without
-    /// bytes is registered, and allows nothing. [`AddressRange::everything`], on demand, is the implicit region.
+    /// The whole range must be mapped, and writable for `LOCAL_WRITE`, unless it is registered on demand. An empty range is
+    /// registered, and allows no access. [`AddressRange::everything`] with `ON_DEMAND` is the implicit region.
     #[doc(alias = "ibv_reg_mr")]
     #[doc(alias = "ibv_reg_mr_iova")]
     pub fn register(
@@ -143,11 +141,11 @@ impl Registry {
         iova: VirtualAddress,
         access: AccessFlags,
     ) -> Result<Keys, RegisterError> {
-        self.insert(examine(pd, range, iova, access)?)
+        self.insert(checked_region(pd, range, iova, access)?)
     }
 
-    /// Registers a part of our own memory, which is not unmapped before it is deregistered. With `iova` 0 this is how
-    /// a device's own memory is registered.
+    /// Registers a part of a [`Buffer`], which stays mapped until it is deregistered. With `iova` 0 this registers device
+    /// memory.
     #[doc(alias = "ibv_reg_dm_mr")]
     pub fn register_buffer(
         &self,
@@ -167,7 +165,7 @@ impl Registry {
         self.insert(Region {
             pd,
             access,
-            // Ours is always there, whatever the flags say.
+            // A buffer is always mapped, so `ON_DEMAND` makes no difference.
             kind: Kind::Ordinary,
             iova,
             length: length as u64,
@@ -175,11 +173,11 @@ impl Registry {
             windows: AtomicUsize::new(0),
             owner: Some(Arc::clone(buffer)),
             watch: Watch::new(0, 0),
-            released: Released::default(),
         })
     }
 
-    /// A region without bytes for all addresses, for work requests only: it takes what is written and gives zeroes.
+    /// Registers a null region, which covers all addresses, for local use only: writes are discarded, and reads return
+    /// zeroes.
     #[doc(alias = "ibv_alloc_null_mr")]
     pub fn register_null(&self, pd: PdId) -> Result<Keys, RegisterError> {
         self.insert(Region {
@@ -192,32 +190,29 @@ impl Registry {
             windows: AtomicUsize::new(0),
             owner: None,
             watch: Watch::new(0, 0),
-            released: Released::default(),
         })
     }
 
     fn region(&self, key: LKey) -> Option<Arc<Region>> {
-        match &self.table.read(key.0)?.tenant {
-            Tenant::Region(region) => Some(Arc::clone(region)),
+        match &self.table.read(key.0)?.object {
+            Object::Region(region) => Some(Arc::clone(region)),
             _ => None,
         }
     }
 
-    /// Changes a region under its keys: an access sees all of it as it was, or all as it is now. On an error it is as
-    /// it was.
+    /// Changes a region and keeps its keys: an access sees either the old or the new region. On an error nothing changes.
     ///
-    /// What was in flight goes on with the memory that was registered before, which is free when the returned
-    /// [`Draining`] is done.
+    /// When this returns, no access to the memory that was registered before is in progress.
     #[doc(alias = "ibv_rereg_mr")]
-    pub fn reregister(&self, key: LKey, change: &Change) -> Result<Draining, ReregisterError> {
+    pub fn reregister(&self, key: LKey, change: &Change) -> Result<(), ReregisterError> {
         loop {
             let old = self.region(key).ok_or(DeregisterError::Key)?;
-            // Made before the slot is locked, and the old one freed after: to free memory may be to unmap memory, and
-            // who does that waits for accesses, which wait for the slot.
+            // Allocated before the slot is locked, and the old one freed after it is unlocked: freeing may unmap memory,
+            // which waits for accesses, which may wait for the slot.
             let new = watched(changed(&old, change)?);
-            // Looking took time, in which the region may have gone, or have been changed by another.
+            // Another thread may have changed or deregistered the region meanwhile.
             let mut entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
-            let Tenant::Region(current) = &mut entry.tenant else {
+            let Object::Region(current) = &mut entry.object else {
                 return Err(DeregisterError::Key.into());
             };
             if !Arc::ptr_eq(current, &old) {
@@ -227,31 +222,29 @@ impl Registry {
             if current.windows.load(Ordering::Acquire) > 0 {
                 return Err(DeregisterError::Busy.into());
             }
-            let draining = old.released.watch();
             let replaced = std::mem::replace(current, new);
             drop(entry);
             drop(replaced);
-            return Ok(draining);
+            return Ok(());
         }
     }
 
-    /// Makes the keys of a region invalid at once. Its memory is free when the returned [`Draining`] is done.
+    /// Deregisters a region: when this returns, its keys are invalid and no access to its memory is in progress.
     ///
-    /// Waits for no more than the copy of a packet, so it can be called by whoever drives the engine.
+    /// Waits for at most the copy of one packet, so the thread that runs the engine may call it.
     #[doc(alias = "ibv_dereg_mr")]
-    pub fn deregister(&self, key: LKey) -> Result<Draining, DeregisterError> {
+    pub fn deregister(&self, key: LKey) -> Result<(), DeregisterError> {
         let entry = self.table.write(key.0).ok_or(DeregisterError::Key)?;
-        let Tenant::Region(region) = &entry.tenant else { return Err(DeregisterError::Key) };
+        let Object::Region(region) = &entry.object else { return Err(DeregisterError::Key) };
         if region.windows.load(Ordering::Acquire) > 0 {
             return Err(DeregisterError::Busy);
         }
-        let draining = region.released.watch();
         drop(self.table.remove(entry));
         self.regions.fetch_sub(1, Ordering::Relaxed);
-        Ok(draining)
+        Ok(())
     }
 
-    /// What is known of a region.
+    /// Returns the attributes of a region.
     pub fn query(&self, key: LKey) -> Option<RegionInfo> {
         let region = self.region(key)?;
         Some(RegionInfo {
@@ -265,49 +258,49 @@ impl Registry {
         })
     }
 
-    /// How many regions are registered.
+    /// The number of registered regions.
     pub fn regions(&self) -> usize {
         self.regions.load(Ordering::Relaxed)
     }
 
-    /// How many windows are allocated.
+    /// The number of allocated windows.
     pub fn windows(&self) -> usize {
         self.windows.load(Ordering::Relaxed)
     }
 }
 
-/// A region, whose memory is watched from here on if the program may unmap it.
+/// Starts watching the memory of a region if the program may unmap it.
 fn watched(region: Region) -> Arc<Region> {
     let region = Arc::new(region);
     if region.kind == Kind::Ordinary && region.owner.is_none() {
-        // SAFETY: it stays where it is, and is dropped with the region.
+        // SAFETY: it does not move, and is dropped with the region.
         unsafe { region.watch.link() };
     }
     region
 }
 
-/// The region as it is to be.
+/// Applies a change to a region.
 fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
     let pd = change.pd.unwrap_or(old.pd);
     let access = change.access.unwrap_or(old.access);
     if let Some((range, iova)) = change.translation {
-        return examine(pd, range, iova, access);
+        return checked_region(pd, range, iova, access);
     }
     check_access(access)?;
     let zero_based = AccessFlags::ZERO_BASED;
     if access & zero_based != old.access & zero_based {
-        // That would be another translation.
+        // That would change the translation.
         return Err(RegisterError::Access);
     }
     let kind = match old.kind {
-        // Nothing but the domain of a null region means anything.
+        // A null region has no attribute but its PD.
         Kind::Null if change.access.is_some() => return Err(RegisterError::Access),
         kind if old.owner.is_some() => kind,
         Kind::Ordinary | Kind::OnDemand => {
-            // Pages that were only to be read may not be writable.
+            // Pages that were registered for reading only may not be writable.
             let wanted = AccessFlags::LOCAL_WRITE | AccessFlags::ON_DEMAND;
             if access & wanted != old.access & wanted {
-                return examine(pd, old.range(), VirtualAddress(old.iova), access);
+                return checked_region(pd, old.range(), VirtualAddress(old.iova), access);
             }
             old.kind
         }
@@ -322,7 +315,6 @@ fn changed(old: &Region, change: &Change) -> Result<Region, RegisterError> {
         base: old.base,
         windows: AtomicUsize::new(0),
         owner: old.owner.clone(),
-        watch: old.watch.again(),
-        released: Released::default(),
+        watch: old.watch.duplicate(),
     })
 }

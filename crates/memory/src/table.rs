@@ -1,4 +1,4 @@
-//! The table of slots. It only grows, so that finding a slot takes no lock; what is in a slot is behind the slot's own.
+//! The table of slots. It only grows, so that finding a slot needs no lock; each slot has a lock for its contents.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -6,25 +6,26 @@ use crate::keys::{FreeSlots, SLOT_BITS, Source, next_key, slot_of};
 use crate::region::Region;
 use crate::window::Window;
 
-/// Slots that are allocated at a time, in bits. Few, for slots are drawn at random.
+/// Slots that are allocated at a time, in bits. Few, because slots are selected at random.
 const CHUNK_BITS: u32 = 6;
 const CHUNKS: usize = 1 << (SLOT_BITS - CHUNK_BITS);
 
+/// What a key refers to.
 #[derive(Debug, Default)]
-pub(crate) enum Tenant {
+pub(crate) enum Object {
     #[default]
-    Nobody,
+    None,
     Region(Arc<Region>),
     Window(Box<Window>),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
-    /// The tenant's key; of a slot without one, 0.
+    /// The key of the object; 0 for a free slot.
     pub(crate) key: u32,
-    /// The key of the last tenant.
-    before: Option<u32>,
-    pub(crate) tenant: Tenant,
+    /// The last key of the slot.
+    last_key: Option<u32>,
+    pub(crate) object: Object,
 }
 
 /// Slots that are allocated when the first of them is used.
@@ -42,57 +43,56 @@ impl Table {
         Self { chunks, free: Mutex::new(FreeSlots::new(source)) }
     }
 
-    /// The slot that this key names, if there ever was one.
+    /// The slot of a key, if it was ever used.
     #[inline]
     fn slot(&self, key: u32) -> Option<&RwLock<Entry>> {
         let number = slot_of(key) as usize;
         self.chunks[number >> CHUNK_BITS].get()?.get(number & ((1 << CHUNK_BITS) - 1))
     }
 
-    // A panic while a slot is locked cannot leave it half changed: each change is one assignment. So the locks'
-    // poison tells nothing.
+    // Each change of a slot is one assignment, so a panic cannot leave it inconsistent, and poisoned locks are ignored.
 
-    /// What this key names.
+    /// Locks the entry of a key for reading. `None` if the key is invalid.
     #[inline]
     pub(crate) fn read(&self, key: u32) -> Option<RwLockReadGuard<'_, Entry>> {
         let entry = self.slot(key)?.read().unwrap_or_else(PoisonError::into_inner);
         (entry.key == key && key != 0).then_some(entry)
     }
 
-    /// What this key names, to change it. Waits for those who read it.
+    /// Locks the entry of a key for writing, which waits for readers. `None` if the key is invalid.
     pub(crate) fn write(&self, key: u32) -> Option<RwLockWriteGuard<'_, Entry>> {
         let entry = self.slot(key)?.write().unwrap_or_else(PoisonError::into_inner);
         (entry.key == key && key != 0).then_some(entry)
     }
 
-    /// Gives a slot to a tenant, and returns the key; `None` when all are taken.
-    pub(crate) fn insert(&self, tenant: Tenant) -> Option<u32> {
+    /// Puts an object into a free slot, and returns its key; `None` if all slots are in use.
+    pub(crate) fn insert(&self, object: Object) -> Option<u32> {
         let (number, random) = self.free.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let chunk = self.chunks[number as usize >> CHUNK_BITS]
             .get_or_init(|| (0..1 << CHUNK_BITS).map(|_| RwLock::default()).collect());
         let slot = &chunk[number as usize & ((1 << CHUNK_BITS) - 1)];
         let mut entry = slot.write().unwrap_or_else(PoisonError::into_inner);
-        entry.key = next_key(number, entry.before, random);
-        entry.before = Some(entry.key);
-        entry.tenant = tenant;
+        entry.key = next_key(number, entry.last_key, random);
+        entry.last_key = Some(entry.key);
+        entry.object = object;
         Some(entry.key)
     }
 
-    /// Takes the tenant out: from here on, its key names nothing.
-    pub(crate) fn remove(&self, mut entry: RwLockWriteGuard<'_, Entry>) -> Tenant {
+    /// Removes the object of a slot and invalidates its key.
+    pub(crate) fn remove(&self, mut entry: RwLockWriteGuard<'_, Entry>) -> Object {
         let number = slot_of(entry.key);
         entry.key = 0;
-        let tenant = std::mem::take(&mut entry.tenant);
+        let object = std::mem::take(&mut entry.object);
         drop(entry);
         self.free.lock().unwrap_or_else(PoisonError::into_inner).put(number);
-        tenant
+        object
     }
 
-    /// Does `change` with each window, one locked at a time.
+    /// Calls `change` for each window, with one slot locked at a time.
     pub(crate) fn each_window(&self, mut change: impl FnMut(&mut Window)) {
         for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
             let mut entry = slot.write().unwrap_or_else(PoisonError::into_inner);
-            if let Tenant::Window(window) = &mut entry.tenant {
+            if let Object::Window(window) = &mut entry.object {
                 change(window);
             }
         }

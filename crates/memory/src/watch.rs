@@ -1,49 +1,50 @@
-//! Which parts of regions the program has unmapped since they were registered.
+//! The parts of regions that the program has unmapped since they were registered.
 //!
-//! Hardware pins the pages of a region: what the program maps at the same addresses later is out of its reach. We reach
-//! memory by its address, so we have to know. [`crate::hooks`] reports every unmapping before it happens; the part becomes a
-//! hole of the region, and accesses to it are refused from then on. Registering again makes a new region, without holes.
+//! Hardware pins the pages of a region, so it does not access memory that the program maps at the same addresses later. This
+//! crate accesses memory by address, so it has to track unmapping. [`crate::hooks`] reports every unmapping before it
+//! happens; the part becomes a hole of the region, and accesses to it fail from then on. Registering the range again makes a
+//! new region without holes.
 //!
-//! [`unmapped`] runs in the midst of whatever called `munmap`, the allocator with its locks held among them. So nothing here
-//! allocates: regions are linked through themselves, and holes have a fixed room.
+//! [`mark_unmapped`] runs inside the caller of `munmap`, which may be the allocator with its locks held. So this module does
+//! not allocate: the list is intrusive, and the number of holes is fixed.
 
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Holes of a region that are told apart. When there are more, the two that are nearest are one.
-const HOLES: usize = 8;
+/// Maximum number of holes of a region. Beyond that, the two nearest are joined.
+const MAX_HOLES: usize = 8;
 
-/// The state of one region's memory. Part of the region, and so at one place for as long as it is linked.
+/// The holes of one region. It is part of the region, and so does not move while it is in the list.
 #[derive(Debug)]
 pub(crate) struct Watch {
     start: usize,
     end: usize,
-    /// Accesses at this moment.
-    users: AtomicU32,
+    /// Accesses in progress.
+    accesses: AtomicU32,
     /// Whether there are holes.
-    torn: AtomicBool,
+    has_holes: AtomicBool,
     /// Protected by the list's lock.
     holes: UnsafeCell<Holes>,
-    /// The neighbours in the list, protected by its lock.
+    /// Links of the list, protected by its lock.
     next: AtomicPtr<Watch>,
     previous: AtomicPtr<Watch>,
 }
 
-// SAFETY: what is not atomic is used under the list's lock.
+// SAFETY: fields that are not atomic are used under the list's lock.
 unsafe impl Send for Watch {}
 // SAFETY: as above.
 unsafe impl Sync for Watch {}
 
 #[derive(Clone, Copy, Debug)]
 struct Holes {
-    list: [(usize, usize); HOLES],
+    list: [(usize, usize); MAX_HOLES],
     count: usize,
 }
 
 impl Holes {
-    /// Adds a hole, joined with those that it meets. There are never more than there is room for.
+    /// Adds a hole, and joins it with those that it touches.
     fn add(&mut self, mut start: usize, mut end: usize) {
         let mut index = 0;
         while index < self.count {
@@ -57,28 +58,28 @@ impl Holes {
                 index += 1;
             }
         }
-        if self.count == HOLES {
+        if self.count == MAX_HOLES {
             let distance = |&(from, to): &(usize, usize)| from.max(start) - to.min(end);
-            let nearest = (0..HOLES).min_by_key(|&index| distance(&self.list[index]));
+            let nearest = (0..MAX_HOLES).min_by_key(|&index| distance(&self.list[index]));
             let (from, to) = self.list[nearest.unwrap_or(0)];
-            // What is between them is refused, too: better than to reach what is not the region's.
+            // Accesses to the memory between them fail too, which is better than accessing other memory.
             return self.add(start.min(from), end.max(to));
         }
         self.list[self.count] = (start, end);
         self.count += 1;
     }
 
-    fn meets(&self, start: usize, end: usize) -> bool {
+    fn overlaps(&self, start: usize, end: usize) -> bool {
         self.list[..self.count].iter().any(|&(from, to)| from < end && start < to)
     }
 }
 
-/// The first of all regions that are watched.
-static FIRST: Mutex<Head> = Mutex::new(Head(null_mut()));
-/// No region is outside of these: most memory that is unmapped is found to be nobody's without a lock.
+/// The list of watched regions.
+static WATCHES: Mutex<Head> = Mutex::new(Head(null_mut()));
+/// All regions are within these addresses: most unmapping is found irrelevant without a lock.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
-/// The process whose regions these are: a forked child has none, and the lock may be taken for ever there.
+/// The process that registered the regions: a forked child has none, and the lock may be held for ever there.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 struct Head(*mut Watch);
@@ -87,54 +88,54 @@ struct Head(*mut Watch);
 unsafe impl Send for Head {}
 
 fn lock() -> MutexGuard<'static, Head> {
-    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+    WATCHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {
     pub(crate) fn new(start: usize, length: usize) -> Self {
-        let holes = Holes { list: [(0, 0); HOLES], count: 0 };
+        let holes = Holes { list: [(0, 0); MAX_HOLES], count: 0 };
         Self {
             start,
             end: start.saturating_add(length),
-            users: AtomicU32::new(0),
-            torn: AtomicBool::new(false),
+            accesses: AtomicU32::new(0),
+            has_holes: AtomicBool::new(false),
             holes: UnsafeCell::new(holes),
             next: AtomicPtr::default(),
             previous: AtomicPtr::default(),
         }
     }
 
-    /// Another one for the same memory, with the same holes.
-    pub(crate) fn again(&self) -> Self {
-        let mut again = Self::new(self.start, self.end - self.start);
-        let _first = lock();
+    /// Makes another one for the same memory with the same holes.
+    pub(crate) fn duplicate(&self) -> Self {
+        let mut duplicate = Self::new(self.start, self.end - self.start);
+        let _list = lock();
         // SAFETY: under the lock.
         let holes = unsafe { *self.holes.get() };
-        *again.torn.get_mut() = holes.count > 0;
-        *again.holes.get_mut() = holes;
-        again
+        *duplicate.has_holes.get_mut() = holes.count > 0;
+        *duplicate.holes.get_mut() = holes;
+        duplicate
     }
 
-    /// Watches it from now on.
+    /// Adds it to the list.
     ///
     /// # Safety
-    /// It stays where it is until it is dropped.
+    /// It does not move until it is dropped.
     pub(crate) unsafe fn link(&self) {
         LOWEST.fetch_min(self.start, Ordering::SeqCst);
         HIGHEST.fetch_max(self.end, Ordering::SeqCst);
         let this = std::ptr::from_ref(self).cast_mut();
-        let mut first = lock();
+        let mut list = lock();
         OWNER.store(std::process::id(), Ordering::SeqCst);
-        self.next.store(first.0, Ordering::Relaxed);
+        self.next.store(list.0, Ordering::Relaxed);
         self.previous.store(null_mut(), Ordering::Relaxed);
-        // SAFETY: what is in the list is there until it takes itself out, under the lock.
-        if let Some(next) = unsafe { first.0.as_ref() } {
+        // SAFETY: entries stay in the list until they remove themselves under the lock.
+        if let Some(next) = unsafe { list.0.as_ref() } {
             next.previous.store(this, Ordering::Relaxed);
         }
-        first.0 = this;
+        list.0 = this;
     }
 
-    /// Does an access to `length` bytes at `address`, unless a part of them is gone.
+    /// Calls `act` for an access to `length` bytes at `address`, unless it overlaps a hole.
     #[inline]
     pub(crate) fn access<T>(
         &self,
@@ -142,26 +143,26 @@ impl Watch {
         length: usize,
         act: impl FnOnce() -> Option<T>,
     ) -> Option<T> {
-        // Who makes a hole sees this, or we see the hole.
-        self.users.fetch_add(1, Ordering::SeqCst);
-        if self.torn.load(Ordering::SeqCst) {
-            self.users.fetch_sub(1, Ordering::Release);
-            self.enter_torn(address, length)?;
+        // Either a thread that adds a hole sees this access, or this thread sees the hole.
+        self.accesses.fetch_add(1, Ordering::SeqCst);
+        if self.has_holes.load(Ordering::SeqCst) {
+            self.accesses.fetch_sub(1, Ordering::Release);
+            self.enter_with_holes(address, length)?;
         }
         let done = act();
-        self.users.fetch_sub(1, Ordering::Release);
+        self.accesses.fetch_sub(1, Ordering::Release);
         done
     }
 
-    /// Counts an access to a region with holes, unless it meets one.
+    /// Counts an access to a region with holes, unless it overlaps one.
     #[cold]
-    fn enter_torn(&self, address: usize, length: usize) -> Option<()> {
-        let _first = lock();
+    fn enter_with_holes(&self, address: usize, length: usize) -> Option<()> {
+        let _list = lock();
         // SAFETY: under the lock.
-        if unsafe { &*self.holes.get() }.meets(address, address.saturating_add(length)) {
+        if unsafe { &*self.holes.get() }.overlaps(address, address.saturating_add(length)) {
             return None;
         }
-        self.users.fetch_add(1, Ordering::SeqCst);
+        self.accesses.fetch_add(1, Ordering::SeqCst);
         Some(())
     }
 }
@@ -169,14 +170,14 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let this: *mut Self = self;
-        let mut first = lock();
+        let mut list = lock();
         let (next, previous) = (*self.next.get_mut(), *self.previous.get_mut());
-        // SAFETY: neighbours are in the list until they take themselves out, under the lock.
+        // SAFETY: entries stay in the list until they remove themselves under the lock.
         unsafe {
             match previous.as_ref() {
                 Some(previous) => previous.next.store(next, Ordering::Relaxed),
-                None if first.0 == this => first.0 = next,
-                // It was never in the list.
+                None if list.0 == this => list.0 = next,
+                // It was never added to the list.
                 None => {}
             }
             if let Some(next) = next.as_ref() {
@@ -186,9 +187,9 @@ impl Drop for Watch {
     }
 }
 
-/// These addresses are about to be unmapped, or to become other memory: regions have a hole there from now on, and no
-/// access to it is under way when this returns.
-pub(crate) fn unmapped(start: usize, length: usize) {
+/// Records that these addresses are about to be unmapped or replaced: regions have a hole there from now on, and no access
+/// to it is in progress when this returns.
+pub(crate) fn mark_unmapped(start: usize, length: usize) {
     let end = start.saturating_add(length);
     if start >= HIGHEST.load(Ordering::SeqCst)
         || end <= LOWEST.load(Ordering::SeqCst)
@@ -196,17 +197,17 @@ pub(crate) fn unmapped(start: usize, length: usize) {
     {
         return;
     }
-    let first = lock();
-    let mut at = first.0;
-    // SAFETY: what is in the list is there until it takes itself out, under the lock.
+    let list = lock();
+    let mut at = list.0;
+    // SAFETY: entries stay in the list until they remove themselves under the lock.
     while let Some(watch) = unsafe { at.as_ref() } {
         let (from, to) = (start.max(watch.start), end.min(watch.end));
         if from < to {
             // SAFETY: under the lock.
             unsafe { &mut *watch.holes.get() }.add(from, to);
-            watch.torn.store(true, Ordering::SeqCst);
-            // Copies are short, and wait for nobody; whoever comes now waits for the lock.
-            while watch.users.load(Ordering::SeqCst) != 0 {
+            watch.has_holes.store(true, Ordering::SeqCst);
+            // Copies are short and do not block; new accesses wait for the lock.
+            while watch.accesses.load(Ordering::SeqCst) != 0 {
                 std::thread::yield_now();
             }
         }
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     fn holes(list: &[(usize, usize)]) -> Vec<(usize, usize)> {
-        let mut holes = Holes { list: [(0, 0); HOLES], count: 0 };
+        let mut holes = Holes { list: [(0, 0); MAX_HOLES], count: 0 };
         list.iter().for_each(|&(start, end)| holes.add(start, end));
         let mut found = holes.list[..holes.count].to_vec();
         found.sort_unstable();
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_that_meet_are_one() {
+    fn adjacent_holes_are_joined() {
         assert_eq!(holes(&[(10, 20), (30, 40)]), [(10, 20), (30, 40)]);
         assert_eq!(holes(&[(10, 20), (30, 40), (20, 30)]), [(10, 40)]);
         assert_eq!(holes(&[(10, 20), (12, 14)]), [(10, 20)]);
@@ -235,32 +236,33 @@ mod tests {
     }
 
     #[test]
-    fn more_holes_than_there_is_room_for_cover_what_is_between() {
-        let many: Vec<_> = (0..HOLES + 1).map(|index| (index * 100, index * 100 + 50)).collect();
+    fn holes_beyond_the_maximum_are_joined_with_the_nearest() {
+        let many: Vec<_> =
+            (0..MAX_HOLES + 1).map(|index| (index * 100, index * 100 + 50)).collect();
         let found = holes(&many);
-        assert_eq!(found.len(), HOLES);
+        assert_eq!(found.len(), MAX_HOLES);
         let covered = |at: usize| found.iter().any(|&(start, end)| (start..end).contains(&at));
         assert!(many.iter().all(|&(start, end)| covered(start) && covered(end - 1)));
     }
 
     #[test]
-    fn accesses_are_refused_where_memory_is_gone() {
+    fn accesses_to_unmapped_parts_fail() {
         let watch = Box::new(Watch::new(0x1000, 0x3000));
         // SAFETY: in a box.
         unsafe { watch.link() };
         let reaches = |address, length| watch.access(address, length, || Some(())).is_some();
         assert!(reaches(0x1000, 0x3000));
-        unmapped(0x8000, 0x1000);
+        mark_unmapped(0x8000, 0x1000);
         assert!(reaches(0x1000, 0x3000));
-        unmapped(0x2000, 0x1000);
+        mark_unmapped(0x2000, 0x1000);
         assert!(!reaches(0x1000, 0x3000) && !reaches(0x2fff, 1) && !reaches(0x1fff, 2));
         assert!(reaches(0x1000, 0x1000) && reaches(0x3000, 0x1000));
-        let again = Box::new(Watch::new(0x1000, 0x3000));
+        let second = Box::new(Watch::new(0x1000, 0x3000));
         // SAFETY: in a box.
-        unsafe { again.link() };
-        assert!(again.access(0x2000, 8, || Some(())).is_some());
+        unsafe { second.link() };
+        assert!(second.access(0x2000, 8, || Some(())).is_some());
         drop(watch);
-        unmapped(0x1000, 1);
-        assert!(again.access(0x1000, 8, || Some(())).is_none());
+        mark_unmapped(0x1000, 1);
+        assert!(second.access(0x1000, 8, || Some(())).is_none());
     }
 }

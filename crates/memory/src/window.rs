@@ -1,4 +1,4 @@
-//! Memory windows: a part of a region under a key of its own, that comes and goes without registering (IBA 10.6.7.2).
+//! Memory windows (MW): a part of a region under a separate rkey, bound and invalidated without registration (IBA 10.6.7.2).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,16 +8,16 @@ use ferroce_wire::number::{Qpn, RKey};
 
 use crate::error::WindowError;
 use crate::keys::index_of;
-use crate::region::{Place, Region};
+use crate::region::{Region, RegionSlice};
 use crate::registry::Registry;
-use crate::table::Tenant;
+use crate::table::Object;
 
-/// What a window can do.
+/// The type of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowKind {
-    /// Bound by a verb, again and again; seen through every queue pair of its domain.
+    /// Bound by a verb, also repeatedly; valid for every queue pair of its PD.
     Type1,
-    /// Bound by a work request; made invalid before it is bound again; seen through the queue pair that bound it (2B).
+    /// Bound by a work request; must be invalidated before it is bound again; valid for the queue pair that bound it (2B).
     Type2,
 }
 
@@ -25,85 +25,91 @@ pub enum WindowKind {
 pub(crate) struct Window {
     pd: PdId,
     kind: WindowKind,
-    bound: Option<Bound>,
+    binding: Option<Binding>,
 }
 
-/// What a window shows. The region counts these.
+/// The binding of a window, which the region counts.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct Binding {
     region: Arc<Region>,
     queue_pair: Qpn,
     access: AccessFlags,
-    /// What peers call the first byte: 0 if the window is zero-based.
-    first: u64,
-    /// The same in the region's addresses.
-    start: u64,
+    /// The address of the first byte for peers: 0 if the window is zero-based.
+    remote_base: u64,
+    /// The address of the first byte in the region.
+    region_address: u64,
     length: u64,
 }
 
-impl Drop for Bound {
+impl Drop for Binding {
     fn drop(&mut self) {
         self.region.windows.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// What a window may allow.
-const GRANTED: AccessFlags = AccessFlags::REMOTE_WRITE
-    .union(AccessFlags::REMOTE_READ)
-    .union(AccessFlags::REMOTE_ATOMIC)
-    .union(AccessFlags::FLUSH_GLOBAL)
-    .union(AccessFlags::ZERO_BASED);
+/// The access flags that a window may have.
+const WINDOW_ACCESS: AccessFlags = AccessFlags(
+    AccessFlags::REMOTE_WRITE.0
+        | AccessFlags::REMOTE_READ.0
+        | AccessFlags::REMOTE_ATOMIC.0
+        | AccessFlags::FLUSH_GLOBAL.0
+        | AccessFlags::ZERO_BASED.0,
+);
 
 impl Window {
-    /// The bytes that a peer asks for, with the region that they are of.
-    pub(crate) fn place(
+    /// Checks a remote access, and returns the part of the region that it refers to.
+    pub(crate) fn slice(
         &self,
         by: Accessor,
         address: u64,
         length: u64,
         access: AccessFlags,
-    ) -> Result<(&Arc<Region>, Place<'_>), Denied> {
-        let bound = self.granted(by, access)?;
-        let start = address.checked_sub(bound.first).ok_or(Denied::Bounds)?;
+    ) -> Result<RegionSlice<'_>, Denied> {
+        let binding = self.check_access(by, access)?;
+        let start = address.checked_sub(binding.remote_base).ok_or(Denied::Bounds)?;
         let end = start.checked_add(length).ok_or(Denied::Bounds)?;
-        if end > bound.length {
+        if end > binding.length {
             return Err(Denied::Bounds);
         }
-        Ok((&bound.region, bound.region.place(bound.start + start, length)?))
+        binding.region.slice(binding.region_address + start, length)
     }
 
-    /// What it is bound to, if a peer may access that so.
-    pub(crate) fn granted(&self, by: Accessor, access: AccessFlags) -> Result<&Bound, Denied> {
-        let bound = self.bound.as_ref().ok_or(Denied::Key)?;
+    /// Checks the rights of a remote access, and returns the binding.
+    pub(crate) fn check_access(
+        &self,
+        by: Accessor,
+        access: AccessFlags,
+    ) -> Result<&Binding, Denied> {
+        let binding = self.binding.as_ref().ok_or(Denied::Key)?;
         if self.pd != by.pd {
             return Err(Denied::PdId);
         }
-        // IBA 10.6.7.2.3: for all other queue pairs the key is none.
-        if self.kind == WindowKind::Type2 && bound.queue_pair != by.queue_pair {
+        // IBA 10.6.7.2.3: the key is invalid for all other queue pairs.
+        if self.kind == WindowKind::Type2 && binding.queue_pair != by.queue_pair {
             return Err(Denied::Key);
         }
-        if !bound.access.contains(access) {
+        if !binding.access.contains(access) {
             return Err(Denied::Access);
         }
-        Ok(bound)
+        Ok(binding)
     }
 }
 
 impl Registry {
-    /// Allocates a window that shows nothing yet, and returns its key.
+    /// Allocates an unbound window, and returns its rkey.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn allocate_window(&self, pd: PdId, kind: WindowKind) -> Result<RKey, WindowError> {
-        let window = Box::new(Window { pd, kind, bound: None });
-        let key = self.table.insert(Tenant::Window(window)).ok_or(WindowError::Full)?;
+        let window = Box::new(Window { pd, kind, binding: None });
+        let key = self.table.insert(Object::Window(window)).ok_or(WindowError::Full)?;
         self.windows.fetch_add(1, Ordering::Relaxed);
         Ok(RKey(key))
     }
 
-    /// Frees a window, bound or not, by the key that it has or had last.
+    /// Deallocates a window, bound or not, by its current key.
     #[doc(alias = "ibv_dealloc_mw")]
     pub fn deallocate_window(&self, key: RKey) -> Result<(), WindowError> {
         let entry = self.table.write(key.0).ok_or(WindowError::Key)?;
-        if !matches!(entry.tenant, Tenant::Window(_)) {
+        if !matches!(entry.object, Object::Window(_)) {
             return Err(WindowError::Key);
         }
         drop(self.table.remove(entry));
@@ -111,78 +117,78 @@ impl Registry {
         Ok(())
     }
 
-    /// Binds or unbinds a window. The region is looked up, counted and let go of before the window is locked, so no
-    /// thread ever waits for one slot with another in its hands.
+    /// Binds or unbinds a window. The region's slot is unlocked before the window's is locked, so no thread waits for a slot
+    /// while it holds another.
     pub(crate) fn bind_window(&self, by: Accessor, bind: &Bind) -> Result<(), Denied> {
-        // Only the tag is the owner's to choose.
+        // The owner chooses the tag only.
         if index_of(bind.key.0) != index_of(bind.window.0) {
             return Err(Denied::Key);
         }
-        let bound = if bind.length == 0 { None } else { Some(self.show(by, bind)?) };
+        let binding = if bind.length == 0 { None } else { Some(self.resolve(by, bind)?) };
         let mut entry = self.table.write(bind.window.0).ok_or(Denied::Key)?;
-        let Tenant::Window(window) = &mut entry.tenant else { return Err(Denied::Key) };
+        let Object::Window(window) = &mut entry.object else { return Err(Denied::Key) };
         // IBA C10-72.
         if window.pd != by.pd {
             return Err(Denied::PdId);
         }
         match window.kind {
-            // IBA o10-36.2.2: addresses of type 1 are the region's.
+            // IBA o10-36.2.2: a type 1 window has the addresses of the region.
             WindowKind::Type1 if bind.access.contains(AccessFlags::ZERO_BASED) => {
                 return Err(Denied::Access);
             }
             WindowKind::Type1 => {}
-            // IBA o10-37.2.30 and o10-37.2.40: it is bound when it is free, and freed by making it invalid.
-            WindowKind::Type2 if window.bound.is_some() || bound.is_none() => {
+            // IBA o10-37.2.30 and o10-37.2.40: it must be unbound, and is unbound by invalidation only.
+            WindowKind::Type2 if window.binding.is_some() || binding.is_none() => {
                 return Err(Denied::Access);
             }
             WindowKind::Type2 => {}
         }
-        window.bound = bound;
+        window.binding = binding;
         entry.key = bind.key.0;
         Ok(())
     }
 
-    /// What the window is to show, counted by the region.
-    fn show(&self, by: Accessor, bind: &Bind) -> Result<Bound, Denied> {
+    /// Checks a bind request, and returns the binding, which the region then counts.
+    fn resolve(&self, by: Accessor, bind: &Bind) -> Result<Binding, Denied> {
         let entry = self.table.read(bind.region.0).ok_or(Denied::Key)?;
-        let Tenant::Region(region) = &entry.tenant else { return Err(Denied::Key) };
+        let Object::Region(region) = &entry.object else { return Err(Denied::Key) };
         if region.pd != by.pd {
             return Err(Denied::PdId);
         }
         let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
-        let allowed = GRANTED.contains(bind.access)
+        let allowed = WINDOW_ACCESS.contains(bind.access)
             // IBA C10-73.
             && region.access.contains(AccessFlags::MW_BIND)
             && !region.access.contains(AccessFlags::ZERO_BASED)
-            // IBA C10-74: who may not write there cannot allow it to others.
-            && (!bind.access.intersects(writes)
+            // IBA C10-74: remote write access requires local write access.
+            && ((bind.access & writes).0 == 0
                 || region.access.contains(AccessFlags::LOCAL_WRITE));
         if !allowed {
             return Err(Denied::Access);
         }
         // IBA C10-75.
-        region.place(bind.address.0, bind.length)?;
-        // Under the region's lock, so that it is not deregistered between these lines.
+        region.slice(bind.address.0, bind.length)?;
+        // Under the lock of the region's slot, so that it is not deregistered meanwhile.
         region.windows.fetch_add(1, Ordering::Relaxed);
         let zero_based = bind.access.contains(AccessFlags::ZERO_BASED);
-        Ok(Bound {
+        Ok(Binding {
             region: Arc::clone(region),
             queue_pair: by.queue_pair,
             access: bind.access,
-            first: if zero_based { 0 } else { bind.address.0 },
-            start: bind.address.0,
+            remote_base: if zero_based { 0 } else { bind.address.0 },
+            region_address: bind.address.0,
             length: bind.length,
         })
     }
 
-    /// Makes a window of type 2 show nothing (IBA 10.6.5).
+    /// Invalidates a type 2 window (IBA 10.6.5).
     pub(crate) fn invalidate_window(&self, by: Accessor, key: RKey) -> Result<(), Denied> {
         let mut entry = self.table.write(key.0).ok_or(Denied::Key)?;
-        let window = match &mut entry.tenant {
-            Tenant::Window(window) => window,
-            Tenant::Region(region) if region.pd != by.pd => return Err(Denied::PdId),
-            Tenant::Region(_) => return Err(Denied::Access),
-            Tenant::Nobody => return Err(Denied::Key),
+        let window = match &mut entry.object {
+            Object::Window(window) => window,
+            Object::Region(region) if region.pd != by.pd => return Err(Denied::PdId),
+            Object::Region(_) => return Err(Denied::Access),
+            Object::None => return Err(Denied::Key),
         };
         if window.pd != by.pd {
             return Err(Denied::PdId);
@@ -191,23 +197,23 @@ impl Registry {
         if window.kind == WindowKind::Type1 {
             return Err(Denied::Access);
         }
-        if window.bound.as_ref().is_none_or(|bound| bound.queue_pair != by.queue_pair) {
+        if window.binding.as_ref().is_none_or(|binding| binding.queue_pair != by.queue_pair) {
             return Err(Denied::Key);
         }
-        window.bound = None;
+        window.binding = None;
         Ok(())
     }
 
-    /// A queue pair is no more: what windows of type 2 showed through it, they show nobody, least of all the next queue
-    /// pair that gets its number. Looks at all slots, if there are windows.
+    /// Unbinds the type 2 windows of a destroyed queue pair, so that the next queue pair with its QPN cannot use them. Scans
+    /// all slots if there are windows.
     pub fn forget_queue_pair(&self, queue_pair: Qpn) {
         if self.windows() == 0 {
             return;
         }
         self.table.each_window(|window| {
-            let its = |bound: &Bound| bound.queue_pair == queue_pair;
-            if window.kind == WindowKind::Type2 && window.bound.as_ref().is_some_and(its) {
-                window.bound = None;
+            let matches = |binding: &Binding| binding.queue_pair == queue_pair;
+            if window.kind == WindowKind::Type2 && window.binding.as_ref().is_some_and(matches) {
+                window.binding = None;
             }
         });
     }

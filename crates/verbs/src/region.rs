@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ferroce_memory::{Buffer, Change, Draining, Keys, OutOfBounds, RegionInfo, WindowKind};
+use ferroce_memory::{Buffer, Change, Keys, OutOfBounds, RegionInfo, WindowKind};
 use ferroce_proto::memory::{AccessFlags, Bind, Sge};
 use ferroce_proto::work::RemoteAddress;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
@@ -130,7 +130,7 @@ impl MemoryRegion {
     #[doc(alias = "ibv_rereg_mr")]
     pub fn change(&mut self, change: &Change) -> Result<(), MemoryError> {
         let memory = &self.membership.context().adapter().memory;
-        memory.reregister(self.keys.lkey, change)?.wait();
+        memory.reregister(self.keys.lkey, change)?;
         if let Some((range, iova)) = change.translation {
             (self.iova, self.length) = (iova, range.length() as u64);
         }
@@ -148,26 +148,20 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters the region, and waits until no access to it is in progress.
+    /// Deregisters it: when this returns, no access to its memory is in progress.
     ///
     /// # Errors
     ///
     /// When windows are bound to it; the error returns the region.
     #[doc(alias = "ibv_dereg_mr")]
-    pub fn deregister(mut self) -> Result<(), DeregisterFailure> {
-        match self.end() {
-            Ok(draining) => {
-                draining.wait();
-                Ok(())
-            }
-            Err(error) => Err(DeregisterFailure { region: self, error }),
-        }
+    pub fn deregister(mut self) -> Result<(), (Self, Error)> {
+        self.end().map_err(|error| (self, error))
     }
 
-    fn end(&mut self) -> Result<Draining, MemoryError> {
-        let draining = self.membership.context().adapter().memory.deregister(self.keys.lkey)?;
-        self.deregistered = true;
-        Ok(draining)
+    fn end(&mut self) -> Result<(), Error> {
+        self.membership.context().adapter().memory.deregister(self.keys.lkey)?;
+        self.gone = true;
+        Ok(())
     }
 }
 
@@ -183,10 +177,8 @@ pub struct DeregisterFailure {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        if !self.deregistered {
-            if let Ok(draining) = self.end() {
-                draining.wait();
-            }
+        if !self.gone {
+            let _ = self.end();
         }
     }
 }

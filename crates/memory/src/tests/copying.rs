@@ -7,9 +7,9 @@ use crate::{copy, guard};
 use super::*;
 
 #[test]
-fn all_lengths_and_alignments() {
-    // SAFETY: as the caller says.
-    copies(
+fn copies_all_lengths_and_alignments() {
+    // SAFETY: `check_copies` passes mapped memory.
+    check_copies(
         |to, data| unsafe { copy::store(to, data) },
         |from, out| unsafe {
             copy::load(from, out);
@@ -18,9 +18,9 @@ fn all_lengths_and_alignments() {
 }
 
 #[test]
-fn all_lengths_and_alignments_guarded() {
-    // SAFETY: as the caller says.
-    copies(
+fn guarded_copies_of_all_lengths_and_alignments() {
+    // SAFETY: `check_copies` passes mapped memory.
+    check_copies(
         |to, data| unsafe { guard::store(to, data).unwrap() },
         |from, out| unsafe {
             guard::load(from, out).unwrap();
@@ -28,8 +28,8 @@ fn all_lengths_and_alignments_guarded() {
     );
 }
 
-/// Both are called for memory that is there.
-fn copies(store: fn(*mut u8, &[u8]), load: fn(*const u8, &mut [u8])) {
+/// Both are called for mapped memory.
+fn check_copies(store: fn(*mut u8, &[u8]), load: fn(*const u8, &mut [u8])) {
     let lengths = (0..200).chain([255, 256, 257, 1000, 4095, 4096]);
     let lengths = lengths.step_by(if cfg!(miri) { 23 } else { 1 });
     let buffer = buffer(4096 + 64);
@@ -39,14 +39,14 @@ fn copies(store: fn(*mut u8, &[u8]), load: fn(*const u8, &mut [u8])) {
         for (at, from) in (0..9).flat_map(|at| [0, 1, 4, 7].map(|from| (at, from))) {
             let data = &data[from..from + length];
             // SAFETY: all of this is within the buffer.
-            let place = unsafe { base.add(16 + at) };
-            store(place, data);
+            let target = unsafe { base.add(16 + at) };
+            store(target, data);
             let bytes = buffer.to_vec();
             assert!(bytes[..16 + at].iter().all(|&byte| byte == 0), "{length} at {at}");
             assert_eq!(&bytes[16 + at..][..length], data, "{length} at {at}");
             assert!(bytes[16 + at + length..].iter().all(|&byte| byte == 0), "{length} at {at}");
             let mut out = vec![0xee; from + length + 1];
-            load(place, &mut out[from..from + length]);
+            load(target, &mut out[from..from + length]);
             assert_eq!(&out[from..from + length], data);
             assert!(out[..from].iter().all(|&byte| byte == 0xee) && out[from + length] == 0xee);
             buffer.write(16 + at, &vec![0; length]).unwrap();
@@ -54,9 +54,9 @@ fn copies(store: fn(*mut u8, &[u8]), load: fn(*const u8, &mut [u8])) {
     }
 }
 
-/// Whoever sees the last byte sees the others.
+/// A thread that sees the last byte sees the others.
 #[test]
-fn last_byte_last() {
+fn the_last_byte_is_written_last() {
     let (length, rounds) = (if cfg!(miri) { 40 } else { 1003 }, if cfg!(miri) { 5 } else { 2000 });
     let buffer = buffer(length);
     std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn last_byte_last() {
 
 /// Aligned words are stored whole: a reader never sees half of one.
 #[test]
-fn words_are_not_torn() {
+fn aligned_words_are_stored_whole() {
     let (words, rounds) = (if cfg!(miri) { 4 } else { 512 }, if cfg!(miri) { 10 } else { 3000 });
     let buffer = buffer(words * 8);
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -91,7 +91,7 @@ fn words_are_not_torn() {
         scope.spawn(|| {
             for round in 0..rounds {
                 let byte = if round % 2 == 0 { 0 } else { 0xff };
-                // Unaligned at both ends, so that the head and the tail are there too.
+                // Unaligned at both ends, so that there are a head and a tail.
                 buffer.write(3, &vec![byte; words * 8 - 5]).unwrap();
             }
             done.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Keys are found again, differ, and do not come back.
+//! Keys: uniqueness, randomness, and reuse.
 
 use std::collections::HashSet;
 
@@ -9,13 +9,13 @@ use crate::keys::{SLOT_BITS, next_key, slot_of};
 use super::*;
 
 #[test]
-fn keys_name_their_slot() {
+fn keys_contain_their_slot() {
     let all_ones = u64::MAX;
     for slot in [0, 1, 77, (1 << SLOT_BITS) - 1] {
         for random in [0, 0x1ff, all_ones] {
             let mut before = None;
             let mut seen = HashSet::new();
-            // However small the steps: 32 tenants differ in their index.
+            // Even with the smallest steps 32 objects have different indices.
             for _ in 0..32 {
                 let key = next_key(slot, before, random);
                 assert_eq!(slot_of(key), slot);
@@ -26,15 +26,15 @@ fn keys_name_their_slot() {
     }
 }
 
-/// Keys of this many registrations.
+/// The keys of `count` registrations.
 fn some_keys(registry: &Registry, count: usize) -> Vec<u32> {
-    (0..count).map(|_| registry.register_null(DOMAIN).unwrap().rkey.0).collect()
+    (0..count).map(|_| registry.register_null(PD).unwrap().rkey.0).collect()
 }
 
-/// The keys that somebody was given do not lead to the next: none follows from the ones before by a fixed step, and each
-/// bit is as often set as not whatever it was before.
+/// Known keys do not determine the next: there is no fixed step, and each bit is set as often as not, whatever it was
+/// before.
 #[test]
-fn keys_tell_nothing_about_the_next() {
+fn keys_do_not_predict_the_next() {
     let keys = some_keys(&Registry::new(7), 4096);
     let steps: HashSet<u32> =
         keys.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) >> 8).collect();
@@ -50,7 +50,7 @@ fn keys_tell_nothing_about_the_next() {
 }
 
 #[test]
-fn keys_of_two_registries_have_nothing_in_common() {
+fn keys_of_two_registries_are_unrelated() {
     let [one, other] = [1, 2].map(|seed| some_keys(&Registry::new(seed), 256));
     assert!(one.iter().all(|key| !other.contains(key)));
     let differences: HashSet<u32> =
@@ -58,7 +58,7 @@ fn keys_of_two_registries_have_nothing_in_common() {
     assert_eq!(differences.len(), 256);
 }
 
-/// Each key takes fresh bits from the source: one that was seen in full says nothing about those drawn later.
+/// Each key takes new bits from the source, so that a known key reveals nothing about later ones.
 #[test]
 fn every_registration_draws_from_the_source() {
     let drawn = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -86,7 +86,7 @@ fn stale_keys_do_not_match() {
         assert!(seen.insert(keys.rkey.0), "the key of round {round} is not new");
         let memory = &registry;
         assert_eq!(memory.check_remote(BY, remote(keys.rkey, BASE, 8), READ), Ok(()));
-        assert!(registry.deregister(keys.lkey).unwrap().is_done());
+        assert_eq!(registry.deregister(keys.lkey), Ok(()));
         for stale in [keys, *first.get_or_insert(keys)] {
             let sge = remote(stale.rkey, BASE, 8);
             assert_eq!(memory.check_remote(BY, sge, READ), Err(Denied::Key));
@@ -96,9 +96,9 @@ fn stale_keys_do_not_match() {
     assert_eq!(registry.regions(), 1);
 }
 
-/// Any 32 bits may come from a peer.
+/// A peer may send any 32 bits.
 #[test]
-fn foreign_keys() {
+fn unknown_keys_are_denied() {
     let (registry, _buffer, keys) = setup(64, ALL);
     let step = if cfg!(miri) { 1 << 26 } else { 65_521 };
     for key in (0..u32::MAX).step_by(step).chain([0, 1, 0xff, 0x100, u32::MAX]) {
@@ -113,13 +113,13 @@ fn foreign_keys() {
 
 #[test]
 #[cfg(not(miri))]
-fn all_slots_taken() {
+fn registering_fails_when_all_slots_are_in_use() {
     let registry = Registry::new(5);
-    let keys: Vec<_> = (0..1 << SLOT_BITS).map(|_| registry.register_null(DOMAIN)).collect();
+    let keys: Vec<_> = (0..1 << SLOT_BITS).map(|_| registry.register_null(PD)).collect();
     assert!(keys.iter().all(Result::is_ok));
-    assert_eq!(registry.register_null(DOMAIN), Err(crate::RegisterError::Full));
-    registry.deregister(keys[77].unwrap().lkey).unwrap().wait();
-    let again = registry.register_null(DOMAIN).unwrap();
+    assert_eq!(registry.register_null(PD), Err(crate::RegisterError::Full));
+    registry.deregister(keys[77].unwrap().lkey).unwrap();
+    let again = registry.register_null(PD).unwrap();
     assert_ne!(again, keys[77].unwrap());
     assert_eq!(registry.query(keys[77].unwrap().lkey), None);
 }

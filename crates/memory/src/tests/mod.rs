@@ -1,4 +1,4 @@
-//! What the tests share, and one file for each subject.
+//! Helpers of the tests.
 
 mod access;
 mod copying;
@@ -16,22 +16,22 @@ use ferroce_wire::number::{LKey, Qpn, RKey, VirtualAddress};
 
 use crate::{Buffer, Keys, Registry};
 
-const DOMAIN: PdId = PdId(7);
-const BY: Accessor = Accessor { pd: DOMAIN, queue_pair: Qpn(0x11) };
-const NONE: AccessFlags = AccessFlags::empty();
+const PD: PdId = PdId(7);
+const BY: Accessor = Accessor { pd: PD, queue_pair: Qpn(0x11) };
+const NONE: AccessFlags = AccessFlags(0);
 const LOCAL: AccessFlags = AccessFlags::LOCAL_WRITE;
 const READ: AccessFlags = AccessFlags::REMOTE_READ;
 const WRITE: AccessFlags = AccessFlags::REMOTE_WRITE;
 const ATOMIC: AccessFlags = AccessFlags::REMOTE_ATOMIC;
-/// All rights.
-const ALL: AccessFlags = LOCAL.union(READ).union(WRITE).union(ATOMIC).union(AccessFlags::MW_BIND);
+/// All access flags.
+const ALL: AccessFlags = AccessFlags(LOCAL.0 | READ.0 | WRITE.0 | ATOMIC.0 | (1 << 4));
 const BASE: u64 = 0x10_0000;
 
 fn buffer(length: usize) -> Arc<Buffer> {
     Arc::new(Buffer::new(length).unwrap())
 }
 
-/// A registry with one region, over all of a buffer, from [`BASE`] on.
+/// A registry with one region that covers a buffer, at address [`BASE`].
 fn setup(length: usize, access: AccessFlags) -> (Registry, Arc<Buffer>, Keys) {
     let (registry, buffer) = (Registry::new(1), buffer(length));
     let keys = add(&registry, &buffer, access);
@@ -40,7 +40,7 @@ fn setup(length: usize, access: AccessFlags) -> (Registry, Arc<Buffer>, Keys) {
 
 fn add(registry: &Registry, buffer: &Arc<Buffer>, access: AccessFlags) -> Keys {
     let iova = VirtualAddress(BASE);
-    registry.register_buffer(DOMAIN, buffer, 0, buffer.len(), iova, access).unwrap()
+    registry.register_buffer(PD, buffer, 0, buffer.len(), iova, access).unwrap()
 }
 
 fn local(key: LKey, address: u64, length: u32) -> Sge {

@@ -1,16 +1,17 @@
-//! Memory that is there, and memory that is not; and the regions that look at each access.
+//! Mapped and unmapped memory, and on-demand regions.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use ferroce_proto::memory::{Atomic, Denied, Memory};
+use ferroce_sys::memory as sys;
 use libc::{PROT_NONE, PROT_READ, PROT_WRITE};
 
-use crate::{AddressRange, Change, Kind, PinError, RegisterError, system};
+use crate::{AddressRange, Change, Kind, RegisterError};
 
 use super::*;
 
-/// Pages of one mapping each, with these rights, and unmapped on drop.
+/// Pages with different protection, unmapped on drop.
 struct Pages {
     address: usize,
     length: usize,
@@ -18,9 +19,9 @@ struct Pages {
 
 impl Pages {
     fn new(rights: &[i32]) -> Self {
-        let page = system::page_size();
+        let page = sys::page_size();
         let pages = Self {
-            address: system::map(page * rights.len()).unwrap().addr(),
+            address: sys::map(page * rights.len()).unwrap().addr(),
             length: page * rights.len(),
         };
         for (number, &rights) in rights.iter().enumerate() {
@@ -30,7 +31,7 @@ impl Pages {
     }
 
     fn of_file(file: &File, pages: usize, flags: i32) -> Self {
-        let length = pages * system::page_size();
+        let length = pages * sys::page_size();
         let rights = PROT_READ | PROT_WRITE;
         // SAFETY: a new mapping.
         let address =
@@ -40,23 +41,23 @@ impl Pages {
     }
 
     fn page(&self, number: usize) -> usize {
-        self.address + number * system::page_size()
+        self.address + number * sys::page_size()
     }
 
     fn protect(&self, page: usize, rights: i32) {
         let address = std::ptr::without_provenance_mut(self.page(page));
-        // SAFETY: a page of ours, to which there are no references.
-        assert_eq!(unsafe { libc::mprotect(address, system::page_size(), rights) }, 0);
+        // SAFETY: a page of this mapping, to which there are no references.
+        assert_eq!(unsafe { libc::mprotect(address, sys::page_size(), rights) }, 0);
     }
 
-    /// Far from where the kernel maps by itself, so that nothing is on either side.
+    /// Maps pages far from other mappings, so that nothing is adjacent.
     fn low(pages: usize) -> Self {
-        let length = pages * system::page_size();
+        let length = pages * sys::page_size();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let (wish, rights) =
+        let (hint, rights) =
             (std::ptr::without_provenance_mut(0x1234_0000), PROT_READ | PROT_WRITE);
-        // SAFETY: a new mapping, on none that is there.
-        let address = unsafe { libc::mmap(wish, length, rights, flags, -1, 0) };
+        // SAFETY: a new mapping that replaces no other.
+        let address = unsafe { libc::mmap(hint, length, rights, flags, -1, 0) };
         assert_ne!(address, libc::MAP_FAILED);
         Self { address: address.addr(), length }
     }
@@ -64,8 +65,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: ours, and no region is used any more.
-        unsafe { system::unmap(std::ptr::without_provenance_mut(self.address), self.length) };
+        // SAFETY: mapped above, and regions over it are not used any more.
+        unsafe { sys::unmap(std::ptr::without_provenance_mut(self.address), self.length) };
     }
 }
 
@@ -75,13 +76,13 @@ fn register(
     length: usize,
     access: AccessFlags,
 ) -> Result<Keys, RegisterError> {
-    // SAFETY: the tests keep their mappings, or do not touch them.
+    // SAFETY: the tests keep their mappings, or do not access them.
     let range = unsafe { AddressRange::new(address, length) };
-    registry.register(DOMAIN, range, VirtualAddress(address as u64), access)
+    registry.register(PD, range, VirtualAddress(address as u64), access)
 }
 
 fn memory_file(length: u64) -> File {
-    // SAFETY: the name is a C string, and the descriptor new.
+    // SAFETY: the name is a C string, and the descriptor is new.
     let file =
         unsafe { File::from_raw_fd(libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC)) };
     file.set_len(length).unwrap();
@@ -89,8 +90,8 @@ fn memory_file(length: u64) -> File {
 }
 
 #[test]
-fn rights_of_pages() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
+fn registering_checks_the_protection_of_pages() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
     let both = PROT_READ | PROT_WRITE;
     let pages = Pages::new(&[both, both, PROT_READ, both, PROT_NONE, both]);
     let case = |first: usize, count: usize, access| {
@@ -105,7 +106,7 @@ fn rights_of_pages() {
     assert_eq!(case(3, 2, NONE), fault);
     assert_eq!(case(4, 1, NONE), fault);
     assert_eq!(case(0, 6, NONE), fault);
-    // To the byte: the last before the bad page, and the first of it.
+    // The last byte before an inaccessible page, and the first byte of it.
     assert!(register(&registry, pages.page(1) + 7, page - 7, LOCAL).is_ok());
     assert_eq!(
         register(&registry, pages.page(1) + 7, page - 6, LOCAL),
@@ -115,11 +116,10 @@ fn rights_of_pages() {
     assert_eq!(RegisterError::Fault.errno(), libc::EFAULT);
 }
 
-/// What is not mapped at all, whole or in part.
 #[test]
-fn holes() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
-    // Below what a process may map, above what it has, and what no processor knows.
+fn registering_unmapped_addresses_fails() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
+    // Below the lowest mappable address, above the address space, and not canonical.
     for address in [page, 1 << 47, 1 << 60, usize::MAX - 2 * page] {
         assert_eq!(register(&registry, address, page, NONE), Err(RegisterError::Fault));
     }
@@ -130,8 +130,8 @@ fn holes() {
 }
 
 #[test]
-fn files() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
+fn registering_beyond_the_end_of_a_file_fails() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
     let file = memory_file(2 * page as u64 + 10);
     for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
         let pages = Pages::of_file(&file, 4, flags);
@@ -144,28 +144,27 @@ fn files() {
     }
 }
 
-/// Nothing is faulted in, so a large untouched region stays untouched.
 #[test]
-fn large_and_untouched() {
+fn registering_faults_no_pages_in() {
     let registry = Registry::new(1);
     let length = 1 << 30;
-    let address = system::map(length).unwrap().addr();
+    let address = sys::map(length).unwrap().addr();
     let keys = register(&registry, address, length, ALL).unwrap();
-    let mut resident = vec![0u8; length / system::page_size()];
+    let mut resident = vec![0u8; length / sys::page_size()];
     let at = std::ptr::without_provenance_mut(address);
-    // SAFETY: one byte for each page.
+    // SAFETY: the vector has one byte for each page.
     assert_eq!(unsafe { libc::mincore(at, length, resident.as_mut_ptr()) }, 0);
     assert!(resident.iter().all(|page| page & 1 == 0));
-    registry.deregister(keys.lkey).unwrap().wait();
-    // SAFETY: mapped above, used by nobody.
-    unsafe { system::unmap(std::ptr::without_provenance_mut(address), length) };
+    registry.deregister(keys.lkey).unwrap();
+    // SAFETY: mapped above, and not used.
+    unsafe { sys::unmap(std::ptr::without_provenance_mut(address), length) };
 }
 
-/// A program may unmap what it has not deregistered yet, when it knows that its peer has read it. The peer's repetition of
-/// that READ must not end the process.
+/// A program may unmap memory that is still registered when it knows that its peer has read it. A duplicate of that READ
+/// must not end the process.
 #[test]
-fn what_is_asked_for_again_may_be_gone() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
+fn a_duplicate_read_of_unmapped_memory_fails() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
     let pages = Pages::new(&[PROT_READ | PROT_WRITE; 2]);
     let keys = register(&registry, pages.page(0), 2 * page, ALL).unwrap();
     let sge = RemoteRange {
@@ -184,8 +183,8 @@ fn what_is_asked_for_again_may_be_gone() {
 }
 
 #[test]
-fn reregistering_looks_again() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
+fn reregistering_checks_the_memory_again() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
     let pages = Pages::new(&[PROT_READ, PROT_READ | PROT_WRITE]);
     let keys = register(&registry, pages.page(0), page, READ).unwrap();
     let rights = Change { access: Some(LOCAL), ..Change::default() };
@@ -193,19 +192,18 @@ fn reregistering_looks_again() {
     // SAFETY: mapped for the test.
     let range = unsafe { AddressRange::new(pages.page(1), page) };
     let moved = Change { translation: Some((range, VirtualAddress(64))), ..rights };
-    registry.reregister(keys.lkey, &moved).unwrap().wait();
-    assert_eq!((&registry).write_local(DOMAIN, local(keys.lkey, 64, 4), &[1; 4]), Ok(()));
+    registry.reregister(keys.lkey, &moved).unwrap();
+    assert_eq!((&registry).write_local(PD, local(keys.lkey, 64, 4), &[1; 4]), Ok(()));
     assert_eq!(registry.query(keys.lkey).unwrap().address, pages.page(1));
 }
 
-/// Memory that is not there is an error of the access, at any time.
 #[test]
-fn implicit_region() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
+fn the_implicit_region_checks_each_access() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
     let access = ALL | AccessFlags::ON_DEMAND;
-    // SAFETY: only the test's own pages are accessed.
+    // SAFETY: only pages of the test are accessed.
     let range = unsafe { AddressRange::everything() };
-    let keys = registry.register(DOMAIN, range, VirtualAddress(0), access).unwrap();
+    let keys = registry.register(PD, range, VirtualAddress(0), access).unwrap();
     let info = registry.query(keys.lkey).unwrap();
     assert_eq!((info.kind, info.length), (Kind::OnDemand, u64::MAX));
     let both = PROT_READ | PROT_WRITE;
@@ -232,42 +230,41 @@ fn implicit_region() {
     for sge in [at(2, 8, 8), at(3, 8, 8), remote(keys.rkey, 8, 8)] {
         assert_eq!(memory.atomic(BY, sge, Atomic::FetchAdd(1)), Err(Denied::Bounds));
     }
-    assert_eq!(registry.pin_remote(BY, at(0, 0, 8), false).err(), Some(PinError::Copy));
-    registry.deregister(keys.lkey).unwrap().wait();
-    // Everything, but not on demand, is nothing that can be registered.
-    let plain = registry.register(DOMAIN, range, VirtualAddress(0), LOCAL);
+    registry.deregister(keys.lkey).unwrap();
+    // The whole address space can only be registered on demand.
+    let plain = registry.register(PD, range, VirtualAddress(0), LOCAL);
     assert_eq!(plain, Err(RegisterError::Fault));
 }
 
-/// A range on demand need not be there when it is registered, and may lose its file.
+/// An on-demand range need not be mapped when it is registered, and its file may be truncated.
 #[test]
-fn on_demand() {
-    let (page, registry) = (system::page_size(), Registry::new(1));
+fn an_on_demand_region_checks_each_access() {
+    let (page, registry) = (sys::page_size(), Registry::new(1));
     let file = memory_file(2 * page as u64);
     let pages = Pages::of_file(&file, 2, libc::MAP_SHARED);
     let access = LOCAL | AccessFlags::ON_DEMAND;
     let keys = register(&registry, pages.page(0), 2 * page, access).unwrap();
     let sge = local(keys.lkey, pages.page(1) as u64, 16);
     let mut memory = &registry;
-    assert_eq!(memory.write_local(DOMAIN, sge, &[7; 16]), Ok(()));
+    assert_eq!(memory.write_local(PD, sge, &[7; 16]), Ok(()));
     file.set_len(page as u64).unwrap();
-    assert_eq!(memory.write_local(DOMAIN, sge, &[7; 16]), Err(Denied::Bounds));
-    assert_eq!(memory.read_local(DOMAIN, sge, &mut [0; 16]), Err(Denied::Bounds));
+    assert_eq!(memory.write_local(PD, sge, &[7; 16]), Err(Denied::Bounds));
+    assert_eq!(memory.read_local(PD, sge, &mut [0; 16]), Err(Denied::Bounds));
     file.set_len(2 * page as u64).unwrap();
     let mut out = [1; 16];
-    assert_eq!(memory.read_local(DOMAIN, sge, &mut out), Ok(()));
+    assert_eq!(memory.read_local(PD, sge, &mut out), Ok(()));
     assert_eq!(out, [0; 16]);
 }
 
-/// Every access to a region whose memory is gone, at each border of what is left of it.
+/// All kinds of access, at each border of the accessible part.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn memory_that_is_gone_is_refused() {
-    let page = system::page_size();
+fn accesses_to_protected_or_truncated_memory_fail() {
+    let page = sys::page_size();
     let registry = Registry::new(1);
     let pages = Pages::new(&[PROT_READ | PROT_WRITE; 3]);
     let keys = register(&registry, pages.address, pages.length, ALL).unwrap();
-    // Not unmapped, which hooks may see, but out of reach: the fault itself has to be survived.
+    // Protected, not unmapped, which hooks may detect: the fault itself has to be handled.
     pages.protect(1, PROT_NONE);
     let sge = |at: usize, length: u32| RemoteRange {
         key: keys.rkey,
@@ -281,14 +278,15 @@ fn memory_that_is_gone_is_refused() {
         assert_eq!((&registry).read_remote(BY, sge, &mut out), Err(Denied::Bounds), "{at}");
         assert_eq!((&registry).write_remote(BY, sge, &out), Err(Denied::Bounds), "{at}");
     }
-    for what in [Atomic::FetchAdd(1), Atomic::Write(1), Atomic::CompareSwap { compare: 0, swap: 1 }]
+    for operation in
+        [Atomic::FetchAdd(1), Atomic::Write(1), Atomic::CompareSwap { compare: 0, swap: 1 }]
     {
-        assert_eq!((&registry).atomic(BY, sge(page, 8), what), Err(Denied::Bounds));
-        assert_eq!((&registry).atomic(BY, sge(0, 8), what), Ok(0));
+        assert_eq!((&registry).atomic(BY, sge(page, 8), operation), Err(Denied::Bounds));
+        assert_eq!((&registry).atomic(BY, sge(0, 8), operation), Ok(0));
         (&registry).atomic(BY, sge(0, 8), Atomic::Write(0)).unwrap();
     }
     assert_eq!((&registry).write_remote(BY, sge(2 * page, 8), &[7; 8]), Ok(()));
-    // A file that became shorter is a SIGBUS.
+    // An access beyond the end of a truncated file raises SIGBUS.
     let file = memory_file(2 * page as u64);
     let mapped = Pages::of_file(&file, 2, libc::MAP_SHARED);
     let keys = register(&registry, mapped.address, mapped.length, ALL).unwrap();

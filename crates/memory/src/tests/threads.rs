@@ -1,4 +1,4 @@
-//! Several threads at one registry.
+//! Concurrent use of one registry.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,9 +8,9 @@ use crate::{Change, DeregisterError, WindowKind};
 
 use super::*;
 
-/// Peers and the application add to one word, and nothing is lost.
+/// Peers and the application add to one word.
 #[test]
-fn atomics_add_up() {
+fn concurrent_atomics_lose_no_update() {
     let rounds = if cfg!(miri) { 20 } else { 100_000 };
     let (registry, buffer, keys) = setup(64, ALL);
     std::thread::scope(|scope| {
@@ -38,10 +38,9 @@ fn atomics_add_up() {
     assert_eq!(buffer.words()[1].load(Ordering::Relaxed), 4 * rounds);
 }
 
-/// Regions come and go under readers: what is read is the region's, or denied; and when deregistering has returned and
-/// drained, nobody writes any more.
+/// A read returns bytes of the region or is denied; after deregistering has returned, nothing is written any more.
 #[test]
-fn deregister_under_use() {
+fn deregistering_during_accesses() {
     let rounds = if cfg!(miri) { 5 } else { 500 };
     let registry = &Registry::new(11);
     let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
@@ -54,15 +53,7 @@ fn deregister_under_use() {
                     let sge = remote(RKey(key), BASE, 512);
                     let result = match thread {
                         0 => memory.write_remote(BY, sge, &[0xab; 512]),
-                        1 => match registry.pin_remote(BY, sge, true) {
-                            Ok(pinned) => {
-                                std::thread::yield_now();
-                                // SAFETY: pinned to be written, so it is still there.
-                                unsafe { copy_into(pinned.as_mut_ptr().unwrap()) };
-                                Ok(())
-                            }
-                            Err(_) => Err(Denied::Key),
-                        },
+                        1 => memory.write_remote(BY, sge, &[0xcd; 512]),
                         _ => {
                             let mut out = [0x11; 512];
                             let result = memory.read_remote(BY, sge, &mut out);
@@ -80,10 +71,13 @@ fn deregister_under_use() {
             let keys = add(registry, &buffer, ALL);
             current.store(u64::from(keys.rkey.0), Ordering::Release);
             std::thread::yield_now();
-            registry.deregister(keys.lkey).unwrap().wait();
+            registry.deregister(keys.lkey).unwrap();
             buffer.write(0, &[0x33; 512]).unwrap();
             std::thread::yield_now();
-            assert!(buffer.to_vec().iter().all(|&byte| byte == 0x33), "written after the end");
+            assert!(
+                buffer.to_vec().iter().all(|&byte| byte == 0x33),
+                "written after deregistering"
+            );
             buffer.write(0, &[0; 512]).unwrap();
         }
         stop.store(true, Ordering::Release);
@@ -92,16 +86,9 @@ fn deregister_under_use() {
     assert_eq!(registry.regions(), 0);
 }
 
-/// # Safety
-/// 512 bytes are there.
-unsafe fn copy_into(to: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe { crate::copy::store(to, &[0xcd; 512]) };
-}
-
-/// Readers see a region as it was or as it is, never a mixture.
+/// Readers see the old or the new region, never a mixture.
 #[test]
-fn reregister_under_use() {
+fn reregistering_during_accesses() {
     let rounds = if cfg!(miri) { 5 } else { 1000 };
     let (registry, first, keys) = setup(64, ALL);
     let second = buffer(64);
@@ -113,7 +100,7 @@ fn reregister_under_use() {
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
                     let mut out = [0; 64];
-                    // The first is at BASE in DOMAIN, the second at twice that in another domain.
+                    // The first is at BASE in PD, the second at twice that in another PD.
                     let by = Accessor { pd: PdId(8), ..BY };
                     let mut memory = &registry;
                     match memory.read_remote(BY, remote(keys.rkey, BASE, 64), &mut out) {
@@ -131,20 +118,20 @@ fn reregister_under_use() {
         }
         for round in 0..rounds {
             let (buffer, pd, iova) =
-                if round % 2 == 0 { (&second, PdId(8), 2 * BASE) } else { (&first, DOMAIN, BASE) };
+                if round % 2 == 0 { (&second, PdId(8), 2 * BASE) } else { (&first, PD, BASE) };
             // SAFETY: both buffers outlive the region.
             let range = unsafe { crate::AddressRange::new(buffer.address(), 64) };
             let translation = Some((range, VirtualAddress(iova)));
             let change = Change { pd: Some(pd), translation, access: None };
-            registry.reregister(keys.lkey, &change).unwrap().wait();
+            registry.reregister(keys.lkey, &change).unwrap();
         }
         stop.store(true, Ordering::Release);
     });
 }
 
-/// A window is bound or the region is gone, never both; and the count of windows comes back to nothing.
+/// Either a window is bound or the region is deregistered, never both; and the count of windows returns to zero.
 #[test]
-fn bind_under_deregistering() {
+fn binding_during_deregistering() {
     let rounds = if cfg!(miri) { 5 } else { 3000 };
     let (registry, buffer) = (&Registry::new(13), buffer(64));
     let (current, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
@@ -152,14 +139,14 @@ fn bind_under_deregistering() {
         for _ in 0..2 {
             scope.spawn(move || {
                 let mut memory = registry;
-                let window = registry.allocate_window(DOMAIN, WindowKind::Type1).unwrap();
+                let window = registry.allocate_window(PD, WindowKind::Type1).unwrap();
                 while !stop.load(Ordering::Acquire) {
                     let region = LKey(current.load(Ordering::Acquire) as u32);
                     let address = VirtualAddress(BASE);
                     let bind =
                         Bind { window, key: window, region, address, length: 64, access: READ };
                     if memory.bind(BY, &bind) == Ok(()) {
-                        // A region with a window on it stays.
+                        // A region with a bound window is not deregistered.
                         assert!(registry.query(region).is_some_and(|info| info.windows > 0));
                         assert_eq!(memory.check_remote(BY, remote(window, BASE, 64), READ), Ok(()));
                         assert_eq!(memory.bind(BY, &Bind { length: 0, ..bind }), Ok(()));
@@ -171,14 +158,10 @@ fn bind_under_deregistering() {
         for _ in 0..rounds {
             let keys = add(registry, &buffer, ALL);
             current.store(u64::from(keys.lkey.0), Ordering::Release);
-            let draining = loop {
-                match registry.deregister(keys.lkey) {
-                    Ok(draining) => break draining,
-                    Err(error) => assert_eq!(error, DeregisterError::Busy),
-                }
+            while let Err(error) = registry.deregister(keys.lkey) {
+                assert_eq!(error, DeregisterError::Busy);
                 std::thread::yield_now();
-            };
-            draining.wait();
+            }
         }
         stop.store(true, Ordering::Release);
     });
