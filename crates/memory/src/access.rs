@@ -135,7 +135,7 @@ impl Memory for &Registry {
     /// Reads through the kernel, because the memory may be unmapped: hardware would have pinned the pages and read their old
     /// contents. A program that knows from its peer that a READ has completed may free the memory before it deregisters it
     /// (UCX does), and a duplicate READ then finds nothing mapped.
-    fn read_remote_again(
+    fn read_remote_duplicate(
         &self,
         by: Accessor,
         range: RemoteRange,

@@ -56,8 +56,8 @@ fn check_access(access: AccessFlags) -> Result<(), RegisterError> {
         return Err(RegisterError::Persistence);
     }
     let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
-    let remote = (access & writes).0 != 0;
-    if access.0 & !VALID_ACCESS != 0 || remote && !access.contains(AccessFlags::LOCAL_WRITE) {
+    let remote = access.intersects(writes);
+    if access.bits() & !VALID_ACCESS != 0 || remote && !access.contains(AccessFlags::LOCAL_WRITE) {
         return Err(RegisterError::Access);
     }
     Ok(())

@@ -48,13 +48,11 @@ impl Drop for Binding {
 }
 
 /// The access flags that a window may have.
-const WINDOW_ACCESS: AccessFlags = AccessFlags(
-    AccessFlags::REMOTE_WRITE.0
-        | AccessFlags::REMOTE_READ.0
-        | AccessFlags::REMOTE_ATOMIC.0
-        | AccessFlags::FLUSH_GLOBAL.0
-        | AccessFlags::ZERO_BASED.0,
-);
+const WINDOW_ACCESS: AccessFlags = AccessFlags::REMOTE_WRITE
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::FLUSH_GLOBAL)
+    .union(AccessFlags::ZERO_BASED);
 
 impl Window {
     /// Checks a remote access, and returns the part of the region that it refers to.
@@ -161,7 +159,7 @@ impl Registry {
             && region.access.contains(AccessFlags::MW_BIND)
             && !region.access.contains(AccessFlags::ZERO_BASED)
             // IBA C10-74: remote write access requires local write access.
-            && ((bind.access & writes).0 == 0
+            && (!bind.access.intersects(writes)
                 || region.access.contains(AccessFlags::LOCAL_WRITE));
         if !allowed {
             return Err(Denied::Access);

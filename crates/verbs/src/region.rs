@@ -148,19 +148,22 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters it: when this returns, no access to its memory is in progress.
+    /// Deregisters the region: when this returns, no access to its memory is in progress.
     ///
     /// # Errors
     ///
     /// When windows are bound to it; the error returns the region.
     #[doc(alias = "ibv_dereg_mr")]
-    pub fn deregister(mut self) -> Result<(), (Self, Error)> {
-        self.end().map_err(|error| (self, error))
+    pub fn deregister(mut self) -> Result<(), DeregisterFailure> {
+        match self.end() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(DeregisterFailure { region: self, error }),
+        }
     }
 
-    fn end(&mut self) -> Result<(), Error> {
+    fn end(&mut self) -> Result<(), MemoryError> {
         self.membership.context().adapter().memory.deregister(self.keys.lkey)?;
-        self.gone = true;
+        self.deregistered = true;
         Ok(())
     }
 }
@@ -177,7 +180,7 @@ pub struct DeregisterFailure {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        if !self.gone {
+        if !self.deregistered {
             let _ = self.end();
         }
     }

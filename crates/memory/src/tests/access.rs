@@ -30,9 +30,11 @@ const GUARD: usize = 64;
 const LENGTH: usize = 200;
 
 fn flags() -> impl Strategy<Value = AccessFlags> {
-    (0u32..32).prop_map(AccessFlags).prop_filter("as registering requires", |access| {
-        access.0 & (WRITE.0 | ATOMIC.0) == 0 || access.contains(LOCAL)
-    })
+    (0u32..32)
+        .prop_map(AccessFlags::from_bits_retain)
+        .prop_filter("as registering requires", |access| {
+            !access.intersects(WRITE | ATOMIC) || access.contains(LOCAL)
+        })
 }
 
 fn attempts() -> impl Strategy<Value = Attempt> {

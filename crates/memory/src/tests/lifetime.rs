@@ -53,7 +53,7 @@ fn invalid_registrations_fail() {
     let denied = (&registry).check_local(PD, local(empty.lkey, at as u64, 1), false);
     assert_eq!(denied, Err(Denied::Bounds));
     // Unknown optional flags are ignored.
-    assert!(register(at, 64, 0, LOCAL | AccessFlags(1 << 25)).is_ok());
+    assert!(register(at, 64, 0, LOCAL | AccessFlags::from_bits_retain(1 << 25)).is_ok());
     let outside = registry.register_buffer(PD, &buffer, 1, 4096, VirtualAddress(0), LOCAL);
     assert_eq!(outside, Err(RegisterError::Range));
 }

@@ -18,13 +18,13 @@ use crate::{Buffer, Keys, Registry};
 
 const PD: PdId = PdId(7);
 const BY: Accessor = Accessor { pd: PD, queue_pair: Qpn(0x11) };
-const NONE: AccessFlags = AccessFlags(0);
+const NONE: AccessFlags = AccessFlags::empty();
 const LOCAL: AccessFlags = AccessFlags::LOCAL_WRITE;
 const READ: AccessFlags = AccessFlags::REMOTE_READ;
 const WRITE: AccessFlags = AccessFlags::REMOTE_WRITE;
 const ATOMIC: AccessFlags = AccessFlags::REMOTE_ATOMIC;
 /// All access flags.
-const ALL: AccessFlags = AccessFlags(LOCAL.0 | READ.0 | WRITE.0 | ATOMIC.0 | (1 << 4));
+const ALL: AccessFlags = LOCAL.union(READ).union(WRITE).union(ATOMIC).union(AccessFlags::MW_BIND);
 const BASE: u64 = 0x10_0000;
 
 fn buffer(length: usize) -> Arc<Buffer> {

@@ -283,7 +283,7 @@ fn errors_name_what_to_correct() {
         ..change(State::Reset, State::Init, named("PKEY_INDEX"))
     };
     assert_eq!(text(rc, State::Reset, &bad), "RC from RESET to INIT also requires: access");
-    let bad = QueuePairAttributes { access: Some(AccessFlags(0)), ..bad };
+    let bad = QueuePairAttributes { access: Some(AccessFlags::empty()), ..bad };
     assert_eq!(text(rc, State::Reset, &bad), "out of range: port (valid: from 1)");
     let bad = QueuePairAttributes {
         port: Some(1),

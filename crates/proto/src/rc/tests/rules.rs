@@ -323,7 +323,7 @@ fn executes_flush_and_atomic_write() {
     let mut pair = Pair::with(1, Faults::default(), 256, |config| {
         config.access |= AccessFlags::FLUSH_GLOBAL;
     });
-    pair.hosts[1].memory.access = pair.hosts[1].memory.access | AccessFlags::FLUSH_GLOBAL;
+    pair.hosts[1].memory.access |= AccessFlags::FLUSH_GLOBAL;
     let atomic_write = Operation::AtomicWrite { remote: remote(REMOTE_OFFSET) };
     let flush = Operation::Flush {
         remote: remote(REMOTE_OFFSET),
