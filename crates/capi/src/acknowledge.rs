@@ -1,8 +1,11 @@
-//! Events that a program has got and not acknowledged: what they are about cannot go before.
+//! Counts of events that a program has received and not acknowledged; destroying the object they refer to waits for
+//! them.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// How many there are of one object.
+use crate::sync::lock;
+
+/// The unacknowledged events of one object.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
     count: Mutex<u64>,
@@ -10,21 +13,21 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// The program got one.
-    pub(crate) fn given(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    /// Counts an event that the program received.
+    pub(crate) fn add(&self) {
+        *lock(&self.count) += 1;
     }
 
-    /// The program acknowledges so many.
+    /// Subtracts events that the program acknowledged.
     pub(crate) fn acknowledge(&self, events: u64) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.count);
         *count = count.saturating_sub(events);
         self.done.notify_all();
     }
 
-    /// Waits until all are acknowledged, as the man pages of the destroying calls say.
+    /// Blocks until all are acknowledged, as the man pages of the destroying calls specify.
     pub(crate) fn wait(&self) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.done.wait_while(count, |count| *count > 0));
+        let waited = self.done.wait_while(lock(&self.count), |count| *count > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }

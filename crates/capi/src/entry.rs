@@ -1,4 +1,4 @@
-//! The way in from C and out again: results become numbers, `errno` and null pointers, and no panic gets through.
+//! The boundary to C: results become numbers, `errno` and null pointers, and panics are caught.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,14 +17,20 @@ impl Errno {
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
 
-    /// That of the call that just failed.
+    /// The error of the C call that just failed.
     pub(crate) fn last() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 
     pub(crate) fn set(self) {
-        // SAFETY: the C library's own, of this thread.
+        // SAFETY: the C library's variable of this thread.
         unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+impl From<ferroce_rsocket::Errno> for Errno {
+    fn from(error: ferroce_rsocket::Errno) -> Self {
+        Self(error.0)
     }
 }
 
@@ -64,29 +70,29 @@ from_errors! {
     ferroce::cm::Error,
 }
 
-/// Runs what an entry does. A panic is our own fault, and must not reach C: it becomes an I/O error.
+/// Runs the body of an exported function. A panic becomes an I/O error: it must not reach C.
 ///
-/// No thread is cancelled in here: glibc cancels by unwinding, which must not pass `catch_unwind`, and would leave what the
-/// destructors on the way have not been written for. Calls that may be cancelled [wait](waiting) outside.
+/// The thread cannot be cancelled meanwhile: glibc cancels by unwinding, which must not pass `catch_unwind` and which
+/// the destructors on the stack do not expect. Calls that are cancellation points [wait](waiting) outside.
 #[inline]
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _guard = Uncancellable::new();
     run_without_system_calls(body)
 }
 
-/// The same for what makes no system call, and so has nothing in it where a thread could be cancelled.
+/// As [`run`], for a body without system calls, which therefore contains no cancellation point.
 #[inline]
 pub(crate) fn run_without_system_calls<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// While it exists, `pthread_cancel` of this thread waits. No system call: glibc sets a field of the thread.
+/// Defers `pthread_cancel` of this thread while it exists. No system call: glibc sets a field of the thread.
 struct Uncancellable(c_int);
 
 /// `PTHREAD_CANCEL_DISABLE` of `pthread.h`.
 const CANCEL_DISABLE: c_int = 1;
 
-// Those that unwind when the thread is cancelled have the ABI that says so.
+// These unwind when the thread is cancelled, so their ABI is `C-unwind`.
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     fn pthread_testcancel();
@@ -98,7 +104,7 @@ impl Uncancellable {
     #[inline]
     fn new() -> Self {
         let mut old = 0;
-        // SAFETY: a place of ours.
+        // SAFETY: a local variable.
         unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
         Self(old)
     }
@@ -107,37 +113,37 @@ impl Uncancellable {
 impl Drop for Uncancellable {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: what it was before.
+        // SAFETY: the previous value.
         unsafe { pthread_setcancelstate(self.0, ptr::null_mut()) };
     }
 }
 
-/// What a call that waits has to do next.
+/// The next step of a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Return 0.
     Done,
-    /// Try again when the descriptor is readable.
+    /// Repeat the attempt when the descriptor is readable.
     Readable(c_int),
-    /// Try again after a signal: nothing else will happen.
+    /// Repeat the attempt after a signal: nothing else will happen.
     Signal,
 }
 
-/// For calls that wait for an event, and return 0, or −1 with `errno`. A thread that waits can be cancelled, as one that
-/// reads in rdma-core can; one that tries cannot.
+/// Runs a call that waits for an event, and returns 0, or −1 with `errno`. The thread can be cancelled while it waits,
+/// as in rdma-core while it reads, but not during an attempt.
 ///
-/// To be called by a function of the ABI `C-unwind` that has nothing to drop: cancelling unwinds it, and the closure is
-/// `Copy` because it must have nothing to drop either.
+/// The caller is a function of the ABI `C-unwind` with nothing to drop: cancellation unwinds it. The closure is `Copy`
+/// because it must have nothing to drop either.
 #[inline]
 pub(crate) fn waiting(attempt: impl Fn() -> Result<Next> + Copy) -> c_int {
-    // SAFETY: no frame from here to C's has anything to drop.
+    // SAFETY: no frame from here to the C caller has anything to drop.
     unsafe { pthread_testcancel() };
     loop {
         let failed = match run(attempt) {
             Ok(Next::Done) => return 0,
             Ok(Next::Readable(fd)) => {
                 let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-                // SAFETY: one entry, of ours; as above.
+                // SAFETY: one local entry; as above.
                 (unsafe { poll(&raw mut one, 1, -1) } < 0).then(Errno::last)
             }
             Ok(Next::Signal) => {
@@ -154,7 +160,7 @@ pub(crate) fn waiting(attempt: impl Fn() -> Result<Next> + Copy) -> c_int {
     }
 }
 
-/// For calls that return 0, or the error's number.
+/// Runs a call that returns 0 or the error's number.
 #[inline]
 pub(crate) fn number(body: impl FnOnce() -> Result<()>) -> c_int {
     match run(body) {
@@ -166,7 +172,7 @@ pub(crate) fn number(body: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// For calls that return a count or index, or −1 with `errno`.
+/// Runs a call that returns a count or an index, or −1 with `errno`.
 #[inline]
 pub(crate) fn count(body: impl FnOnce() -> Result<c_int>) -> c_int {
     run(body).unwrap_or_else(|error| {
@@ -175,7 +181,7 @@ pub(crate) fn count(body: impl FnOnce() -> Result<c_int>) -> c_int {
     })
 }
 
-/// For calls that return a pointer, or NULL with `errno`.
+/// Runs a call that returns a pointer, or NULL with `errno`.
 #[inline]
 pub(crate) fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     run(body).unwrap_or_else(|error| {
@@ -184,36 +190,36 @@ pub(crate) fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     })
 }
 
-/// For calls that return nothing.
+/// Runs a call that returns nothing.
 #[inline]
 pub(crate) fn nothing(body: impl FnOnce() -> Result<()>) {
     let _ = run(body);
 }
 
-/// What a pointer of the program's leads to, if it leads anywhere.
+/// Dereferences a program's pointer to read, or fails with `EINVAL` if it is null.
 ///
 /// # Safety
-/// It is null, or leads to a value that nobody changes meanwhile.
+/// It is null, or points to a value that does not change meanwhile.
 #[inline]
 pub(crate) unsafe fn read<'a, T>(pointer: *const T) -> Result<&'a T> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { pointer.as_ref() }.ok_or(Errno::INVALID)
 }
 
-/// What a pointer of the program's leads to, to be written.
+/// Dereferences a program's pointer to write, or fails with `EINVAL` if it is null.
 ///
 /// # Safety
-/// It is null, or leads to a value that nobody else uses meanwhile.
+/// It is null, or points to a value that is not used elsewhere meanwhile.
 #[inline]
 pub(crate) unsafe fn write<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { pointer.as_mut() }.ok_or(Errno::INVALID)
 }
 
-/// A list of the program's.
+/// A program's array as a slice, or `EINVAL` for null with a length.
 ///
 /// # Safety
-/// It has so many entries, unless there are none.
+/// The array has this length.
 #[inline]
 pub(crate) unsafe fn list<'a, T>(pointer: *const T, length: usize) -> Result<&'a [T]> {
     if length == 0 {
@@ -222,6 +228,6 @@ pub(crate) unsafe fn list<'a, T>(pointer: *const T, length: usize) -> Result<&'a
     if pointer.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     Ok(unsafe { std::slice::from_raw_parts(pointer, length) })
 }

@@ -1,11 +1,10 @@
-//! The end of a process that has not closed what it has open, as most programs do: a kernel would see to the rest.
+//! Cleanup when a process ends without closing its objects, as most programs do: a kernel would do it for them.
 
 use crate::entry;
 use crate::rdmacm::id;
-use crate::rsocket;
 
-/// Runs when the process ends by `exit` or the return of `main`, after the program's own handlers; or when the library is
-/// unloaded.
+/// Runs when the process ends by `exit` or by returning from `main`, after the program's own handlers, or when the
+/// library is unloaded.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
@@ -21,10 +20,10 @@ extern "C" fn at_load() {
 
 extern "C" fn at_exit() {
     entry::nothing(|| {
-        rsocket::leave();
-        id::leave();
+        ferroce_rsocket::close_all();
+        id::disconnect_all();
         ferroce::exit::shut_down();
-        // The program knows nothing of its capture.
+        // The program does not know of its capture.
         for (path, status) in ferroce::captures() {
             if let Some(complaint) = status.complaint() {
                 eprintln!("ferroce: {}: {complaint}", path.display());

@@ -1,23 +1,22 @@
-//! What the library exports, under which version. The one list of it: the build script reads it for the linker's version
-//! script.
+//! The list of exported symbols with their versions. The build script generates the linker's version script from it.
 //!
-//! Each name is a jump to a function of ours. Rust alone cannot give a symbol a version: names that it exports itself get
-//! none, and are then not found by programs that ask for one.
+//! Each symbol is a jump to a Rust function. Rust alone cannot give a symbol a version: the names that it exports have
+//! none, and programs that request a version do not find them.
 //!
-//! The jump goes through a slot, which has another function in it while calls are traced. An entry that names its
-//! arguments is: `name => function(argument, argument: show);`, where `show` is one of `trace::show`, for an argument that
-//! is more than a number or pointer. For the others the bare name is enough, and `()` when there are none. Behind a
-//! function in which a thread can be cancelled stands `as "C-unwind"`.
+//! The jump goes through a slot, which holds a traced function while calls are traced. An entry that names its
+//! arguments is traced: `name => function(argument, argument: show);`, where `show` is a function of `calls::show` for
+//! an argument that is more than a number or pointer. `()` stands for no arguments. `as "C-unwind"` follows a function
+//! that is a cancellation point.
 
 use std::arch::global_asm;
 use std::sync::atomic::AtomicPtr;
 
-use crate::rsocket as sockets;
-use crate::trace::{About, Argument, Call, optional};
-use crate::{
-    address, async_event, attributes, buffer, completion, context, device, device_memory, names,
-    pd, query, queue_pair, rate, rdmacm, refuse, region, shared_receive, trace,
+use crate::calls::{self, About, Argument, Call, optional};
+use crate::verbs::{
+    ah, async_event, buffer, context, cq, device, dm, mr, names, pd, qp, qp_attributes, query,
+    rate, refuse, srq,
 };
+use crate::{rdmacm, rsocket as sockets};
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
@@ -28,14 +27,14 @@ macro_rules! jump {
 #[cfg(target_arch = "aarch64")]
 macro_rules! jump {
     () => {
-        // The register that calls may change on their way: AAPCS64, 6.1.1.
+        // The intra-procedure-call scratch register: AAPCS64, 6.1.1.
         "adrp x16, {slot}\nldr x16, [x16, :lo12:{slot}]\nbr x16"
     };
 }
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("the jump instruction of this processor is missing here");
 
-/// An argument's type, left to the compiler.
+/// The type of an argument, inferred by the compiler.
 macro_rules! any {
     ($argument:ident) => {
         _
@@ -52,9 +51,9 @@ macro_rules! pointer {
     };
 }
 
-/// The private ABI of libibverbs changes its version whenever one of its functions changes. Drivers of vendors bind the
-/// version of the release that they were built with, and refuse to load without it. To functions that do nothing the
-/// release makes no difference, so all of them exist under every version.
+/// The private ABI of libibverbs changes its version whenever one of its functions changes. Vendor drivers bind the
+/// version of the release that they were built with, and do not load without it. Functions that do nothing are the same
+/// in every release, so all of them are exported under every version.
 macro_rules! older_versions {
     (verbs_register_driver_65, $version:tt) => {
         ""
@@ -101,9 +100,9 @@ macro_rules! exports {
                         name: stringify!($name),
                         arguments: &[$($( Argument {
                             name: stringify!($argument),
-                            show: optional!($( trace::show::$show )?),
+                            show: optional!($( calls::show::$show )?),
                         } ),*)?],
-                        nothing_yet: None,
+                        empty_result: None,
                     };
                     fn plain() -> *mut () {
                         PLAIN
@@ -112,10 +111,10 @@ macro_rules! exports {
             }
         )+)+
 
-        /// From here on each call that is traced tells of itself.
-        pub(crate) fn install_traced() {
+        /// Replaces every exported function that names its arguments by the traced one.
+        fn install_traced() {
             $($($(
-                trace::install::<$name::Traced, _>(
+                calls::install::<$name::Traced, _>(
                     &$name::SLOT,
                     $name::function as pointer!([$($abi)?] $($argument)*),
                 );
@@ -124,7 +123,17 @@ macro_rules! exports {
     };
 }
 
-// A variable, which drivers of vendors set.
+/// Runs when the library is loaded, before the program can call anything and before it has other threads: no call is
+/// missed.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    calls::start(install_traced);
+}
+
+// A variable that vendor drivers set.
 global_asm!(
     ".pushsection .data.verbs_allow_disassociate_destroy, \"aw\"",
     ".globl verbs_allow_disassociate_destroy",
@@ -140,8 +149,8 @@ exports! {
         ibv_copy_path_rec_from_kern => refuse::nothing();
         ibv_copy_path_rec_to_kern => refuse::nothing();
         ibv_copy_qp_attr_from_kern => refuse::nothing();
-        ibv_create_comp_channel => completion::create_comp_channel(context);
-        ibv_destroy_comp_channel => completion::destroy_comp_channel(channel);
+        ibv_create_comp_channel => cq::create_comp_channel(context);
+        ibv_destroy_comp_channel => cq::destroy_comp_channel(channel);
         ibv_get_sysfs_path => device::get_sysfs_path();
         ibv_rate_to_mult => rate::rate_to_mult(rate);
         ibv_read_sysfs_file => device::read_sysfs_file(dir: text, file: text, buf, size);
@@ -149,36 +158,36 @@ exports! {
     }
     "IBVERBS_1.1" {
         ibv_ack_async_event => async_event::ack_async_event(event: event);
-        ibv_ack_cq_events => completion::ack_cq_events(cq, nevents);
+        ibv_ack_cq_events => cq::ack_cq_events(cq, nevents);
         ibv_alloc_pd => pd::alloc_pd(context);
-        ibv_attach_mcast => queue_pair::attach_mcast(qp, gid: gid, lid);
+        ibv_attach_mcast => qp::attach_mcast(qp, gid: gid, lid);
         ibv_close_device => context::close_device(context);
         ibv_copy_ah_attr_from_kern => refuse::nothing();
-        ibv_create_ah => address::create_ah(pd, attr: path);
-        ibv_create_ah_from_wc => address::create_ah_from_wc(pd, wc, grh, port_num);
-        ibv_create_cq => completion::create_cq(context, cqe, cq_context, channel, comp_vector);
-        ibv_create_qp => queue_pair::create_qp(pd, attr: qp_init);
-        ibv_create_srq => shared_receive::create_srq(pd, attr: srq_init);
+        ibv_create_ah => ah::create_ah(pd, attr: path);
+        ibv_create_ah_from_wc => ah::create_ah_from_wc(pd, wc, grh, port_num);
+        ibv_create_cq => cq::create_cq(context, cqe, cq_context, channel, comp_vector);
+        ibv_create_qp => qp::create_qp(pd, attr: qp_init);
+        ibv_create_srq => srq::create_srq(pd, attr: srq_init);
         ibv_dealloc_pd => pd::dealloc_pd(pd);
-        ibv_dereg_mr => region::dereg_mr(mr);
-        ibv_destroy_ah => address::destroy_ah(ah);
-        ibv_destroy_cq => completion::destroy_cq(cq);
-        ibv_destroy_qp => queue_pair::destroy_qp(qp);
-        ibv_destroy_srq => shared_receive::destroy_srq(srq);
-        ibv_detach_mcast => queue_pair::detach_mcast(qp, gid: gid, lid);
+        ibv_dereg_mr => mr::dereg_mr(mr);
+        ibv_destroy_ah => ah::destroy_ah(ah);
+        ibv_destroy_cq => cq::destroy_cq(cq);
+        ibv_destroy_qp => qp::destroy_qp(qp);
+        ibv_destroy_srq => srq::destroy_srq(srq);
+        ibv_detach_mcast => qp::detach_mcast(qp, gid: gid, lid);
         ibv_dofork_range => refuse::zero();
         ibv_dontfork_range => refuse::zero();
         ibv_event_type_str => names::event_type(event: event_code);
         ibv_fork_init => refuse::zero();
         ibv_free_device_list => device::free_device_list(list);
         ibv_get_async_event => async_event::get_async_event(context, event: event) as "C-unwind";
-        ibv_get_cq_event => completion::get_cq_event(channel, cq: pointer, cq_context: pointer) as "C-unwind";
+        ibv_get_cq_event => cq::get_cq_event(channel, cq: pointer, cq_context: pointer) as "C-unwind";
         ibv_get_device_guid => device::get_device_guid(device);
         ibv_get_device_list => device::get_device_list(num_devices: number);
         ibv_get_device_name => device::get_device_name(device);
-        ibv_init_ah_from_wc => address::init_ah_from_wc(context, port_num, wc, grh, attr: path);
-        ibv_modify_qp => attributes::modify_qp(qp, attr: qp_attr, attr_mask: qp_mask);
-        ibv_modify_srq => shared_receive::modify_srq(srq, attr: srq_attr, attr_mask: srq_mask);
+        ibv_init_ah_from_wc => ah::init_ah_from_wc(context, port_num, wc, grh, attr: path);
+        ibv_modify_qp => qp_attributes::modify_qp(qp, attr: qp_attr, attr_mask: qp_mask);
+        ibv_modify_srq => srq::modify_srq(srq, attr: srq_attr, attr_mask: srq_mask);
         ibv_node_type_str => names::node_type(node_type);
         ibv_open_device => context::open_device(device);
         ibv_port_state_str => names::port_state(state: port_code);
@@ -186,13 +195,13 @@ exports! {
         ibv_query_gid => query::query_gid(context, port_num, index, gid: gid);
         ibv_query_pkey => query::query_pkey(context, port_num, index, pkey);
         ibv_query_port => query::query_port(context, port_num, attr: port);
-        ibv_query_qp => attributes::query_qp(qp, attr: qp_attr, attr_mask: qp_mask, init_attr: qp_init);
-        ibv_query_srq => shared_receive::query_srq(srq, attr: srq_attr);
+        ibv_query_qp => qp_attributes::query_qp(qp, attr: qp_attr, attr_mask: qp_mask, init_attr: qp_init);
+        ibv_query_srq => srq::query_srq(srq, attr: srq_attr);
         ibv_rate_to_mbps => rate::rate_to_mbps(rate);
-        ibv_reg_mr => region::reg_mr(pd, addr, length, access: access_flags);
+        ibv_reg_mr => mr::reg_mr(pd, addr, length, access: access_flags);
         ibv_register_driver => refuse::nothing();
-        ibv_rereg_mr => region::rereg_mr(mr, flags: rereg_flags, pd, addr, length, access: access_flags);
-        ibv_resize_cq => completion::resize_cq(cq, cqe);
+        ibv_rereg_mr => mr::rereg_mr(mr, flags: rereg_flags, pd, addr, length, access: access_flags);
+        ibv_resize_cq => cq::resize_cq(cq, cqe);
         ibv_resolve_eth_l2_from_gid => refuse::number();
         ibv_wc_status_str => names::wc_status(status: status_code);
         mbps_to_ibv_rate => rate::mbps_to_rate(mbps);
@@ -201,24 +210,24 @@ exports! {
         ibv_get_pkey_index => query::get_pkey_index(context, port_num, pkey: hex);
     }
     "IBVERBS_1.6" {
-        ibv_qp_to_qp_ex => queue_pair::qp_to_qp_ex(qp);
+        ibv_qp_to_qp_ex => qp::qp_to_qp_ex(qp);
     }
     "IBVERBS_1.7" {
-        ibv_reg_mr_iova => region::reg_mr_iova(pd, addr, length, iova: hex, access: access_flags);
+        ibv_reg_mr_iova => mr::reg_mr_iova(pd, addr, length, iova: hex, access: access_flags);
     }
     "IBVERBS_1.8" {
-        ibv_reg_mr_iova2 => region::reg_mr_iova2(pd, addr, length, iova: hex, access: access_flags);
+        ibv_reg_mr_iova2 => mr::reg_mr_iova2(pd, addr, length, iova: hex, access: access_flags);
     }
     "IBVERBS_1.9" {
         ibv_get_device_index => device::get_device_index(device);
     }
     "IBVERBS_1.10" {
         ibv_import_device => context::import_device(cmd_fd);
-        ibv_import_mr => region::import_mr(pd, mr_handle);
+        ibv_import_mr => mr::import_mr(pd, mr_handle);
         ibv_import_pd => pd::import_pd(context, pd_handle);
         ibv_query_ece => refuse::query_ece(qp, ece: ece);
         ibv_set_ece => refuse::number();
-        ibv_unimport_mr => region::unimport_mr(mr);
+        ibv_unimport_mr => mr::unimport_mr(mr);
         ibv_unimport_pd => pd::unimport_pd(pd);
     }
     "IBVERBS_1.11" {
@@ -229,12 +238,12 @@ exports! {
         ibv_reg_dmabuf_mr => refuse::null();
     }
     "IBVERBS_1.13" {
-        ibv_import_dm => device_memory::import_dm(context, dm_handle);
+        ibv_import_dm => dm::import_dm(context, dm_handle);
         ibv_is_fork_initialized => refuse::fork_unneeded();
-        ibv_unimport_dm => device_memory::unimport_dm(dm);
+        ibv_unimport_dm => dm::unimport_dm(dm);
     }
     "IBVERBS_1.14" {
-        ibv_query_qp_data_in_order => queue_pair::query_qp_data_in_order(qp, op, flags: hex);
+        ibv_query_qp_data_in_order => qp::query_qp_data_in_order(qp, op, flags: hex);
     }
     "IBVERBS_1.15" {
         ibv_alloc_dmah => refuse::null();

@@ -11,23 +11,23 @@ use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 pub(crate) struct Address(sockaddr_storage);
 
 impl Address {
-    /// Room for one, with its length.
+    /// An empty address with space for any family, and its length.
     pub(crate) fn empty() -> (Self, socklen_t) {
-        // SAFETY: all zeroes are an address of no family.
+        // SAFETY: all zeroes is a valid value, of the family AF_UNSPEC.
         (Self(unsafe { zeroed() }), size_of::<sockaddr_storage>() as socklen_t)
     }
 
-    /// The program's, if it is one of IP.
+    /// Reads the program's address, if it is an IP address.
     ///
     /// # Safety
-    /// There are so many bytes, or it is null.
+    /// The address has this length, or is null.
     pub(crate) unsafe fn read(from: *const sockaddr, length: socklen_t) -> Option<Self> {
         if from.is_null() || (length as usize) < size_of::<sockaddr_in>() {
             return None;
         }
         let (mut address, room) = Self::empty();
         let length = length.min(room) as usize;
-        // SAFETY: as the caller says; there is room for as many.
+        // SAFETY: as the caller promises; the structure has space for this length.
         unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), address.out().cast(), length) };
         let whole = match address.family() {
             libc::AF_INET => size_of::<sockaddr_in>(),
@@ -57,7 +57,7 @@ impl Address {
     }
 
     fn v4(&self) -> &sockaddr_in {
-        // SAFETY: it is long enough for any address, and any bytes are one.
+        // SAFETY: the structure has space for any address, and any bytes are a valid value.
         unsafe { &*(&raw const self.0).cast() }
     }
 
@@ -73,7 +73,7 @@ impl Address {
         }
     }
 
-    /// In the byte order of the network.
+    /// In network byte order.
     fn port(&self) -> u16 {
         if self.family() == libc::AF_INET6 { self.v6().sin6_port } else { self.v4().sin_port }
     }
@@ -93,7 +93,7 @@ impl Address {
             sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.octets()) },
             sin_zero: [0; 8],
         };
-        // SAFETY: there is room for it.
+        // SAFETY: the structure has space for it.
         unsafe { plain.out().cast::<sockaddr_in>().write(address) };
         plain
     }
@@ -112,22 +112,22 @@ impl Address {
             sin6_addr: libc::in6_addr { s6_addr: ip.to_ipv6_mapped().octets() },
             sin6_scope_id: 0,
         };
-        // SAFETY: there is room for it.
+        // SAFETY: the structure has space for it.
         unsafe { mapped.out().cast::<sockaddr_in6>().write(address) };
         mapped
     }
 
-    /// Gives it to the program, as much as it has room for.
+    /// Writes it to the program's buffer, truncated to fit.
     ///
     /// # Safety
-    /// The program's room, of the length that it says; null is none.
+    /// The buffer is the program's, with the length it passes, or null.
     pub(crate) unsafe fn give(self, family: c_int, to: *mut sockaddr, length: *mut socklen_t) {
         if to.is_null() || length.is_null() {
             return;
         }
         let given = self.of_family(family);
         let whole = given.length();
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe {
             let room = whole.min(*length) as usize;
             std::ptr::copy_nonoverlapping(given.pointer().cast::<u8>(), to.cast(), room);

@@ -1,6 +1,6 @@
 //! The functions of the C library that we interpose.
 //!
-//! A call for a descriptor that is not managed goes to the next function at once, from a frame without destructors: a
+//! A call for a descriptor that is not managed goes directly to the next function, from a frame without destructors: a
 //! thread may be cancelled there.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
@@ -18,12 +18,12 @@ use crate::{connect, descriptors, epoll, listen, options, rdma, transfer};
 
 macro_rules! calls {
     ($( fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? { $($body:tt)* } )*) => {$(
-        // SAFETY: it has the arguments of the function whose name it takes, and does what that does.
+        // SAFETY: it has the arguments and the behaviour of the function whose name it has.
         #[unsafe(no_mangle)]
         #[allow(clippy::too_many_arguments, reason = "it has those of the function")]
         #[allow(unused_unsafe, reason = "some take no pointers")]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
-            // SAFETY: all that is passed on is the program's, as the function wants it.
+            // SAFETY: the program's arguments are passed on unchanged.
             unsafe { $($body)* }
         }
     )*};
@@ -115,7 +115,7 @@ calls! {
         if !is_managed(fd) {
             return next::recvfrom(fd, buffer, length, flags, from, from_length);
         }
-        // A stream tells no address, as Linux's TCP does not.
+        // A stream reports no address, as with Linux's TCP.
         if !from.is_null() && !from_length.is_null() {
             *from_length = 0;
         }
@@ -143,7 +143,7 @@ calls! {
         if !is_managed(fd) || messages.is_null() || count == 0 {
             return next::recvmmsg(fd, messages, count, flags, timeout);
         }
-        // A stream has no messages: the first buffer takes what there is.
+        // A stream has no messages: the first buffer takes the available bytes.
         let received = recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE);
         if received < 0 {
             return -1;
@@ -196,7 +196,7 @@ calls! {
         if !is_managed(fd) {
             return next::sendto(fd, buffer, length, flags, to, to_length);
         }
-        // TCP ignores the address where there is a connection.
+        // TCP ignores the address of a connected socket.
         match connection(fd) {
             Some(connection) => transfer::send(&connection, buffer, length, flags),
             None => next::sendto(fd, buffer, length, flags, to, to_length),
@@ -268,16 +268,16 @@ calls! {
     }
 }
 
-/// The program's list for poll(2), if one of it is managed.
+/// The program's list for poll(2), if an entry is managed.
 ///
 /// # Safety
-/// A list of so many.
+/// The list has this length.
 #[inline]
 unsafe fn managed_list<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
     if list.is_null() || count == 0 {
         return None;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let list = unsafe { std::slice::from_raw_parts_mut(list, count as usize) };
     if list.iter().any(|one| is_managed(one.fd)) { Some(list) } else { None }
 }
@@ -347,25 +347,25 @@ calls! {
         epoll::control(number, op, fd, event)
     }
 
-    fn epoll_wait(number: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int {
+    fn epoll_wait(number: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
         if !is_managed(number) {
-            return next::epoll_wait(number, events, most, timeout);
+            return next::epoll_wait(number, events, max, timeout);
         }
-        epoll_waits(number, events, most, Deadline::after_milliseconds(timeout), UNMASKED)
+        epoll_waits(number, events, max, Deadline::after_milliseconds(timeout), UNMASKED)
     }
 
-    fn epoll_pwait(number: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
+    fn epoll_pwait(number: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
         if !is_managed(number) {
-            return next::epoll_pwait(number, events, most, timeout, mask);
+            return next::epoll_pwait(number, events, max, timeout, mask);
         }
-        epoll_waits(number, events, most, Deadline::after_milliseconds(timeout), mask)
+        epoll_waits(number, events, max, Deadline::after_milliseconds(timeout), mask)
     }
 
-    fn epoll_pwait2(number: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    fn epoll_pwait2(number: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         if !is_managed(number) {
-            return next::epoll_pwait2(number, events, most, timeout, mask);
+            return next::epoll_pwait2(number, events, max, timeout, mask);
         }
-        epoll_waits(number, events, most, Deadline::after(wait::duration(timeout)), mask)
+        epoll_waits(number, events, max, Deadline::after(wait::duration(timeout)), mask)
     }
 }
 
@@ -374,20 +374,20 @@ calls! {
 unsafe fn epoll_waits(
     number: c_int,
     events: *mut epoll_event,
-    most: c_int,
+    max: c_int,
     deadline: Deadline,
     mask: *const sigset_t,
 ) -> c_int {
     let Some(Entry::Set(set)) = table::get(number) else { return fail(EINVAL) };
-    let Some(most) = usize::try_from(most).ok().filter(|&most| most > 0) else {
+    let Some(max) = usize::try_from(max).ok().filter(|&max| max > 0) else {
         return fail(EINVAL);
     };
     if events.is_null() {
         return fail(EFAULT);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe {
-        epoll::wait(number, &set, std::slice::from_raw_parts_mut(events, most), deadline, mask)
+        epoll::wait(number, &set, std::slice::from_raw_parts_mut(events, max), deadline, mask)
     }
 }
 
@@ -404,7 +404,7 @@ calls! {
         descriptors::close_range(first, last, flags)
     }
 
-    // The C library closes the descriptor of a stream by a function of its own.
+    // The C library closes the descriptor of a stdio stream by an internal function.
     fn fclose(stream: *mut FILE) -> c_int {
         if !stream.is_null() {
             descriptors::forget(libc::fileno(stream));
@@ -412,7 +412,7 @@ calls! {
         next::fclose(stream)
     }
 
-    // The same: its close_range(2) is not ours.
+    // It also calls close_range(2) internally.
     fn closefrom(first: c_int) {
         descriptors::close_range(first.max(0) as c_uint, c_uint::MAX, 0);
     }
@@ -429,7 +429,7 @@ calls! {
         descriptors::dup_to(fd, to, Some(flags))
     }
 
-    // With a third argument of C's variable ones: it is where a declared one would be.
+    // C passes the third, variable argument where a declared one would be.
     fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
         match table::get(fd) {
             Some(entry) => descriptors::control(&entry, fd, command, argument),
@@ -469,8 +469,8 @@ calls! {
     }
 }
 
-/// What the dynamic linker runs when it has loaded this library.
-// SAFETY: entries of this section are functions to be called at that time, with arguments that may be ignored.
+/// Run by the dynamic linker when it has loaded this library.
+// SAFETY: entries of this section are functions called at that time, whose arguments may be ignored.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

@@ -1,8 +1,8 @@
 //! Threads that close nonblocking connections.
 //!
-//! librdmacm's `rclose` and `rshutdown` wait until the peer has acknowledged everything, which takes seconds if it does not
-//! respond. An event loop must not block for that long, so a worker thread makes these calls for nonblocking sockets. The end
-//! of the process waits for them.
+//! librdmacm's `rclose` and `rshutdown` wait until the peer has acknowledged everything, which takes seconds if it does
+//! not respond. An event loop must not block for that long, so a worker thread makes these calls for nonblocking
+//! sockets. The end of the process waits for them.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use crate::connect::Connection;
 use crate::rdma;
 
-/// How long the end of a process may take.
-const PARTING: Duration = Duration::from_secs(2);
-/// How long a thread waits for another task before it ends.
-const IDLE: Duration = Duration::from_secs(1);
+/// Maximum time that the exit of a process waits.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an idle thread waits for another task before it ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) enum Task {
     Close(Arc<Connection>),
@@ -53,7 +53,7 @@ struct Closer {
     finished: Condvar,
 }
 
-/// That of this process. A forked child has none of its parent's threads, and starts with a new one.
+/// The pool of this process. A forked child has none of its parent's threads, and starts with a new pool.
 static CLOSER: AtomicPtr<Closer> = AtomicPtr::new(null_mut());
 
 /// Called in a forked child.
@@ -72,7 +72,7 @@ fn closer() -> &'static Closer {
         // SAFETY: as above.
         Ok(_) => unsafe { &*new },
         Err(known) => {
-            // SAFETY: nobody has seen ours, and the other is never freed.
+            // SAFETY: the new one was not published, and the other is never freed.
             unsafe {
                 drop(Box::from_raw(new));
                 &*known
@@ -99,7 +99,7 @@ impl Closer {
                 continue;
             }
             tasks.idle += 1;
-            let waited = self.submitted.wait_timeout(tasks, IDLE);
+            let waited = self.submitted.wait_timeout(tasks, IDLE_TIMEOUT);
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             tasks = woken;
             tasks.idle -= 1;
@@ -110,11 +110,12 @@ impl Closer {
     }
 }
 
-/// Runs a task in another thread, or in this one if there can be none.
+/// Runs a task in another thread, or in this one if none can be started.
 pub(crate) fn submit(task: Task) {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
-        // SAFETY: the handler lives as long as the program. Without it, peers hear of the end of a process a little later.
+        // SAFETY: the handler lives as long as the program. Without it, peers detect the end of the process a little
+        // later.
         unsafe { libc::atexit(at_exit) };
     });
     let closer = closer();
@@ -135,7 +136,7 @@ pub(crate) fn submit(task: Task) {
 }
 
 fn start(closer: &'static Closer) -> bool {
-    // SAFETY: sets of ours, which the calls fill. Signals are for the program's own threads.
+    // SAFETY: local sets, which the calls fill. Signals are for the program's own threads.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -147,11 +148,11 @@ fn start(closer: &'static Closer) -> bool {
     }
 }
 
-/// Waits for what was submitted.
+/// Waits for the submitted tasks.
 extern "C" fn at_exit() {
     // SAFETY: it is never freed.
     let Some(closer) = (unsafe { CLOSER.load(Ordering::Acquire).as_ref() }) else { return };
-    let deadline = Instant::now() + PARTING;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     let mut tasks = closer.tasks();
     while !tasks.queue.is_empty() || tasks.running > 0 {
         let left = deadline.saturating_duration_since(Instant::now());

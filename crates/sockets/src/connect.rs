@@ -1,4 +1,4 @@
-//! Connections over rsockets, and how a client gets one.
+//! Connections over rsockets, and connecting.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -17,48 +17,48 @@ use crate::next::{self, errno, fail};
 use crate::table::{self, Entry};
 use crate::{epoll, rdma};
 
-/// How long a client waits for the peer's connection manager before it uses TCP. One that is there answers within
+/// How long a client waits for the peer's connection manager before it falls back to TCP. A running one responds within
 /// milliseconds.
-const ANSWER: Duration = Duration::from_secs(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same in milliseconds, where the environment says otherwise; 0 is [`ANSWER`].
-static ANSWER_OVERRIDE: AtomicU32 = AtomicU32::new(0);
+/// The same in milliseconds, set by the environment; 0 stands for [`RESPONSE_TIMEOUT`].
+static RESPONSE_TIMEOUT_MS: AtomicU32 = AtomicU32::new(0);
 
 /// Called when the library is loaded.
 pub(crate) fn at_load() {
     let set = std::env::var("FERROCE_SOCKETS_WAIT").ok().and_then(|value| value.parse().ok());
-    ANSWER_OVERRIDE.store(set.unwrap_or(0), Ordering::Relaxed);
+    RESPONSE_TIMEOUT_MS.store(set.unwrap_or(0), Ordering::Relaxed);
 }
 
-fn answer() -> Duration {
-    match ANSWER_OVERRIDE.load(Ordering::Relaxed) {
-        0 => ANSWER,
+fn response_timeout() -> Duration {
+    match RESPONSE_TIMEOUT_MS.load(Ordering::Relaxed) {
+        0 => RESPONSE_TIMEOUT,
         milliseconds => Duration::from_millis(milliseconds.into()),
     }
 }
 
-/// How long TCP is used at once for a host whose connection manager did not answer.
-const SILENCE: Duration = Duration::from_secs(60);
-const MOST_SILENT: usize = 256;
+/// How long TCP is used without an attempt for a host whose connection manager did not respond.
+const TCP_FALLBACK_TIME: Duration = Duration::from_secs(60);
+const MAX_SILENT_HOSTS: usize = 256;
 
-/// `TCP_CLOSE` of `enum tcp_state`: neither connected nor on its way.
+/// `TCP_CLOSE` of `enum tcp_state`: neither connected nor connecting.
 const TCP_CLOSE: u8 = 7;
 
-/// A connection by an rsocket.
+/// A connection over an rsocket.
 pub(crate) struct Connection {
     pub(crate) rsocket: c_int,
-    /// Of the program's socket.
+    /// The family of the program's socket.
     pub(crate) family: c_int,
-    /// Descriptors of the program's that refer to it.
+    /// The number of the program's descriptors that refer to it.
     descriptors: AtomicUsize,
     closed: AtomicBool,
     shut: AtomicBool,
     shutdowns: Spin<Shutdowns>,
     nonblocking: AtomicBool,
-    /// `SO_RCVTIMEO` and `SO_SNDTIMEO` in milliseconds; 0 is none.
+    /// `SO_RCVTIMEO` and `SO_SNDTIMEO` in milliseconds; 0 stands for none.
     pub(crate) receive_timeout: AtomicU32,
     pub(crate) send_timeout: AtomicU32,
-    /// Counts calls after which a new edge may be reported, for epoll: all that receive, and those that found no room.
+    /// Counts calls after which epoll may report a new edge: all that receive, and sends that would have blocked.
     pub(crate) reads: AtomicU32,
     pub(crate) blocked_writes: AtomicU32,
 }
@@ -161,21 +161,21 @@ impl Connection {
     }
 }
 
-/// An option of a kernel's socket that is a number.
+/// Reads a numeric option of a kernel socket.
 pub(crate) fn option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     let (mut value, mut length) = (0, size_of::<c_int>() as socklen_t);
     let to: *mut c_void = (&raw mut value).cast();
-    // SAFETY: room for a number.
+    // SAFETY: a local number.
     (unsafe { next::getsockopt(fd, level, name, to, &raw mut length) } == 0).then_some(value)
 }
 
-/// A timeout of a kernel's socket, in milliseconds.
+/// Reads a timeout of a kernel socket, in milliseconds.
 pub(crate) fn timeout(fd: c_int, name: c_int) -> u32 {
-    // SAFETY: all zeroes are no time.
+    // SAFETY: all zeroes is a valid value.
     let mut value: timeval = unsafe { zeroed() };
     let mut length = size_of::<timeval>() as socklen_t;
     let to: *mut c_void = (&raw mut value).cast();
-    // SAFETY: room for a time.
+    // SAFETY: a local structure.
     if unsafe { next::getsockopt(fd, libc::SOL_SOCKET, name, to, &raw mut length) } < 0 {
         return 0;
     }
@@ -183,7 +183,7 @@ pub(crate) fn timeout(fd: c_int, name: c_int) -> u32 {
     u32::try_from(milliseconds).unwrap_or(u32::MAX)
 }
 
-/// The family of a TCP socket that is neither connected nor connecting; listening ones are not either.
+/// The family of a TCP socket that is neither connected, connecting nor listening.
 pub(crate) fn idle_tcp(fd: c_int) -> Option<c_int> {
     if option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)? != libc::IPPROTO_TCP {
         return None;
@@ -192,16 +192,16 @@ pub(crate) fn idle_tcp(fd: c_int) -> Option<c_int> {
     // The state is the first byte of `struct tcp_info`.
     let (mut state, mut length) = (0u8, 1);
     let to: *mut c_void = (&raw mut state).cast();
-    // SAFETY: room for one byte.
+    // SAFETY: a local byte.
     let told =
         unsafe { next::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut length) };
     (told == 0 && state == TCP_CLOSE).then_some(family)
 }
 
-/// The address that a kernel's socket is bound to.
+/// The address that a kernel socket is bound to.
 pub(crate) fn bound_to(fd: c_int) -> Option<Address> {
     let (mut address, mut length) = Address::empty();
-    // SAFETY: room for an address.
+    // SAFETY: a local address.
     (unsafe { next::getsockname(fd, address.out(), &raw mut length) } == 0).then_some(address)
 }
 
@@ -210,41 +210,42 @@ pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     unsafe { next::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
 }
 
-/// Hosts whose connection manager did not answer, and when that was.
+/// Hosts whose connection manager did not respond, and when that was.
 pub(crate) static SILENT: Spin<BTreeMap<IpAddr, Instant>> = Spin::new(BTreeMap::new());
 
 fn is_silent(host: IpAddr) -> bool {
     let since = SILENT.with(|silent| silent.get(&host).copied());
-    since.is_some_and(|since| since.elapsed() < SILENCE)
+    since.is_some_and(|since| since.elapsed() < TCP_FALLBACK_TIME)
 }
 
 fn note_silent(host: IpAddr) {
     SILENT.with(|silent| {
-        silent.retain(|_, since| since.elapsed() < SILENCE);
-        if silent.len() < MOST_SILENT {
+        silent.retain(|_, since| since.elapsed() < TCP_FALLBACK_TIME);
+        if silent.len() < MAX_SILENT_HOSTS {
             silent.insert(host, Instant::now());
         }
     });
 }
 
-/// Connects an rsocket, at most for [`answer`], whether or not the program's socket blocks. A nonblocking connect that
-/// fell back to TCP later would have to move the socket between the program's epoll sets and the kernel's instances.
+/// Connects an rsocket within [`response_timeout`], whether or not the program's socket blocks. A nonblocking connect
+/// that fell back to TCP later would have to move the socket between the program's epoll sets and the kernel's
+/// instances.
 fn attempt(rsocket: c_int, from: Option<Address>, to: Address) -> bool {
     rdma::set_nonblocking(rsocket, true);
     if let Some(from) = from {
-        // SAFETY: an address of ours.
+        // SAFETY: a local address.
         if unsafe { rdma::rbind(rsocket, from.pointer(), from.length()) } < 0 {
             return false;
         }
     }
-    // SAFETY: an address of ours.
+    // SAFETY: a local address.
     if unsafe { rdma::rconnect(rsocket, to.pointer(), to.length()) } == 0 {
         return true;
     }
     if errno() != libc::EINPROGRESS {
         return false;
     }
-    let deadline = Instant::now() + answer();
+    let deadline = Instant::now() + response_timeout();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match rdma::wait(rsocket, libc::POLLOUT, left.as_millis() as c_int) {
@@ -259,7 +260,7 @@ fn attempt(rsocket: c_int, from: Option<Address>, to: Address) -> bool {
     }
 }
 
-/// A connection to the peer by an rsocket, unless it has none.
+/// Connects to the peer over an rsocket, if the peer has one.
 fn connection(fd: c_int, to: Address) -> Option<Arc<Connection>> {
     if rdma::is_inside() {
         return None;
@@ -294,7 +295,7 @@ pub(crate) unsafe fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) 
     if table::connection(fd).is_some() {
         return fail(libc::EISCONN);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let address = unsafe { Address::read(to, length) };
     let before = errno();
     if let Some(connection) = address.and_then(|address| connection(fd, address)) {
@@ -303,6 +304,6 @@ pub(crate) unsafe fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) 
         return 0;
     }
     next::set_errno(before);
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { next::connect(fd, to, length) }
 }

@@ -11,7 +11,7 @@ impl Entry {
         match self {
             Self::Connection(connection) => connection.add_descriptor(),
             Self::Listener(listener) => listener.add_descriptor(),
-            // It goes with its last reference.
+            // It is closed with its last reference.
             Self::Set(_) => {}
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn dup(fd: c_int) -> c_int {
     copy
 }
 
-/// dup2(2) and dup3(2), which is the one with flags.
+/// dup2(2), and dup3(2) with flags.
 pub(crate) fn dup_to(fd: c_int, to: c_int, flags: Option<c_int>) -> c_int {
     // SAFETY: the calls take no pointers.
     let call = || unsafe {
@@ -100,7 +100,7 @@ pub(crate) fn dup_to(fd: c_int, to: c_int, flags: Option<c_int>) -> c_int {
 
 /// fcntl(2) of a managed descriptor.
 pub(crate) fn control(entry: &Entry, fd: c_int, command: c_int, argument: c_long) -> c_int {
-    // SAFETY: as the program says.
+    // SAFETY: the program's argument.
     let result = unsafe { next::fcntl(fd, command, argument) };
     if result < 0 {
         return result;
@@ -136,7 +136,7 @@ pub(crate) unsafe fn device_control(
     let number = argument.cast::<c_int>();
     match (request, entry) {
         (libc::FIONBIO, Entry::Connection(_) | Entry::Listener(_)) if !number.is_null() => {
-            // SAFETY: the request has a number.
+            // SAFETY: the argument of this request is a number.
             let nonblocking = unsafe { number.read_unaligned() } != 0;
             let flags = control(entry, fd, libc::F_GETFL, 0) & !libc::O_NONBLOCK;
             let flags = if nonblocking { flags | libc::O_NONBLOCK } else { flags };
@@ -148,12 +148,12 @@ pub(crate) unsafe fn device_control(
             0
         }
         (libc::TIOCOUTQ, Entry::Connection(_)) if !number.is_null() => {
-            // librdmacm does not say how much is in flight.
+            // librdmacm does not report the bytes in flight.
             // SAFETY: as above.
             unsafe { number.write_unaligned(0) };
             0
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         _ => unsafe { next::ioctl(fd, request, argument) },
     }
 }

@@ -1,10 +1,10 @@
 //! epoll(7) with managed descriptors.
 //!
-//! The program's epoll instance is the kernel's. It holds all descriptors that are not managed, and of listeners the TCP
-//! socket. A [`Set`] beside it lists the members that have an rsocket, and epoll_wait(2) polls these together with the
-//! kernel's instance, or waits for that alone if there are none.
+//! The program's epoll instance is the kernel's. It holds all descriptors that are not managed, and of listeners the
+//! TCP socket. A [`Set`] beside it lists the members that have an rsocket, and epoll_wait(2) polls these together with
+//! the kernel's instance, or waits for that alone if there are none.
 //!
-//! The kernel's instance also holds an eventfd of the set's, which wakes threads that wait when the list changes.
+//! The kernel's instance also holds the set's eventfd, which wakes waiting threads when the list changes.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -23,13 +23,13 @@ use crate::rdma;
 use crate::table::{self, Entry};
 use crate::wait::{Deadline, masked_poll};
 
-/// The data of the eventfd's own event: a value that no program is likely to use.
+/// The data of the eventfd's event: a value that no program is likely to use.
 const WAKE: u64 = 0x0fe2_20ce_70c4_e750;
 
-/// All sets, for sockets that get their rsocket when they are members already.
+/// All sets, for sockets that get an rsocket while they are members.
 pub(crate) static SETS: Spin<Vec<Weak<Set>>> = Spin::new(Vec::new());
 
-/// Threads that sleep with edge-triggered members.
+/// The number of threads blocked with edge-triggered members.
 static EDGE_SLEEPERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Clone)]
@@ -85,13 +85,13 @@ struct Members {
     managed: BTreeMap<c_int, Member>,
     /// Members of the kernel's instance that may get an rsocket: TCP sockets that neither listen nor are connected.
     idle: BTreeMap<c_int, (u32, u64)>,
-    /// Counts changes that sleeping threads have to know of.
+    /// Counts changes that blocked threads have to see.
     version: u64,
-    /// Threads that sleep, and those of them that have not seen the newest version. While there are any, the eventfd
-    /// stays readable.
+    /// The number of blocked threads, and of those that have not seen the newest version. While there are any, the
+    /// eventfd stays readable.
     sleeping: usize,
     unseen: usize,
-    /// Where the next look at the members starts, so that all have their turn.
+    /// The member at which the next check starts, so that all are reported in turn.
     first: c_int,
 }
 
@@ -101,7 +101,8 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// That of an epoll instance, a new one if it has none. An error if it is no epoll instance.
+    /// Returns the set of an epoll instance, and creates it if there is none. Fails if the descriptor is not an epoll
+    /// instance.
     fn of(number: c_int) -> Result<Arc<Self>, c_int> {
         if let Some(Entry::Set(set)) = table::get(number) {
             return Ok(set);
@@ -111,10 +112,10 @@ impl Set {
         if fd < 0 {
             return Err(next::errno());
         }
-        // SAFETY: just made, and nobody else's.
+        // SAFETY: just opened, and not owned elsewhere.
         let wake = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: WAKE };
-        // SAFETY: an event of ours.
+        // SAFETY: a local event.
         if unsafe { next::epoll_ctl(number, libc::EPOLL_CTL_ADD, fd, &raw mut event) } < 0 {
             return Err(next::errno());
         }
@@ -131,18 +132,18 @@ impl Set {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has sleeping threads look at the members again.
+    /// Makes blocked threads check the members again.
     fn changed(&self, members: &mut Members) {
         members.version += 1;
         members.unseen = members.sleeping;
         if members.sleeping > 0 {
             let one = 1u64;
-            // SAFETY: 8 bytes of ours.
+            // SAFETY: 8 local bytes.
             unsafe { next::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };
         }
     }
 
-    /// A thread that went to sleep at this version is awake.
+    /// Records that a thread which blocked at this version was woken.
     fn woke(&self, slept_at: u64) {
         let mut members = self.members();
         members.sleeping -= 1;
@@ -152,12 +153,12 @@ impl Set {
         members.unseen = members.unseen.saturating_sub(1);
         if members.unseen == 0 {
             let mut count = 0u64;
-            // SAFETY: 8 bytes of ours; it does not wait.
+            // SAFETY: 8 local bytes; it does not wait.
             unsafe { next::read(self.wake.as_raw_fd(), (&raw mut count).cast(), 8) };
         }
     }
 
-    /// Calls `each` with the rsockets and what they are waited for, for poll(2) of the instance.
+    /// Calls `each` with the rsockets and their events, for poll(2) of the instance.
     pub(crate) fn interests(&self, mut each: impl FnMut(c_int, i16)) {
         for (&fd, member) in &mut self.members().managed {
             let wanted = member.interest.wanted(member.target.calls());
@@ -187,7 +188,7 @@ impl Set {
         0
     }
 
-    /// Reports rsockets that are ready, of those that were polled, as many as there is room for.
+    /// Reports polled rsockets that are ready, up to the length of `out`.
     fn report(&self, polled: &[(c_int, pollfd)], out: &mut [epoll_event]) -> usize {
         let mut members = self.members();
         let split = polled.partition_point(|(fd, _)| *fd < members.first);
@@ -212,7 +213,7 @@ impl Set {
     }
 }
 
-/// A descriptor is ready for a new edge: threads that sleep on it have to poll for it again.
+/// Wakes blocked threads with edge-triggered members, after a call that makes a new edge possible: they poll again.
 pub(crate) fn edge() {
     if EDGE_SLEEPERS.load(Ordering::SeqCst) > 0 {
         for set in SETS.with(|sets| sets.clone()).iter().filter_map(Weak::upgrade) {
@@ -224,7 +225,7 @@ pub(crate) fn edge() {
     }
 }
 
-/// Moves a member that has got an rsocket from the kernel's instance to the set, in all sets that it is in.
+/// Moves a member that got an rsocket from the kernel's instance to the set, in all sets that contain it.
 fn upgrade(fd: c_int, target: &Target) {
     for set in SETS.with(|sets| sets.clone()).iter().filter_map(Weak::upgrade) {
         let known = set.members().idle.remove(&fd);
@@ -234,7 +235,7 @@ fn upgrade(fd: c_int, target: &Target) {
     }
 }
 
-/// Moves a socket that was connected by an rsocket out of the kernel's epoll instances.
+/// Moves a socket that was connected over an rsocket out of the kernel's epoll instances.
 pub(crate) fn connected(fd: c_int, connection: &Arc<Connection>) {
     for set in instances_with(fd) {
         // SAFETY: no event is needed to remove one.
@@ -248,7 +249,7 @@ pub(crate) fn listens(fd: c_int, listener: &Arc<Listener>) {
     upgrade(fd, &Target::Listener(Arc::clone(listener)));
 }
 
-/// The epoll instances with a set that has this idle socket.
+/// The epoll instances whose set contains this idle socket.
 fn instances_with(fd: c_int) -> Vec<c_int> {
     let instances = table::managed(0, usize::MAX).filter(|&number| match table::get(number) {
         Some(Entry::Set(set)) => set.members().idle.contains_key(&fd),
@@ -257,10 +258,10 @@ fn instances_with(fd: c_int) -> Vec<c_int> {
     instances.collect()
 }
 
-/// epoll_create(2) has made an instance, or failed.
+/// Called after epoll_create(2): creates the set of a new instance.
 pub(crate) fn created(number: c_int) -> c_int {
     if number >= 0 && !rdma::is_inside() {
-        // If this fails, adding the first managed member tries again and reports the error.
+        // If this fails, adding the first managed member retries it and reports the error.
         let _ = Set::of(number);
     }
     number
@@ -277,13 +278,13 @@ pub(crate) unsafe fn control(
     event: *mut epoll_event,
 ) -> c_int {
     if rdma::is_inside() {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         return unsafe { next::epoll_ctl(number, op, fd, event) };
     }
-    // SAFETY: as the caller says; the structure is packed.
+    // SAFETY: as the caller promises; the structure is packed.
     let asked = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
     let asked = asked.map(|event| (event.events, event.u64));
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let as_kernel = || unsafe { next::epoll_ctl(number, op, fd, event) };
     let target = match table::get(fd) {
         Some(Entry::Connection(connection)) => Target::Connection(connection),
@@ -315,7 +316,7 @@ pub(crate) unsafe fn control(
     }
 }
 
-/// Remembers sockets that may get an rsocket while they are members of the kernel's instance.
+/// Records sockets that may get an rsocket while they are members of the kernel's instance.
 fn note_idle(number: c_int, op: c_int, fd: c_int, event: Option<(u32, u64)>) {
     let before = next::errno();
     match (op, event, table::get(number)) {
@@ -330,7 +331,7 @@ fn note_idle(number: c_int, op: c_int, fd: c_int, event: Option<(u32, u64)>) {
         (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_DEL, _, Some(Entry::Set(set))) => {
             let mut members = set.members();
             members.idle.remove(&fd);
-            // The number was that of a managed socket before.
+            // The number belonged to a managed socket before.
             members.managed.remove(&fd);
         }
         _ => {}
@@ -338,7 +339,7 @@ fn note_idle(number: c_int, op: c_int, fd: c_int, event: Option<(u32, u64)>) {
     next::set_errno(before);
 }
 
-/// Removes the set's own eventfd from what the kernel has reported.
+/// Removes the event of the set's eventfd from those that the kernel reported.
 fn without_wake(events: &mut [epoll_event]) -> usize {
     let mut kept = 0;
     for index in 0..events.len() {
@@ -371,15 +372,14 @@ pub(crate) unsafe fn wait(
         });
         let mut found = 0;
         if owners.is_empty() {
-            let (first, most) =
-                (out.as_mut_ptr(), c_int::try_from(out.len()).unwrap_or(c_int::MAX));
-            // SAFETY: a list of this length; the rest is as the caller says.
+            let (first, max) = (out.as_mut_ptr(), c_int::try_from(out.len()).unwrap_or(c_int::MAX));
+            // SAFETY: a list of this length; the rest is as the caller promises.
             let ready =
-                unsafe { next::epoll_pwait(number, first, most, deadline.milliseconds(), mask) };
+                unsafe { next::epoll_pwait(number, first, max, deadline.milliseconds(), mask) };
             let Ok(ready) = usize::try_from(ready) else { return -1 };
             found = without_wake(&mut out[..ready]);
         } else {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             let ready = unsafe { masked_poll(&mut list, deadline, mask) };
             if ready < 0 {
                 return -1;
@@ -397,7 +397,7 @@ pub(crate) unsafe fn wait(
     }
 }
 
-/// A thread that sleeps for a set.
+/// A thread that blocks on a set.
 struct Sleep<'a> {
     set: &'a Set,
     version: u64,
@@ -405,7 +405,7 @@ struct Sleep<'a> {
 }
 
 impl<'a> Sleep<'a> {
-    /// Calls `each` with what to poll for: the program's descriptor, the rsocket, the events.
+    /// Calls `each` for every member to poll: the program's descriptor, the rsocket, the events.
     fn new(set: &'a Set, mut each: impl FnMut(c_int, c_int, i16)) -> Self {
         let mut members = set.members();
         members.managed.retain(|_, member| !member.target.is_closed());
@@ -432,10 +432,10 @@ impl Drop for Sleep<'_> {
     }
 }
 
-/// What the kernel's instance has, without waiting.
+/// Collects the events of the kernel's instance, without blocking.
 fn collect(number: c_int, out: &mut [epoll_event]) -> usize {
-    let most = c_int::try_from(out.len()).unwrap_or(c_int::MAX);
+    let max = c_int::try_from(out.len()).unwrap_or(c_int::MAX);
     // SAFETY: a list of this length.
-    let found = unsafe { next::epoll_wait(number, out.as_mut_ptr(), most, 0) };
+    let found = unsafe { next::epoll_wait(number, out.as_mut_ptr(), max, 0) };
     without_wake(&mut out[..usize::try_from(found).unwrap_or(0)])
 }

@@ -1,16 +1,16 @@
-//! What a member of an epoll set is waited for, and when it is reported: level-triggered, edge-triggered, once.
+//! The interest in a member of an epoll set, and when it is reported: level-triggered, edge-triggered, one-shot.
 //!
-//! An rsocket says whether it is ready, not when it became so. An edge is therefore a readiness that was not reported
-//! since the last call that could have ended it: any call that receives, for input, and one that found no room, for
-//! output. Like the kernel's, that may report an edge too many, and never one too few for a program that reads and writes
-//! until `EAGAIN`, as epoll(7) asks of it.
+//! An rsocket reports whether it is ready, not when it became ready. An edge is therefore a readiness that was not
+//! reported since the last call that could have ended it: any receive, for input, and a send that would have blocked,
+//! for output. Like the kernel, that may report a superfluous edge, and never misses one for a program that reads and
+//! writes until `EAGAIN`, as epoll(7) requires.
 
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
 /// The numbers of poll(2) and epoll(7) are the same.
 const INPUT: u32 = (EPOLLIN | EPOLLPRI | EPOLLRDHUP | libc::EPOLLRDNORM) as u32;
 const OUTPUT: u32 = (EPOLLOUT | libc::EPOLLWRNORM) as u32;
-/// Reported whether or not it was asked for.
+/// Events that are always reported.
 const ALWAYS: u32 = (EPOLLERR | EPOLLHUP) as u32;
 
 /// Counts of the calls after which a new edge is possible.
@@ -56,11 +56,11 @@ impl Interest {
         }
         self.calls = calls;
         let wanted = wanted & !self.reported;
-        // These cannot be left out of a poll, which would return at once.
+        // poll(2) always reports these, so it would return immediately.
         (wanted != 0 || self.reported & ALWAYS == 0).then_some(wanted as i16)
     }
 
-    /// What to tell the program when the socket is ready for this.
+    /// The events to report when the socket has this readiness.
     pub(crate) fn report(&mut self, ready: i16) -> Option<u32> {
         let ready = u32::from(ready as u16) & (self.events | ALWAYS);
         let new = if self.is_edge_triggered() { ready & !self.reported } else { ready };

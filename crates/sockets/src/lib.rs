@@ -4,22 +4,23 @@
 //! address, and a socket that connects tries an rsocket first and TCP if the peer has none. All other sockets, and
 //! everything that is not a socket, go through untouched ([decision 16](../../../docs/adr/0016-sockets.md)).
 //!
-//! The descriptor that the program has is always a kernel's TCP socket, so numbers, `fstat`, `dup` and options are the
-//! kernel's. The `table` says which of them have an rsocket. rsockets are those of `librdmacm.so.1`, loaded when the
-//! first TCP socket listens or connects.
+//! The program's descriptor is always a kernel TCP socket, so numbers, `fstat`, `dup` and options are the kernel's. The
+//! `table` records which of them have an rsocket. rsockets are those of `librdmacm.so.1`, loaded when the first TCP
+//! socket listens or connects.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `calls` | the interposed functions |
-//! | `next` | the C library's own |
+//! | `next` | the C library's functions |
 //! | `rdma` | rsockets |
-//! | `table` | the descriptors that we manage |
-//! | `connect`, `listen`, `transfer`, `options`, `descriptors` | what the calls do with them |
+//! | `table` | the managed descriptors |
+//! | `connect`, `listen`, `transfer`, `options`, `descriptors` | the calls on managed descriptors |
 //! | `closer` | closes nonblocking connections in the background |
 //! | `wait` | poll(2) and select(2) |
 //! | `epoll`, `interest` | epoll(7) |
 //!
-//! It knows `libc` and nothing else of Ferroce: the libraries' state must exist once in a process, and is librdmacm's.
+//! It depends on `libc` only, and on no other crate of the workspace: the state of the libraries must exist once in a
+//! process, in librdmacm.
 //!
 //! # What it does not reach
 //! - Programs that are linked statically, or make system calls themselves, as Go's do; `io_uring`; streams of stdio

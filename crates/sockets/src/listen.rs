@@ -1,8 +1,8 @@
 //! Listeners: a kernel's TCP socket, and an rsocket at the same address.
 //!
 //! listen(2) opens the rsocket, which belongs to one process. fork(2) closes it if the process has not waited for
-//! connections yet, and the first process that does, parent or child, opens it again. A process that finds the port taken by
-//! another one has TCP clients only.
+//! connections yet, and the first process that does, parent or child, opens it again. A process that finds the port
+//! taken by another one has TCP clients only.
 
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
@@ -18,8 +18,8 @@ use crate::next::{self, errno, fail};
 use crate::table::{self, Entry};
 use crate::{epoll, rdma};
 
-/// How long after a failure another attempt is made to open the rsocket.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long after a failure another attempt to open the rsocket is made.
+const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Open {
@@ -33,7 +33,7 @@ pub(crate) struct Listener {
     open: Mutex<Open>,
     /// The program has waited for connections in this process.
     waited: AtomicBool,
-    /// As the program has it: the kernel's socket is always nonblocking.
+    /// The program's setting: the kernel socket is always nonblocking.
     nonblocking: AtomicBool,
     descriptors: AtomicUsize,
     /// Counts calls of accept(2), after which a new edge may be reported.
@@ -53,7 +53,7 @@ impl Listener {
         })
     }
 
-    /// The same for a child of fork. Takes no lock.
+    /// The listener of a forked child. Takes no lock.
     pub(crate) fn inherited(&self) -> Arc<Self> {
         Self::new(self.family, self.backlog, self.is_nonblocking())
     }
@@ -84,7 +84,7 @@ impl Listener {
         }
     }
 
-    /// Another process may wait for connections from now on.
+    /// Closes the rsocket, so that another process can wait for connections.
     pub(crate) fn before_fork(&self) {
         if !self.waited.load(Ordering::Relaxed) {
             self.close();
@@ -99,7 +99,7 @@ impl Listener {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// The program waits for connections: opens the rsocket if it is not open, and returns it.
+    /// Called when the program waits for connections: opens the rsocket if necessary, and returns it.
     pub(crate) fn wait_on(&self, fd: c_int) -> Option<c_int> {
         self.waited.store(true, Ordering::Relaxed);
         self.rsocket(fd)
@@ -107,7 +107,9 @@ impl Listener {
 
     fn rsocket(&self, fd: c_int) -> Option<c_int> {
         let mut open = self.open();
-        if open.rsocket.is_none() && open.failed.is_none_or(|when| when.elapsed() >= AGAIN) {
+        if open.rsocket.is_none()
+            && open.failed.is_none_or(|when| when.elapsed() >= REOPEN_INTERVAL)
+        {
             let before = errno();
             open.rsocket = self.listen(fd);
             open.failed = if open.rsocket.is_some() { None } else { Some(Instant::now()) };
@@ -116,11 +118,11 @@ impl Listener {
         open.rsocket
     }
 
-    /// An rsocket that listens where the kernel's socket does.
+    /// Opens an rsocket that listens at the kernel socket's address.
     fn listen(&self, fd: c_int) -> Option<c_int> {
         let address = bound_to(fd).filter(Address::has_port)?.plain();
         let one_family = option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
-        // SAFETY: an address and an option of ours.
+        // SAFETY: a local address and option.
         unsafe {
             let rsocket = rdma::rsocket(address.family(), libc::SOCK_STREAM, 0);
             if rsocket < 0 {
@@ -144,7 +146,7 @@ impl Listener {
     }
 }
 
-/// listen(2). The rsocket listens first, so that it is there by the time the TCP port is open.
+/// listen(2). The rsocket listens before the TCP port is open.
 pub(crate) fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: the call takes no pointers.
     let as_kernel = || unsafe { next::listen(fd, backlog) };
@@ -162,7 +164,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> c_int {
         listener.close();
         return fail(error);
     }
-    // Of a socket that was not bound, the port is known only now.
+    // The port of a socket that was not bound is known only now.
     listener.rsocket(fd);
     // SAFETY: the calls take no pointers.
     unsafe {
@@ -177,7 +179,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// Accepts a connection from the rsocket, if there is one, and returns a descriptor for it.
 ///
 /// # Safety
-/// The program's room.
+/// The program's buffer.
 unsafe fn accept_rsocket(
     listener: &Listener,
     rsocket: c_int,
@@ -186,7 +188,7 @@ unsafe fn accept_rsocket(
     flags: c_int,
 ) -> Option<c_int> {
     let (mut peer, mut room) = Address::empty();
-    // SAFETY: room of ours.
+    // SAFETY: a local variable.
     let accepted = unsafe { rdma::raccept(rsocket, peer.out(), &raw mut room) };
     if accepted < 0 {
         return None;
@@ -203,7 +205,7 @@ unsafe fn accept_rsocket(
     let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
     let connection = Connection::new(accepted, listener.family, nonblocking);
     table::set(fd, Some(Entry::Connection(connection)));
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { peer.give(listener.family, from, length) };
     Some(fd)
 }
@@ -211,7 +213,7 @@ unsafe fn accept_rsocket(
 /// accept4(2).
 ///
 /// # Safety
-/// The program's room.
+/// The program's buffer.
 pub(crate) unsafe fn accept(
     listener: &Listener,
     fd: c_int,
@@ -224,12 +226,12 @@ pub(crate) unsafe fn accept(
     loop {
         let rsocket = listener.wait_on(fd);
         if let Some(rsocket) = rsocket {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             if let Some(fd) = unsafe { accept_rsocket(listener, rsocket, from, length, flags) } {
                 return fd;
             }
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let accepted = unsafe { next::accept4(fd, from, length, flags) };
         if accepted >= 0 || errno() != libc::EAGAIN || listener.is_nonblocking() {
             return accepted;

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Held for a few instructions at a time. Threads that find it taken yield.
+/// A spin lock, held for a few instructions at a time. Waiting threads yield.
 #[derive(Default)]
 pub(crate) struct Spin<T> {
     locked: AtomicBool,
@@ -34,7 +34,7 @@ impl<T> Spin<T> {
         }
     }
 
-    /// Gives the lock back. In a forked child also when a thread of the parent held it.
+    /// Releases the lock. In a forked child, also if a thread of the parent held it.
     pub(crate) fn release(&self) {
         self.locked.store(false, Ordering::Release);
     }

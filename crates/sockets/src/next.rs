@@ -10,7 +10,7 @@ use libc::{
     pthread_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
-/// What a thread starts with.
+/// The start function of a thread.
 pub(crate) type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 /// A function's address, looked up once.
@@ -20,7 +20,7 @@ struct Next {
 }
 
 impl Next {
-    /// Null when there is no such function.
+    /// The address, or null if there is no such function.
     #[inline]
     fn find(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
@@ -30,9 +30,9 @@ impl Next {
     #[cold]
     fn look_up(&self) -> *mut c_void {
         let before = errno();
-        // SAFETY: the name ends with a zero.
+        // SAFETY: a NUL-terminated name.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        // The same whoever stores it, and nothing is published with it.
+        // Every thread stores the same value, and publishes nothing with it.
         self.address.store(address, Ordering::Relaxed);
         set_errno(before);
         address
@@ -54,10 +54,10 @@ macro_rules! next {
         }
 
         $(
-            /// The function of this name that comes after ours.
+            /// Calls the next function of this name.
             ///
             /// # Safety
-            /// As it is.
+            /// As for the function itself.
             #[allow(clippy::too_many_arguments, reason = "it has those of the function")]
             #[inline]
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
@@ -66,14 +66,14 @@ macro_rules! next {
                     set_errno(libc::ENOSYS);
                     return -1;
                 }
-                // A thread that is cancelled in there unwinds through us.
+                // A thread that is cancelled in it unwinds through this frame.
                 type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
-                // SAFETY: the function of this name has this type; the rest is as the caller says.
+                // SAFETY: the function of this name has this type; the arguments are as the caller promises.
                 unsafe { transmute::<*mut c_void, Function>(address)($($argument),*) }
             }
         )*
 
-        /// Looks all of them up, so that later, and in signal handlers, this is a load.
+        /// Looks up all functions, so that later calls, also in signal handlers, only load the address.
         pub(crate) fn look_up() {
             $(addresses::$name.look_up();)*
         }
@@ -118,9 +118,9 @@ next! {
     fn epoll_create(size: c_int) -> c_int;
     fn epoll_create1(flags: c_int) -> c_int;
     fn epoll_ctl(set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
-    fn epoll_wait(set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
-    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
-    fn epoll_pwait2(set: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_wait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int;
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait2(set: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
 
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
@@ -138,13 +138,13 @@ next! {
 
 /// The address of a function in an opened library.
 pub(crate) fn symbol(library: *mut c_void, name: *const c_char) -> Option<*mut c_void> {
-    // SAFETY: a library that was opened and stays open, and a name that ends with a zero.
+    // SAFETY: a library that stays open, and a NUL-terminated name.
     let address = unsafe { libc::dlsym(library, name) };
     (!address.is_null()).then_some(address)
 }
 
 pub(crate) fn errno() -> c_int {
-    // SAFETY: each thread has its own, for as long as it lives.
+    // SAFETY: the variable of this thread.
     unsafe { *libc::__errno_location() }
 }
 

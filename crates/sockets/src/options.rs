@@ -1,4 +1,4 @@
-//! Options and names of connections.
+//! Options and addresses of connections.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub(crate) unsafe fn set(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let result = unsafe { next::setsockopt(fd, level, name, value, length) };
     if result < 0 {
         return result;
@@ -35,7 +35,7 @@ pub(crate) unsafe fn set(
             connection.send_timeout.store(timeout(fd, name), Ordering::Relaxed);
         }
         _ => {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             unsafe { rdma::rsetsockopt(connection.rsocket, level, name, value, length) };
         }
     }
@@ -45,7 +45,7 @@ pub(crate) unsafe fn set(
 /// getsockopt(2) of a connection.
 ///
 /// # Safety
-/// The program's room.
+/// The program's buffer.
 pub(crate) unsafe fn get(
     connection: &Connection,
     fd: c_int,
@@ -60,20 +60,20 @@ pub(crate) unsafe fn get(
             | (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_MAXSEG | libc::TCP_CONGESTION)
     );
     if of_connection {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let result = unsafe { rdma::rgetsockopt(connection.rsocket, level, name, value, length) };
         if result == 0 {
             return result;
         }
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { next::getsockopt(fd, level, name, value, length) }
 }
 
 /// getsockname(2) and getpeername(2) of a connection.
 ///
 /// # Safety
-/// The program's room.
+/// The program's buffer.
 pub(crate) unsafe fn name(
     connection: &Connection,
     peer: bool,
@@ -85,10 +85,10 @@ pub(crate) unsafe fn name(
     }
     let (mut address, mut room) = Address::empty();
     let function = if peer { rdma::rgetpeername } else { rdma::rgetsockname };
-    // SAFETY: room of ours.
+    // SAFETY: a local variable.
     let result = unsafe { function(connection.rsocket, address.out(), &raw mut room) };
     if result == 0 {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { address.give(connection.family, to, length) };
     }
     result

@@ -20,7 +20,7 @@ macro_rules! functions {
 
         fn load() -> Option<Functions> {
             let _inside = Inside::enter();
-            // SAFETY: the name ends with a zero. The library stays loaded: it has threads.
+            // SAFETY: a NUL-terminated name. The library stays loaded: it has threads.
             let library = unsafe { libc::dlopen(c"librdmacm.so.1".as_ptr(), libc::RTLD_NOW) };
             if library.is_null() {
                 return None;
@@ -37,17 +37,17 @@ macro_rules! functions {
         }
 
         $(
-            /// rsocket(7)'s function of this name, or `ENOSYS` where there is no library.
+            /// Calls the function of this name (rsocket(7)), or fails with `ENOSYS` if the library is missing.
             ///
             /// # Safety
-            /// As it is.
+            /// As for the function itself.
             pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
                 let Some(functions) = functions() else {
                     next::set_errno(libc::ENOSYS);
                     return -1;
                 };
                 let _inside = Inside::enter();
-                // SAFETY: as the caller says.
+                // SAFETY: as the caller promises.
                 unsafe { (functions.$name)($($argument),*) }
             }
         )*
@@ -74,12 +74,12 @@ functions! {
     fn rfcntl(rsocket: c_int, command: c_int, argument: c_long) -> c_int;
 }
 
-/// Raises the soft limit of descriptors, as far as the hard one allows. A connection takes about five of librdmacm's beside
-/// the program's own, and the program counts on the limit for its own.
+/// Raises the soft limit of descriptors to the hard limit. librdmacm uses about five descriptors for a connection
+/// beside the program's own, and the program expects the limit to apply to its own.
 fn raise_limit() {
     const FACTOR: u64 = 8;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: structures of ours.
+    // SAFETY: local structures.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_cur.saturating_mul(FACTOR).min(limit.rlim_max);
@@ -88,16 +88,16 @@ fn raise_limit() {
     }
 }
 
-/// Whether half of the descriptors are used up, going by one that was just opened. The rest is for the program.
+/// Whether half of the descriptors are in use, judged by the number of one just opened. The rest is for the program.
 pub(crate) fn is_short_of_descriptors(newest: c_int) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a structure of ours.
+    // SAFETY: a local structure.
     let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
     told && u64::try_from(newest).is_ok_and(|newest| newest >= limit.rlim_cur / 2)
 }
 
 thread_local! {
-    /// How many calls of librdmacm this thread is in. Calls that the library makes itself are passed through.
+    /// The depth of librdmacm calls in this thread. Calls that the library makes are passed through.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -126,7 +126,7 @@ fn functions() -> Option<&'static Functions> {
     FUNCTIONS.get_or_init(load).as_ref()
 }
 
-/// Whether there are rsockets at all. Loads the library.
+/// Whether rsockets are available. Loads the library.
 pub(crate) fn is_there() -> bool {
     functions().is_some()
 }
@@ -144,17 +144,17 @@ pub(crate) unsafe fn create_thread(
     struct Thread(Start, *mut c_void);
 
     extern "C-unwind" fn run(thread: *mut c_void) -> *mut c_void {
-        // SAFETY: made below, for this thread alone.
+        // SAFETY: allocated below, for this thread only.
         let Thread(start, argument) = *unsafe { Box::from_raw(thread.cast::<Thread>()) };
         INSIDE.set(1);
         start(argument)
     }
 
     let thread_of_ours = Box::into_raw(Box::new(Thread(start, argument)));
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let result = unsafe { next::pthread_create(thread, attributes, run, thread_of_ours.cast()) };
     if result != 0 {
-        // SAFETY: no thread has got it.
+        // SAFETY: no thread was started with it.
         drop(unsafe { Box::from_raw(thread_of_ours) });
     }
     result
@@ -167,7 +167,7 @@ pub(crate) fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
     unsafe { rfcntl(rsocket, libc::F_SETFL, flags.into()) };
 }
 
-/// Waits for an rsocket, at most this many milliseconds; −1 is for ever. What is ready, or nothing.
+/// Waits for an rsocket for at most this many milliseconds, −1 for no limit, and returns the ready events.
 pub(crate) fn wait(rsocket: c_int, events: i16, timeout: c_int) -> Result<i16, c_int> {
     let mut one = [pollfd { fd: rsocket, events, revents: 0 }];
     match poll(&mut one, timeout) {
@@ -176,10 +176,10 @@ pub(crate) fn wait(rsocket: c_int, events: i16, timeout: c_int) -> Result<i16, c
     }
 }
 
-/// poll(2) of rsockets and other descriptors at once.
+/// poll(2) of rsockets and other descriptors together.
 pub(crate) fn poll(list: &mut [pollfd], timeout: c_int) -> c_int {
     let (first, count) = (list.as_mut_ptr(), list.len() as nfds_t);
-    // SAFETY: a list of ours.
+    // SAFETY: a local list.
     unsafe {
         if is_there() { rpoll(first, count, timeout) } else { next::poll(first, count, timeout) }
     }

@@ -1,6 +1,6 @@
-//! The program's descriptors that we manage: connections and listeners with an rsocket, and epoll sets.
+//! The managed descriptors: connections and listeners with an rsocket, and epoll sets.
 //!
-//! Looking up a descriptor that we do not manage is two loads, without a lock or an allocation: allocators read files.
+//! The lookup of a descriptor that is not managed is two loads, without a lock or an allocation: allocators read files.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ use crate::listen::Listener;
 use crate::lock::Spin;
 use crate::rdma;
 
-/// What is behind a managed descriptor. Copies made by dup(2) share it.
+/// The object behind a managed descriptor. Copies made by dup(2) share it.
 #[derive(Clone)]
 pub(crate) enum Entry {
     Connection(Arc<Connection>),
@@ -37,8 +37,8 @@ static TABLE: [AtomicPtr<[Slot; SLOTS]>; CHUNKS] = [const { AtomicPtr::new(null_
 /// Held while the table changes and during fork, so that a child never inherits a slot in the middle of a change.
 static CHANGES: Spin<()> = Spin::new(());
 
-/// The process that the table belongs to. A child of vfork(2) shares our memory under another process id: what it closes
-/// stays open here.
+/// The process that the table belongs to. A child of vfork(2) shares the memory under another process id: descriptors
+/// that it closes stay open here.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 fn slot(fd: c_int) -> Option<&'static Slot> {
@@ -83,7 +83,7 @@ pub(crate) fn connection(fd: c_int) -> Option<Arc<Connection>> {
     }
 }
 
-/// Replaces what is behind a descriptor, and returns what was there before.
+/// Replaces the object behind a descriptor, and returns the previous one.
 pub(crate) fn set(fd: c_int, new: Option<Entry>) -> Option<Entry> {
     let slot = if new.is_some() { slot_or_new(fd)? } else { slot(fd)? };
     CHANGES.with(|()| {
@@ -130,8 +130,8 @@ extern "C" fn in_parent() {
     CHANGES.release();
 }
 
-/// A child inherits the kernel's descriptors only: the parent keeps the rsockets, their threads and the sets. Connections
-/// become unconnected TCP sockets here, and listeners may open an rsocket of their own.
+/// A child inherits the kernel's descriptors only: the parent keeps the rsockets, their threads and the sets.
+/// Connections become unconnected TCP sockets here, and listeners may open an rsocket of their own.
 extern "C" fn in_child() {
     // SAFETY: the call takes no arguments.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);

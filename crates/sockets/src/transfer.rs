@@ -1,6 +1,6 @@
-//! Sending and receiving by a connection.
+//! Sending and receiving on a connection.
 //!
-//! A call that waits does so by polling, not in librdmacm's own blocking calls: those go on waiting when a signal arrives.
+//! A call that waits polls, and does not use librdmacm's blocking calls: those continue to wait when a signal arrives.
 
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
@@ -12,19 +12,19 @@ use crate::connect::Connection;
 use crate::next::{errno, set_errno};
 use crate::{epoll, next, rdma};
 
-/// Fails a call that returns how many bytes.
+/// Fails a call that returns a number of bytes.
 fn fail(error: c_int) -> ssize_t {
     set_errno(error);
     -1
 }
 
-/// Whether a call that a signal has interrupted is to be restarted: if all handlers of the program have `SA_RESTART`.
-/// Which of them has run is not known.
+/// Whether an interrupted call is to be restarted: if all signal handlers of the program have `SA_RESTART`. It is not
+/// known which of them has run.
 pub(crate) fn signals_restart() -> bool {
     (1..=libc::SIGRTMAX()).all(|signal| {
-        // SAFETY: all zeroes are an action, which the call overwrites.
+        // SAFETY: all zeroes is a valid value, which the call overwrites.
         let mut action: libc::sigaction = unsafe { zeroed() };
-        // SAFETY: room of ours; nothing is changed.
+        // SAFETY: a local structure; nothing is changed.
         let told = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
         told < 0
             || matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
@@ -32,7 +32,7 @@ pub(crate) fn signals_restart() -> bool {
     })
 }
 
-/// Waits as a call of a blocking socket does. An error is `EAGAIN` after the timeout of the socket, or `EINTR`.
+/// Waits as a call on a blocking socket does. Fails with `EAGAIN` after the timeout of the socket, or with `EINTR`.
 fn wait(connection: &Connection, events: i16, timeout: u32) -> Result<(), c_int> {
     let timeout = if timeout == 0 { -1 } else { c_int::try_from(timeout).unwrap_or(c_int::MAX) };
     loop {
@@ -49,7 +49,7 @@ fn waits(connection: &Connection, flags: c_int) -> bool {
     flags & libc::MSG_DONTWAIT == 0 && !connection.is_nonblocking()
 }
 
-/// Calls `receive` with flags of its own, and again until there is something.
+/// Calls `receive` without blocking, and repeats it until there are bytes.
 fn receive_with(
     connection: &Connection,
     flags: c_int,
@@ -81,7 +81,7 @@ fn receive_with(
 /// recv(2).
 ///
 /// # Safety
-/// The program's room.
+/// The program's buffer.
 pub(crate) unsafe fn receive(
     connection: &Connection,
     buffer: *mut c_void,
@@ -92,7 +92,7 @@ pub(crate) unsafe fn receive(
     let mut done = 0;
     loop {
         let (to, room) = (buffer.wrapping_byte_add(done), length - done);
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let received = receive_with(connection, flags & !libc::MSG_WAITALL, |flags| unsafe {
             rdma::rrecv(connection.rsocket, to, room, flags)
         });
@@ -107,7 +107,7 @@ pub(crate) unsafe fn receive(
     }
 }
 
-/// recvmsg(2), which returns as soon as there is something, also with `MSG_WAITALL`.
+/// recvmsg(2). Returns as soon as there are bytes, also with `MSG_WAITALL`.
 ///
 /// # Safety
 /// The program's structure.
@@ -116,7 +116,7 @@ pub(crate) unsafe fn receive_message(
     message: *mut msghdr,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     receive_with(connection, flags, |flags| unsafe {
         rdma::rrecvmsg(connection.rsocket, message, flags)
     })
@@ -132,19 +132,19 @@ pub(crate) unsafe fn receive_list(
     count: c_int,
 ) -> ssize_t {
     let Some(mut message) = message(list, count) else { return fail(libc::EINVAL) };
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { receive_message(connection, &raw mut message, 0) }
 }
 
 fn message(list: *const iovec, count: c_int) -> Option<msghdr> {
-    // SAFETY: all zeroes are a message without anything.
+    // SAFETY: all zeroes is a valid, empty message.
     let mut message: msghdr = unsafe { zeroed() };
     message.msg_iov = list.cast_mut();
     message.msg_iovlen = usize::try_from(count).ok()?;
     Some(message)
 }
 
-/// Sends all parts. Where it would wait and must not, it returns what was sent.
+/// Sends all parts. If it would block and must not, it returns the number of bytes sent.
 ///
 /// # Safety
 /// The parts are the program's memory.
@@ -158,15 +158,15 @@ unsafe fn send_parts(connection: &Connection, parts: &[iovec], flags: c_int) -> 
         if connection.is_shut() {
             break Some(libc::EPIPE);
         }
-        // SAFETY: all zeroes are a message without anything.
+        // SAFETY: all zeroes is a valid, empty message.
         let mut message: msghdr = unsafe { zeroed() };
         message.msg_iov = rest.as_mut_ptr();
         message.msg_iovlen = rest.len();
         let flags = flags | libc::MSG_DONTWAIT;
         let sent = match &rest[..] {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             [one] => unsafe { rdma::rsend(connection.rsocket, one.iov_base, one.iov_len, flags) },
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             _ => unsafe { rdma::rsendmsg(connection.rsocket, &raw const message, flags) },
         };
         let Ok(sent) = usize::try_from(sent) else {
@@ -205,7 +205,7 @@ unsafe fn send_parts(connection: &Connection, parts: &[iovec], flags: c_int) -> 
     }
 }
 
-/// Removes so many bytes from the front.
+/// Removes bytes from the front.
 fn advance(parts: &mut Vec<iovec>, mut bytes: usize) {
     let whole = parts.iter().take_while(|part| {
         let fits = part.iov_len <= bytes;
@@ -231,11 +231,11 @@ pub(crate) unsafe fn send(
     flags: c_int,
 ) -> ssize_t {
     let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { send_parts(connection, &[part], flags) }
 }
 
-/// writev(2), and sendmsg(2) without the rest of its structure.
+/// writev(2), and sendmsg(2) of which only the list is used.
 ///
 /// # Safety
 /// The program's list.
@@ -248,7 +248,7 @@ pub(crate) unsafe fn send_list(
     let parts = match count {
         0 => &[],
         1..=1024 if !list.is_null() => {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             unsafe { std::slice::from_raw_parts(list, count) }
         }
         1..=1024 => return fail(libc::EFAULT),
@@ -258,7 +258,7 @@ pub(crate) unsafe fn send_list(
     if parts.is_empty() {
         return 0;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { send_parts(connection, parts, flags) }
 }
 
@@ -277,11 +277,11 @@ pub(crate) unsafe fn send_file(
         // SAFETY: the call takes no pointers.
         unsafe { libc::lseek(file, 0, libc::SEEK_CUR) }
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { *offset }
     };
     if start < 0 {
-        // The kernel has files here that it can map, and these can be sought in.
+        // The kernel requires a file that it can map, and such files are seekable.
         return fail(libc::EINVAL);
     }
     let mut buffer = vec![0u8; count.min(CHUNK)];
@@ -290,13 +290,13 @@ pub(crate) unsafe fn send_file(
     while done < count {
         let room = (count - done).min(CHUNK);
         let at = start + done as off_t;
-        // SAFETY: room of ours.
+        // SAFETY: a local variable.
         let read = unsafe { libc::pread(file, buffer.as_mut_ptr().cast(), room, at) };
         if read <= 0 {
             result = read;
             break;
         }
-        // SAFETY: as many bytes of ours.
+        // SAFETY: a local buffer of this length.
         result = unsafe { send(connection, buffer.as_ptr().cast(), read as usize, 0) };
         if result < 0 {
             break;
@@ -314,21 +314,22 @@ pub(crate) unsafe fn send_file(
         // SAFETY: the call takes no pointers.
         unsafe { libc::lseek(file, end, libc::SEEK_SET) };
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { *offset = end };
     }
     done as ssize_t
 }
 
-/// How many bytes wait to be received, as `FIONREAD` has it.
+/// The number of bytes that can be received (`FIONREAD`).
 pub(crate) fn readable_bytes(connection: &Connection) -> c_int {
-    /// As large as an rsocket's receive buffer is by default.
-    const MOST: usize = 1 << 17;
-    let mut buffer = vec![0u8; MOST];
+    /// The default size of an rsocket's receive buffer.
+    const MAX_BYTES: usize = 1 << 17;
+    let mut buffer = vec![0u8; MAX_BYTES];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     let before = next::errno();
-    // SAFETY: room of ours.
-    let bytes = unsafe { rdma::rrecv(connection.rsocket, buffer.as_mut_ptr().cast(), MOST, flags) };
+    // SAFETY: a local variable.
+    let bytes =
+        unsafe { rdma::rrecv(connection.rsocket, buffer.as_mut_ptr().cast(), MAX_BYTES, flags) };
     set_errno(before);
     c_int::try_from(bytes).unwrap_or(0).max(0)
 }

@@ -1,4 +1,4 @@
-//! Waiting for descriptors of which some are managed: poll(2), select(2), and what epoll(7) is made of.
+//! Waiting for descriptors of which some are managed: poll(2), select(2), and the parts that epoll(7) uses.
 
 use std::ffi::c_int;
 use std::mem::zeroed;
@@ -11,17 +11,17 @@ use crate::next::{self, errno, fail};
 use crate::rdma;
 use crate::table::{self, Entry};
 
-/// When a call ends at the latest.
+/// The deadline of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// `None` is never, and so is a time that is too far away to be counted.
+    /// `None` stands for no deadline, as does a time beyond the clock's range.
     pub(crate) fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// A negative number is never.
+    /// A negative number stands for no deadline.
     pub(crate) fn after_milliseconds(timeout: c_int) -> Self {
         Self::after(u64::try_from(timeout).ok().map(Duration::from_millis))
     }
@@ -45,7 +45,7 @@ impl Deadline {
 /// # Safety
 /// The program's time, or null.
 pub(crate) unsafe fn duration(time: *const timespec) -> Option<Duration> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { time.as_ref() }.map(|time| {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -55,7 +55,7 @@ pub(crate) unsafe fn duration(time: *const timespec) -> Option<Duration> {
 /// # Safety
 /// The program's time, or null.
 pub(crate) unsafe fn duration_of_select(time: *const timeval) -> Option<Duration> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { time.as_ref() }.map(|time| {
         let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
         seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
@@ -64,8 +64,8 @@ pub(crate) unsafe fn duration_of_select(time: *const timeval) -> Option<Duration
 
 /// The signal mask of ppoll(2), pselect(2) and epoll_pwait(2), in force while this exists.
 ///
-/// A signal that the mask unblocks stays blocked meanwhile, and a signalfd tells when one is pending. It is delivered by a
-/// ppoll(2) with the mask, so that none is delivered just before we sleep and goes unnoticed.
+/// A signal that the mask unblocks stays blocked meanwhile, and a signalfd reports a pending one. It is delivered by a
+/// ppoll(2) with the mask, so that none is delivered just before the thread blocks and goes unnoticed.
 struct Mask {
     mask: sigset_t,
     before: sigset_t,
@@ -75,7 +75,7 @@ struct Mask {
 
 impl Mask {
     fn new(mask: &sigset_t) -> Self {
-        // SAFETY: sets of ours, which the calls fill.
+        // SAFETY: local sets, which the calls fill.
         unsafe {
             let (mut before, mut unblocked): (sigset_t, sigset_t) = (zeroed(), zeroed());
             libc::pthread_sigmask(libc::SIG_BLOCK, mask, &raw mut before);
@@ -94,10 +94,10 @@ impl Mask {
         }
     }
 
-    /// Runs the handlers of pending signals. False if there was none: another thread has taken it.
+    /// Runs the handlers of pending signals. Returns false if there was none: another thread took it.
     fn deliver(&self) -> bool {
         let now = timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: no list, and structures of ours.
+        // SAFETY: no list, and local structures.
         let result = unsafe { next::ppoll(null_mut(), 0, &raw const now, &raw const self.mask) };
         result < 0 && errno() == libc::EINTR
     }
@@ -106,7 +106,7 @@ impl Mask {
 impl Drop for Mask {
     fn drop(&mut self) {
         let error = errno();
-        // SAFETY: a set of ours, and a descriptor of ours.
+        // SAFETY: a local set, and an owned descriptor.
         unsafe {
             if self.pending >= 0 {
                 next::close(self.pending);
@@ -117,7 +117,7 @@ impl Drop for Mask {
     }
 }
 
-/// Polls rsockets and kernel's descriptors with a signal mask, or with none. Returns what poll(2) does.
+/// Polls rsockets and kernel descriptors with a signal mask, or without one. Returns the result of poll(2).
 ///
 /// # Safety
 /// The program's mask, or null.
@@ -126,7 +126,7 @@ pub(crate) unsafe fn masked_poll(
     deadline: Deadline,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let Some(mask) = (unsafe { mask.as_ref() }) else {
         return rdma::poll(list, deadline.milliseconds());
     };
@@ -149,7 +149,7 @@ pub(crate) unsafe fn masked_poll(
 /// The program's list, with rsockets in place of their descriptors.
 struct Translated {
     list: Vec<pollfd>,
-    /// Which descriptor of the program's each is for.
+    /// The program's descriptor of each entry.
     owners: Vec<usize>,
 }
 
@@ -184,7 +184,7 @@ impl Translated {
         self.owners.push(owner);
     }
 
-    /// Tells the program. Returns how many of its descriptors are ready.
+    /// Writes the results to the program's list, and returns the number of descriptors that are ready.
     fn give(&self, asked: &mut [pollfd]) -> c_int {
         asked.iter_mut().for_each(|one| one.revents = 0);
         for (found, &owner) in self.list.iter().zip(&self.owners) {
@@ -208,7 +208,7 @@ pub(crate) unsafe fn poll(
     mask: *const sigset_t,
 ) -> c_int {
     let mut translated = Translated::new(asked);
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     match unsafe { masked_poll(&mut translated.list, deadline, mask) } {
         0.. => translated.give(asked),
         error => error,
@@ -223,7 +223,7 @@ pub(crate) struct Sets {
 
 impl Sets {
     const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
-    /// As select(2) has it: the end of a stream is readable, and an error is both.
+    /// As in select(2), the end of a stream is readable, and an error is readable and writable.
     const READY: [i16; 3] = [
         libc::POLLIN | libc::POLLHUP | libc::POLLERR,
         libc::POLLOUT | libc::POLLERR,
@@ -231,9 +231,9 @@ impl Sets {
     ];
 
     /// # Safety
-    /// The program's sets, with so many bits, or null.
+    /// The program's sets with this number of bits, or null.
     unsafe fn has(&self, set: usize, fd: c_int) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         !self.sets[set].is_null() && unsafe { libc::FD_ISSET(fd, self.sets[set]) }
     }
 
@@ -242,7 +242,7 @@ impl Sets {
     unsafe fn asked(&self) -> Vec<pollfd> {
         let count = self.count.clamp(0, libc::FD_SETSIZE as c_int);
         let all = (0..count).map(|fd| {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             let wanted = (0..3).filter(|&set| unsafe { self.has(set, fd) });
             let events = wanted.fold(0, |all, set| all | Self::EVENTS[set]);
             pollfd { fd, events, revents: 0 }
@@ -257,7 +257,7 @@ impl Sets {
     pub(crate) unsafe fn any_managed(&self) -> bool {
         let count = self.count.clamp(0, libc::FD_SETSIZE as c_int);
         (0..count).any(|fd| {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             table::is_managed(fd) && (0..3).any(|set| unsafe { self.has(set, fd) })
         })
     }
@@ -267,9 +267,9 @@ impl Sets {
     /// # Safety
     /// As above; the program's mask, or null.
     pub(crate) unsafe fn wait(&self, deadline: Deadline, mask: *const sigset_t) -> c_int {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let mut asked = unsafe { self.asked() };
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let polled = unsafe { poll(&mut asked, deadline, mask) };
         if polled < 0 {
             return polled;
@@ -280,7 +280,7 @@ impl Sets {
         let mut ready = 0;
         for one in &asked {
             for set in 0..3 {
-                // SAFETY: as the caller says.
+                // SAFETY: as the caller promises.
                 unsafe {
                     if !self.has(set, one.fd) {
                         continue;
@@ -297,12 +297,12 @@ impl Sets {
     }
 }
 
-/// What is left of a timeout, as Linux's select(2) writes it back.
+/// Writes back the rest of the timeout, as Linux's select(2) does.
 ///
 /// # Safety
 /// The program's time, or null.
 pub(crate) unsafe fn write_left(deadline: Deadline, time: *mut timeval) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     if let (Some(left), Some(time)) = (deadline.left(), unsafe { time.as_mut() }) {
         time.tv_sec = left.as_secs() as libc::time_t;
         time.tv_usec = left.subsec_micros().into();

@@ -38,9 +38,9 @@ pub(crate) fn symbols() -> Vec<Symbol> {
     symbols
 }
 
-/// Returns the functions of `refuse.rs`, and their documented results.
+/// Returns the functions of `verbs/refuse.rs`, and their documented results.
 pub(crate) fn refusals() -> BTreeMap<String, String> {
-    let source = read("refuse.rs");
+    let source = read("verbs/refuse.rs");
     let mut said = None;
     let mut found = BTreeMap::new();
     for line in source.lines() {
@@ -57,7 +57,7 @@ pub(crate) fn refusals() -> BTreeMap<String, String> {
 
 /// Returns the verbs that the header calls through tables of the context, and whether they are implemented.
 pub(crate) fn verbs() -> BTreeMap<String, bool> {
-    let (layout, context) = (read("abi/context.rs"), read("context.rs"));
+    let (layout, context) = (read("abi/context.rs"), read("verbs/context.rs"));
     let fields = layout.lines().filter_map(|line| line.strip_prefix("        "));
     let mut verbs = BTreeMap::new();
     for (name, kind) in fields.filter_map(|line| line.split_once(": ")) {

@@ -10,10 +10,10 @@ use ferroce_wire::mad::Mad;
 use ferroce_wire::rdmacm;
 
 #[allow(dead_code, reason = "not all of it is needed to read")]
-#[path = "../../../crates/capi/src/rsocket/wire.rs"]
+#[path = "../../../crates/rsocket/src/stream/wire.rs"]
 mod wire;
 
-use wire::{CONNECT_BYTES, ConnectData, Message, Order, TARGET_BYTES, Target};
+use wire::{ByteOrder, CONNECT_BYTES, ConnectData, StreamMessage, TARGET_BYTES, Target};
 
 /// The memory of a host, as far as its messages reveal it.
 struct Host {
@@ -21,7 +21,7 @@ struct Host {
     /// The buffer that its peer writes to next, and the next announced one.
     target: Target,
     next: Option<Target>,
-    messages: Vec<Message>,
+    messages: Vec<StreamMessage>,
 }
 
 impl Host {
@@ -56,12 +56,12 @@ fn rdma_cores_messages_are_parsed() {
         }
         let Some(immediate) = packet.extensions.immediate else { continue };
         let reth = packet.extensions.reth.expect("a write");
-        let message = Message::from_immediate(immediate.value.0);
+        let message = StreamMessage::from_immediate(immediate.value.0);
         assert_eq!(message.immediate(), immediate.value.0);
         let written = (reth.address.0, reth.key.0, reth.length);
         let list = hosts[&to].said.targets;
         match message {
-            Message::Data(bytes) => {
+            StreamMessage::Data(bytes) => {
                 // The buffer that its receiver announced, from the first byte to the last.
                 let host = hosts.get_mut(&to).expect("a host that has said where");
                 if host.target.length == 0 {
@@ -73,13 +73,13 @@ fn rdma_cores_messages_are_parsed() {
                 target.address += u64::from(bytes);
                 target.length -= bytes;
             }
-            Message::Credits(_) if reth.length > 0 => {
+            StreamMessage::Credits(_) if reth.length > 0 => {
                 let entry = written.0 - list.address;
                 assert_eq!((entry % TARGET_BYTES as u64, written.1), (0, list.key));
                 assert!(entry < u64::from(list.length) * TARGET_BYTES as u64);
                 let bytes = packet.payload.try_into().expect("the bytes of a target");
                 let host = hosts.get_mut(&from).expect("a host that has said where");
-                let target = Target::read(bytes, Order::Little);
+                let target = Target::read(bytes, ByteOrder::Little);
                 assert_eq!(target.key, host.said.buffer.key);
                 assert_eq!(host.next.replace(target), None);
             }
@@ -92,17 +92,17 @@ fn rdma_cores_messages_are_parsed() {
         // The defaults of rsocket(7), except for the buffer: rstream requests 512 KiB, twice.
         assert_eq!(
             (host.said.credits, host.said.maps, host.said.order),
-            (384, Some(0), Order::Little)
+            (384, Some(0), ByteOrder::Little)
         );
         assert_eq!((host.said.targets.length, host.said.buffer.length), (2, 1 << 19));
         let bytes = host.messages.iter().map(|one| match one {
-            Message::Data(bytes) => *bytes,
+            StreamMessage::Data(bytes) => *bytes,
             _ => 0,
         });
         // Six times 2000 bytes, and a few at the start and the end.
         assert!(bytes.sum::<u32>() >= 12_000, "{:?}", host.messages);
-        assert!(matches!(host.messages[0], Message::Credits(384)), "{:?}", host.messages);
+        assert!(matches!(host.messages[0], StreamMessage::Credits(384)), "{:?}", host.messages);
     }
-    let ends = |host: &Host| host.messages.last() == Some(&Message::Disconnect);
+    let ends = |host: &Host| host.messages.last() == Some(&StreamMessage::Disconnect);
     assert!(hosts.values().any(ends));
 }

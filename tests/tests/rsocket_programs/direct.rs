@@ -7,10 +7,10 @@ use ferroce_tests::capture;
 use ferroce_wire::mad::Mad;
 
 #[allow(dead_code, unused_imports, reason = "not all of it is needed to read")]
-#[path = "../../../crates/capi/src/rsocket/datagram/wire/mod.rs"]
+#[path = "../../../crates/rsocket/src/datagram/wire.rs"]
 mod wire;
 
-use wire::Source;
+use wire::SourceHeader;
 
 /// A datagram.
 pub(crate) struct Direct {
@@ -31,7 +31,7 @@ pub(crate) fn datagrams(path: &Path) -> Vec<Direct> {
         if packet.extensions.deth.is_none() || Mad::parse(packet.payload).is_ok() {
             continue;
         }
-        let (source, header) = Source::read(packet.payload).expect("a header of rsockets");
+        let (source, header) = SourceHeader::read(packet.payload).expect("a header of rsockets");
         assert_eq!(source.write(), packet.payload[..header]);
         found.push(Direct { sender, source: source.0, bytes: packet.payload.len() - header });
     }

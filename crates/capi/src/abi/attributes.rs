@@ -1,4 +1,4 @@
-//! What objects are made with, and changed by.
+//! Attributes for creating and modifying objects.
 
 use std::ffi::{c_int, c_uint, c_void};
 

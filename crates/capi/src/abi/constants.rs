@@ -1,6 +1,6 @@
-//! Numbers of the header.
+//! Constants of the header.
 
-/// A family of numbers: a module with a constant for each, and the list of their names.
+/// Defines families of constants: a module with the constants, and the list of their names.
 macro_rules! numbers {
     ($( $(#[$meta:meta])+ $module:ident: $type:ty { $( $name:ident = $value:expr ),+ $(,)? } )+) => {$(
         $(#[$meta])+
@@ -15,7 +15,7 @@ macro_rules! numbers {
 numbers! {
     /// `ibv_qp_state`.
     qp_state: u32 { RESET = 0, INIT = 1, RTR = 2, RTS = 3, SQD = 4, SQE = 5, ERR = 6 }
-    /// `ibv_mtu`, which is no number of bytes.
+    /// `ibv_mtu`: codes, not bytes.
     mtu: u32 { MTU_256 = 1, MTU_512 = 2, MTU_1024 = 3, MTU_2048 = 4, MTU_4096 = 5 }
     /// `ibv_mig_state`.
     migration: u32 { MIGRATED = 0, REARM = 1, ARMED = 2 }

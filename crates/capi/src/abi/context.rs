@@ -1,4 +1,4 @@
-//! `ibv_context` inside of `verbs_context`: programs call through these tables, most of all to post and to poll.
+//! `ibv_context` inside `verbs_context`: the tables that programs call through, most of all to post and to poll.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,7 +11,7 @@ use super::objects::*;
 use super::structures;
 use super::work::*;
 
-/// An entry that no program calls any more, or that we do not have: programs see that it is absent.
+/// An entry that is obsolete or not implemented: null, which programs check.
 type Absent = usize;
 type Context = *mut ibv_context;
 type Function<A> = Option<A>;

@@ -1,4 +1,4 @@
-//! `ibv_device`, and what is asked about one.
+//! `ibv_device` and the attributes of devices and ports.
 
 use std::ffi::{c_char, c_int, c_uint};
 

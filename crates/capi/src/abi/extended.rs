@@ -1,4 +1,4 @@
-//! Queue pairs and completion queues of the extended interface: tables of functions behind the plain object.
+//! QPs and CQs of the extended interface: function tables after the plain object.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,6 +1,6 @@
-//! What libibverbs' header promises to programs: structures and numbers, under the names that they have there.
+//! The structures and constants of libibverbs' and librdmacm's headers, under their C names.
 //!
-//! Facts only, no behaviour. Every size and offset is checked when this is compiled.
+//! No behaviour. Sizes and offsets are checked at compile time.
 #![allow(non_camel_case_types)]
 
 pub(crate) mod attributes;
@@ -15,16 +15,16 @@ pub(crate) mod work;
 /// A structure of the ABI.
 ///
 /// # Safety
-/// All zeroes is a value of it.
+/// All zeroes is a valid value.
 pub(crate) unsafe trait Abi: Sized {
     /// All zeroes.
     fn zeroed() -> Self {
-        // SAFETY: whoever implements this says that it is a value.
+        // SAFETY: implementing the trait promises that it is a valid value.
         unsafe { std::mem::zeroed() }
     }
 }
 
-/// Defines structures with their size, and the offsets of those fields that have one behind `=`.
+/// Defines structures with their size, and the offsets of fields that have one after `=`.
 macro_rules! structures {
     ($(
         $(#[$meta:meta])*
@@ -37,7 +37,7 @@ macro_rules! structures {
         #[derive(Clone, Copy)]
         pub(crate) struct $name { $( $(#[$about])* pub(crate) $field: $type, )+ }
 
-        // SAFETY: numbers, pointers, and functions that may be absent.
+        // SAFETY: numbers, pointers and optional functions.
         unsafe impl $crate::abi::Abi for $name {}
 
         const _: () = {

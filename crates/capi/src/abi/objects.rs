@@ -1,4 +1,4 @@
-//! The objects that programs hold pointers to. Ours are larger: what is not for programs comes behind these fields.
+//! The objects that programs hold pointers to. The allocated objects are larger: private fields follow these.
 
 use std::ffi::{c_int, c_void};
 

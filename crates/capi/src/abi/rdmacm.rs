@@ -1,4 +1,4 @@
-//! What librdmacm's header promises to programs.
+//! The structures and constants of librdmacm's header.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -52,7 +52,7 @@ structures! {
     }
     /// `ibv_path_data`, with the `ibv_path_record` in it: as a subnet manager sends it, in network byte order.
     ibv_path_data = 72 {
-        /// In the machine's order.
+        /// In host byte order.
         flags: u32,
         reserved: u32,
         service_id: u64 = 8,
@@ -137,13 +137,13 @@ structures! {
     }
 }
 
-/// What depends on the kind of service.
+/// The part of an event that depends on the service.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union rdma_event_param {
     pub(crate) conn: rdma_conn_param,
     pub(crate) ud: rdma_ud_param,
-    /// Of a program's own event.
+    /// The value of a user event.
     pub(crate) arg: u64,
 }
 
@@ -188,10 +188,10 @@ pub(crate) mod rai {
 
     pub(crate) const PASSIVE: c_int = 1;
     pub(crate) const NUMERICHOST: c_int = 1 << 1;
-    /// Ask InfiniBand's subnet administrator.
+    /// Resolve by InfiniBand's subnet administrator.
     pub(crate) const SA: c_int = 1 << 4;
     pub(crate) const DNS: c_int = 1 << 5;
 }
 
-/// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: as many as the device has.
-pub(crate) const MOST: u8 = 0xff;
+/// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: the device's maximum.
+pub(crate) const DEVICE_MAX: u8 = 0xff;

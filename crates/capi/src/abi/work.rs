@@ -60,7 +60,7 @@ structures! {
     }
 }
 
-/// What depends on the opcode. Any bytes are a value of each of them.
+/// The part that depends on the opcode. Any bytes are a valid value of each field.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union wr_union {

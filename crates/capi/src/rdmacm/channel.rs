@@ -1,4 +1,4 @@
-//! Event channels, and events as programs have them.
+//! Event channels, and taking events from them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
@@ -10,35 +10,37 @@ use ferroce::cm::EventChannel;
 
 use crate::abi::rdmacm::{rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::acknowledge::Unacknowledged;
-use crate::context::{lock, make_blocking, until_readable, wait_readable};
 use crate::entry::{self, Errno, Next, Result};
+use crate::fd::{is_blocking, make_blocking, until_readable, wait_readable};
 use crate::handle::{Handle, Shown, handle};
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::{devices, event};
+use crate::sync::lock;
 
-/// The channels that programs have. They are looked up, and not reached through the program's pointer, because programs
-/// destroy channels at which another thread waits, or is about to: rping does.
+/// The program's channels by address. They are looked up, not dereferenced, because programs such as rping destroy a
+/// channel while another thread waits on it or is about to.
 static CHANNELS: Mutex<BTreeMap<usize, EventChannel>> = Mutex::new(BTreeMap::new());
 
-/// Channels that were destroyed last, the latest first: as many as there could be threads that do not know it yet.
+/// The channels destroyed last, the latest first. Threads that are about to wait on one find it here.
 static DESTROYED: Mutex<VecDeque<usize>> = Mutex::new(VecDeque::new());
-const REMEMBERED: usize = 64;
+const MAX_DESTROYED: usize = 64;
 
-/// The channel behind a program's pointer. While somebody has it, its descriptor is open.
+/// The channel behind a program's pointer. Its descriptor stays open while the result exists.
 pub(super) fn of(channel: *mut rdma_event_channel) -> Result<EventChannel> {
     let found = lock(&CHANNELS).get(&channel.addr()).cloned();
     found.ok_or(Errno(if channel.is_null() { libc::EINVAL } else { libc::EBADF }))
 }
 
-/// `RDMA_MAX_PRIVATE_DATA`: what a message carries at most.
+/// `RDMA_MAX_PRIVATE_DATA`: the maximum length of private data.
 pub(super) const PRIVATE_DATA: usize = 256;
 
-/// An event that the program has, until it acknowledges it.
+/// An event, owned by the program until it acknowledges it.
 #[repr(C)]
 pub(super) struct EventHandle {
     pub(super) shown: Shown<rdma_cm_event>,
     pub(super) private_data: [u8; PRIVATE_DATA],
-    /// Of what it cannot go before: an id, and of a group the membership.
+    /// Counts the event for the objects it refers to, which are not destroyed before: the id, and the multicast
+    /// membership.
     pub(super) about: Arc<Unacknowledged>,
     pub(super) group: Option<Arc<Unacknowledged>>,
 }
@@ -57,12 +59,12 @@ pub(super) fn create() -> Result<*mut rdma_event_channel> {
 /// The program's channel, or null, which is not used again.
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     let Some(known) = lock(&CHANNELS).remove(&channel.addr()) else { return };
-    if waits(known.as_fd().as_raw_fd()) {
+    if is_blocking(known.as_fd().as_raw_fd()) {
         let mut destroyed = lock(&DESTROYED);
         destroyed.push_front(channel.addr());
-        destroyed.truncate(REMEMBERED);
+        destroyed.truncate(MAX_DESTROYED);
     }
-    // SAFETY: as the caller says; it was a box.
+    // SAFETY: as the caller promises; it was allocated as a box.
     drop(unsafe { Box::from_raw(channel) });
 }
 
@@ -78,15 +80,9 @@ pub(crate) unsafe extern "C" fn destroy_event_channel(channel: *mut rdma_event_c
     });
 }
 
-/// Whether reads of a descriptor wait.
-fn waits(fd: c_int) -> bool {
-    // SAFETY: the call takes no pointers.
-    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK == 0 }
-}
-
-/// Who waits at a channel when it is destroyed waits for ever, in the kernel too. Who comes a moment later shall fare no
-/// worse: in the library that we stand for, destroying takes so long that nobody does.
-fn wait_for_ever(channel: *mut rdma_event_channel) {
+/// A thread blocked on a destroyed channel never returns, as in rdma-core. A thread that calls just after the
+/// destruction is treated alike: in rdma-core, destruction takes so long that this does not happen.
+fn block_on_destroyed(channel: *mut rdma_event_channel) {
     while lock(&DESTROYED).contains(&channel.addr()) {
         // SAFETY: the call takes no arguments; it returns after a signal's handler.
         unsafe { libc::pause() };
@@ -96,18 +92,18 @@ fn wait_for_ever(channel: *mut rdma_event_channel) {
 /// Takes an event, if there is one.
 fn try_next(channel: &EventChannel) -> Result<Option<*mut rdma_cm_event>> {
     while let Some(found) = channel.try_event()? {
-        // What it is about may be gone, or it is no news.
+        // The id may be destroyed, or the event not be for the program.
         if let Some(event) = event::deliver(found) {
             return Ok(Some(event));
         }
     }
-    devices::rest();
+    devices::stop_polling();
     Ok(None)
 }
 
-/// Waits for an event, as long as the channel's descriptor lets it.
+/// Waits for an event, unless the channel's descriptor is non-blocking.
 pub(super) fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
-    let channel = of(channel).inspect_err(|_| wait_for_ever(channel))?;
+    let channel = of(channel).inspect_err(|_| block_on_destroyed(channel))?;
     loop {
         if let Some(event) = try_next(&channel)? {
             return Ok(event);
@@ -130,14 +126,14 @@ pub(crate) unsafe extern "C-unwind" fn get_cm_event(
     })
 }
 
-/// Does something with the next event if there is one, or says what to wait for.
+/// Calls `then` with the next event, or returns what to wait for.
 pub(super) fn attempt(
     channel: *mut rdma_event_channel,
     then: impl FnOnce(*mut rdma_cm_event) -> Result<()>,
 ) -> Result<Next> {
     let known = match of(channel) {
         Ok(known) => known,
-        // As `wait_for_ever`.
+        // As `block_on_destroyed`.
         Err(_) if lock(&DESTROYED).contains(&channel.addr()) => return Ok(Next::Signal),
         Err(error) => return Err(error),
     };
@@ -148,9 +144,9 @@ pub(super) fn attempt(
 }
 
 /// # Safety
-/// The event came from us, and was not acknowledged before.
+/// The event came from this library, and was not acknowledged before.
 unsafe fn acknowledge(event: *mut rdma_cm_event) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let handle = unsafe { EventHandle::take(event) };
     if let Some(group) = &handle.group {
         group.acknowledge(1);
@@ -169,37 +165,37 @@ pub(crate) unsafe extern "C" fn ack_cm_event(event: *mut rdma_cm_event) -> c_int
     })
 }
 
-/// Acknowledges the event that a synchronous id holds.
+/// Acknowledges the event held by a synchronous id.
 ///
 /// # Safety
 /// The program's id.
 pub(super) unsafe fn acknowledge_own(id: *mut rdma_cm_id) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let Ok(handle) = (unsafe { IdHandle::of(id) }) else { return };
     let mut event = ptr::null_mut();
     handle.shown.change(|shown| event = std::mem::replace(&mut shown.event, ptr::null_mut()));
     if !event.is_null() {
-        // SAFETY: it was kept for this.
+        // SAFETY: the id held it, unacknowledged.
         unsafe { acknowledge(event) };
     }
 }
 
-/// Waits for the event of a call, if the id is synchronous, and says how that went (rdma_create_id(3)).
+/// Waits for the event of a call if the id is synchronous, and returns its status (rdma_create_id(3)).
 ///
 /// # Safety
 /// The program's id.
 pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let handle = unsafe { IdHandle::of(id) }?;
     if !lock(&handle.details).synchronous {
         return Ok(());
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { acknowledge_own(id) };
-    // Its channel is its own.
-    let event = next(handle.look().channel)?;
+    // A synchronous id has a channel of its own.
+    let event = next(handle.fields().channel)?;
     handle.shown.change(|shown| shown.event = event);
-    // SAFETY: just got.
+    // SAFETY: just received.
     let got = unsafe { entry::read(event) }?;
     match (got.event, got.status) {
         (_, 0) => Ok(()),

@@ -6,66 +6,67 @@ use ferroce::cm::{ConnectParameters, RejectReason};
 use ferroce::{Qpn, RnrRetry};
 
 use crate::abi::constants::event as async_event;
-use crate::abi::rdmacm::{MOST, cm_event, port_space, rdma_cm_id, rdma_conn_param};
-use crate::context::lock;
+use crate::abi::rdmacm::{DEVICE_MAX, cm_event, port_space, rdma_cm_id, rdma_conn_param};
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::rdmacm::channel::{self, complete};
 use crate::rdmacm::id::{Details, IdHandle};
 use crate::rdmacm::queue_pair;
+use crate::sync::lock;
 
-/// How many READs and atomics the device allows at once.
-fn most(handle: &IdHandle) -> u8 {
+/// The device's limit of outstanding READs and atomics.
+fn max_rd_atomic(handle: &IdHandle) -> u8 {
     handle.id.context().map_or(0, |context| context.limits().max_rd_atomic)
 }
 
-/// A number that the program chose, unless it left that to the library.
+/// A value that the program chose, unless it left the choice to the library.
 fn chosen(param: Option<&rdma_conn_param>, field: fn(&rdma_conn_param) -> u8) -> Option<u8> {
-    param.map(field).filter(|&value| value != MOST)
+    param.map(field).filter(|&value| value != DEVICE_MAX)
 }
 
-/// rdma_connect(3), rdma_accept(3): what must hold of the parameters.
+/// Checks the parameters of rdma_connect(3) and rdma_accept(3).
 fn check(handle: &IdHandle, param: Option<&rdma_conn_param>) -> Result<()> {
-    let shown = handle.look();
+    let shown = handle.fields();
     if shown.ps != port_space::TCP {
         return Ok(());
     }
     let numbers: [fn(&rdma_conn_param) -> u8; 2] =
         [|param| param.responder_resources, |param| param.initiator_depth];
-    let fit = numbers.iter().all(|&field| chosen(param, field).unwrap_or(0) <= most(handle));
-    // A queue pair is named by one of the two.
+    let fit =
+        numbers.iter().all(|&field| chosen(param, field).unwrap_or(0) <= max_rd_atomic(handle));
+    // One of the two identifies the QP.
     if fit && (param.is_some() || !shown.qp.is_null()) { Ok(()) } else { Err(Errno::INVALID) }
 }
 
 /// The private data of the program's parameters.
 ///
 /// # Safety
-/// There are so many bytes there, or it is null.
+/// The data has this length, or is null.
 unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { entry::list(data.cast::<u8>(), length.into()) }.unwrap_or(&[])
 }
 
-/// The parameters as the library has them.
+/// Converts the connection parameters.
 ///
 /// # Safety
-/// The program's parameters, whose private data is there.
+/// The program's parameters with their private data.
 unsafe fn parameters(
     handle: &IdHandle,
     details: &Details,
     param: Option<&rdma_conn_param>,
 ) -> ConnectParameters {
-    let shown = handle.look();
+    let shown = handle.fields();
     // SAFETY: the program's queue pair, or null.
     let own = unsafe { shown.qp.as_ref() };
     let number = own.map_or(param.map_or(0, |param| param.qp_num), |qp| qp.qp_num);
     let shared = own.map_or(param.is_some_and(|param| param.srq != 0), |qp| !qp.srq.is_null());
     let mut private_data = details.connect_data.clone();
     if let Some(param) = param {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         private_data
             .extend_from_slice(unsafe { bytes(param.private_data, param.private_data_len) });
     }
@@ -90,21 +91,21 @@ pub(crate) unsafe extern "C" fn connect(id: *mut rdma_cm_id, param: *mut rdma_co
     entry::count(|| {
         // SAFETY: the program's id and parameters.
         let (handle, param) = unsafe { (IdHandle::of(id)?, param.as_ref()) };
-        if handle.look().verbs.is_null() {
+        if handle.fields().verbs.is_null() {
             return Err(Errno::INVALID);
         }
         check(handle, param)?;
-        let wish = {
+        let request = {
             let mut details = lock(&handle.details);
             details.check_partition()?;
-            let most = most(handle);
+            let max = max_rd_atomic(handle);
             details.responder_resources =
-                chosen(param, |param| param.responder_resources).unwrap_or(most);
-            details.initiator_depth = chosen(param, |param| param.initiator_depth).unwrap_or(most);
+                chosen(param, |param| param.responder_resources).unwrap_or(max);
+            details.initiator_depth = chosen(param, |param| param.initiator_depth).unwrap_or(max);
             // SAFETY: the program's parameters.
             unsafe { parameters(handle, &details, param) }
         };
-        handle.id.connect(&wish)?;
+        handle.id.connect(&request)?;
         lock(&handle.details).connect_data = Vec::new();
         // SAFETY: the program's id.
         unsafe { complete(id) }?;
@@ -116,7 +117,7 @@ pub(crate) unsafe extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_con
     entry::count(|| {
         // SAFETY: the program's id and parameters.
         let (handle, param) = unsafe { (IdHandle::of(id)?, param.as_ref()) };
-        let shown = handle.look();
+        let shown = handle.fields();
         if shown.qp.is_null() && param.is_none() {
             return Err(Errno::INVALID);
         }
@@ -124,28 +125,28 @@ pub(crate) unsafe extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_con
         if !handle.id.is_requested() {
             return Err(Errno::INVALID);
         }
-        let most = most(handle);
-        let answer = {
+        let max = max_rd_atomic(handle);
+        let reply = {
             let mut details = lock(&handle.details);
-            let (asked, offered) = (details.responder_resources, details.initiator_depth);
+            let (requested, offered) = (details.responder_resources, details.initiator_depth);
             details.responder_resources =
-                chosen(param, |param| param.responder_resources).unwrap_or(asked.min(most));
+                chosen(param, |param| param.responder_resources).unwrap_or(requested.min(max));
             details.initiator_depth =
-                chosen(param, |param| param.initiator_depth).unwrap_or(offered.min(most));
+                chosen(param, |param| param.initiator_depth).unwrap_or(offered.min(max));
             // SAFETY: the program's parameters.
-            let answer = unsafe { parameters(handle, &details, param) };
+            let reply = unsafe { parameters(handle, &details, param) };
             let vendor = details.remote.vendor;
             ConnectParameters {
-                enhancements: ferroce::cm::Enhancements { vendor, ..answer.enhancements },
-                ..answer
+                enhancements: ferroce::cm::Enhancements { vendor, ..reply.enhancements },
+                ..reply
             }
         };
         let datagrams = handle.is_datagram();
         if !datagrams && !shown.qp.is_null() {
-            let (reads, peer_reads) = (answer.initiator_depth, answer.responder_resources);
+            let (reads, peer_reads) = (reply.initiator_depth, reply.responder_resources);
             queue_pair::bring_up(handle, Some(reads), Some(peer_reads))?;
         }
-        if let Err(error) = handle.id.accept(&answer) {
+        if let Err(error) = handle.id.accept(&reply) {
             if !datagrams {
                 queue_pair::fail(handle);
             }
@@ -153,8 +154,8 @@ pub(crate) unsafe extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_con
         }
         // SAFETY: the program's id.
         unsafe {
-            match (datagrams, lock_synchronous(handle)) {
-                // With datagrams nothing follows.
+            match (datagrams, is_synchronous(handle)) {
+                // UD has no further events.
                 (true, true) => channel::acknowledge_own(id),
                 (true, false) => {}
                 (false, _) => complete(id)?,
@@ -164,12 +165,12 @@ pub(crate) unsafe extern "C" fn accept(id: *mut rdma_cm_id, param: *mut rdma_con
     })
 }
 
-fn lock_synchronous(handle: &IdHandle) -> bool {
+fn is_synchronous(handle: &IdHandle) -> bool {
     lock(&handle.details).synchronous
 }
 
 /// # Safety
-/// The program's id, and so many bytes.
+/// The program's id and data of this length.
 unsafe fn reject_for(
     id: *mut rdma_cm_id,
     reason: RejectReason,
@@ -177,7 +178,7 @@ unsafe fn reject_for(
     length: u8,
 ) -> c_int {
     entry::count(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let (handle, data) = unsafe { (IdHandle::of(id)?, bytes(data, length)) };
         handle.id.reject_for(reason, data)?;
         Ok(0)
@@ -206,8 +207,8 @@ pub(crate) unsafe extern "C" fn establish(id: *mut rdma_cm_id) -> c_int {
     entry::count(|| {
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
-        // Of a queue pair that the id has made, this is done by taking the event.
-        if !handle.look().qp.is_null() {
+        // For a QP of the id, taking the event does this.
+        if !handle.fields().qp.is_null() {
             return Err(Errno::INVALID);
         }
         handle.id.establish()?;
@@ -220,7 +221,7 @@ pub(crate) unsafe extern "C" fn notify(id: *mut rdma_cm_id, event: u32) -> c_int
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
         match event {
-            // A connection that is up already takes no notice.
+            // The connection is established already.
             async_event::COMM_EST if handle.id.is_connected() => Err(Errno(libc::EISCONN)),
             async_event::COMM_EST => Ok(handle.id.notify_established().map(|()| 0)?),
             _ => Err(Errno::INVALID),
@@ -232,18 +233,18 @@ pub(crate) unsafe extern "C" fn disconnect(id: *mut rdma_cm_id) -> c_int {
     entry::count(|| {
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
-        if handle.look().verbs.is_null() {
+        if handle.fields().verbs.is_null() {
             return Err(Errno::INVALID);
         }
         queue_pair::fail(handle);
         {
             let mut details = lock(&handle.details);
-            // Whom the peer has disconnected confirms that once, as rdma_disconnect(3) wants both sides to.
+            // After the peer disconnected, one call confirms it: rdma_disconnect(3) requires it of both sides.
             let over = details.over;
             if std::mem::replace(&mut details.disconnected, over) {
                 return Err(Errno::INVALID);
             }
-            // Its event was taken before: no other will come.
+            // The event was taken before: there is no other.
             if over {
                 return Ok(0);
             }
@@ -263,14 +264,14 @@ pub(crate) unsafe extern "C-unwind" fn get_request(
     entry::waiting(|| {
         // SAFETY: the program's id and pointer.
         let (handle, out) = unsafe { (IdHandle::of(listen)?, entry::write(out)?) };
-        if !lock_synchronous(handle) {
+        if !is_synchronous(handle) {
             return Err(Errno::INVALID);
         }
         // SAFETY: the program's id.
         unsafe { channel::acknowledge_own(listen) };
-        // Its channel is its own.
-        channel::attempt(handle.look().channel, |event| {
-            // SAFETY: just got.
+        // A synchronous id has a channel of its own.
+        channel::attempt(handle.fields().channel, |event| {
+            // SAFETY: just taken.
             let got = unsafe { entry::read(event) }?;
             let checked = match (got.event, got.status) {
                 (cm_event::CONNECT_REQUEST, 0) => Ok(()),
@@ -280,9 +281,9 @@ pub(crate) unsafe extern "C-unwind" fn get_request(
             };
             let template = lock(&handle.details).template;
             let ready = checked.and_then(|()| match template {
-                // SAFETY: the new id is ours to give, and the structure is a copy.
+                // SAFETY: the new id is not passed to the program yet, and the structure is a copy.
                 Some(mut attr) => unsafe {
-                    queue_pair::create(got.id, handle.look().pd, &raw mut attr)
+                    queue_pair::create(got.id, handle.fields().pd, &raw mut attr)
                 },
                 None => Ok(()),
             });

@@ -9,33 +9,33 @@ use libc::sockaddr;
 
 use crate::abi::rdmacm::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::acknowledge::Unacknowledged;
-use crate::context::lock;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
-use crate::queue_pair::QueuePairHandle;
+use crate::handle::qp::QpHandle;
 use crate::rdmacm::channel::complete;
 use crate::rdmacm::id::IdHandle;
-use crate::rdmacm::socket;
+use crate::socket_address;
+use crate::sync::lock;
 
-/// A group that an id has joined, or is about to.
+/// A multicast group that an id has joined or is joining.
 pub(super) struct Membership {
     address: SocketAddr,
     gid: Gid,
-    /// The program's own pointer.
+    /// The program's context pointer.
     context: usize,
     sends_only: bool,
     joined: bool,
     events: Arc<Unacknowledged>,
 }
 
-/// What of the queue pair is attached: nothing where the program has none there.
-fn queue_pair_of(handle: &IdHandle) -> Option<&QueuePairHandle> {
+/// The QP of an id, if it has one.
+fn queue_pair_of(handle: &IdHandle) -> Option<&QpHandle> {
     // SAFETY: the program's queue pair, or null.
-    unsafe { QueuePairHandle::of(handle.look().qp.cast()) }.ok()
+    unsafe { QpHandle::of(handle.fields().qp.cast()) }.ok()
 }
 
-/// A group was joined: the id's queue pair is attached, unless it only sends. Gives the program's pointer, and what an
-/// event about it is acknowledged to.
+/// Completes a join: attaches the id's QP unless it only sends. Returns the program's context pointer, the counter of
+/// unacknowledged events, and the result.
 pub(super) fn joined(
     handle: &IdHandle,
     gid: Gid,
@@ -43,7 +43,7 @@ pub(super) fn joined(
     let mut details = lock(&handle.details);
     let found = details.groups.iter_mut().find(|one| one.gid == gid && !one.joined)?;
     found.joined = true;
-    found.events.given();
+    found.events.add();
     let (context, events, sends_only) =
         (found.context, Arc::clone(&found.events), found.sends_only);
     drop(details);
@@ -62,8 +62,8 @@ unsafe fn join(
     context: *mut c_void,
     sends_only: bool,
 ) -> Result<()> {
-    // SAFETY: as the caller says.
-    let (handle, address) = unsafe { (IdHandle::of(id)?, socket::read(address)?) };
+    // SAFETY: as the caller promises.
+    let (handle, address) = unsafe { (IdHandle::of(id)?, socket_address::read(address)?) };
     let gid = Gid::from_ip(address.ip());
     let membership = Membership {
         address,
@@ -79,7 +79,7 @@ unsafe fn join(
         groups.pop();
         return Err(error.into());
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { complete(id) }
 }
 
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn leave_multicast(
 ) -> c_int {
     entry::count(|| {
         // SAFETY: the program's id and address.
-        let (handle, address) = unsafe { (IdHandle::of(id)?, socket::read(address)?) };
+        let (handle, address) = unsafe { (IdHandle::of(id)?, socket_address::read(address)?) };
         let found = {
             let groups = &mut lock(&handle.details).groups;
             let index = groups.iter().position(|one| one.address == address);
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn leave_multicast(
             queue_pair.queue_pair.detach(found.gid);
         }
         handle.id.leave_multicast(address.ip());
-        // rdma_leave_multicast(3): its events are acknowledged before it returns.
+        // rdma_leave_multicast(3) waits until the events of the group are acknowledged.
         found.events.wait();
         Ok(0)
     })

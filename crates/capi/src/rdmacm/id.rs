@@ -1,4 +1,4 @@
-//! Ids: one end of a connection, or a listener.
+//! CM ids: one end of a connection, or a listener.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -14,18 +14,16 @@ use crate::abi::attributes::ibv_qp_init_attr;
 use crate::abi::constants::qp_type;
 use crate::abi::rdmacm::{ibv_path_data, port_space, rdma_cm_id, rdma_event_channel};
 use crate::acknowledge::Unacknowledged;
-use crate::context::lock;
+use crate::convert::{gid_out, service_of};
 use crate::entry::{self, Errno, Result};
 use crate::handle::{Handle, Shown, handle};
-use crate::query::gid_out;
-use crate::queue_pair::service_of;
-use crate::rdmacm::channel;
-use crate::rdmacm::devices;
 use crate::rdmacm::group::Membership;
-use crate::rdmacm::socket;
 use crate::rdmacm::user_event::Resolution;
+use crate::rdmacm::{channel, devices};
+use crate::socket_address;
+use crate::sync::lock;
 
-/// The partition that all of RoCE is in, in network byte order.
+/// The default P_Key, which all of RoCE uses, in network byte order.
 pub(super) const PARTITION: u16 = 0xffff;
 
 #[repr(C)]
@@ -38,25 +36,25 @@ pub(crate) struct IdHandle {
 
 handle!(IdHandle, shown, rdma_cm_id);
 
-/// What is known of an id beyond what programs see.
+/// The private state of an id.
 #[derive(Default)]
 pub(super) struct Details {
-    /// It has a channel of its own, and calls wait for their event.
+    /// It has a channel of its own, and its calls wait for their event.
     pub(super) synchronous: bool,
-    /// What the queue pairs of requests are made with, for a listener of `rdma_create_ep`.
+    /// The attributes for QPs of requests, of a listener created by `rdma_create_ep`.
     pub(super) template: Option<ibv_qp_init_attr>,
-    /// Comes before the program's own private data.
+    /// Precedes the program's private data.
     pub(super) connect_data: Vec<u8>,
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
     pub(super) ack_timeout: Option<u8>,
-    /// The way, where the program has said it.
+    /// The path, if the program has set one.
     pub(super) path: Option<ibv_path_data>,
     pub(super) local: Enhancements,
     pub(super) remote: Enhancements,
-    /// The program was told that the connection failed here: what follows of it is no news.
+    /// A local failure was reported to the program: later events of the connection are dropped.
     pub(super) failed: bool,
-    /// The program was told that the connection is over.
+    /// The end of the connection was reported to the program.
     pub(super) over: bool,
     /// The program has disconnected it.
     pub(super) disconnected: bool,
@@ -64,37 +62,37 @@ pub(super) struct Details {
     pub(super) resolution: Resolution,
 }
 
-/// Where the program's object is, and what of it is not acknowledged.
+/// The address of the program's object, and its unacknowledged events.
 type Known = (usize, Arc<Unacknowledged>);
 
-/// The program's objects by what the library calls them.
+/// The program's ids by the library's names.
 static IDS: Mutex<Option<HashMap<IdName, Known>>> = Mutex::new(None);
 
-/// The object that an event is about, which is not gone before the event is acknowledged.
+/// Returns the id of an event, and counts the event as unacknowledged: destroying the id waits for it.
 pub(super) fn find(name: IdName) -> Option<(*mut rdma_cm_id, Arc<Unacknowledged>)> {
     let ids = lock(&IDS);
     let (pointer, events) = ids.as_ref()?.get(&name)?;
-    events.given();
+    events.add();
     Some((ptr::with_exposed_provenance_mut(*pointer), Arc::clone(events)))
 }
 
-/// The process ends: what is connected is disconnected, as the kernel does when it closes the descriptors of a program.
-/// Nothing is waited for that a thread which is no more could hold.
-pub(crate) fn leave() {
+/// Disconnects all ids when the process ends, as the kernel does when it closes a program's descriptors. Takes no lock
+/// that a terminated thread could hold.
+pub(crate) fn disconnect_all() {
     let ids = IDS.try_lock().ok().and_then(|mut ids| ids.take());
     for (pointer, events) in ids.into_iter().flatten().map(|(_, entry)| entry) {
-        events.given();
+        events.add();
         let pointer = ptr::with_exposed_provenance_mut::<rdma_cm_id>(pointer);
-        // SAFETY: it was in the list, so that it is not destroyed; and it cannot be until the event is acknowledged that
-        // was counted here.
+        // SAFETY: it was in the list, so it is not destroyed, and the event counted above keeps it from being
+        // destroyed.
         if let Ok(handle) = unsafe { IdHandle::of(pointer) } {
             handle.id.close();
         }
     }
 }
 
-/// What makes an id.
-pub(super) struct New {
+/// The parameters of a new id.
+pub(super) struct NewId {
     pub(super) channel: *mut rdma_event_channel,
     pub(super) synchronous: bool,
     pub(super) context: *mut c_void,
@@ -102,8 +100,8 @@ pub(super) struct New {
     pub(super) qp_type: u32,
 }
 
-/// Gives an id to the program.
-pub(super) fn give(new: &New, id: CmId) -> *mut rdma_cm_id {
+/// Allocates the handle of an id for the program.
+pub(super) fn give(new: &NewId, id: CmId) -> *mut rdma_cm_id {
     let (name, events) = (id.name(), Arc::<Unacknowledged>::default());
     let shown = Shown::new(rdma_cm_id {
         channel: new.channel,
@@ -130,7 +128,7 @@ fn space_of(ps: u32) -> Result<PortSpace> {
     })
 }
 
-/// Makes an id, with a channel of its own where none is given.
+/// Creates an id, with a channel of its own if none is given.
 ///
 /// # Safety
 /// The channel is the program's, or null.
@@ -147,10 +145,10 @@ pub(super) unsafe fn create(
     let made = channel::of(channel).and_then(|events| {
         let id = CmId::new(&events, space)?;
         id.set_service(service);
-        Ok(give(&New { channel, synchronous, context, ps, qp_type }, id))
+        Ok(give(&NewId { channel, synchronous, context, ps, qp_type }, id))
     });
     if made.is_err() && synchronous {
-        // SAFETY: just made, and nobody has it.
+        // SAFETY: just created, and not passed to the program.
         unsafe { channel::destroy(channel) };
     }
     made
@@ -180,20 +178,20 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut rdma_cm_id) -> c_int {
         if let Some(ids) = &mut *lock(&IDS) {
             ids.remove(&handle.id.name());
         }
-        // SAFETY: the program's id; an event of a synchronous one is ours to acknowledge.
+        // SAFETY: the program's id; the library acknowledges the event of a synchronous one.
         unsafe { channel::acknowledge_own(id) };
         handle.events.wait();
         handle.id.close();
         // SAFETY: as above, and it is not used again.
         let handle = unsafe { IdHandle::take(id) };
-        // SAFETY: nobody changes it any more.
+        // SAFETY: it does not change any more.
         let shown = unsafe { *handle.shown.pointer() };
         let synchronous = lock(&handle.details).synchronous;
         drop(handle);
-        // SAFETY: of `calloc`, or null.
+        // SAFETY: allocated by `calloc`, or null.
         unsafe { libc::free(shown.route.path_rec.cast()) };
         if synchronous {
-            // SAFETY: of this id alone.
+            // SAFETY: only this id uses it.
             unsafe { channel::destroy(shown.channel) };
         }
         Ok(0)
@@ -205,7 +203,7 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut rdma_cm_id) -> c_int {
 /// # Safety
 /// Both are the program's, or null.
 pub(super) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -> Result<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let handle = unsafe { IdHandle::of(id) }?;
     let was = lock(&handle.details).synchronous;
     if was && to.is_null() {
@@ -216,16 +214,16 @@ pub(super) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -
     handle.id.migrate(&channel::of(to)?);
     let mut old = ptr::null_mut();
     if was {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { channel::acknowledge_own(id) };
     }
     handle.shown.change(|shown| old = std::mem::replace(&mut shown.channel, to));
     lock(&handle.details).synchronous = own;
     if was {
-        // SAFETY: of this id alone, which has left it.
+        // SAFETY: only this id used it, and it has moved.
         unsafe { channel::destroy(old) };
     }
-    // rdma_migrate_id(3): it waits until the events that were reported are acknowledged.
+    // rdma_migrate_id(3) waits until the reported events are acknowledged.
     handle.events.wait();
     Ok(())
 }
@@ -239,16 +237,17 @@ pub(crate) unsafe extern "C" fn migrate_id(
 }
 
 impl IdHandle {
-    /// A copy of what the program sees.
-    pub(super) fn look(&self) -> rdma_cm_id {
-        // SAFETY: numbers and pointers, which programs change before calls and not during them.
+    /// A copy of the public fields.
+    pub(super) fn fields(&self) -> rdma_cm_id {
+        // SAFETY: numbers and pointers, which programs do not change during calls.
         unsafe { *self.shown.pointer() }
     }
 
     /// The service of its queue pair.
     pub(super) fn service(&self) -> ServiceType {
-        // SAFETY: the queue pair is the program's, and is there until it says otherwise.
-        let kind = unsafe { self.look().qp.as_ref() }.map_or(self.look().qp_type, |qp| qp.qp_type);
+        // SAFETY: the program's QP, which exists until the program destroys it.
+        let kind =
+            unsafe { self.fields().qp.as_ref() }.map_or(self.fields().qp_type, |qp| qp.qp_type);
         service_of(kind).unwrap_or(ServiceType::ReliableConnection)
     }
 
@@ -256,14 +255,14 @@ impl IdHandle {
         self.service() == ServiceType::UnreliableDatagram
     }
 
-    /// Shows the program where the id is.
+    /// Updates addresses, device and PD in the public fields.
     pub(super) fn refresh(&self) -> Result<()> {
         let (local, peer) = (self.id.local_address(), self.id.peer_address());
         let opened = match self.id.context() {
             Some(context) => Some(devices::open(context.device())?),
             None => None,
         };
-        // As Linux has it, the GID of a loopback address is one in the device's table (cma.c, cma_bind_loopback).
+        // As in Linux, the GID of a loopback address is one of the device's table (cma.c, cma_bind_loopback).
         let gids = self.id.context().map(|context| context.device().gids()).unwrap_or_default();
         let index = self.id.source_index().unwrap_or(0);
         let carrier = gids.get(usize::from(index)).filter(|own| !own.address.ip().is_loopback());
@@ -275,10 +274,10 @@ impl IdHandle {
         self.shown.change(|shown| {
             let address = &mut shown.route.addr;
             if let Some(local) = local {
-                address.src = socket::write(local);
+                address.src = socket_address::write(local);
             }
             if let Some(peer) = peer {
-                address.dst = socket::write(peer);
+                address.dst = socket_address::write(peer);
             }
             if let Some(opened) = opened {
                 if shown.verbs.is_null() {

@@ -1,4 +1,4 @@
-//! Addresses of names.
+//! Name resolution: `rdma_getaddrinfo`.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -10,7 +10,7 @@ use crate::abi::constants::qp_type;
 use crate::abi::rdmacm::{port_space, rai, rdma_addrinfo};
 use crate::entry::{self, Errno, Result};
 
-/// What the system's resolver is asked.
+/// The hints for the C library's resolver.
 fn hints_out(hints: &rdma_addrinfo) -> addrinfo {
     let has = |flag: c_int| hints.ai_flags & flag != 0;
     let passive = if has(rai::PASSIVE) { libc::AI_PASSIVE } else { 0 };
@@ -39,10 +39,10 @@ fn hints_out(hints: &rdma_addrinfo) -> addrinfo {
     }
 }
 
-/// A copy of an address, by the C library's allocator.
+/// Copies an address into memory of the C library's allocator.
 ///
 /// # Safety
-/// There are so many bytes.
+/// The value has this length.
 unsafe fn copy(from: *const sockaddr, length: socklen_t) -> Result<(*mut sockaddr, socklen_t)> {
     if from.is_null() || length == 0 {
         return Ok((ptr::null_mut(), 0));
@@ -52,15 +52,15 @@ unsafe fn copy(from: *const sockaddr, length: socklen_t) -> Result<(*mut sockadd
     if to.is_null() {
         return Err(Errno::NO_MEMORY);
     }
-    // SAFETY: as the caller says, and as many were allocated.
+    // SAFETY: as the caller promises, and this length was allocated.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), length as usize) };
     Ok((to, length))
 }
 
-/// Why there is no address.
+/// A failure of the resolution.
 pub(super) enum Failure {
     Errno(Errno),
-    /// The resolver's own number (`EAI_NONAME` and so on).
+    /// A number of the resolver (`EAI_NONAME` and so on).
     Resolver(c_int),
 }
 
@@ -70,10 +70,10 @@ impl From<Errno> for Failure {
     }
 }
 
-/// What the resolver says, as far as the hints leave it open.
+/// Resolves a name, and fills in the fields that the hints leave open.
 ///
 /// # Safety
-/// Texts of the program's, or null.
+/// The program's strings, or null.
 unsafe fn ask(
     node: *const c_char,
     service: *const c_char,
@@ -83,7 +83,7 @@ unsafe fn ask(
     let wanted = hints.map(hints_out);
     let wanted = wanted.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mut found = ptr::null_mut();
-    // SAFETY: as the caller says, and places of ours.
+    // SAFETY: as the caller promises, and local variables.
     let failed = unsafe { libc::getaddrinfo(node, service, wanted, &raw mut found) };
     if failed != 0 {
         return Err(Failure::Resolver(failed));
@@ -112,7 +112,7 @@ unsafe fn ask(
 }
 
 /// # Safety
-/// The program's texts and hints.
+/// The program's strings and hints.
 unsafe fn find(
     node: *const c_char,
     service: *const c_char,
@@ -128,7 +128,7 @@ unsafe fn find(
         // SAFETY: the program's address.
         (out.ai_dst_addr, out.ai_dst_len) = unsafe { copy(hints.ai_dst_addr, hints.ai_dst_len) }?;
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { ask(node, service, hints, out) }?;
     }
     if let (Some(hints), 0) = (hints, out.ai_src_len) {
@@ -138,10 +138,10 @@ unsafe fn find(
     Ok(())
 }
 
-/// Looks for the addresses of a name. The list is to be freed by [`freeaddrinfo`].
+/// Resolves a name. The caller frees the list by [`freeaddrinfo`].
 ///
 /// # Safety
-/// The program's texts and hints, or null.
+/// The program's strings and hints, or null.
 pub(super) unsafe fn look_up(
     node: *const c_char,
     service: *const c_char,
@@ -150,7 +150,7 @@ pub(super) unsafe fn look_up(
     // SAFETY: the program's structure.
     let hints = unsafe { hints.as_ref() };
     if hints.is_some_and(|hints| hints.ai_flags & rai::SA != 0) {
-        // The subnet administrator of InfiniBand is asked for services by InfiniBand's ports, and there are none.
+        // Services are resolved by the subnet administrator through InfiniBand ports, of which there are none.
         let both = hints.is_some_and(|hints| hints.ai_flags & rai::DNS != 0);
         return Err(match service.is_null() {
             _ if both || !node.is_null() => Errno::UNSUPPORTED,
@@ -165,12 +165,12 @@ pub(super) unsafe fn look_up(
         return Err(Errno::NO_MEMORY.into());
     }
     let mut about = rdma_addrinfo::zeroed();
-    // SAFETY: the program's texts.
+    // SAFETY: the program's strings.
     let found = unsafe { find(node, service, hints, &mut about) };
-    // SAFETY: of this size.
+    // SAFETY: allocated with this size.
     unsafe { made.write(about) };
     found.map(|()| made).inspect_err(|_| {
-        // SAFETY: nobody has it.
+        // SAFETY: the program does not have it.
         unsafe { freeaddrinfo(made) };
     })
 }
@@ -186,7 +186,7 @@ pub(crate) unsafe extern "C" fn getaddrinfo(
     let returned = entry::count(|| {
         // SAFETY: the program's pointer.
         let out = unsafe { entry::write(out) }?;
-        // SAFETY: the program's texts and hints.
+        // SAFETY: the program's strings and hints.
         match unsafe { look_up(node, service, hints) } {
             Ok(found) => *out = found,
             Err(Failure::Errno(error)) => return Err(error),
@@ -199,7 +199,7 @@ pub(crate) unsafe extern "C" fn getaddrinfo(
 
 pub(crate) unsafe extern "C" fn freeaddrinfo(mut list: *mut rdma_addrinfo) {
     while !list.is_null() {
-        // SAFETY: the program's list, all of it by the C library's allocator.
+        // SAFETY: the program's list, allocated by the C library's allocator.
         unsafe {
             let one = list.read();
             for part in

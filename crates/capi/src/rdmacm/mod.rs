@@ -1,24 +1,22 @@
 //! librdmacm.so.1, over [`ferroce::cm`].
 //!
-//! As in the library that it stands for, a queue pair is brought through its states by the thread that takes the events
-//! out of a channel: here [`ferroce::cm`] only says what is to be set. An id without a channel of the program's is
-//! synchronous: calls wait for their event.
+//! As in rdma-core, the thread that takes events from a channel changes the state of the QP; [`ferroce::cm`] supplies
+//! the attributes. An id without a channel of the program is synchronous: its calls wait for their event.
 //!
-//! | file | of the man pages |
+//! | file | content |
 //! |---|---|
 //! | `channel` | event channels, `rdma_get_cm_event`, `rdma_ack_cm_event` |
-//! | `event` | what becomes of the library's events |
-//! | `id` | ids, and where they are |
+//! | `event` | conversion of events |
+//! | `id` | ids |
 //! | `resolve` | binding, resolving, listening |
 //! | `connect` | connecting, accepting, rejecting, disconnecting |
 //! | `queue_pair` | queue pairs, their completion queues and shared receive queues |
 //! | `user_event` | events that programs write to channels; `rdma_resolve_addrinfo` |
 //! | `group` | multicast |
 //! | `endpoint`, `information` | `rdma_create_ep`, `rdma_getaddrinfo` |
-//! | `option` | options, enhancements of vendors |
-//! | `path` | paths that programs know, and how the way is shown to them |
-//! | `devices` | the one context of each device that all ids share |
-//! | `socket` | addresses as C has them |
+//! | `option` | options, enhanced connection establishment (ECE) |
+//! | `path` | path records |
+//! | `devices` | the context of each device that all ids share |
 
 pub(crate) mod channel;
 pub(crate) mod connect;
@@ -33,17 +31,16 @@ pub(crate) mod option;
 mod path;
 pub(crate) mod queue_pair;
 pub(crate) mod resolve;
-pub(crate) mod socket;
 pub(crate) mod user_event;
 
 use crate::entry::{Errno, Result};
 
-/// What a call of libibverbs' that returns the error's number means.
+/// The result of a call that returns an error number.
 fn check(number: std::ffi::c_int) -> Result<()> {
     if number == 0 { Ok(()) } else { Err(Errno(number)) }
 }
 
-/// What a call of libibverbs' that returns a pointer means.
+/// The result of a call that returns a pointer.
 fn made<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(Errno::last()) } else { Ok(pointer) }
 }

@@ -1,4 +1,4 @@
-//! Options of ids, and enhancements of vendors.
+//! Options of ids, and enhanced connection establishment (ECE).
 
 use std::ffi::{c_int, c_void};
 
@@ -7,32 +7,32 @@ use ferroce::cm::{Enhancements, VendorId};
 use crate::abi::Abi;
 use crate::abi::attributes::ibv_ece;
 use crate::abi::rdmacm::rdma_cm_id;
-use crate::context::lock;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::path;
+use crate::sync::lock;
 
-/// `RDMA_OPTION_ID`, and what there is of it.
+/// The level `RDMA_OPTION_ID` and its options.
 const ID: c_int = 0;
 const TYPE_OF_SERVICE: c_int = 0;
 const REUSE_ADDRESS: c_int = 1;
 const ONE_FAMILY: c_int = 2;
 const ACK_TIMEOUT: c_int = 3;
 
-/// `RDMA_OPTION_IB`, and what there is of it.
+/// The level `RDMA_OPTION_IB` and its option.
 const IB: c_int = 1;
 const PATH: c_int = 1;
 
 /// The value of an option.
 ///
 /// # Safety
-/// There are so many bytes.
+/// The value has this length.
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
     if length != size_of::<T>() || value.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as the caller says; programs need not align it.
+    // SAFETY: as the caller promises; it may be unaligned.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn set_option(
         let (byte, number) = unsafe { (value::<u8>(data, length), value::<c_int>(data, length)) };
         match (level, name) {
             (ID, TYPE_OF_SERVICE) => handle.id.set_type_of_service(byte?),
-            // What is bound already stays as it is.
+            // An address that is bound already stays as it is.
             (ID, REUSE_ADDRESS | ONE_FAMILY) if handle.id.local_address().is_some() => {
                 number?;
                 return Err(Errno::INVALID);
@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn set_option(
             (ID, REUSE_ADDRESS) => handle.id.set_port_sharing(number? != 0),
             (ID, ONE_FAMILY) => handle.id.set_one_family(number? != 0),
             (ID, ACK_TIMEOUT) => {
-                // Five bits, as in the queue pair's attributes.
+                // Five bits, as in the QP attributes.
                 let code = byte?;
                 if code > 31 || handle.is_datagram() {
                     return Err(Errno::INVALID);
@@ -80,8 +80,8 @@ pub(crate) unsafe extern "C" fn set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv
     entry::count(|| {
         // SAFETY: the program's id and structure.
         let (handle, ece) = unsafe { (IdHandle::of(id)?, entry::read(ece)?) };
-        // For queue pairs of the program's own only.
-        if !handle.look().qp.is_null() || ece.vendor_id == 0 || ece.comp_mask != 0 {
+        // Only for QPs that the program creates itself.
+        if !handle.fields().qp.is_null() || ece.vendor_id == 0 || ece.comp_mask != 0 {
             return Err(Errno::INVALID);
         }
         lock(&handle.details).local =
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn get_remote_ece(id: *mut rdma_cm_id, ece: *mut ib
     entry::count(|| {
         // SAFETY: the program's id and structure.
         let (handle, ece) = unsafe { (IdHandle::of(id)?, entry::write(ece)?) };
-        if !handle.look().qp.is_null() || ece.comp_mask != 0 {
+        if !handle.fields().qp.is_null() || ece.comp_mask != 0 {
             return Err(Errno::INVALID);
         }
         let remote = lock(&handle.details).remote;

@@ -1,4 +1,4 @@
-//! Paths: what a program says of the way to its peer, and what it is shown.
+//! Path records: those that a program sets, and those that it is shown.
 
 use std::ffi::c_void;
 
@@ -7,16 +7,16 @@ use ferroce::{AckTimeout, PathMtu};
 
 use crate::abi::Abi;
 use crate::abi::rdmacm::{ibv_path_data, ibv_sa_path_rec};
-use crate::context::lock;
+use crate::convert::gid_in;
 use crate::entry::{Errno, Result};
-use crate::query::gid_in;
 use crate::rdmacm::id::{Details, IdHandle, PARTITION};
+use crate::sync::lock;
 
-/// `IBV_PATH_FLAG_GMP`, `_PRIMARY` and `_BIDIRECTIONAL`: the one kind of path that Linux takes.
+/// `IBV_PATH_FLAG_GMP`, `_PRIMARY` and `_BIDIRECTIONAL`: the only kind of path that Linux accepts.
 const COMPLETE: u32 = 0x2b;
-/// The low bits of a number that has a selector in front of it.
-const NUMBER: u8 = 0x1f;
-/// "Exactly", of the values beside it.
+/// Mask of a value without the selector in its upper bits.
+const VALUE_MASK: u8 = 0x1f;
+/// The selector "exactly".
 const EXACTLY: u8 = 2;
 
 impl ibv_path_data {
@@ -29,28 +29,28 @@ impl ibv_path_data {
     }
 }
 
-/// `RDMA_OPTION_IB_PATH`: the first complete path of a list takes the place of `rdma_resolve_route`.
+/// `RDMA_OPTION_IB_PATH`: sets the first complete path of a list, in place of `rdma_resolve_route`.
 ///
 /// # Safety
-/// There are so many bytes.
+/// The value has this length.
 pub(super) unsafe fn set(handle: &IdHandle, data: *const c_void, length: usize) -> Result<()> {
     const SIZE: usize = size_of::<ibv_path_data>();
     if data.is_null() || length % SIZE != 0 {
         return Err(Errno::INVALID);
     }
     let list = data.cast::<ibv_path_data>();
-    // SAFETY: as the caller says; programs need not align it.
+    // SAFETY: as the caller promises; it may be unaligned.
     let mut paths = (0..length / SIZE).map(|index| unsafe { list.add(index).read_unaligned() });
     let path = paths.find(|path| path.flags == COMPLETE).ok_or(Errno::INVALID)?;
-    // Linux takes any destination, and sends to it what is meant for the peer. We are at the address that was resolved.
-    let peer = gid_in(handle.look().route.addr.ibaddr.dgid);
+    // Linux accepts any destination, and sends to it instead of the peer. Here it must be the resolved address.
+    let peer = gid_in(handle.fields().route.addr.ibaddr.dgid);
     let to = gid_in(path.dgid);
     if to.0 != [0; 16] && to != peer {
         return Err(Errno::INVALID);
     }
     let before = lock(&handle.details).path.replace(path);
     let set = handle.id.set_route(&Route {
-        mtu: PathMtu(path.mtu & NUMBER),
+        mtu: PathMtu(path.mtu & VALUE_MASK),
         traffic_class: path.tclass,
         flow_label: path.flow_label(),
         hop_limit: path.hop_limit(),
@@ -63,7 +63,7 @@ pub(super) unsafe fn set(handle: &IdHandle, data: *const c_void, length: usize) 
 }
 
 impl Details {
-    /// Whether the program's path is in a partition that the device has. Linux looks for it no sooner than it connects.
+    /// Checks that the device has the P_Key of the program's path. Linux checks it when it connects, not earlier.
     pub(super) fn check_partition(&self) -> Result<()> {
         const FULL_MEMBER: u16 = 0x8000;
         let foreign =
@@ -71,21 +71,21 @@ impl Details {
         if self.path.as_ref().is_some_and(foreign) { Err(Errno(libc::ENOENT)) } else { Ok(()) }
     }
 
-    /// How long the way there and back takes, as the program has said it.
+    /// The round-trip time that the program has set, as an ACK timeout.
     pub(super) fn round_trip(&self) -> Option<AckTimeout> {
         let of_path =
-            self.path.map(|path| (path.packetlifetime & NUMBER).saturating_add(1).min(31));
+            self.path.map(|path| (path.packetlifetime & VALUE_MASK).saturating_add(1).min(31));
         self.ack_timeout.or(of_path).map(AckTimeout)
     }
 }
 
 impl IdHandle {
-    /// Shows the program the way to the peer.
+    /// Writes the path record of the public fields.
     pub(super) fn show_path(&self) -> Result<()> {
-        /// 10 Gb/s, and 4.3 s / 4: what Linux says of every RoCE path.
+        /// 10 Gb/s, and 4.3 s / 4: the values that Linux shows for every RoCE path.
         const RATE: u8 = 3;
         const LIFETIME: u8 = 18;
-        let now = self.look();
+        let now = self.fields();
         if now.route.num_paths > 0 {
             return Ok(());
         }
@@ -114,8 +114,8 @@ impl IdHandle {
             shown.flow_label = said.flow_label().to_be();
             shown.traffic_class = said.tclass;
             shown.pkey = said.pkey;
-            shown.rate = said.rate & NUMBER;
-            shown.packet_life_time = said.packetlifetime & NUMBER;
+            shown.rate = said.rate & VALUE_MASK;
+            shown.packet_life_time = said.packetlifetime & VALUE_MASK;
         }
         *record = shown;
         self.shown.change(|shown| {

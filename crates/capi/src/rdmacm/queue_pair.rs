@@ -1,4 +1,4 @@
-//! Queue pairs of ids, with completion queues and shared receive queues where the program has none of its own.
+//! QPs and SRQs of ids, with the CQs that the library creates for them.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -13,21 +13,23 @@ use crate::abi::attributes::{
 use crate::abi::constants::{qp_init, qp_type, srq_init};
 use crate::abi::objects::{ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_srq};
 use crate::abi::rdmacm::rdma_cm_id;
-use crate::attributes::answer;
-use crate::completion::{create_comp_channel, create_cq, destroy_comp_channel, destroy_cq};
-use crate::context::lock;
+use crate::convert::service_of;
 use crate::entry::{self, Errno, Result};
 use crate::handle::Handle;
-use crate::queue_pair::{QueuePairHandle, create_qp_ex, destroy_qp as destroy, service_of};
+use crate::handle::qp::QpHandle;
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::{check, devices, made};
-use crate::shared_receive::{create_srq_ex as create_shared, destroy_srq as destroy_shared};
+use crate::sync::lock;
+use crate::verbs::cq::{create_comp_channel, create_cq, destroy_comp_channel, destroy_cq};
+use crate::verbs::qp::{create_qp_ex, destroy_qp as destroy};
+use crate::verbs::qp_attributes::attributes_out;
+use crate::verbs::srq::{create_srq_ex as create_shared, destroy_srq as destroy_shared};
 
-/// The change that brings a queue pair of this id into a state.
+/// The attributes that bring the QP of an id into a state.
 fn change(handle: &IdHandle, to: State) -> Result<QueuePairAttributes> {
     let datagrams = handle.is_datagram();
     let mut change = match to {
-        // Datagrams have no peer to be told of.
+        // UD needs no attributes of a peer.
         State::ReadyToReceive | State::ReadyToSend if datagrams => {
             let first = (to == State::ReadyToSend).then_some(Psn(0));
             QueuePairAttributes {
@@ -44,21 +46,21 @@ fn change(handle: &IdHandle, to: State) -> Result<QueuePairAttributes> {
     Ok(change)
 }
 
-/// Changes a queue pair, and shows its state.
+/// Modifies a QP, and updates the state in its public fields.
 ///
 /// # Safety
 /// The program's queue pair.
 unsafe fn modify(qp: *mut ibv_qp, change: &QueuePairAttributes) -> Result<()> {
-    // SAFETY: as the caller says.
-    let queue_pair = unsafe { QueuePairHandle::of(qp.cast()) }?;
+    // SAFETY: as the caller promises.
+    let queue_pair = unsafe { QpHandle::of(qp.cast()) }?;
     let state = queue_pair.queue_pair.modify(change)?;
     queue_pair.shown.change(|shown| shown.qp_base.state = state.code());
     Ok(())
 }
 
-/// Brings the queue pair of an id up, if it has one, with these numbers of READs where they are not as agreed.
+/// Brings the QP of an id to RTS, if it has one. `reads` and `peer_reads` replace the negotiated limits of READs.
 pub(super) fn bring_up(handle: &IdHandle, reads: Option<u8>, peer_reads: Option<u8>) -> Result<()> {
-    let qp = handle.look().qp;
+    let qp = handle.fields().qp;
     if qp.is_null() {
         return Ok(());
     }
@@ -67,38 +69,38 @@ pub(super) fn bring_up(handle: &IdHandle, reads: Option<u8>, peer_reads: Option<
         receive.max_dest_rd_atomic.map(|agreed| peer_reads.unwrap_or(agreed));
     let mut send = change(handle, State::ReadyToSend)?;
     send.max_rd_atomic = send.max_rd_atomic.map(|agreed| reads.unwrap_or(agreed));
-    // SAFETY: the program's queue pair, which is there while the id has it.
+    // SAFETY: the program's QP, which exists while the id refers to it.
     unsafe {
         modify(qp, &receive)?;
         modify(qp, &send)
     }
 }
 
-/// Ends what the queue pair of an id is at.
+/// Brings the QP of an id to the error state.
 pub(super) fn fail(handle: &IdHandle) {
-    let qp = handle.look().qp;
+    let qp = handle.fields().qp;
     if !qp.is_null() && !handle.is_datagram() {
         let error =
             QueuePairAttributes { state: Some(State::Error), ..QueuePairAttributes::default() };
-        // SAFETY: the program's queue pair, which is there while the id has it.
+        // SAFETY: the program's QP, which exists while the id refers to it.
         let _ = unsafe { modify(qp, &error) };
     }
 }
 
-/// Destroys the completion queues that were made for an id, except where its shared receive queue uses them.
+/// Destroys the CQs that were created for an id, unless its SRQ uses them.
 ///
 /// # Safety
 /// The program's id.
 unsafe fn destroy_queues(handle: &IdHandle) {
-    let now = handle.look();
+    let now = handle.fields();
     if now.qp_type == qp_type::XRC_RECV && !now.srq.is_null() {
         return;
     }
-    // Those that a program has put there itself have no channel of ours, and are the program's.
+    // CQs without a channel of the library were set by the program, which destroys them.
     let queues = [(now.recv_cq, now.recv_cq_channel), (now.send_cq, now.send_cq_channel)];
     let second = usize::from(now.send_cq != now.recv_cq);
     for (queue, channel) in queues.into_iter().take(1 + second) {
-        // SAFETY: the program's queue pair is gone, and nothing else was given these.
+        // SAFETY: the QP is destroyed, and nothing else uses these.
         unsafe {
             if !queue.is_null() {
                 destroy_cq(queue);
@@ -114,15 +116,15 @@ unsafe fn destroy_queues(handle: &IdHandle) {
     });
 }
 
-/// A completion queue with a channel, whose context is the id: what rdma_get_send_comp(3) waits for.
+/// Creates a CQ with a channel and the id as its context: rdma_get_send_comp(3) waits on it.
 unsafe fn queue(
     id: *mut rdma_cm_id,
     handle: &IdHandle,
     size: u32,
 ) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
-    let verbs = handle.look().verbs;
+    let verbs = handle.fields().verbs;
     let size = c_int::try_from(size).map_err(|_| Errno::INVALID)?;
-    // SAFETY: the id's context, which stays.
+    // SAFETY: the id's context, which is never closed.
     unsafe {
         let channel = made(create_comp_channel(verbs))?;
         let queue = made(create_cq(verbs, size, id.cast(), channel, 0));
@@ -133,7 +135,7 @@ unsafe fn queue(
     }
 }
 
-/// Makes completion queues of these sizes; none where it is 0.
+/// Creates CQs of these sizes; none for 0.
 unsafe fn create_queues(id: *mut rdma_cm_id, send: u32, receive: u32) -> Result<()> {
     // SAFETY: the program's id.
     let handle = unsafe { IdHandle::of(id) }?;
@@ -155,7 +157,7 @@ unsafe fn create_queues(id: *mut rdma_cm_id, send: u32, receive: u32) -> Result<
     Ok(())
 }
 
-/// Makes a new queue pair ready for the connection; one of datagrams is ready for all.
+/// Brings a new QP to INIT, or to RTS for UD.
 ///
 /// # Safety
 /// The program's queue pair.
@@ -165,7 +167,7 @@ unsafe fn prepare(handle: &IdHandle, qp: *mut ibv_qp) -> Result<()> {
         false => &[State::Init],
     };
     for &state in states {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { modify(qp, &change(handle, state)?) }?;
     }
     Ok(())
@@ -174,16 +176,16 @@ unsafe fn prepare(handle: &IdHandle, qp: *mut ibv_qp) -> Result<()> {
 /// # Safety
 /// The program's id and structure.
 unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Result<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let (handle, attr) = unsafe { (IdHandle::of(id)?, entry::write(attr)?) };
-    let now = handle.look();
+    let now = handle.fields();
     if !now.qp.is_null() || now.verbs.is_null() {
         return Err(Errno::INVALID);
     }
     if attr.comp_mask & qp_init::PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= qp_init::PD;
         attr.pd = now.pd;
-    // SAFETY: the program's domain.
+    // SAFETY: the program's PD.
     } else if unsafe { (*attr.pd).context } != now.verbs {
         return Err(Errno::INVALID);
     }
@@ -194,7 +196,7 @@ unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Resu
     if differs(now.send_cq, base.send_cq) || differs(now.recv_cq, base.recv_cq) {
         return Err(Errno::INVALID);
     }
-    // The id's kind decides about connections, the structure's about the queue pair: rdma_create_qp(3).
+    // The type of the id determines the connection, that of the structure the QP: rdma_create_qp(3).
     let kind = base.qp_type;
     if kind == qp_type::XRC_RECV && (attr.comp_mask & qp_init::XRCD == 0 || attr.xrcd.is_null()) {
         attr.xrcd = devices::xrc_domain(now.verbs)?;
@@ -206,12 +208,12 @@ unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Resu
     let cap = base.cap;
     let send = missing(base.send_cq, now.send_cq, cap.max_send_wr);
     let receive = missing(base.recv_cq, now.recv_cq, cap.max_recv_wr);
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { create_queues(id, send, receive) }?;
-    let now = handle.look();
+    let now = handle.fields();
     let undo = |error| {
         if send > 0 || receive > 0 {
-            // SAFETY: nothing was given them.
+            // SAFETY: nothing uses them.
             unsafe { destroy_queues(handle) };
         }
         error
@@ -227,10 +229,10 @@ unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Resu
     }
     attr.base = base;
     handle.id.set_service(service_of(kind)?);
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let qp = made(unsafe { create_qp_ex(now.verbs, attr) }).map_err(undo)?;
     handle.shown.change(|shown| shown.qp = qp);
-    // SAFETY: just made.
+    // SAFETY: just created.
     if let Err(error) = unsafe { prepare(handle, qp) } {
         handle.shown.change(|shown| shown.qp = ptr::null_mut());
         // SAFETY: as above.
@@ -243,13 +245,13 @@ unsafe fn create_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> Resu
 }
 
 /// # Safety
-/// The program's id, domain and structure.
+/// The program's id, PD and structure.
 pub(super) unsafe fn create(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> Result<()> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let attr = unsafe { entry::write(attr) }?;
     let base = ibv_qp_init_attr_base {
         qp_context: attr.qp_context,
@@ -261,7 +263,7 @@ pub(super) unsafe fn create(
         sq_sig_all: attr.sq_sig_all,
     };
     let mut extended = ibv_qp_init_attr_ex { base, comp_mask: qp_init::PD, pd, ..Abi::zeroed() };
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { create_ex(id, &raw mut extended) }?;
     let base = extended.base;
     attr.cap = base.cap;
@@ -290,7 +292,7 @@ pub(crate) unsafe extern "C" fn destroy_qp(id: *mut rdma_cm_id) {
     entry::nothing(|| {
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
-        let qp = handle.look().qp;
+        let qp = handle.fields().qp;
         if !qp.is_null() {
             // SAFETY: the program's queue pair, which is not used again.
             check(unsafe { destroy(qp) })?;
@@ -311,12 +313,12 @@ pub(crate) unsafe extern "C" fn init_qp_attr(
         // SAFETY: the program's id, structure and mask.
         let (handle, attr, mask) =
             unsafe { (IdHandle::of(id)?, entry::write(attr)?, entry::write(mask)?) };
-        if handle.look().verbs.is_null() {
+        if handle.fields().verbs.is_null() {
             return Err(Errno::INVALID);
         }
         let state = State::from_code(attr.qp_state).ok_or(Errno::INVALID)?;
         let change = change(handle, state)?;
-        *attr = answer(&change, state);
+        *attr = attributes_out(&change, state);
         *mask = change.attributes().bits() as c_int;
         Ok(0)
     })
@@ -327,9 +329,9 @@ pub(crate) unsafe extern "C" fn init_qp_attr(
 unsafe fn create_shared_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> Result<()> {
     /// `IBV_SRQT_XRC`.
     const XRC: u32 = 1;
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let (handle, attr) = unsafe { (IdHandle::of(id)?, entry::write(attr)?) };
-    let now = handle.look();
+    let now = handle.fields();
     if attr.comp_mask & srq_init::TYPE == 0 || now.verbs.is_null() {
         return Err(Errno::INVALID);
     }
@@ -343,17 +345,17 @@ unsafe fn create_shared_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex)
             attr.xrcd = devices::xrc_domain(now.verbs)?;
         }
         if attr.comp_mask & srq_init::CQ == 0 || attr.cq.is_null() {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             unsafe { create_queues(id, 0, attr.attr.max_wr) }?;
             own = true;
-            attr.cq = handle.look().recv_cq;
+            attr.cq = handle.fields().recv_cq;
         }
         attr.comp_mask |= srq_init::XRCD | srq_init::CQ;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let shared: Result<*mut ibv_srq> = made(unsafe { create_shared(now.verbs, attr) });
     if shared.is_err() && own {
-        // SAFETY: nothing was given them.
+        // SAFETY: nothing uses them.
         unsafe { destroy_queues(handle) };
     }
     let shared = shared?;
@@ -379,7 +381,7 @@ pub(crate) unsafe extern "C" fn create_srq(
             srq_context: plain.srq_context,
             attr: plain.attr,
             comp_mask: srq_init::TYPE | srq_init::PD,
-            srq_type: u32::from(handle.look().qp_type == qp_type::XRC_RECV),
+            srq_type: u32::from(handle.fields().qp_type == qp_type::XRC_RECV),
             pd,
             ..Abi::zeroed()
         };
@@ -401,7 +403,7 @@ pub(crate) unsafe extern "C" fn destroy_srq(id: *mut rdma_cm_id) {
     entry::nothing(|| {
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
-        let shared = handle.look().srq;
+        let shared = handle.fields().srq;
         if !shared.is_null() {
             // SAFETY: the program's queue, which is not used again.
             check(unsafe { destroy_shared(shared) })?;

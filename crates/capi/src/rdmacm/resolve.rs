@@ -6,12 +6,11 @@ use std::time::Duration;
 use libc::sockaddr;
 
 use crate::abi::rdmacm::rdma_cm_id;
-use crate::context::lock;
-use crate::entry;
 use crate::handle::Handle;
 use crate::rdmacm::channel::complete;
 use crate::rdmacm::id::IdHandle;
-use crate::rdmacm::socket;
+use crate::sync::lock;
+use crate::{entry, socket_address};
 
 fn milliseconds(timeout: c_int) -> Duration {
     Duration::from_millis(timeout.max(0) as u64)
@@ -20,14 +19,14 @@ fn milliseconds(timeout: c_int) -> Duration {
 pub(crate) unsafe extern "C" fn bind_addr(id: *mut rdma_cm_id, address: *mut sockaddr) -> c_int {
     entry::count(|| {
         // SAFETY: the program's id and address.
-        let (handle, address) = unsafe { (IdHandle::of(id)?, socket::read(address)?) };
+        let (handle, address) = unsafe { (IdHandle::of(id)?, socket_address::read(address)?) };
         handle.id.bind(address)?;
-        // In Linux, to be bound to a loopback address is to be bound to no device (cma.c, cma_any_addr). libfabric takes it
-        // so, and asks by such an id which devices there are; programs that mean to listen have a channel, or a port.
-        let asks = lock(&handle.details).synchronous && address.port() == 0;
-        if asks && address.ip().is_loopback() {
+        // In Linux, an id bound to a loopback address is bound to no device (cma.c, cma_any_addr). libfabric relies on
+        // that to enumerate devices with such an id; programs that listen have a channel or a port.
+        let enumerates = lock(&handle.details).synchronous && address.port() == 0;
+        if enumerates && address.ip().is_loopback() {
             let local = handle.id.local_address().unwrap_or(address);
-            handle.shown.change(|shown| shown.route.addr.src = socket::write(local));
+            handle.shown.change(|shown| shown.route.addr.src = socket_address::write(local));
         } else {
             handle.refresh()?;
         }
@@ -44,11 +43,15 @@ pub(crate) unsafe extern "C" fn resolve_addr(
     entry::count(|| {
         // SAFETY: the program's id and addresses.
         let (handle, source, destination) = unsafe {
-            (IdHandle::of(id)?, socket::read_optional(source)?, socket::read(destination)?)
+            (
+                IdHandle::of(id)?,
+                socket_address::read_optional(source)?,
+                socket_address::read(destination)?,
+            )
         };
         handle.id.resolve_address(source, destination, milliseconds(timeout))?;
-        // The peer as the program named it is there at once.
-        handle.shown.change(|shown| shown.route.addr.dst = socket::write(destination));
+        // The destination address is visible immediately.
+        handle.shown.change(|shown| shown.route.addr.dst = socket_address::write(destination));
         // SAFETY: the program's id.
         unsafe { complete(id) }?;
         Ok(0)
@@ -78,10 +81,12 @@ pub(crate) unsafe extern "C" fn listen(id: *mut rdma_cm_id, backlog: c_int) -> c
 
 pub(crate) unsafe extern "C" fn get_src_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the program's id.
-    entry::run(|| Ok(socket::port(&unsafe { entry::read(id) }?.route.addr.src))).unwrap_or(0)
+    entry::run(|| Ok(socket_address::port(&unsafe { entry::read(id) }?.route.addr.src)))
+        .unwrap_or(0)
 }
 
 pub(crate) unsafe extern "C" fn get_dst_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the program's id.
-    entry::run(|| Ok(socket::port(&unsafe { entry::read(id) }?.route.addr.dst))).unwrap_or(0)
+    entry::run(|| Ok(socket_address::port(&unsafe { entry::read(id) }?.route.addr.dst)))
+        .unwrap_or(0)
 }

@@ -1,5 +1,4 @@
-//! Events that programs, or the library for them, write to a channel: `rdma_write_cm_event`, and `rdma_resolve_addrinfo` with
-//! its answer.
+//! Events that are written to a channel: `rdma_write_cm_event`, and those of `rdma_resolve_addrinfo`.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -7,31 +6,31 @@ use std::ptr;
 use ferroce::cm::UserEvent;
 
 use crate::abi::rdmacm::{cm_event, rdma_addrinfo, rdma_cm_id};
-use crate::context::lock;
 use crate::entry::{self, Errno};
 use crate::handle::Handle;
 use crate::rdmacm::channel;
 use crate::rdmacm::id::IdHandle;
 use crate::rdmacm::information::{Failure, freeaddrinfo, look_up};
+use crate::sync::lock;
 
-/// What `rdma_resolve_addrinfo` has come to.
+/// The result of `rdma_resolve_addrinfo`.
 #[derive(Default)]
 pub(super) enum Resolution {
     #[default]
     None,
-    /// The program has not taken the answer yet.
-    Answered(Answer),
+    /// Resolved; the program has not taken the list.
+    Resolved(AddressList),
 }
 
-/// The list that was found.
-pub(super) struct Answer(*mut rdma_addrinfo);
+/// The list of addresses.
+pub(super) struct AddressList(*mut rdma_addrinfo);
 
-// SAFETY: the list is reached by this alone until the program takes it.
-unsafe impl Send for Answer {}
+// SAFETY: the list is reachable only through this until the program takes it.
+unsafe impl Send for AddressList {}
 
-impl Drop for Answer {
+impl Drop for AddressList {
     fn drop(&mut self) {
-        // SAFETY: of `look_up`, and nobody has taken it.
+        // SAFETY: from `look_up`, and not taken by the program.
         unsafe { freeaddrinfo(self.0) };
     }
 }
@@ -53,7 +52,7 @@ pub(crate) unsafe extern "C" fn write_cm_event(
     })
 }
 
-/// rdma_resolve_addrinfo(3). As in rdma-core, the resolver is asked by the calling thread; how that went is told by an event.
+/// rdma_resolve_addrinfo(3). As in rdma-core, the calling thread resolves the name, and an event reports the result.
 pub(crate) unsafe extern "C" fn resolve_addrinfo(
     id: *mut rdma_cm_id,
     node: *const c_char,
@@ -63,13 +62,13 @@ pub(crate) unsafe extern "C" fn resolve_addrinfo(
     entry::count(|| {
         // SAFETY: the program's id.
         let handle = unsafe { IdHandle::of(id) }?;
-        if matches!(lock(&handle.details).resolution, Resolution::Answered(_)) {
+        if matches!(lock(&handle.details).resolution, Resolution::Resolved(_)) {
             return Err(Errno::BUSY);
         }
-        // SAFETY: the program's texts and hints.
+        // SAFETY: the program's strings and hints.
         let (kind, status) = match unsafe { look_up(node, service, hints) } {
             Ok(found) => {
-                lock(&handle.details).resolution = Resolution::Answered(Answer(found));
+                lock(&handle.details).resolution = Resolution::Resolved(AddressList(found));
                 (cm_event::ADDRINFO_RESOLVED, 0)
             }
             Err(Failure::Errno(error)) => return Err(error),
@@ -82,7 +81,7 @@ pub(crate) unsafe extern "C" fn resolve_addrinfo(
     })
 }
 
-/// The resolver's numbers are not those of `errno`.
+/// Converts a number of the resolver to `errno`.
 fn errno_of(resolver: c_int) -> c_int {
     match resolver {
         libc::EAI_SYSTEM => Errno::last().0,
@@ -102,12 +101,11 @@ pub(crate) unsafe extern "C" fn query_addrinfo(
     entry::count(|| {
         // SAFETY: the program's id and pointer.
         let (handle, out) = unsafe { (IdHandle::of(id)?, entry::write(out)?) };
-        let Resolution::Answered(mut answer) =
-            std::mem::take(&mut lock(&handle.details).resolution)
+        let Resolution::Resolved(mut list) = std::mem::take(&mut lock(&handle.details).resolution)
         else {
             return Err(Errno(libc::ENOENT));
         };
-        *out = std::mem::replace(&mut answer.0, ptr::null_mut());
+        *out = std::mem::replace(&mut list.0, ptr::null_mut());
         Ok(0)
     })
 }

@@ -1,0 +1,281 @@
+//! Posting: a list of the program's WRs is converted and posted by one call.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr;
+
+use ferroce::{
+    Data, Immediate, LKey, Operation, QKey, Qpn, RKey, ReceiveRequest, RemoteAddress, SendRequest,
+    ServiceType, SgList, Sge, UdSendRequest, VirtualAddress, WorkId,
+};
+
+use crate::abi::constants::{send, wr};
+use crate::abi::objects::ibv_qp;
+use crate::abi::work::{ibv_recv_wr, ibv_send_wr, ibv_sge};
+use crate::entry::{self, Errno, Result};
+use crate::handle::Handle;
+use crate::handle::ah::AhHandle;
+use crate::handle::qp::QpHandle;
+use crate::verbs::mw;
+
+/// Converts an SG list.
+///
+/// # Safety
+/// The list has this length.
+#[inline]
+pub(crate) unsafe fn sg_list(list: *const ibv_sge, length: usize) -> Result<SgList> {
+    // SAFETY: as the caller promises.
+    let list = unsafe { entry::list(list, length) }?;
+    let sge = |one: &ibv_sge| Sge {
+        key: LKey(one.lkey),
+        address: VirtualAddress(one.addr),
+        length: one.length,
+    };
+    Ok(match list {
+        [] => SgList::NONE,
+        [one] => sge(one).into(),
+        many => many.iter().map(sge).collect::<Vec<_>>().as_slice().into(),
+    })
+}
+
+/// Appends the program's bytes at this address. More bytes than any QP takes inline are not read: they may not exist.
+///
+/// # Safety
+/// The program may read them.
+pub(crate) unsafe fn gather(out: &mut Vec<u8>, address: usize, length: usize) -> Result<()> {
+    if length > (ferroce::Limits::MAX_INLINE_DATA as usize).saturating_sub(out.len()) {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { entry::list(ptr::with_exposed_provenance::<u8>(address), length) }?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// The local data of a WR.
+///
+/// # Safety
+/// The WR is the program's, with everything that it points to.
+#[inline]
+unsafe fn data(request: &ibv_send_wr) -> Result<Data> {
+    let length = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID)?;
+    if request.send_flags & send::INLINE == 0 {
+        // SAFETY: as the caller promises.
+        return Ok(Data::SgList(unsafe { sg_list(request.sg_list, length) }?));
+    }
+    // SAFETY: as the caller promises.
+    let list = unsafe { entry::list(request.sg_list, length) }?;
+    let total: usize = list.iter().map(|one| one.length as usize).sum();
+    let mut bytes = Vec::with_capacity(total.min(ferroce::Limits::MAX_INLINE_DATA as usize));
+    for one in list {
+        // SAFETY: inline data needs no L_Key, but the program must be able to read it.
+        unsafe { gather(&mut bytes, one.addr as usize, one.length as usize) }?;
+    }
+    Ok(Data::Inline(bytes.into()))
+}
+
+fn immediate(request: &ibv_send_wr) -> Option<Immediate> {
+    Some(Immediate(u32::from_be(request.imm_data)))
+}
+
+/// The operation and the data of a WR.
+///
+/// # Safety
+/// The WR is the program's, with everything that it points to.
+#[inline]
+unsafe fn operation(request: &ibv_send_wr) -> Result<(Operation, Data)> {
+    // SAFETY: any bytes are a valid value of these.
+    let (rdma, atomic) = unsafe { (request.wr.rdma, request.wr.atomic) };
+    let remote = RemoteAddress { address: VirtualAddress(rdma.remote_addr), key: RKey(rdma.rkey) };
+    let word =
+        RemoteAddress { address: VirtualAddress(atomic.remote_addr), key: RKey(atomic.rkey) };
+    let operation = match request.opcode {
+        wr::SEND => Operation::SEND,
+        wr::SEND_WITH_IMM => Operation::Send { immediate: immediate(request), invalidate: None },
+        wr::SEND_WITH_INV => {
+            Operation::Send { immediate: None, invalidate: Some(RKey(request.imm_data)) }
+        }
+        wr::RDMA_WRITE => Operation::Write { remote, immediate: None },
+        wr::RDMA_WRITE_WITH_IMM => Operation::Write { remote, immediate: immediate(request) },
+        wr::RDMA_READ => Operation::Read { remote },
+        wr::ATOMIC_CMP_AND_SWP => {
+            Operation::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
+        }
+        wr::ATOMIC_FETCH_AND_ADD => Operation::FetchAdd { remote: word, add: atomic.compare_add },
+        wr::ATOMIC_WRITE => Operation::AtomicWrite { remote },
+        wr::LOCAL_INV => {
+            return Ok((Operation::LocalInvalidate { key: RKey(request.imm_data) }, Data::NONE));
+        }
+        wr::BIND_MW => {
+            let bind = &request.bind_mw;
+            // SAFETY: as the caller promises.
+            let operation = unsafe { mw::bind(bind.mw, bind.rkey, &bind.bind_info) }?;
+            return Ok((operation, Data::NONE));
+        }
+        _ => return Err(Errno::INVALID),
+    };
+    // Data that a response writes cannot be inline.
+    if request.send_flags & send::INLINE != 0
+        && operation.wants_response()
+        && request.opcode != wr::ATOMIC_WRITE
+    {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: as the caller promises.
+    Ok((operation, unsafe { data(request) }?))
+}
+
+/// An iterator over a list of WRs that converts each one. It ends at one that cannot be converted, and keeps the error.
+struct Requests<'a> {
+    next: *mut ibv_send_wr,
+    failed: &'a Cell<Option<Errno>>,
+}
+
+impl Requests<'_> {
+    /// Converts the next WR, if there is one.
+    ///
+    /// # Safety
+    /// The list is the program's.
+    #[inline]
+    unsafe fn step<T>(&mut self, translate: impl FnOnce(&ibv_send_wr) -> Result<T>) -> Option<T> {
+        // SAFETY: as the caller promises.
+        let request = unsafe { self.next.as_ref() }?;
+        self.next = request.next;
+        translate(request).map_err(|error| self.failed.set(Some(error))).ok()
+    }
+}
+
+/// WRs of connected services.
+struct Connected<'a> {
+    requests: Requests<'a>,
+    xrc: bool,
+}
+
+impl Iterator for Connected<'_> {
+    type Item = SendRequest;
+
+    #[inline]
+    fn next(&mut self) -> Option<SendRequest> {
+        let xrc = self.xrc;
+        // SAFETY: the list is the program's.
+        unsafe {
+            self.requests.step(|request| {
+                let (operation, data) = operation(request)?;
+                let flags = request.send_flags;
+                let names_queue = xrc && !operation.is_local();
+                let receive_queue = names_queue.then_some(Qpn(request.remote_srqn));
+                Ok(SendRequest {
+                    id: WorkId(request.wr_id),
+                    operation,
+                    data,
+                    signaled: flags & send::SIGNALED != 0,
+                    solicited: flags & send::SOLICITED != 0,
+                    fence: flags & send::FENCE != 0,
+                    receive_queue,
+                })
+            })
+        }
+    }
+}
+
+/// WRs of UD.
+struct Datagrams<'a>(Requests<'a>);
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = UdSendRequest<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<UdSendRequest<'a>> {
+        // SAFETY: the list is the program's, with the address handles that it names.
+        unsafe {
+            self.0.step(|request| {
+                let ud = request.wr.ud;
+                let immediate = match request.opcode {
+                    wr::SEND => None,
+                    wr::SEND_WITH_IMM => immediate(request),
+                    _ => return Err(Errno::INVALID),
+                };
+                Ok(UdSendRequest {
+                    id: WorkId(request.wr_id),
+                    address: &AhHandle::of(ud.ah)?.address,
+                    destination: Qpn(ud.remote_qpn),
+                    queue_key: QKey(ud.remote_qkey),
+                    immediate,
+                    data: data(request)?,
+                    signaled: request.send_flags & send::SIGNALED != 0,
+                    solicited: request.send_flags & send::SOLICITED != 0,
+                })
+            })
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    list: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair.
+        let handle = unsafe { QpHandle::of(qp.cast()) }?;
+        let failed = Cell::new(None);
+        let requests = Requests { next: list, failed: &failed };
+        let posted = if handle.service == ServiceType::UnreliableDatagram {
+            handle.queue_pair.post_datagrams(Datagrams(requests))
+        } else {
+            let xrc = handle.service == ServiceType::XrcInitiator;
+            handle.queue_pair.post_sends(Connected { requests, xrc })
+        };
+        let Some(error) = posted.result.err().map(Errno::from).or(failed.get()) else {
+            return Ok(());
+        };
+        let mut stopped = list;
+        for _ in 0..posted.count {
+            // SAFETY: the list has at least the entries that were posted.
+            stopped = unsafe { (*stopped).next };
+        }
+        // SAFETY: the program's pointer.
+        *unsafe { entry::write(bad) }? = stopped;
+        Err(error)
+    })
+}
+
+/// Posts a list of receives one by one, and reports the first that is refused.
+///
+/// # Safety
+/// The list and the pointer for the refused WR are the program's.
+pub(crate) unsafe fn post_receives(
+    list: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(ReceiveRequest) -> Result<()>,
+) -> Result<()> {
+    let mut next = list;
+    // SAFETY: as the caller promises.
+    while let Some(request) = unsafe { next.as_ref() } {
+        let posted = usize::try_from(request.num_sge).map_err(|_| Errno::INVALID);
+        // SAFETY: as the caller promises.
+        let posted = posted.and_then(|length| unsafe { sg_list(request.sg_list, length) });
+        let posted =
+            posted.and_then(|sg_list| post(ReceiveRequest { id: WorkId(request.wr_id), sg_list }));
+        if let Err(error) = posted {
+            // SAFETY: as the caller promises.
+            *unsafe { entry::write(bad) }? = next;
+            return Err(error);
+        }
+        next = request.next;
+    }
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    list: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    entry::number(|| {
+        // SAFETY: the program's queue pair.
+        let handle = unsafe { QpHandle::of(qp.cast()) }?;
+        // SAFETY: the program's list.
+        unsafe { post_receives(list, bad, |request| Ok(handle.queue_pair.post_receive(request)?)) }
+    })
+}
