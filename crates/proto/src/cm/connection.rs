@@ -191,12 +191,12 @@ impl Connection {
         rep: Rep,
         modifier: u32,
     ) -> Transmit {
-        let longest = config.half_open_time;
-        let asked = self.response * (u32::from(self.max_retries) + 1);
+        let limit = config.half_open_time;
+        let requested = self.response * (u32::from(self.max_retries) + 1);
         self.rep_interval =
-            if asked <= longest { self.response } else { self.response.min(longest / 16) };
+            if requested <= limit { self.response } else { self.response.min(limit / 16) };
         self.answered_at = now;
-        self.give_up_at = now + asked.min(longest);
+        self.give_up_at = now + requested.min(limit);
         self.arm(timers, Some(now + self.rep_interval));
         self.send_and_keep(rep, modifier)
     }

@@ -34,8 +34,8 @@ impl ConnectionManager {
         // The peer is alive.
         let consumer_timeout = connection.consumer_timeout;
         connection.arm(&mut self.timers, Some(now + consumer_timeout));
-        let asked = matches!(connection.state, State::MraReqSent | State::MraRepSent);
-        match (asked, self.config.automatic_mra) {
+        let mra_sent = matches!(connection.state, State::MraReqSent | State::MraRepSent);
+        match (mra_sent, self.config.automatic_mra) {
             (true, _) => return self.retransmit_last(id),
             (false, Some(timeout)) => {
                 self.prolong(now, ConnectionId(id), timeout, MraData::default())?
@@ -71,10 +71,10 @@ impl ConnectionManager {
         let wait = self.config.bounded(mra.service_timeout.duration()) + connection.round_trip;
         if connection.role == Role::Passive {
             // The peer is alive. The total delay of its MRAs is limited.
-            let longest = self.config.longest_wait;
+            let limit = self.config.longest_wait;
             connection.give_up_at = connection
                 .give_up_at
-                .max((now + wait + connection.rep_interval).min(connection.answered_at + longest));
+                .max((now + wait + connection.rep_interval).min(connection.answered_at + limit));
             connection.arm(&mut self.timers, Some((now + wait).min(connection.give_up_at)));
             return Ok(());
         }

@@ -19,7 +19,7 @@ use crate::time::Instant;
 /// Local and peers' resolutions.
 #[derive(Debug, Default)]
 pub(super) struct Resolutions {
-    asked: BTreeMap<u32, PendingResolution>,
+    pending: BTreeMap<u32, PendingResolution>,
     received: BTreeMap<u32, PendingQuery>,
     /// Peers' resolutions by source address, request ID and transaction.
     by_request: BTreeMap<(Gid, u32, u64), CommId>,
@@ -51,17 +51,17 @@ struct PendingQuery {
 
 impl Resolutions {
     pub(super) fn len(&self) -> usize {
-        self.asked.len() + self.received.len()
+        self.pending.len() + self.received.len()
     }
 
     pub(super) fn contains(&self, id: CommId) -> bool {
-        self.asked.contains_key(&id.0) || self.received.contains_key(&id.0)
+        self.pending.contains_key(&id.0) || self.received.contains_key(&id.0)
     }
 
     /// Whether this is a pending local resolution with this peer.
-    pub(super) fn is_asked(&self, id: CommId, peer: Gid, transaction: TransactionId) -> bool {
-        self.asked.get(&id.0).is_some_and(|asked| {
-            asked.transmit.destination == peer && asked.transmit.transaction == transaction
+    pub(super) fn is_pending(&self, id: CommId, peer: Gid, transaction: TransactionId) -> bool {
+        self.pending.get(&id.0).is_some_and(|pending| {
+            pending.transmit.destination == peer && pending.transmit.transaction == transaction
         })
     }
 
@@ -72,8 +72,8 @@ impl Resolutions {
     }
 
     fn forget(&mut self, id: CommId, timers: &mut Timers) {
-        if let Some(mut asked) = self.asked.remove(&id.0) {
-            timers.set(Timer::Resolution(id.0), &mut asked.deadline, None);
+        if let Some(mut pending) = self.pending.remove(&id.0) {
+            timers.set(Timer::Resolution(id.0), &mut pending.deadline, None);
         }
         if let Some(mut received) = self.received.remove(&id.0) {
             timers.set(Timer::Query(id.0), &mut received.deadline, None);
@@ -104,7 +104,7 @@ impl ConnectionManager {
         parameters: &ResolveParameters,
     ) -> Result<ResolutionId, TooMany> {
         let limit = self.config.max_resolutions;
-        if self.resolutions.asked.len() >= limit {
+        if self.resolutions.pending.len() >= limit {
             return Err(TooMany { limit });
         }
         let id = self.new_comm_id();
@@ -125,10 +125,10 @@ impl ConnectionManager {
         };
         let response = parameters.response_timeout.duration();
         let max_retries = parameters.max_retries;
-        let mut asked =
+        let mut pending =
             PendingResolution { transmit, response, retries: 0, max_retries, deadline: None };
-        self.timers.set(Timer::Resolution(id.0), &mut asked.deadline, Some(now + response));
-        self.resolutions.asked.insert(id.0, asked);
+        self.timers.set(Timer::Resolution(id.0), &mut pending.deadline, Some(now + response));
+        self.resolutions.pending.insert(id.0, pending);
         self.transmits.push_back(transmit);
         Ok(ResolutionId(id))
     }
@@ -227,11 +227,11 @@ impl ConnectionManager {
         reply: &SidrRep,
     ) -> Result<(), Ignored> {
         let id = reply.request_id;
-        let asked = self.resolutions.asked.get(&id.0).ok_or(Ignored::Unknown(id))?;
+        let pending = self.resolutions.pending.get(&id.0).ok_or(Ignored::Unknown(id))?;
         // The response repeats the service, except from a peer that could not parse the request.
-        let service_matches = asked.transmit.message.service_id() == Some(reply.service_id)
+        let service_matches = pending.transmit.message.service_id() == Some(reply.service_id)
             || reply.status == SidrStatus::UNSUPPORTED_VERSION;
-        if asked.transmit.destination != envelope.from || !service_matches {
+        if pending.transmit.destination != envelope.from || !service_matches {
             return Err(Ignored::Unknown(id));
         }
         self.resolutions.forget(id, &mut self.timers);
@@ -249,12 +249,12 @@ impl ConnectionManager {
     }
 
     pub(super) fn resolution_timeout(&mut self, now: Instant, id: CommId) {
-        let Some(asked) = self.resolutions.asked.get_mut(&id.0) else { return };
-        if asked.retries < asked.max_retries {
-            asked.retries += 1;
-            let deadline = Some(now + asked.response);
-            self.timers.set(Timer::Resolution(id.0), &mut asked.deadline, deadline);
-            self.transmits.push_back(asked.transmit);
+        let Some(pending) = self.resolutions.pending.get_mut(&id.0) else { return };
+        if pending.retries < pending.max_retries {
+            pending.retries += 1;
+            let deadline = Some(now + pending.response);
+            self.timers.set(Timer::Resolution(id.0), &mut pending.deadline, deadline);
+            self.transmits.push_back(pending.transmit);
             return;
         }
         self.resolutions.forget(id, &mut self.timers);

@@ -235,8 +235,8 @@ impl fmt::Display for TransitionTable {
         writeln!(f, "|---|---|---|")?;
         for state in State::ALL {
             write!(f, "| {state:?} | {} |", state.phase())?;
-            let ways = TRANSITIONS.iter().filter(|&&(from, ..)| from == state);
-            for (index, (_, trigger, to)) in ways.enumerate() {
+            let transitions = TRANSITIONS.iter().filter(|&&(from, ..)| from == state);
+            for (index, (_, trigger, to)) in transitions.enumerate() {
                 let comma = if index == 0 { "" } else { "," };
                 write!(f, "{comma} {trigger:?} → {to:?}")?;
             }

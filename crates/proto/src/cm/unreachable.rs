@@ -35,7 +35,7 @@ impl ConnectionManager {
         let transaction = TransactionId(u64::from_be_bytes(transaction.ok_or(unknown)?));
         // The low half of a local transaction ID is the communication ID.
         let id = CommId(transaction.0 as u32);
-        if self.resolutions.is_asked(id, peer, transaction) {
+        if self.resolutions.is_pending(id, peer, transaction) {
             self.cancel_resolution(ResolutionId(id));
             // What a kernel without this service responds.
             let refused = Resolution::refused(SidrStatus::UNSUPPORTED_SERVICE);

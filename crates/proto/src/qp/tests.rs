@@ -58,7 +58,7 @@ fn named(names: &str) -> AttributeMask {
                 Attribute::ALL.iter().find(|it| it.verbs_name() == format!("IBV_QP_{name}"));
             AttributeMask::from(*found.expect(name))
         })
-        .fold(AttributeMask::NONE, |all, one| all | one)
+        .fold(AttributeMask::NONE, |all, flag| all | flag)
 }
 
 /// The rule of the independent table.

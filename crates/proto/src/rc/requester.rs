@@ -268,8 +268,8 @@ impl Requester {
             self.outstanding.push_back(self.next);
         }
         // The last packet that fits into the window requests an ACK; otherwise the window would never open again.
-        let room = self.rate.window().saturating_sub(self.rate.in_flight());
-        let edge = room < cost(usize::from(config.mtu), 1);
+        let available = self.rate.window().saturating_sub(self.rate.in_flight());
+        let edge = available < cost(usize::from(config.mtu), 1);
         self.since_ack_request += 1;
         let ack_request =
             last || edge || wants_response || self.since_ack_request >= ACK_REQUEST_INTERVAL;

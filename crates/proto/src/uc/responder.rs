@@ -166,8 +166,8 @@ impl Responder {
             Position::Only => length <= mtu,
         };
         let message_fits = if info.operation == Operation::Send {
-            let room = self.receive.as_ref().map_or(0, |request| request.sg_list.len());
-            self.received + length <= room
+            let capacity = self.receive.as_ref().map_or(0, |request| request.sg_list.len());
+            self.received + length <= capacity
         } else {
             let left = self.destination(packet).map_or(0, |range| range.length);
             let left = u64::from(left);
