@@ -1,10 +1,10 @@
-//! What a device says of itself in `ibv_device_attr`: the same in the library, the command and the files under
+//! Vendor and version numbers of `ibv_device_attr`, for the library, the command and the files under
 //! `/sys/class/infiniband`.
 
-/// Locally administered, so no vendor's: programs that know vendors' devices find an unknown one.
+/// Vendor ID: a locally administered OUI, which no vendor has.
 pub const VENDOR_ID: u32 = 0x02_f0ce;
 
-/// The model: the UDP port of RoCEv2.
+/// Vendor part ID: the UDP port of RoCEv2.
 pub const VENDOR_PART_ID: u32 = 4791;
 
 /// Hardware version.

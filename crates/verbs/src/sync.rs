@@ -1,4 +1,4 @@
-//! The mutex helper of this crate.
+//! A mutex helper.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

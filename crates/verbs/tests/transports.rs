@@ -78,7 +78,7 @@ fn large_messages() {
     write_read_send(&context, 0, 4096, &[16 * MIB, 16 * MIB - 1]);
 }
 
-/// The largest message there is (IBA 9.7.4.1.6). Its pages are touched where they are looked at, and where they arrive.
+/// The largest message there is (IBA C9-94). Its pages are touched where they are looked at, and where they arrive.
 #[test]
 fn a_message_of_two_gibibytes() {
     const LARGEST: usize = 1 << 31;

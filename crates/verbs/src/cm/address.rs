@@ -1,4 +1,4 @@
-//! Where an id is, and the way to its peer.
+//! Binding cm_ids, and resolving the route to a peer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ferroce_wire::cm::ServiceId;
 use ferroce_wire::rdmacm::{self, PortSpace};
 
 use super::event::EventKind;
-use super::id::{CmId, Place, Stage, State};
+use super::id::{CmId, LocalLink, Stage, State};
 use super::parameters::Route;
 use crate::context::Context;
 use crate::device::{Device, devices, own_name};
@@ -20,52 +20,56 @@ use crate::error::{CmError as Error, OpenError, SystemError};
 use crate::options::Options;
 use ferroce_sys::random::number as random;
 
-/// Ports that are given to who asks for any, as the system does for its own.
+/// The range of ports that a bind to port 0 chooses from: the kernel's default for its own.
 const FIRST_PORT: u16 = 32_768;
-const PORTS: u16 = 28_232;
+const PORT_COUNT: u16 = 28_232;
 
 fn any_port() -> u16 {
-    FIRST_PORT + (random() % u64::from(PORTS)) as u16
+    FIRST_PORT + (random() % u64::from(PORT_COUNT)) as u16
 }
 
-impl Place {
+impl LocalLink {
     fn open(device: &Device, ip: IpAddr, options: &Options) -> Result<Self, Error> {
-        // Ids of one device share it, with its events: they have a channel of their own for news.
+        // The cm_ids of a device share it and its asynchronous events; they have channels for their own events.
         let context = Context::of(Adapter::open(device, options)?);
-        let link = context.adapter().link_of(ip);
-        // An address that came after the device was opened is not one that it listens on.
-        let link = link
+        let index = context.adapter().link_of(ip);
+        // The device does not listen on an address that was added after it was opened.
+        let index = index
             .ok_or_else(|| OpenError::NoAddress { interface: device.interface().name.clone() })?;
-        Ok(Self { context, link })
+        Ok(Self { context, index })
     }
 
-    /// The same device, by the address that packets to a destination leave from: a loopback address for another.
+    /// Returns the link of the same device that packets to a destination leave from: loopback addresses reach each other.
     fn toward(self, destination: IpAddr) -> Self {
         let is_loopback = self.address().is_some_and(|own| own.ip().is_loopback());
-        let link = match destination.is_loopback() && !is_loopback {
-            true => self.adapter().loopback_link(destination.is_ipv4()).unwrap_or(self.link),
-            false => self.link,
+        let index = match destination.is_loopback() && !is_loopback {
+            true => self.adapter().loopback_link(destination.is_ipv4()).unwrap_or(self.index),
+            false => self.index,
         };
-        Self { link, ..self }
+        Self { index, ..self }
     }
 }
 
-/// All places that an address stands for: one, or every one of its family if it is that for "any".
-fn places(address: SocketAddr, one_family: bool, options: &Options) -> Result<Vec<Place>, Error> {
+/// Returns the links of an address: one, or all of its family for the unspecified address.
+fn local_links(
+    address: SocketAddr,
+    one_family: bool,
+    options: &Options,
+) -> Result<Vec<LocalLink>, Error> {
     if !address.ip().is_unspecified() {
         let device = Device::carrying(address)?;
-        return Ok(vec![Place::open(&device, address.ip(), options)?]);
+        return Ok(vec![LocalLink::open(&device, address.ip(), options)?]);
     }
     let (mut found, mut failed) = (Vec::new(), None);
     for device in devices()? {
         for own in device.addresses() {
-            // IPv6's "any" is IPv4's as well, as with the system's own ports, unless told otherwise.
+            // The unspecified IPv6 address covers IPv4, as it does for the kernel's sockets, unless `IPV6_ONLY` is set.
             let other = address.is_ipv4() != own.is_ipv4();
             if other && (address.is_ipv4() || one_family) {
                 continue;
             }
-            match Place::open(&device, own.ip(), options) {
-                Ok(place) => found.push(place),
+            match LocalLink::open(&device, own.ip(), options) {
+                Ok(local_link) => found.push(local_link),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -77,14 +81,14 @@ fn places(address: SocketAddr, one_family: bool, options: &Options) -> Result<Ve
     }
 }
 
-/// Claims a service at all places, or at none.
-pub(super) fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
-    for (index, place) in places.iter().enumerate() {
-        let address = place.address().ok_or(Error::Closed)?;
-        if let Err(error) = place.connections().services.claim(address, service.0) {
-            for place in &places[..index] {
-                if let Some(address) = place.address() {
-                    place.connections().services.release(address, service.0);
+/// Claims a service on all links, or on none.
+pub(super) fn claim(local_links: &[LocalLink], service: ServiceId) -> Result<(), Error> {
+    for (index, local_link) in local_links.iter().enumerate() {
+        let address = local_link.address().ok_or(Error::Closed)?;
+        if let Err(error) = local_link.connections().services.claim(address, service.0) {
+            for local_link in &local_links[..index] {
+                if let Some(address) = local_link.address() {
+                    local_link.connections().services.release(address, service.0);
                 }
             }
             return Err(error.into());
@@ -93,13 +97,13 @@ pub(super) fn claim(places: &[Place], service: ServiceId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether an address stands for no device of its own: Linux's connection manager takes the loopback's for "any".
+/// Whether an address selects no device: Linux's RDMA-CM treats loopback addresses as unspecified.
 fn names_no_device(address: SocketAddr) -> bool {
     address.ip().is_unspecified() || address.ip().is_loopback()
 }
 
-/// An address as it is, or IPv4's where that is mapped into IPv6: what the C library's resolver makes of 127.0.0.1 on a host
-/// without other IPv4 addresses (getaddrinfo(3), `AI_V4MAPPED` and `AI_ADDRCONFIG`).
+/// Converts an IPv4-mapped IPv6 address to IPv4. The C library's resolver returns one for 127.0.0.1 on a host without other
+/// IPv4 addresses (getaddrinfo(3), `AI_V4MAPPED` and `AI_ADDRCONFIG`).
 fn unmapped(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -108,16 +112,15 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
 }
 
 impl CmId {
-    /// Takes an address and a port for itself. Port 0 stands for any that is free, an unspecified address for all of
-    /// this machine's.
+    /// Binds to an address and a port. Port 0 is any free port, the unspecified address all addresses of this host.
     ///
     /// # Errors
     ///
-    /// When the address is not ours, the port is taken (`EADDRINUSE`), or the id is bound already.
+    /// When no device has the address, the port is taken (`EADDRINUSE`), or the cm_id is bound already.
     #[doc(alias = "rdma_bind_addr")]
     pub fn bind(&self, address: SocketAddr) -> Result<(), Error> {
         let mut state = self.state();
-        state.expect(&[Stage::Idle], "the id is bound already")?;
+        state.expect(&[Stage::Idle], "the cm_id is bound already")?;
         self.bind_state(&mut state, unmapped(address))
     }
 
@@ -125,17 +128,17 @@ impl CmId {
         if self.port_space() == PortSpace::Ipoib && !names_no_device(address) {
             return Err(Error::Ipoib);
         }
-        let places = places(address, state.one_family, &self.shared().channel().options)?;
+        let local_links = local_links(address, state.one_family, &self.shared().channel().options)?;
         let service = |port| rdmacm::service_id(self.port_space(), port);
         let mut port = address.port();
         let mut tries = if port == 0 { 1000 } else { 1 };
         loop {
             let wanted = if address.port() == 0 { any_port() } else { port };
             tries -= 1;
-            // Who shares a port needs it alone no sooner than it listens.
+            // A shared port is claimed when the cm_id listens.
             let claimed = match state.shares_port && address.port() != 0 {
                 true => Ok(()),
-                false => claim(&places, service(wanted)),
+                false => claim(&local_links, service(wanted)),
             };
             match claimed {
                 Ok(()) => {
@@ -152,21 +155,21 @@ impl CmId {
         state.local = Some(local);
         state.service_id = service(port);
         if !address.ip().is_unspecified() {
-            state.place = places.first().cloned();
+            state.local_link = local_links.first().cloned();
         }
-        state.bound = places;
+        state.bound = local_links;
         state.stage = Stage::Bound;
         Ok(())
     }
 
-    /// Finds the device that leads to a destination. [`EventKind::AddressResolved`] or [`EventKind::AddressError`] follows.
+    /// Finds the device on the route to a destination. [`EventKind::AddressResolved`] or [`EventKind::AddressError`] follows.
     ///
-    /// A source that is given is bound first; its port may be 0. Where the next host on the way, the peer or a router, is
-    /// not known to the system, it is looked for until the timeout is over.
+    /// A given source is bound first; its port may be 0. If the kernel has no neighbour entry for the next hop, it is
+    /// resolved until the timeout.
     ///
     /// # Errors
     ///
-    /// When the id is past that already, or the source cannot be bound.
+    /// When the address is resolved already, or the source cannot be bound.
     #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_address(
         &self,
@@ -175,7 +178,7 @@ impl CmId {
         timeout: Duration,
     ) -> Result<(), Error> {
         let mut state = self.state();
-        state.expect(&[Stage::Idle, Stage::Bound], "the id has an address already")?;
+        state.expect(&[Stage::Idle, Stage::Bound], "the cm_id has an address already")?;
         let (source, mut destination) = (source.map(unmapped), unmapped(destination));
         if destination.ip().is_unspecified() {
             destination.set_ip(match destination {
@@ -194,12 +197,12 @@ impl CmId {
             if source.port() != 0 {
                 self.bind_state(&mut state, source)?;
             } else {
-                state.place =
-                    places(source, true, &self.shared().channel().options)?.into_iter().next();
+                state.local_link =
+                    local_links(source, true, &self.shared().channel().options)?.into_iter().next();
             }
         }
-        match self.find_way(&mut state, destination) {
-            Ok(()) if self.waits(&state, destination, timeout) => {
+        match self.find_route(&mut state, destination) {
+            Ok(()) if self.wait_for_next_hop(&state, destination, timeout) => {
                 (state.before, state.stage) = (state.stage, Stage::Resolving);
             }
             Ok(()) => {
@@ -211,57 +214,57 @@ impl CmId {
         Ok(())
     }
 
-    /// Lets the id wait for the next host on the way, where that is not known.
-    fn waits(&self, state: &State, destination: SocketAddr, timeout: Duration) -> bool {
-        let Some(place) = &state.place else { return false };
-        let at_home = state.local.is_some_and(|local| local.ip() == destination.ip());
-        if at_home || !place.context.device().interface().neighbours {
+    /// Waits for the neighbour entry of the next hop, if there is none. Returns whether the cm_id waits.
+    fn wait_for_next_hop(&self, state: &State, destination: SocketAddr, timeout: Duration) -> bool {
+        let Some(local_link) = &state.local_link else { return false };
+        let to_itself = state.local.is_some_and(|local| local.ip() == destination.ip());
+        if to_itself || !local_link.context.device().interface().neighbours {
             return false;
         }
-        // Who cannot find out who is next has the first packet show it.
+        // If the next hop cannot be determined, the first packet resolves it.
         let Ok(Some(next)) = Neighbour::next_hop(destination) else { return false };
         let until = clock::now().saturating_add(timeout.as_nanos() as u64);
-        let neighbours = &place.adapter().management.neighbours;
-        neighbours.wait(place.adapter(), self.shared().handler(), next, until)
+        let neighbours = &local_link.adapter().management.neighbours;
+        neighbours.wait(local_link.adapter(), self.shared().handler(), next, until)
     }
 
-    fn find_way(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
+    fn find_route(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
         if self.port_space() == PortSpace::Ipoib {
             return Err(Error::Ipoib);
         }
-        let place = match state.place.clone() {
-            Some(place) => place.toward(destination.ip()),
+        let local_link = match state.local_link.clone() {
+            Some(local_link) => local_link.toward(destination.ip()),
             None => {
                 let source = route::source_for(destination)?;
                 let device = Device::carrying(source)?;
-                Place::open(&device, source.ip(), &self.shared().channel().options)?
+                LocalLink::open(&device, source.ip(), &self.shared().channel().options)?
             }
         };
-        let mut local = place.address().ok_or(Error::Closed)?;
+        let mut local = local_link.address().ok_or(Error::Closed)?;
         let mut destination = destination;
         destination.set_ip(own_name(destination.ip()));
         if destination.ip().is_loopback() && !local.ip().is_loopback() {
-            // Another device carries the loopback's addresses: this one reaches itself.
+            // Another device carries the loopback addresses: this one sends to itself.
             destination.set_ip(local.ip());
         }
         if local.is_ipv4() != destination.is_ipv4() {
             return Err(Error::AddressFamily);
         }
-        // The peer is told a port, and nothing ever comes to it: it need not be ours alone.
+        // Nothing is ever sent to the port in our request, so it need not be unique.
         local.set_port(state.local.map_or_else(any_port, |bound| bound.port()));
-        place.adapter().route_to(place.link, Gid::from_ip(destination.ip()))?;
+        local_link.adapter().route_to(local_link.index, Gid::from_ip(destination.ip()))?;
         state.local = Some(local);
         state.peer = Some(destination);
-        state.place = Some(place);
+        state.local_link = Some(local_link);
         Ok(())
     }
 
-    /// Finds out what packets the way takes. [`EventKind::RouteResolved`] or [`EventKind::RouteError`] follows. The routes are
-    /// the system's, so that there is nothing to wait for.
+    /// Determines the path MTU. [`EventKind::RouteResolved`] or [`EventKind::RouteError`] follows. The kernel has the routes,
+    /// so the call does not wait.
     ///
     /// # Errors
     ///
-    /// When the address is not resolved, or the route is already.
+    /// When the address is not resolved, or the route is resolved already.
     #[doc(alias = "rdma_resolve_route")]
     pub fn resolve_route(&self, _timeout: Duration) -> Result<(), Error> {
         let mut state = self.state();
@@ -277,18 +280,18 @@ impl CmId {
         Ok(())
     }
 
-    /// Sets what packets the way takes, in place of [`CmId::resolve_route`]. [`EventKind::RouteResolved`] follows.
+    /// Sets the route instead of [`CmId::resolve_route`]. [`EventKind::RouteResolved`] follows.
     ///
     /// # Errors
     ///
-    /// When the address is not resolved, or the route is already; when the device has no packets of that size.
+    /// When the address is not resolved, or the route is resolved already, or the path MTU is too large.
     #[doc(alias = "RDMA_OPTION_IB_PATH")]
     pub fn set_route(&self, route: &Route) -> Result<(), Error> {
         let mut state = self.state();
         state.expect(&[Stage::AddressResolved], "resolve an address first")?;
-        let most = self.path_mtu_of(&state)?;
-        if route.mtu.bytes().is_none() || route.mtu.bytes() > most.bytes() {
-            return Err(Error::PathMtu { given: route.mtu, max: most });
+        let max = self.path_mtu_of(&state)?;
+        if route.mtu.bytes().is_none() || route.mtu.bytes() > max.bytes() {
+            return Err(Error::PathMtu { given: route.mtu, max });
         }
         state.path_mtu = route.mtu;
         state.traffic_class = route.traffic_class;
@@ -298,13 +301,13 @@ impl CmId {
         Ok(())
     }
 
-    /// The largest payload that device and way take. Datagram queue pairs send to anyone: theirs is the device's.
+    /// Returns the path MTU of device and route. UD queue pairs send to any peer: theirs is the device's.
     fn path_mtu_of(&self, state: &State) -> Result<PathMtu, Error> {
-        let place = state.place()?;
+        let local_link = state.local_link()?;
         let peer = state.peer.ok_or(Error::NoDevice)?;
-        let way = place.context.path_mtu_to(peer)?;
-        let device = place.context.mtu();
-        let datagram = self.shared().is_datagram(state) && device.bytes() < way.bytes();
-        Ok(if datagram { device } else { way })
+        let path = local_link.context.path_mtu_to(peer)?;
+        let device = local_link.context.mtu();
+        let datagram = self.shared().is_datagram(state) && device.bytes() < path.bytes();
+        Ok(if datagram { device } else { path })
     }
 }

@@ -1,4 +1,4 @@
-//! What a queue pair is told about its connection, as Linux's `ib_cm` derives it from the messages.
+//! QP attributes of a connection, derived from the CM messages as Linux's `ib_cm` does.
 
 use ferroce_proto::cm::{Reply, Request};
 use ferroce_proto::memory::AccessFlags;
@@ -12,13 +12,13 @@ use super::parameters::ConnectParameters;
 use crate::error::{CmError as Error, ModifyError};
 use crate::queue_pair::QueuePair;
 
-/// What is known of a connection.
+/// The negotiated attributes of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct Negotiated {
     pub(super) destination: Qpn,
-    /// The peer's first packet has this number: the one that we have told it.
+    /// PSN of the peer's first packet, which we chose.
     pub(super) receive_psn: Psn,
-    /// Our first packet has this number: the one that the peer has told us.
+    /// PSN of our first packet, which the peer chose.
     pub(super) send_psn: Psn,
     pub(super) path: AddressVector,
     pub(super) path_mtu: PathMtu,
@@ -30,7 +30,7 @@ pub(super) struct Facts {
     pub(super) min_rnr_timer: RnrTimer,
 }
 
-/// The way that a path describes, from our side.
+/// Returns the address vector of a path, from our side.
 pub(super) fn vector(source_index: u8, path: &Path) -> AddressVector {
     AddressVector {
         port: 1,
@@ -43,8 +43,8 @@ pub(super) fn vector(source_index: u8, path: &Path) -> AddressVector {
     }
 }
 
-/// How long to wait for an acknowledge, from the packet lifetime, one code above which stands in the path, and the
-/// delay of who acknowledges: the larger, and one more where they are close (IBA 12.7, `cm_ack_timeout` of Linux).
+/// Returns the ACK timeout: the larger of the packet lifetime plus 1, which the path contains, and the ACK delay of the
+/// responder; one more if they differ by at most 1 (IBA 12.7, `cm_ack_timeout` of Linux).
 pub(super) fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTimeout {
     let (path, delay) = (of_path.0, delay.0);
     if path == 0 {
@@ -54,11 +54,11 @@ pub(super) fn ack_timeout(of_path: AckTimeout, delay: ResponseTimeout) -> AckTim
     AckTimeout((path.max(delay) + u8::from(close)).min(31))
 }
 
-impl Facts {
-    /// What the passive side knows from a request.
+impl Negotiated {
+    /// Returns the attributes of the passive side, from a REQ.
     pub(super) fn of_request(source_index: u8, request: &Request) -> Self {
         let mut path = vector(source_index, &request.path);
-        // Answers go to where the request came from, and so do packets.
+        // Responses and packets go to the source address of the request.
         path.destination = request.from;
         Self {
             destination: request.remote_qpn,
@@ -74,32 +74,36 @@ impl Facts {
         }
     }
 
-    /// What the active side knows when it asks.
-    pub(super) fn of_wish(path: AddressVector, mtu: PathMtu, wish: &ConnectParameters) -> Self {
+    /// Returns the attributes of the active side, when it sends its REQ.
+    pub(super) fn of_parameters(
+        path: AddressVector,
+        mtu: PathMtu,
+        parameters: &ConnectParameters,
+    ) -> Self {
         Self {
             path,
             path_mtu: mtu,
-            timeout: wish.ack_timeout,
-            retry_count: wish.retry_count,
-            min_rnr_timer: wish.min_rnr_timer,
-            responder_resources: wish.responder_resources,
-            initiator_depth: wish.initiator_depth,
+            timeout: parameters.ack_timeout,
+            retry_count: parameters.retry_count,
+            min_rnr_timer: parameters.min_rnr_timer,
+            responder_resources: parameters.responder_resources,
+            initiator_depth: parameters.initiator_depth,
             ..Self::default()
         }
     }
 
-    /// What the active side learns from a reply.
+    /// Applies a REP on the active side.
     pub(super) fn learn(&mut self, reply: &Reply) {
         self.destination = reply.remote_qpn;
         self.send_psn = reply.starting_psn;
-        // No more than was asked for, whatever the peer says.
+        // Not more than we requested, whatever the REP contains.
         self.responder_resources = self.responder_resources.min(reply.responder_resources);
         self.initiator_depth = self.initiator_depth.min(reply.initiator_depth);
         self.rnr_retry = reply.rnr_retry_count;
         self.timeout = ack_timeout(self.timeout, reply.target_ack_delay);
     }
 
-    /// What brings a queue pair into a state.
+    /// Returns the attributes of the transition into a state.
     pub(super) fn attributes(
         &self,
         service: ServiceType,
@@ -134,14 +138,14 @@ impl Facts {
         })
     }
 
-    /// What peers may do: read only where that was agreed.
+    /// Returns the remote access: READs and atomics only if responder resources were negotiated.
     fn access(&self) -> AccessFlags {
         let reads = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC;
         let reads = if self.responder_resources > 0 { reads } else { AccessFlags::empty() };
         AccessFlags::REMOTE_WRITE | reads
     }
 
-    /// Brings a queue pair up.
+    /// Brings a QP to RTS.
     pub(super) fn bring_up(&self, queue_pair: &QueuePair) -> Result<(), Error> {
         let service = queue_pair.service();
         for state in [State::ReadyToReceive, State::ReadyToSend] {
@@ -151,7 +155,7 @@ impl Facts {
     }
 }
 
-/// What every queue pair begins with.
+/// Returns the attributes of the transition to INIT.
 fn init(service: ServiceType) -> QueuePairAttributes {
     let datagram = service == ServiceType::UnreliableDatagram;
     QueuePairAttributes {
@@ -164,7 +168,7 @@ fn init(service: ServiceType) -> QueuePairAttributes {
     }
 }
 
-/// Makes a new queue pair ready for a connection; one of datagrams is ready for all.
+/// Brings a new QP to INIT, or to RTS if it is UD.
 pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), ModifyError> {
     let service = queue_pair.service();
     queue_pair.modify(&init(service))?;
@@ -178,7 +182,7 @@ pub(super) fn prepare(queue_pair: &QueuePair) -> Result<(), ModifyError> {
     Ok(())
 }
 
-/// Ends what a queue pair is at.
+/// Moves a QP to the error state.
 pub(super) fn fail(queue_pair: Option<&QueuePair>) {
     if let Some(queue_pair) = queue_pair {
         let _ = queue_pair.modify(&QueuePairAttributes {
@@ -188,7 +192,7 @@ pub(super) fn fail(queue_pair: Option<&QueuePair>) {
     }
 }
 
-/// The key of a datagram queue pair.
+/// Returns the queue key of a UD QP.
 pub(super) fn queue_key(queue_pair: &QueuePair) -> QKey {
     queue_pair.attributes().queue_key.unwrap_or(super::DATAGRAM_QUEUE_KEY)
 }
@@ -197,7 +201,7 @@ pub(super) fn queue_key(queue_pair: &QueuePair) -> QKey {
 mod tests {
     use super::*;
 
-    /// The function of Linux, as it stands there.
+    /// `cm_ack_timeout` of Linux.
     fn linux(delay: i32, lifetime: i32) -> i32 {
         let mut timeout = lifetime + 1;
         if timeout >= delay {
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledge_timeouts_are_those_of_linux() {
+    fn ack_timeouts_equal_those_of_linux() {
         for lifetime in 0..31 {
             for delay in 0..32 {
                 let ours = ack_timeout(AckTimeout(lifetime + 1), ResponseTimeout(delay));

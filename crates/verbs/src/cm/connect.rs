@@ -1,4 +1,4 @@
-//! Connections made, answered and ended.
+//! Listening, connecting, accepting, rejecting and disconnecting.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,22 +13,22 @@ use ferroce_wire::number::{Hex8, Psn, Qpn};
 use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
 use super::address::claim;
-use super::attributes::{self, Facts};
-use super::id::{CmId, Exchange, Place, Stage, State};
+use super::attributes::{self, Negotiated};
+use super::id::{CmId, Exchange, LocalLink, Stage, State};
 use super::parameters::ConnectParameters;
 use crate::error::CmError as Error;
 use crate::queue_pair::QueuePair;
 use ferroce_sys::random::number as random;
 
-/// What a backlog of 0 stands for, as in Linux.
-const BACKLOG: usize = 1024;
+/// The backlog that 0 selects, as in Linux.
+const DEFAULT_BACKLOG: usize = 1024;
 
-/// A first PSN that a stranger cannot guess.
+/// Returns a starting PSN that an attacker cannot guess.
 pub(super) fn random_psn() -> Psn {
     Psn(random() as u32 & 0x00ff_ffff)
 }
 
-/// The header that tells the peer our addresses.
+/// Returns the RDMA-CM header with the addresses of both sides.
 fn ip_header(local: SocketAddr, peer: SocketAddr) -> Result<IpHeader, Error> {
     match (local.ip(), peer.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Ok(IpHeader::v4(local.port(), from, to)),
@@ -37,13 +37,16 @@ fn ip_header(local: SocketAddr, peer: SocketAddr) -> Result<IpHeader, Error> {
     }
 }
 
-/// The flow label that Linux makes of the ports, from which switches choose among equal paths.
+/// Returns the flow label that Linux derives from the ports; switches use it for ECMP.
 fn flow_label(local: u16, peer: u16) -> u32 {
     (u32::from(local) * 31 + u32::from(peer)) & 0x000f_ffff
 }
 
-/// The queue pair that the messages name: its number, its service, and whether it receives from a shared queue.
-fn named(state: &State, parameters: &ConnectParameters) -> Result<(Qpn, ServiceType, bool), Error> {
+/// Returns QPN, service and use of an SRQ of the connection's QP.
+fn queue_pair_of(
+    state: &State,
+    parameters: &ConnectParameters,
+) -> Result<(Qpn, ServiceType, bool), Error> {
     if let Some(made) = &state.queue_pair {
         return Ok((made.number(), made.service(), made.has_shared_receives()));
     }
@@ -52,33 +55,32 @@ fn named(state: &State, parameters: &ConnectParameters) -> Result<(Qpn, ServiceT
 }
 
 impl CmId {
-    /// Says something to the peer. It has been said when this returns.
-    fn say(&self, call: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
-        let (said, place) = {
+    /// Runs a call that sends CM messages, and flushes them.
+    fn send_with(&self, call: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+        let (result, local_link) = {
             let mut state = self.state();
-            (call(&mut state), state.place.clone())
+            (call(&mut state), state.local_link.clone())
         };
-        if let Some(place) = place {
-            place.adapter().flush_outbox();
+        if let Some(local_link) = local_link {
+            local_link.adapter().flush_outbox();
         }
-        said
+        result
     }
 
-    /// Takes requests for its port: [`ConnectRequest`](super::EventKind::ConnectRequest)s follow. When as many as the
-    /// backlog are not answered, peers have to ask again; 0 stands for 1024. An id without address is bound to all of
-    /// them, at any port.
+    /// Listens for requests: [`ConnectRequest`](super::EventKind::ConnectRequest) events follow. Requests beyond the backlog
+    /// are dropped, and peers repeat them; 0 selects 1024. An unbound cm_id is bound to all addresses at any free port.
     ///
     /// # Errors
     ///
-    /// When the id is none that could listen, or its port cannot be had.
+    /// When the cm_id cannot listen, or its port is taken.
     #[doc(alias = "rdma_listen")]
     pub fn listen(&self, backlog: usize) -> Result<(), Error> {
         let mut state = self.state();
-        state.expect(&[Stage::Idle, Stage::Bound], "only an id that is bound can listen")?;
+        state.expect(&[Stage::Idle, Stage::Bound], "only a bound cm_id can listen")?;
         if state.stage == Stage::Idle {
             self.bind_state(&mut state, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
         }
-        let backlog = if backlog == 0 { BACKLOG } else { backlog };
+        let backlog = if backlog == 0 { DEFAULT_BACKLOG } else { backlog };
         let service = state.service_id;
         if !state.claimed {
             claim(&state.bound, service)?;
@@ -86,9 +88,9 @@ impl CmId {
         }
         let connections = self.port_space() != PortSpace::Udp;
         let datagrams = self.port_space() != PortSpace::Tcp;
-        // The port is claimed, so nobody listens there but us.
-        for place in &state.bound {
-            place.act(|manager, _| {
+        // The port is claimed, so there is no other listener.
+        for local_link in &state.bound {
+            local_link.act(|manager, _| {
                 if connections {
                     let _ = manager.cm.listen(service, backlog);
                 }
@@ -102,7 +104,7 @@ impl CmId {
         Ok(())
     }
 
-    /// Asks the peer for a connection, or for its datagram queue pair. [`Established`](super::EventKind::Established),
+    /// Requests a connection, or the peer's UD queue pair. [`Established`](super::EventKind::Established),
     /// [`Rejected`](super::EventKind::Rejected), [`Unreachable`](super::EventKind::Unreachable) or
     /// [`ConnectError`](super::EventKind::ConnectError) follows.
     ///
@@ -110,163 +112,166 @@ impl CmId {
     ///
     /// When the route is not resolved, there is no queue pair, or more private data than fits.
     #[doc(alias = "rdma_connect")]
-    pub fn connect(&self, wish: &ConnectParameters) -> Result<(), Error> {
-        self.say(|state| self.connect_now(state, wish))
+    pub fn connect(&self, requested: &ConnectParameters) -> Result<(), Error> {
+        self.send_with(|state| self.connect_now(state, requested))
     }
 
-    fn connect_now(&self, state: &mut State, wish: &ConnectParameters) -> Result<(), Error> {
+    fn connect_now(&self, state: &mut State, requested: &ConnectParameters) -> Result<(), Error> {
         state.expect(&[Stage::RouteResolved], "resolve a route first")?;
-        let place = state.place()?;
+        let local_link = state.local_link()?;
         let (Some(local), Some(peer)) = (state.local, state.peer) else {
             return Err(Error::NoDevice);
         };
         let header = ip_header(local, peer)?;
         if self.shared().is_datagram(state) {
-            self.ask(state, &place, peer, &header, wish)?;
+            self.request_datagram(state, &local_link, peer, &header, requested)?;
         } else {
-            self.request(state, &place, (local, peer), &header, wish)?;
+            self.request_connection(state, &local_link, (local, peer), &header, requested)?;
         }
         state.stage = Stage::Connecting;
         Ok(())
     }
 
-    /// Asks for a datagram queue pair.
-    fn ask(
+    /// Sends a SIDR_REQ for the peer's UD queue pair.
+    fn request_datagram(
         &self,
         state: &mut State,
-        place: &Place,
+        local_link: &LocalLink,
         peer: SocketAddr,
         header: &IpHeader,
-        wish: &ConnectParameters,
+        requested: &ConnectParameters,
     ) -> Result<(), Error> {
         let service = rdmacm::service_id(self.port_space(), peer.port());
         let parameters = ResolveParameters {
             traffic_class: state.traffic_class,
-            response_timeout: wish.response_timeout,
-            max_retries: wish.max_retries,
-            private_data: rdmacm_private_data(header, &wish.private_data)?,
+            response_timeout: requested.response_timeout,
+            max_retries: requested.max_retries,
+            private_data: rdmacm_private_data(header, &requested.private_data)?,
             ..ResolveParameters::new(Gid::from_ip(peer.ip()), service)
         };
-        let question = place.act(|manager, now| {
-            let question = manager.cm.resolve(now, &parameters).ok()?;
-            manager.resolutions.insert(question, self.shared().handler());
-            Some(question)
+        let resolution = local_link.act(|manager, now| {
+            let resolution = manager.cm.resolve(now, &parameters).ok()?;
+            manager.resolutions.insert(resolution, self.shared().handler());
+            Some(resolution)
         })?;
-        let question = question.ok_or(Error::TooMany { what: "SIDR requests" })?;
-        state.exchange = Exchange::Question(question);
+        let resolution = resolution.ok_or(Error::TooMany { what: "SIDR requests" })?;
+        state.exchange = Exchange::Resolution(resolution);
         Ok(())
     }
 
-    /// Asks for a connection.
-    fn request(
+    /// Sends a REQ.
+    fn request_connection(
         &self,
         state: &mut State,
-        place: &Place,
+        local_link: &LocalLink,
         (local, peer): (SocketAddr, SocketAddr),
         header: &IpHeader,
-        wish: &ConnectParameters,
+        requested: &ConnectParameters,
     ) -> Result<(), Error> {
-        let (number, service, shared_receive_queue) = named(state, wish)?;
+        let (number, service, shared_receive_queue) = queue_pair_of(state, requested)?;
         let transport = match service {
             ServiceType::ReliableConnection => Transport::Rc,
             ServiceType::UnreliableConnection => Transport::Uc,
             ServiceType::XrcInitiator => Transport::Xrc,
             _ => return Err(Error::Service { space: self.port_space() }),
         };
-        let [from, to] = [local, peer].map(|one| Gid::from_ip(one.ip()));
+        let [from, to] = [local, peer].map(|address| Gid::from_ip(address.ip()));
         let mut path = roce_path(from, to, flow_label(local.port(), peer.port()));
         path.traffic_class = Hex8(state.traffic_class);
         if let Some(route) = state.route {
             (path.flow_label, path.hop_limit) = (route.flow_label, route.hop_limit);
         }
-        // IBA 12.7.34: the way there and back, and what our side takes to acknowledge.
-        path.ack_timeout = attributes::ack_timeout(wish.ack_timeout, proto::Config::ACK_DELAY);
-        let most = place.context.limits().max_rd_atomic;
-        let mut facts =
-            Facts::of_wish(attributes::vector(place.source_index(), &path), state.path_mtu, wish);
-        facts.receive_psn = random_psn();
-        facts.responder_resources = facts.responder_resources.min(most);
-        facts.initiator_depth = facts.initiator_depth.min(most);
+        // IBA 12.7.34: the round-trip time, and our ACK delay.
+        path.ack_timeout = attributes::ack_timeout(requested.ack_timeout, proto::Config::ACK_DELAY);
+        let max = local_link.context.limits().max_rd_atomic;
+        let mut negotiated = Negotiated::of_parameters(
+            attributes::vector(local_link.source_index(), &path),
+            state.path_mtu,
+            requested,
+        );
+        negotiated.receive_psn = random_psn();
+        negotiated.responder_resources = negotiated.responder_resources.min(max);
+        negotiated.initiator_depth = negotiated.initiator_depth.min(max);
         let id = rdmacm::service_id(self.port_space(), peer.port());
         let parameters = proto::ConnectParameters {
             transport,
             path_mtu: state.path_mtu,
-            responder_resources: facts.responder_resources,
-            initiator_depth: facts.initiator_depth,
-            retry_count: wish.retry_count,
-            rnr_retry_count: wish.rnr_retry,
-            end_to_end_flow_control: wish.flow_control,
+            responder_resources: negotiated.responder_resources,
+            initiator_depth: negotiated.initiator_depth,
+            retry_count: requested.retry_count,
+            rnr_retry_count: requested.rnr_retry,
+            end_to_end_flow_control: requested.flow_control,
             shared_receive_queue,
-            local_response_timeout: wish.response_timeout,
-            remote_response_timeout: wish.response_timeout,
-            max_cm_retries: wish.max_retries,
-            private_data: rdmacm_private_data(header, &wish.private_data)?,
-            enhancements: wish.enhancements,
-            ..proto::ConnectParameters::new(id, number, facts.receive_psn, path)
+            local_response_timeout: requested.response_timeout,
+            remote_response_timeout: requested.response_timeout,
+            max_cm_retries: requested.max_retries,
+            private_data: rdmacm_private_data(header, &requested.private_data)?,
+            enhancements: requested.enhancements,
+            ..proto::ConnectParameters::new(id, number, negotiated.receive_psn, path)
         };
-        let connection = place.act(|manager, now| {
+        let connection = local_link.act(|manager, now| {
             let connection = manager.cm.connect(now, &parameters).ok()?;
             manager.connections.insert(connection, self.shared().handler());
             Some(connection)
         })?;
         let connection = connection.ok_or(Error::TooMany { what: "connections" })?;
-        (state.facts, state.service) = (facts, Some(service));
+        (state.negotiated, state.service) = (negotiated, Some(service));
         state.exchange = Exchange::Connection(connection);
         Ok(())
     }
 
-    /// Accepts a peer's request. The queue pair is brought up before the answer leaves;
-    /// [`Established`](super::EventKind::Established) follows when the peer is ready. With datagrams nothing follows.
+    /// Accepts a request. The QP is in RTS before the REP is sent; [`Established`](super::EventKind::Established) follows on
+    /// the peer's RTU. For UD no event follows.
     ///
     /// # Errors
     ///
-    /// When there is no request, or none any more; when there is no queue pair, or more private data than fits.
+    /// When there is no pending request or no QP, or the private data is too long.
     #[doc(alias = "rdma_accept")]
-    pub fn accept(&self, answer: &ConnectParameters) -> Result<(), Error> {
-        self.say(|state| self.accept_now(state, answer))
+    pub fn accept(&self, response: &ConnectParameters) -> Result<(), Error> {
+        self.send_with(|state| self.accept_now(state, response))
     }
 
-    fn accept_now(&self, state: &mut State, answer: &ConnectParameters) -> Result<(), Error> {
+    fn accept_now(&self, state: &mut State, response: &ConnectParameters) -> Result<(), Error> {
         state.expect(&[Stage::Requested], "there is no request to accept")?;
-        let place = state.place()?;
-        let (number, service, shared_receive_queue) = named(state, answer)?;
+        let local_link = state.local_link()?;
+        let (number, service, shared_receive_queue) = queue_pair_of(state, response)?;
         match state.exchange {
             Exchange::Query(query) => {
                 let key = state.queue_pair.as_ref().map(attributes::queue_key);
-                let data = private_data(&answer.private_data)?;
-                let valid = Resolution::valid(number, key.unwrap_or(answer.queue_key), data);
-                place
+                let data = private_data(&response.private_data)?;
+                let valid = Resolution::valid(number, key.unwrap_or(response.queue_key), data);
+                local_link
                     .act(|manager, _| manager.cm.answer(query, &valid))?
                     .map_err(|_| Error::PeerGaveUp)?;
                 state.stage = Stage::Connected;
             }
             Exchange::Connection(connection) => {
-                let most = place.context.limits().max_rd_atomic;
-                let facts = &mut state.facts;
+                let max = local_link.context.limits().max_rd_atomic;
+                let negotiated = &mut state.negotiated;
                 for (agreed, wanted) in [
-                    (&mut facts.responder_resources, answer.responder_resources),
-                    (&mut facts.initiator_depth, answer.initiator_depth),
+                    (&mut negotiated.responder_resources, response.responder_resources),
+                    (&mut negotiated.initiator_depth, response.initiator_depth),
                 ] {
-                    *agreed = (*agreed).min(wanted).min(most);
+                    *agreed = (*agreed).min(wanted).min(max);
                 }
-                facts.min_rnr_timer = answer.min_rnr_timer;
-                let facts = state.facts;
+                negotiated.min_rnr_timer = response.min_rnr_timer;
+                let negotiated = state.negotiated;
                 let parameters = AcceptParameters {
-                    responder_resources: facts.responder_resources,
-                    initiator_depth: facts.initiator_depth,
-                    end_to_end_flow_control: answer.flow_control,
-                    rnr_retry_count: answer.rnr_retry,
+                    responder_resources: negotiated.responder_resources,
+                    initiator_depth: negotiated.initiator_depth,
+                    end_to_end_flow_control: response.flow_control,
+                    rnr_retry_count: response.rnr_retry,
                     shared_receive_queue,
-                    private_data: private_data(&answer.private_data)?,
-                    enhancements: answer.enhancements,
-                    ..AcceptParameters::new(number, facts.receive_psn)
+                    private_data: private_data(&response.private_data)?,
+                    enhancements: response.enhancements,
+                    ..AcceptParameters::new(number, negotiated.receive_psn)
                 };
                 state.service = Some(service);
                 if let Some(queue_pair) = &state.queue_pair {
-                    facts.bring_up(queue_pair)?;
+                    negotiated.bring_up(queue_pair)?;
                 }
-                let accepted =
-                    place.act(|manager, now| manager.cm.accept(now, connection, &parameters))?;
+                let accepted = local_link
+                    .act(|manager, now| manager.cm.accept(now, connection, &parameters))?;
                 if accepted.is_err() {
                     attributes::fail(state.queue_pair.as_ref());
                     return Err(Error::PeerGaveUp);
@@ -278,25 +283,24 @@ impl CmId {
         Ok(())
     }
 
-    /// Says no to a peer's request, with up to 148 bytes for its program, 136 for datagrams.
+    /// Rejects a request, with up to 148 bytes of private data, 136 for UD.
     ///
     /// # Errors
     ///
-    /// When there is no request, or none any more, or more private data than fits.
+    /// When there is no pending request, or the private data is too long.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
         self.reject_for(RejectReason::CONSUMER_REJECT, data)
     }
 
-    /// The same, for another reason than the program's own: a vendor's enhancements that it cannot do. Datagrams have
-    /// one reason only.
+    /// Rejects a request for a given reason, such as unsupported ECE options. UD has one reason only.
     ///
     /// # Errors
     ///
     /// As [`CmId::reject`].
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_for(&self, reason: RejectReason, data: &[u8]) -> Result<(), Error> {
-        self.say(|state| self.reject_for_now(state, reason, data))
+        self.send_with(|state| self.reject_for_now(state, reason, data))
     }
 
     fn reject_for_now(
@@ -307,18 +311,18 @@ impl CmId {
     ) -> Result<(), Error> {
         let stages = [Stage::Requested, Stage::Responded];
         state.expect(&stages, "there is no request to reject")?;
-        let place = state.place()?;
+        let local_link = state.local_link()?;
         let done = match state.exchange {
             Exchange::Query(query) => {
                 let private_data = private_data(data)?;
                 let refused = Resolution::refused(SidrStatus::REJECTED);
                 let refused = Resolution { private_data, ..refused };
-                place.act(|manager, _| manager.cm.answer(query, &refused))?
+                local_link.act(|manager, _| manager.cm.answer(query, &refused))?
             }
             Exchange::Connection(connection) => {
                 let private_data = private_data(data)?;
                 let rejection = Rejection { private_data, ..Rejection::new(reason) };
-                place.act(|manager, now| manager.cm.reject(now, connection, &rejection))?
+                local_link.act(|manager, now| manager.cm.reject(now, connection, &rejection))?
             }
             _ => return Err(Error::WrongState { reason: "there is no request to reject" }),
         };
@@ -326,14 +330,15 @@ impl CmId {
         done.map_err(|_| Error::PeerGaveUp)
     }
 
-    /// Says that a queue pair of the program's own is up, after [`ConnectResponse`](super::EventKind::ConnectResponse).
+    /// Confirms that a QP which the cm_id did not create is in RTS, after
+    /// [`ConnectResponse`](super::EventKind::ConnectResponse): sends the RTU.
     ///
     /// # Errors
     ///
     /// When there is no response, or the peer has given up.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self) -> Result<(), Error> {
-        self.say(|state| self.establish_now(state))
+        self.send_with(|state| self.establish_now(state))
     }
 
     fn establish_now(&self, state: &mut State) -> Result<(), Error> {
@@ -344,81 +349,81 @@ impl CmId {
         let ready = |manager: &mut crate::engine::Manager, _| {
             manager.cm.ready(connection, RtuData::default())
         };
-        let place = state.place()?;
-        place.act(ready)?.map_err(|_| Error::PeerGaveUp)?;
+        let local_link = state.local_link()?;
+        local_link.act(ready)?.map_err(|_| Error::PeerGaveUp)?;
         state.stage = Stage::Connected;
-        place.connections().watch_peer(place.adapter(), place.link, connection);
+        local_link.connections().watch_peer(local_link.adapter(), local_link.index, connection);
         Ok(())
     }
 
-    /// Says that data came from a peer whose "ready" did not: the connection is up, and
+    /// Reports that data arrived before the peer's RTU: the connection is established, and
     /// [`Established`](super::EventKind::Established) follows.
     ///
     /// # Errors
     ///
-    /// When no connection waits for it.
+    /// When no connection waits for an RTU.
     #[doc(alias = "rdma_notify")]
     pub fn notify_established(&self) -> Result<(), Error> {
-        let place = {
+        let local_link = {
             let state = self.state();
-            state.expect(&[Stage::Accepting], "no connection waits for its peer")?;
+            state.expect(&[Stage::Accepting], "no connection waits for the peer's RTU")?;
             let Exchange::Connection(connection) = state.exchange else {
-                return Err(Error::WrongState { reason: "no connection waits for its peer" });
+                return Err(Error::WrongState { reason: "no connection waits for the peer's RTU" });
             };
-            let place = state.place()?;
-            place
-                .act(|manager, _| manager.cm.handle_data_received(connection))?
-                .map_err(|_| Error::WrongState { reason: "no connection waits for its peer" })?;
-            place
+            let local_link = state.local_link()?;
+            local_link.act(|manager, _| manager.cm.handle_data_received(connection))?.map_err(
+                |_| Error::WrongState { reason: "no connection waits for the peer's RTU" },
+            )?;
+            local_link
         };
-        place.connections().deliver_events(place.adapter());
+        local_link.connections().deliver_events(local_link.adapter());
         Ok(())
     }
 
-    /// Ends the connection. The queue pair is in error when this returns; [`Disconnected`](super::EventKind::Disconnected)
-    /// follows when the peer knows, or does not answer. A connection that is over stays so.
+    /// Disconnects. The QP is in the error state afterwards; [`Disconnected`](super::EventKind::Disconnected) follows when the
+    /// peer has confirmed or timed out. On a connection that has ended it does nothing.
     ///
     /// # Errors
     ///
     /// When there is no connection.
     #[doc(alias = "rdma_disconnect")]
     pub fn disconnect(&self) -> Result<(), Error> {
-        // The peer's "ready" may be late, or lost: who has its data, and is through with it, need not wait for that.
+        // The peer's RTU may be late or lost: a program that has received its data need not wait for it.
         if self.state().stage == Stage::Accepting {
             let _ = self.notify_established();
         }
-        self.say(Self::disconnect_now)
+        self.send_with(Self::disconnect_now)
     }
 
     fn disconnect_now(state: &mut State) -> Result<(), Error> {
         if matches!(state.stage, Stage::Disconnecting | Stage::Over) {
             return Ok(());
         }
-        state.expect(&[Stage::Connected], "the id is not connected")?;
+        state.expect(&[Stage::Connected], "the cm_id is not connected")?;
         let Exchange::Connection(connection) = state.exchange else {
-            return Err(Error::WrongState { reason: "datagrams have no connection" });
+            return Err(Error::WrongState { reason: "UD has no connections" });
         };
         attributes::fail(state.queue_pair.as_ref());
-        let place = state.place()?;
-        // One that the peer has just ended is over, and its event is on the way.
-        let _ = place
+        let local_link = state.local_link()?;
+        // If the peer has just disconnected, its event is pending.
+        let _ = local_link
             .act(|manager, now| manager.cm.disconnect(now, connection, DreqData::default()))?;
         state.stage = Stage::Disconnecting;
         Ok(())
     }
 
-    /// Whether a peer's request waits for an answer.
+    /// Whether a request of a peer is pending.
     pub fn is_requested(&self) -> bool {
         self.state().stage == Stage::Requested
     }
 
-    /// Whether the connection is up.
+    /// Whether the connection is established.
     pub fn is_connected(&self) -> bool {
         self.state().stage == Stage::Connected
     }
 }
 
-/// Its queue pair is up, and the first packet is no news any more.
+/// Suppresses the COMM_EST event of a QP: the connection manager reports the connection.
 pub(super) fn set_established(queue_pair: Option<&QueuePair>) {
     if let Some(queue_pair) = queue_pair {
         queue_pair.set_established();
@@ -429,9 +434,9 @@ pub(super) fn set_established(queue_pair: Option<&QueuePair>) {
 mod tests {
     use super::flow_label;
 
-    /// As in a REQ of rping's that was captured.
+    /// From a captured REQ of rping.
     #[test]
-    fn the_flow_label_is_that_of_linux() {
+    fn the_flow_label_equals_that_of_linux() {
         assert_eq!(flow_label(38831, 7174), 0x2_7a37);
     }
 }

@@ -1,4 +1,4 @@
-//! What is told about ids.
+//! Events of cm_ids.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use ferroce_wire::number::{QKey, Qpn};
 use super::id::CmId;
 use crate::error::CmError as Error;
 
-/// Names an [`CmId`] in its events. No two of a process have the same.
+/// Identifies a [`CmId`] in its events. Unique in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IdName(pub u64);
 
@@ -22,153 +22,159 @@ impl IdName {
     }
 }
 
-/// An event of an [`CmId`].
+/// An event of a [`CmId`].
 #[derive(Debug)]
+#[non_exhaustive]
 #[doc(alias = "rdma_cm_event")]
 pub struct Event {
-    /// Whom it is about; the listener, where somebody wants to connect.
+    /// The cm_id; for a connection request, that of the listener.
     pub id: IdName,
     /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened to an id.
+/// The kind of an event.
 #[derive(Debug)]
 #[non_exhaustive]
 #[doc(alias = "rdma_cm_event_type")]
 pub enum EventKind {
-    /// The way to the destination begins at one of our devices.
+    /// A device reaches the destination.
     #[doc(alias = "RDMA_CM_EVENT_ADDR_RESOLVED")]
     AddressResolved,
-    /// There is no way to the destination.
+    /// No device reaches the destination.
     #[doc(alias = "RDMA_CM_EVENT_ADDR_ERROR")]
     AddressError(Error),
-    /// All is known that connecting needs.
+    /// The route is known: the cm_id can connect.
     #[doc(alias = "RDMA_CM_EVENT_ROUTE_RESOLVED")]
     RouteResolved,
-    /// The way to the destination takes no packets of ours.
+    /// The route does not carry RoCE packets.
     #[doc(alias = "RDMA_CM_EVENT_ROUTE_ERROR")]
     RouteError(Error),
-    /// Somebody wants to connect: accept or reject by the new id.
+    /// A peer requests a connection: accept or reject it with the new cm_id.
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
     ConnectRequest(Box<Request>),
-    /// The peer accepts, and the queue pair is the program's own: bring it up by [`CmId::attributes`], then call
+    /// The peer accepted, and the cm_id did not create the QP: modify it with [`CmId::attributes`], then call
     /// [`CmId::establish`].
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_RESPONSE")]
     ConnectResponse(Box<Established>),
-    /// The connection did not come up, for a reason on this side.
+    /// The connection failed for a local reason.
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_ERROR")]
     ConnectError(Error),
-    /// The peer does not answer; or it has no datagram queue pair for us, and says why.
+    /// The peer does not respond, or refuses its UD queue pair with a status.
     #[doc(alias = "RDMA_CM_EVENT_UNREACHABLE")]
     Unreachable(Option<SidrStatus>),
-    /// The peer said no.
+    /// The peer rejected the connection.
     #[doc(alias = "RDMA_CM_EVENT_REJECTED")]
     Rejected {
-        /// Why.
+        /// The reason.
         reason: RejectReason,
-        /// The peer's bytes, and zeroes behind them: 148 in all.
+        /// The peer's private data, padded with zeroes to 148 bytes.
         private_data: Vec<u8>,
     },
-    /// The connection is up.
+    /// The connection is established.
     #[doc(alias = "RDMA_CM_EVENT_ESTABLISHED")]
     Established(Box<Established>),
-    /// The connection is over. The queue pair is in error.
+    /// The connection has ended. The QP is in the error state.
     #[doc(alias = "RDMA_CM_EVENT_DISCONNECTED")]
     Disconnected,
-    /// No packet of the connection can be under way any more: the queue pair may be used again.
+    /// No packet of the connection is in flight any more: the QP may be reused.
     #[doc(alias = "RDMA_CM_EVENT_TIMEWAIT_EXIT")]
     TimewaitExit,
-    /// The id is in a multicast group.
+    /// The cm_id joined a multicast group.
     #[doc(alias = "RDMA_CM_EVENT_MULTICAST_JOIN")]
     MulticastJoined(Group),
-    /// The id could not join a multicast group.
+    /// The cm_id could not join a multicast group.
     #[doc(alias = "RDMA_CM_EVENT_MULTICAST_ERROR")]
     MulticastError(Error),
-    /// The program raised it, by [`CmId::raise_event`].
+    /// The program raised it with [`CmId::raise_event`].
     #[doc(alias = "RDMA_CM_EVENT_USER")]
     User(UserEvent),
 }
 
-/// An event that a program raises for itself, for example to wake a thread that waits for events of the channel. Nothing in
-/// it is interpreted.
+/// An event that a program raises itself, for example to wake a thread that waits on the channel. Its fields are not
+/// interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserEvent {
-    /// Tells kinds of them apart.
+    /// A kind.
     pub kind: u32,
-    /// Whether something went wrong.
+    /// A status.
     pub status: i32,
-    /// Anything.
+    /// A value.
     pub value: u64,
 }
 
-/// Somebody wants to connect.
+/// A connection request.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Request {
-    /// This side's end of the connection. Dropped, it is a no.
+    /// The cm_id of this side. Dropping it rejects the request.
     pub id: CmId,
-    /// What the peer offers; nothing for datagrams.
+    /// The parameters that the peer requests; empty for UD.
     pub parameters: PeerParameters,
-    /// The peer's bytes, and zeroes behind them: 56 in all, 180 for datagrams.
+    /// The peer's private data, padded with zeroes to 56 bytes, 180 for UD.
     pub private_data: Vec<u8>,
 }
 
-/// The connection is up, or the peer's datagram queue pair is known.
+/// An established connection, or the peer's UD queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Established {
-    /// What the peer agreed to. Nothing is new to the passive side.
+    /// The parameters that the peer agreed to.
     pub parameters: PeerParameters,
-    /// The peer's bytes, and zeroes behind them: 196 in all, 136 for datagrams, none on the passive side.
+    /// The peer's private data, padded with zeroes to 196 bytes, 136 for UD; empty on the passive side.
     pub private_data: Vec<u8>,
-    /// Where datagrams go.
+    /// The peer's UD queue pair.
     pub datagram: Option<DatagramPeer>,
 }
 
-/// What a peer offers or agreed to, from this side.
+/// The parameters that a peer requests or agreed to, as seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PeerParameters {
-    /// The service.
+    /// The transport service.
     pub service: ServiceType,
-    /// The peer's queue pair.
+    /// The peer's QPN.
     pub queue_pair: Qpn,
-    /// How many READs and atomics of the peer's this side must hold.
+    /// Outstanding READs and atomics of the peer that this side must accept.
     pub responder_resources: u8,
-    /// How many this side may have under way to the peer.
+    /// Outstanding READs and atomics of this side that the peer accepts.
     pub initiator_depth: u8,
-    /// The peer's receive queue hands out credits.
+    /// The peer uses end-to-end flow control.
     pub flow_control: bool,
-    /// How often to send again when no acknowledge comes.
+    /// Retransmissions without an ACK.
     pub retry_count: u8,
-    /// How often to send again when the peer has no receive posted.
+    /// Retransmissions after RNR NAKs.
     pub rnr_retry: RnrRetry,
-    /// The peer receives from a shared queue.
+    /// The peer's QP has an SRQ.
     pub shared_receives: bool,
-    /// What its device can do beyond the specification.
+    /// The ECE options of the peer's device.
     pub enhancements: Enhancements,
 }
 
-/// A peer's datagram queue pair.
+/// A peer's UD queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DatagramPeer {
-    /// Its number.
+    /// Its QPN.
     pub queue_pair: Qpn,
-    /// The key that datagrams to it carry.
+    /// Its queue key.
     pub queue_key: QKey,
-    /// The way there, for [`ProtectionDomain::address_handle`](crate::ProtectionDomain::address_handle).
+    /// Its address vector, for [`ProtectionDomain::address_handle`](crate::ProtectionDomain::address_handle).
     pub address: AddressVector,
 }
 
-/// A multicast group that an id has joined.
+/// A multicast group that a cm_id has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Group {
-    /// Its address.
+    /// Its GID.
     pub gid: Gid,
-    /// How datagrams to it are sent: to every member's queue pair.
+    /// The destination of UD messages to the group.
     pub peer: DatagramPeer,
 }
 
 impl PeerParameters {
-    /// Of datagrams there is nothing to agree on.
+    /// Returns the parameters of a UD queue pair: nothing is negotiated.
     pub(super) fn datagram(queue_pair: Qpn) -> Self {
         Self {
             service: ServiceType::UnreliableDatagram,
@@ -187,7 +193,7 @@ impl PeerParameters {
         Self {
             service: match request.transport {
                 Transport::Uc => ServiceType::UnreliableConnection,
-                // The other end of what the peer has.
+                // The peer has the initiator.
                 Transport::Xrc => ServiceType::XrcTarget,
                 Transport::Rc | Transport::Rd => ServiceType::ReliableConnection,
             },

@@ -1,4 +1,4 @@
-//! Multicast groups. RoCEv2 has no subnet administration to ask: a group is IP's, and joining is local.
+//! Multicast groups. RoCEv2 has no subnet administrator: a group is an IP multicast group, and joining is local.
 
 use std::net::IpAddr;
 
@@ -11,21 +11,22 @@ use super::id::CmId;
 use crate::error::CmError as Error;
 
 impl CmId {
-    /// Joins a multicast group: the id's queue pair receives what is sent to it. [`EventKind::MulticastJoined`] or
-    /// [`EventKind::MulticastError`] follows. Without a queue pair of the id's, the program attaches its own.
+    /// Joins a multicast group: attaches the QP of the cm_id. [`EventKind::MulticastJoined`] or
+    /// [`EventKind::MulticastError`] follows. If the cm_id has no QP, the program attaches its own.
     ///
     /// # Errors
     ///
-    /// When the device is not known yet, or the address is not that of a group.
+    /// When the cm_id has no device yet, or the address is not a multicast address.
     #[doc(alias = "rdma_join_multicast")]
     pub fn join_multicast(&self, group: IpAddr) -> Result<(), Error> {
         let mut state = self.state();
-        let place = state.place()?;
+        let local_link = state.local_link()?;
         if !group.is_multicast() {
             return Err(Error::NotMulticast);
         }
         let gid = Gid::from_ip(group);
-        let attached = state.queue_pair.as_ref().map_or(Ok(()), |one| one.attach(gid));
+        let attached =
+            state.queue_pair.as_ref().map_or(Ok(()), |queue_pair| queue_pair.attach(gid));
         if let Err(error) = attached {
             self.shared().raise(EventKind::MulticastError(error.into()));
             return Ok(());
@@ -35,10 +36,10 @@ impl CmId {
         }
         let address = AddressVector {
             port: 1,
-            source_index: place.source_index(),
+            source_index: local_link.source_index(),
             destination: gid,
             traffic_class: state.traffic_class,
-            // As the kernel does for RoCE v2: 1 would end at the first router.
+            // As the kernel for RoCEv2: a hop limit of 1 would end at the first router.
             hop_limit: 64,
             ..AddressVector::default()
         };
@@ -48,16 +49,16 @@ impl CmId {
         Ok(())
     }
 
-    /// Leaves a multicast group, and says whether the id was in it.
+    /// Leaves a multicast group. Returns whether the cm_id was a member.
     #[doc(alias = "rdma_leave_multicast")]
     pub fn leave_multicast(&self, group: IpAddr) -> bool {
         let mut state = self.state();
         let gid = Gid::from_ip(group);
-        let was = state.groups.contains(&gid);
-        state.groups.retain(|one| *one != gid);
-        if let (true, Some(queue_pair)) = (was, &state.queue_pair) {
+        let member = state.groups.contains(&gid);
+        state.groups.retain(|group| *group != gid);
+        if let (true, Some(queue_pair)) = (member, &state.queue_pair) {
             queue_pair.detach(gid);
         }
-        was
+        member
     }
 }

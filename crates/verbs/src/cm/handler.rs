@@ -1,4 +1,4 @@
-//! News of the connection manager, as they become an id's.
+//! Turns events of the connection manager into events of a cm_id.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
@@ -13,60 +13,60 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{RejectReason, ServiceId, SidrStatus};
 use ferroce_wire::rdmacm::{split_private_data, split_service_id};
 
-use super::attributes::{self, Facts};
+use super::attributes::{self, Negotiated};
 use super::connect::{random_psn, set_established};
 use super::event::{DatagramPeer, Established, EventKind, PeerParameters, Request};
-use super::id::{CmId, Exchange, Place, Shared, Stage, State};
+use super::id::{CmId, Exchange, LocalLink, Shared, Stage, State};
 use crate::context::Context;
 use crate::engine::Adapter;
 use crate::error::CmError;
 use crate::sync::lock;
 
-/// Turns an event of the connection manager into events of the cm_id.
+/// Handles an event of the connection manager for a cm_id.
 pub(super) fn handle(adapter: &Adapter, link: u8, id: &Arc<Shared>, event: Event) {
-    let here = Here { adapter, link, id };
+    let handler = Handler { adapter, link, id };
     match event {
-        Event::Request(connection, request) => here.requested(connection, &request),
-        Event::Query(query, asked) => here.asked(query, &asked),
-        Event::Reply(connection, reply) => here.replied(connection, &reply),
-        Event::Established(connection, _) => here.established(connection),
-        Event::Rejected(_, rejection) => here.over(EventKind::Rejected {
+        Event::Request(connection, request) => handler.handle_request(connection, &request),
+        Event::Query(query, request) => handler.handle_query(query, &request),
+        Event::Reply(connection, reply) => handler.handle_reply(connection, &reply),
+        Event::Established(connection, _) => handler.handle_established(connection),
+        Event::Rejected(_, rejection) => handler.finish(EventKind::Rejected {
             reason: rejection.reason,
             private_data: rejection.private_data.0.to_vec(),
         }),
         Event::Failed(_, Failure::Unreachable | Failure::NeverReady | Failure::Evicted) => {
-            here.over(EventKind::Unreachable(None));
+            handler.finish(EventKind::Unreachable(None));
         }
-        // What a kernel's connection manager answers when nobody listens.
-        Event::Failed(_, Failure::PortClosed) => here.over(EventKind::Rejected {
+        // The response of Linux's connection manager for a port without a listener.
+        Event::Failed(_, Failure::PortClosed) => handler.finish(EventKind::Rejected {
             reason: RejectReason::INVALID_SERVICE_ID,
             private_data: Vec::new(),
         }),
         Event::Failed(_, Failure::ConsumerTooSlow) => {
-            here.over(EventKind::ConnectError(CmError::ResponseTooLate));
+            handler.finish(EventKind::ConnectError(CmError::ResponseTooLate));
         }
         Event::Failed(_, Failure::StaleReply) => {
-            here.over(EventKind::ConnectError(CmError::StaleConnection));
+            handler.finish(EventKind::ConnectError(CmError::StaleConnection));
         }
-        Event::DisconnectRequest(connection, _) => here.disconnecting(connection),
-        Event::Unanswered(connection, begun) => here.unanswered(connection, begun),
-        Event::Disconnected(..) => here.over(EventKind::Disconnected),
-        Event::TimeWaitEnded(_) => here.rested(),
-        Event::Resolved(_, resolution) => here.resolved(&resolution),
-        Event::Unresolved(_) => here.over(EventKind::Unreachable(None)),
+        Event::DisconnectRequest(connection, _) => handler.handle_disconnect_request(connection),
+        Event::Unanswered(connection, begun) => handler.handle_unanswered(connection, begun),
+        Event::Disconnected(..) => handler.finish(EventKind::Disconnected),
+        Event::TimeWaitEnded(_) => handler.handle_timewait_exit(),
+        Event::Resolved(_, resolution) => handler.handle_resolution(&resolution),
+        Event::Unresolved(_) => handler.finish(EventKind::Unreachable(None)),
     }
 }
 
-/// An id, and where the news come from.
-struct Here<'a> {
+/// A cm_id, and the link of the event.
+struct Handler<'a> {
     adapter: &'a Adapter,
     link: u8,
     id: &'a Arc<Shared>,
 }
 
-impl Here<'_> {
-    /// The id's state, unless the program has dropped it meanwhile. Events are raised under this lock: none comes after
-    /// the drop.
+impl Handler<'_> {
+    /// Locks the state, unless the program has dropped the cm_id. Events are raised under this lock, so none follows the
+    /// drop.
     fn state(&self) -> Option<MutexGuard<'_, State>> {
         Some(lock(&self.id.state)).filter(|state| !state.closed)
     }
@@ -75,11 +75,11 @@ impl Here<'_> {
         self.adapter.management.connections.act(self.adapter, self.link, act)
     }
 
-    /// A state for this side of what a peer asks for, without the peer's answer.
-    fn incoming(&self, from: Gid, service: ServiceId, port: u16) -> Option<State> {
+    /// Returns the state of the new cm_id of a request.
+    fn incoming_state(&self, from: Gid, service: ServiceId, port: u16) -> Option<State> {
         let handle = self.adapter.thread.handle()?;
-        let place = Place { context: Context::of(handle), link: self.link };
-        let mut local = place.address()?;
+        let local_link = LocalLink { context: Context::of(handle), index: self.link };
+        let mut local = local_link.address()?;
         local.set_port(split_service_id(service).map_or(0, |(_, port)| port));
         let mut peer = SocketAddr::new(from.to_ip(), port);
         if let (SocketAddr::V6(peer), SocketAddr::V6(local)) = (&mut peer, &local) {
@@ -87,7 +87,7 @@ impl Here<'_> {
         }
         Some(State {
             stage: Stage::Requested,
-            place: Some(place),
+            local_link: Some(local_link),
             local: Some(local),
             peer: Some(peer),
             service_id: service,
@@ -95,36 +95,36 @@ impl Here<'_> {
         })
     }
 
-    /// Hands a request to the listener.
-    fn hand_over(&self, id: CmId, parameters: PeerParameters, private_data: &[u8]) {
+    /// Delivers a request to the listener.
+    fn deliver_request(&self, id: CmId, parameters: PeerParameters, private_data: &[u8]) {
         let private_data = private_data.to_vec();
         let request = Box::new(Request { id, parameters, private_data });
-        // If the listener is gone, the request goes with it: dropped, its id says no.
+        // Without a listener the request is dropped, and its cm_id rejects it.
         match self.state() {
             Some(_open) => self.id.raise(EventKind::ConnectRequest(request)),
             None => drop(request),
         }
     }
 
-    fn requested(&self, connection: ConnectionId, request: &PeerRequest) {
+    fn handle_request(&self, connection: ConnectionId, request: &PeerRequest) {
         let data = &request.private_data.0;
         let (port, private_data) = match split_private_data(request.service_id, data) {
             Ok((header, rest)) => (header.source_port, rest),
             Err(_) => (0, &data[..]),
         };
         let device = self.adapter.device.mtu().unwrap_or_default();
-        let way = || {
+        let path_mtu = || {
             let context = Context::of(self.adapter.thread.handle()?);
             let back = self.adapter.route_to(self.link, request.from).ok()?;
             context.path_mtu_to(back.destination).ok()
         };
-        // Only a peer of this host can have more than the device.
+        // Only a peer on this host can have a larger path MTU than the device.
         let ours = match request.path_mtu.bytes() > device.bytes() {
-            true => way().unwrap_or(device),
+            true => path_mtu().unwrap_or(device),
             false => device,
         };
         if request.path_mtu.bytes() > ours.bytes() {
-            // IBA 12.6.7.2, reason 26: with the largest that we could do.
+            // IBA 12.6.7.2, reason 26: the information is the largest path MTU that we support.
             let information = Information::padded(&[ours.0 << 4]).unwrap_or_default();
             let rejection = Rejection {
                 information,
@@ -134,13 +134,13 @@ impl Here<'_> {
             self.act(|manager, now| manager.cm.reject(now, connection, &rejection));
             return;
         }
-        let state = self.incoming(request.from, request.service_id, port);
+        let state = self.incoming_state(request.from, request.service_id, port);
         let Some(mut state) = state else {
             self.act(|manager, now| manager.drop_connection(now, connection));
             return;
         };
-        state.facts = Facts::of_request(self.adapter.source_index(self.link), request);
-        state.facts.receive_psn = random_psn();
+        state.negotiated = Negotiated::of_request(self.adapter.source_index(self.link), request);
+        state.negotiated.receive_psn = random_psn();
         state.path_mtu = request.path_mtu;
         state.traffic_class = request.path.traffic_class.0;
         let parameters = PeerParameters::of_request(request);
@@ -150,16 +150,16 @@ impl Here<'_> {
         self.act(|manager, _| {
             manager.connections.insert(connection, id.shared().handler());
         });
-        self.hand_over(id, parameters, private_data);
+        self.deliver_request(id, parameters, private_data);
     }
 
-    fn asked(&self, query: QueryId, asked: &Query) {
-        let data = &asked.private_data.0;
-        let (port, private_data) = match split_private_data(asked.service_id, data) {
+    fn handle_query(&self, query: QueryId, request: &Query) {
+        let data = &request.private_data.0;
+        let (port, private_data) = match split_private_data(request.service_id, data) {
             Ok((header, rest)) => (header.source_port, rest),
             Err(_) => (0, &data[..]),
         };
-        let Some(mut state) = self.incoming(asked.from, asked.service_id, port) else {
+        let Some(mut state) = self.incoming_state(request.from, request.service_id, port) else {
             self.act(|manager, _| manager.drop_query(query, SidrStatus::REJECTED));
             return;
         };
@@ -167,14 +167,18 @@ impl Here<'_> {
         (state.exchange, state.service) = (Exchange::Query(query), Some(parameters.service));
         state.path_mtu = self.adapter.device.mtu().unwrap_or_default();
         let id = CmId::with_state(self.id.channel(), self.id.space, state);
-        self.hand_over(id, parameters, private_data);
+        self.deliver_request(id, parameters, private_data);
     }
 
-    fn replied(&self, connection: ConnectionId, reply: &Reply) {
+    fn handle_reply(&self, connection: ConnectionId, reply: &Reply) {
         let Some(mut state) = self.state() else { return };
-        state.facts.learn(reply);
+        state.negotiated.learn(reply);
         let established = Box::new(Established {
-            parameters: PeerParameters::of_reply(reply, state.service(), state.facts.retry_count),
+            parameters: PeerParameters::of_reply(
+                reply,
+                state.service(),
+                state.negotiated.retry_count,
+            ),
             private_data: reply.private_data.0.to_vec(),
             datagram: None,
         });
@@ -182,7 +186,7 @@ impl Here<'_> {
             state.stage = Stage::Responded;
             return self.id.raise(EventKind::ConnectResponse(established));
         };
-        if let Err(error) = state.facts.bring_up(queue_pair) {
+        if let Err(error) = state.negotiated.bring_up(queue_pair) {
             attributes::fail(Some(queue_pair));
             let rejection = Rejection::new(RejectReason::NO_RESOURCES);
             self.act(|manager, now| {
@@ -193,7 +197,7 @@ impl Here<'_> {
             return self.id.raise(EventKind::ConnectError(error));
         }
         set_established(Some(queue_pair));
-        // A peer that has given up meanwhile is told of by another event.
+        // If the peer has given up, another event follows.
         let ready = self.act(|manager, _| manager.cm.ready(connection, RtuData::default()));
         if let Some(Ok(())) = ready {
             state.stage = Stage::Connected;
@@ -203,27 +207,27 @@ impl Here<'_> {
         }
     }
 
-    fn established(&self, connection: ConnectionId) {
+    fn handle_established(&self, connection: ConnectionId) {
         self.adapter.management.connections.watch_peer(self.adapter, self.link, connection);
         let Some(mut state) = self.state() else { return };
         set_established(state.queue_pair.as_ref());
         state.stage = Stage::Connected;
-        let facts = &state.facts;
+        let negotiated = &state.negotiated;
         let parameters = PeerParameters {
-            queue_pair: facts.destination,
-            responder_resources: facts.responder_resources,
-            initiator_depth: facts.initiator_depth,
-            retry_count: facts.retry_count,
-            rnr_retry: facts.rnr_retry,
+            queue_pair: negotiated.destination,
+            responder_resources: negotiated.responder_resources,
+            initiator_depth: negotiated.initiator_depth,
+            retry_count: negotiated.retry_count,
+            rnr_retry: negotiated.rnr_retry,
             service: state.service(),
-            ..PeerParameters::datagram(facts.destination)
+            ..PeerParameters::datagram(negotiated.destination)
         };
         let private_data = Vec::new();
         let established = Established { parameters, private_data, datagram: None };
         self.id.raise(EventKind::Established(Box::new(established)));
     }
 
-    fn disconnecting(&self, connection: ConnectionId) {
+    fn handle_disconnect_request(&self, connection: ConnectionId) {
         if let Some(mut state) = self.state() {
             attributes::fail(state.queue_pair.as_ref());
             state.stage = Stage::Disconnecting;
@@ -233,9 +237,9 @@ impl Here<'_> {
         });
     }
 
-    /// The peer's connection manager has not answered a probe. Data from the peer counts as an answer, and so does a
-    /// process of this machine that lives.
-    fn unanswered(&self, connection: ConnectionId, begun: Instant) {
+    /// Handles a probe without a response of the peer's connection manager. Data from the peer counts as a response, and so
+    /// does a living process of this host.
+    fn handle_unanswered(&self, connection: ConnectionId, begun: Instant) {
         let Some(number) = self.act(|manager, _| manager.cm.queue_pair(connection)).flatten()
         else {
             return;
@@ -244,7 +248,7 @@ impl Here<'_> {
         let process = connections.peer_process(self.adapter, self.link, connection);
         let processes = connections.processes(self.adapter);
         if process.is_some_and(|name| processes.is_some_and(|all| all.is_alive(name))) {
-            return; // It is stopped, or busy. Its end would be an event.
+            return; // The process is stopped or busy. Its exit would raise an event.
         }
         let core = self.adapter.queue_pair(number);
         let heard = core.and_then(|core| lock(&core.inner).heard);
@@ -255,8 +259,8 @@ impl Here<'_> {
         });
     }
 
-    /// It has come to nothing, or to its end.
-    fn over(&self, kind: EventKind) {
+    /// Ends the connection with an event.
+    fn finish(&self, kind: EventKind) {
         let Some(mut state) = self.state() else { return };
         if let Exchange::Connection(_) = state.exchange {
             attributes::fail(state.queue_pair.as_ref());
@@ -265,15 +269,15 @@ impl Here<'_> {
         self.id.raise(kind);
     }
 
-    fn rested(&self) {
+    fn handle_timewait_exit(&self) {
         let Some(mut state) = self.state() else { return };
         state.exchange = Exchange::Nothing;
         self.id.raise(EventKind::TimewaitExit);
     }
 
-    fn resolved(&self, resolution: &Resolution) {
+    fn handle_resolution(&self, resolution: &Resolution) {
         if resolution.status != SidrStatus::VALID {
-            return self.over(EventKind::Unreachable(Some(resolution.status)));
+            return self.finish(EventKind::Unreachable(Some(resolution.status)));
         }
         let Some(mut state) = self.state() else { return };
         let Some(peer) = state.peer else { return };

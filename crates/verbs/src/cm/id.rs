@@ -1,4 +1,4 @@
-//! One end of a connection, or a listener.
+//! cm_ids: an end of a connection, or a listener.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -10,7 +10,7 @@ use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{ServiceId, SidrStatus};
 use ferroce_wire::rdmacm::PortSpace;
 
-use super::attributes::{self, Facts};
+use super::attributes::{self, Negotiated};
 use super::channel::{Channel, EventChannel};
 use super::event::{Event, EventKind, IdName, UserEvent};
 use super::parameters::Route;
@@ -21,49 +21,50 @@ use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
 use crate::sync::lock;
 
-/// How far an id has come.
+/// The state of a cm_id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     #[default]
     Idle,
     Bound,
     Listening,
-    /// The next host on the way to the peer is looked for.
+    /// Waits for the neighbour entry of the next hop.
     Resolving,
     AddressResolved,
     RouteResolved,
-    /// REQ or SIDR_REQ is out.
+    /// REQ or SIDR_REQ was sent.
     Connecting,
-    /// REP is here, and the program brings its own queue pair up.
+    /// REP was received, and the program modifies its own QP.
     Responded,
-    /// A peer's request waits for our answer.
+    /// A request of the peer is pending.
     Requested,
-    /// REP is out.
+    /// REP was sent.
     Accepting,
     Connected,
     Disconnecting,
-    /// It did not come to be, or is over.
+    /// The connection failed or has ended.
     Over,
 }
 
-/// What an id has under way with its peer.
+/// The CM exchange of a cm_id with its peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Exchange {
     #[default]
     Nothing,
     Connection(ConnectionId),
-    Question(ResolutionId),
+    Resolution(ResolutionId),
     Query(QueryId),
 }
 
-/// An address of an open device.
+/// A link: an address of an open device.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LocalLink {
     pub(super) context: Context,
-    pub(super) link: u8,
+    /// Index among the links of the device.
+    pub(super) index: u8,
 }
 
-impl Place {
+impl LocalLink {
     pub(super) fn adapter(&self) -> &Adapter {
         self.context.adapter()
     }
@@ -72,52 +73,52 @@ impl Place {
         &self.adapter().management.connections
     }
 
-    /// Its address, with the port of RoCEv2.
+    /// Returns its address, with the UDP port of RoCEv2.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        Some(self.adapter().links.get(usize::from(self.link))?.address)
+        Some(self.adapter().links.get(usize::from(self.index))?.address)
     }
 
-    /// Its index in the GID table, or the one that stands for it.
+    /// Returns its index in the GID table, or that of the GID which replaces it.
     pub(super) fn source_index(&self) -> u8 {
-        self.adapter().source_index(self.link)
+        self.adapter().source_index(self.index)
     }
 
-    /// Does something with the address's connection manager.
+    /// Runs a closure with the connection manager of the link.
     pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Result<T, Error> {
-        self.connections().act(self.adapter(), self.link, act).ok_or(Error::Closed)
+        self.connections().act(self.adapter(), self.index, act).ok_or(Error::Closed)
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) stage: Stage,
-    /// The program has dropped it.
+    /// The program has dropped the cm_id.
     pub(super) closed: bool,
-    /// Where the port is claimed, or is to be when it listens.
-    pub(super) bound: Vec<Place>,
-    /// It is claimed.
+    /// The links on which the port is claimed, or will be when the cm_id listens.
+    pub(super) bound: Vec<LocalLink>,
+    /// The port is claimed.
     pub(super) claimed: bool,
-    /// It shares its port with others of this kind until one of them listens.
+    /// The port is shared with other cm_ids until one of them listens (`RDMA_OPTION_ID_REUSEADDR`).
     pub(super) shares_port: bool,
-    /// "Any" address of IPv6 is not that of IPv4 as well.
+    /// The unspecified IPv6 address does not cover IPv4 (`RDMA_OPTION_ID_AFONLY`).
     pub(super) one_family: bool,
-    /// What the port is to the connection manager.
+    /// The service ID of the port.
     pub(super) service_id: ServiceId,
-    /// The device, and which of its addresses.
-    pub(super) place: Option<Place>,
+    /// The device and local address.
+    pub(super) local_link: Option<LocalLink>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) traffic_class: u8,
     pub(super) path_mtu: PathMtu,
-    /// What it was before its address was looked for.
+    /// The state before the neighbour lookup.
     pub(super) before: Stage,
-    /// What the program has said of the way.
+    /// The route that the program has set.
     pub(super) route: Option<Route>,
     pub(super) queue_pair: Option<QueuePair>,
-    /// The queue pair's service, once it is known or asked for.
+    /// The service of the QP, once it is known.
     pub(super) service: Option<ServiceType>,
     pub(super) exchange: Exchange,
-    pub(super) facts: Facts,
+    pub(super) negotiated: Negotiated,
     pub(super) groups: Vec<Gid>,
 }
 
@@ -129,23 +130,23 @@ impl State {
         }
     }
 
-    /// The service of the connection.
+    /// Returns the service of the connection.
     pub(super) fn service(&self) -> ServiceType {
         let made = self.queue_pair.as_ref().map(QueuePair::service);
         made.or(self.service).unwrap_or(ServiceType::ReliableConnection)
     }
 
-    pub(super) fn place(&self) -> Result<Place, Error> {
-        self.place.clone().ok_or(Error::NoDevice)
+    pub(super) fn local_link(&self) -> Result<LocalLink, Error> {
+        self.local_link.clone().ok_or(Error::NoDevice)
     }
 }
 
-/// What an id is to the connection manager.
+/// The part of a cm_id that the connection manager refers to.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) name: IdName,
     pub(super) space: PortSpace,
-    /// Where its events go. Held while one is raised: none is left behind by [`CmId::migrate`].
+    /// The event channel. Locked while an event is raised, so that [`CmId::migrate`] leaves none behind.
     channel: Mutex<Arc<Channel>>,
     pub(super) state: Mutex<State>,
 }
@@ -165,7 +166,7 @@ impl Shared {
         Arc::clone(&lock(&self.channel))
     }
 
-    /// Its events go to this channel from now on, and so do those that wait. Requests that wait come along.
+    /// Moves to another channel, with pending events and the cm_ids of pending requests.
     fn migrate(&self, to: &Arc<Channel>) {
         let mut channel = lock(&self.channel);
         let waiting = channel.take_all(self.name);
@@ -178,7 +179,7 @@ impl Shared {
         *channel = Arc::clone(to);
     }
 
-    /// Whether it asks for a datagram queue pair, and not for a connection.
+    /// Whether it resolves a UD queue pair instead of connecting.
     pub(super) fn is_datagram(&self, state: &State) -> bool {
         match self.space {
             PortSpace::Udp | PortSpace::Ipoib => true,
@@ -188,8 +189,10 @@ impl Shared {
     }
 }
 
-/// One end of a connection, or a listener. Clones are the same one, and any thread may use them; with the last of them
-/// it ends: the peer is told, and the port is free.
+/// A cm_id: an end of a connection, or a listener. Clones share it.
+///
+/// When the last clone is dropped, the connection is disconnected and the port is released. See the [module](super) for an
+/// example.
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_cm_id")]
 pub struct CmId {
@@ -203,10 +206,10 @@ struct Owner {
 }
 
 impl CmId {
-    /// An id that is nowhere yet, whose events come out of this channel.
+    /// Creates a cm_id whose events this channel delivers.
     ///
-    /// One in the port space of IP over InfiniBand, which RoCE does not have, gets no further than that, as with Linux: it
-    /// is refused with the address of a device, or when an address is resolved.
+    /// RoCE has no IP over InfiniBand: as in Linux, a cm_id of that port space can be created, but not bound to a device or
+    /// resolved.
     ///
     /// # Errors
     ///
@@ -230,100 +233,100 @@ impl CmId {
         lock(&self.owner.shared.state)
     }
 
-    /// What its events call it.
+    /// Returns its name in events.
     pub fn name(&self) -> IdName {
         self.owner.shared.name
     }
 
-    /// Its port space.
+    /// Returns its port space.
     pub fn port_space(&self) -> PortSpace {
         self.owner.shared.space
     }
 
-    /// Ends it now, as if the last of its clones were dropped: the peer is told, and the port is free.
-    ///
-    /// An id that is dropped says the same, but who drops it does not wait until it has been said.
+    /// Disconnects and releases the port now, as if the last clone were dropped, and waits until the messages are sent.
     pub fn close(&self) {
-        let place = self.state().place.clone();
+        let local_link = self.state().local_link.clone();
         self.owner.end();
-        if let Some(place) = place {
-            place.adapter().flush_outbox();
+        if let Some(local_link) = local_link {
+            local_link.adapter().flush_outbox();
         }
     }
 
-    /// Lets its events come out of another channel from now on, those that wait included.
+    /// Moves it to another channel, with its pending events.
     #[doc(alias = "rdma_migrate_id")]
     pub fn migrate(&self, channel: &EventChannel) {
         self.shared().migrate(&channel.channel);
     }
 
-    /// Raises an event in its channel.
+    /// Raises an event on its channel.
     #[doc(alias = "rdma_write_cm_event")]
     pub fn raise_event(&self, event: UserEvent) {
         self.shared().raise(EventKind::User(event));
     }
 
-    /// Says which service its queue pair will be of, where the port space leaves that open. Before it connects.
+    /// Sets the service of its QP, for port spaces that allow several. Call it before connecting.
     pub fn set_service(&self, service: ServiceType) {
         self.state().service = Some(service);
     }
 
-    /// The device, once the address is known.
+    /// Returns the device, once the address is bound or resolved.
     #[doc(alias = "verbs")]
     pub fn context(&self) -> Option<Context> {
-        self.state().place.as_ref().map(|place| place.context.clone())
+        self.state().local_link.as_ref().map(|local_link| local_link.context.clone())
     }
 
-    /// The index of our GID, once the address is known. For a loopback address that is not in the device's table, one that
-    /// packets to it may name.
+    /// Returns the index of the local GID, once the address is bound or resolved. For a loopback address outside the GID
+    /// table, that of a GID which reaches it.
     pub fn source_index(&self) -> Option<u8> {
-        self.state().place.as_ref().map(Place::source_index)
+        self.state().local_link.as_ref().map(LocalLink::source_index)
     }
 
-    /// Our address and port.
+    /// Returns the local address and port.
     #[doc(alias = "rdma_get_local_addr")]
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.state().local
     }
 
-    /// The peer's address and port.
+    /// Returns the peer's address and port.
     #[doc(alias = "rdma_get_peer_addr")]
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.state().peer
     }
 
-    /// The largest payload of a packet on the way, once it is known.
+    /// Returns the path MTU, once the route is resolved.
     pub fn path_mtu(&self) -> PathMtu {
         self.state().path_mtu
     }
 
-    /// The queue pair that was made by [`CmId::create_queue_pair`].
+    /// Returns the QP of [`CmId::create_queue_pair`].
     pub fn queue_pair(&self) -> Option<QueuePair> {
         self.state().queue_pair.clone()
     }
 
-    /// Sets the type of service or traffic class of the connection's packets. Before the route is resolved.
+    /// Sets the type of service or traffic class. Call it before the route is resolved.
+    #[doc(alias = "RDMA_OPTION_ID_TOS")]
     pub fn set_type_of_service(&self, traffic_class: u8) {
         self.state().traffic_class = traffic_class;
     }
 
-    /// Lets the port be used by several ids that say so, of which one may listen. Before it is bound.
+    /// Lets several cm_ids bind the same port, of which one may listen. Call it before binding.
+    #[doc(alias = "RDMA_OPTION_ID_REUSEADDR")]
     pub fn set_port_sharing(&self, shares: bool) {
         self.state().shares_port = shares;
     }
 
-    /// Bound to "any" address of IPv6, it is not bound to those of IPv4. Before it is bound.
+    /// Restricts the unspecified IPv6 address to IPv6. Call it before binding.
+    #[doc(alias = "RDMA_OPTION_ID_AFONLY")]
     pub fn set_one_family(&self, one: bool) {
         self.state().one_family = one;
     }
 
-    /// Makes a queue pair for the connection. The id changes its state from now on: it takes receives at once, and
-    /// sends when the connection is up. One of datagrams takes both at once.
+    /// Creates a QP for the connection, in INIT: receives can be posted. The cm_id brings it to RTS when the connection is
+    /// established; a UD QP is in RTS at once.
     ///
     /// # Errors
     ///
-    /// When it has one, the device is not known yet or is not that of the domain; and as
-    /// [`ProtectionDomain::queue_pair`].
+    /// When the cm_id has a QP, or no device, or the PD belongs to another device; and as [`ProtectionDomain::queue_pair`].
     #[doc(alias = "rdma_create_qp")]
     pub fn create_queue_pair(
         &self,
@@ -331,11 +334,11 @@ impl CmId {
         options: &QueuePairOptions<'_>,
     ) -> Result<QueuePair, Error> {
         let mut state = self.state();
-        let place = state.place()?;
+        let local_link = state.local_link()?;
         if state.queue_pair.is_some() {
             return Err(Error::HasQueuePair);
         }
-        if !Arc::ptr_eq(place.context.adapter(), pd.context().adapter()) {
+        if !Arc::ptr_eq(local_link.context.adapter(), pd.context().adapter()) {
             return Err(Error::ForeignPd);
         }
         let datagram = options.service == ServiceType::UnreliableDatagram;
@@ -354,27 +357,27 @@ impl CmId {
         Ok(queue_pair)
     }
 
-    /// Gives up the queue pair that was made by [`CmId::create_queue_pair`].
+    /// Drops the QP of [`CmId::create_queue_pair`].
     #[doc(alias = "rdma_destroy_qp")]
     pub fn destroy_queue_pair(&self) {
         let queue_pair = self.state().queue_pair.take();
         drop(queue_pair);
     }
 
-    /// What brings a queue pair of the program's own into a state, as far as the connection is known.
+    /// Returns the attributes that bring a QP which the program created into a state.
     ///
     /// # Errors
     ///
-    /// For a state that a connection says nothing about.
+    /// For a state that the connection has no attributes for.
     #[doc(alias = "rdma_init_qp_attr")]
     pub fn attributes(&self, to: ferroce_proto::qp::State) -> Result<QueuePairAttributes, Error> {
         let state = self.state();
-        state.facts.attributes(state.service(), to)
+        state.negotiated.attributes(state.service(), to)
     }
 }
 
 impl Context {
-    /// How many connections this process has on the device, those in time-wait included.
+    /// Returns the number of connections of this process on the device, including those in time-wait.
     pub fn connections(&self) -> usize {
         self.adapter().management.connections.len()
     }
@@ -389,41 +392,41 @@ impl Drop for Owner {
 impl Owner {
     fn end(&self) {
         if self.process != std::process::id() {
-            return; // The connection stayed with the parent.
+            return; // The connection belongs to the parent process.
         }
-        // From here on no event is raised, and nobody else touches what is ended below.
+        // From here on no event is raised, and no other thread uses the old state.
         let closed = State { closed: true, ..State::default() };
-        let gone = std::mem::replace(&mut *lock(&self.shared.state), closed);
-        gone.end();
-        // Ids in them are dropped without a lock.
+        let old = std::mem::replace(&mut *lock(&self.shared.state), closed);
+        old.end();
+        // Dropped without a lock: the events may own cm_ids.
         drop(self.shared.channel().take_all(self.shared.name));
     }
 }
 
 impl State {
-    /// Ends whatever is under way.
+    /// Ends the exchange with the peer, and releases the port.
     fn end(self) {
         if let Some(queue_pair) = &self.queue_pair {
             for group in &self.groups {
                 queue_pair.detach(*group);
             }
         }
-        let under_way = matches!(
+        let active = matches!(
             self.stage,
             Stage::Connecting | Stage::Responded | Stage::Accepting | Stage::Connected
         );
-        if let (Exchange::Connection(_), true) = (self.exchange, under_way) {
+        if let (Exchange::Connection(_), true) = (self.exchange, active) {
             attributes::fail(self.queue_pair.as_ref());
         }
-        if let Some(place) = &self.place {
+        if let Some(local_link) = &self.local_link {
             let unanswered = self.stage == Stage::Requested;
-            // A device that is closed has no connections to end.
-            let _ = place.act(|manager, now| match self.exchange {
+            // A closed device has no connections.
+            let _ = local_link.act(|manager, now| match self.exchange {
                 Exchange::Nothing => {}
                 Exchange::Connection(connection) => manager.drop_connection(now, connection),
-                Exchange::Question(question) => {
-                    manager.resolutions.remove(&question);
-                    manager.cm.cancel_resolution(question);
+                Exchange::Resolution(resolution) => {
+                    manager.resolutions.remove(&resolution);
+                    manager.cm.cancel_resolution(resolution);
                 }
                 Exchange::Query(query) if unanswered => {
                     manager.drop_query(query, SidrStatus::REJECTED);
@@ -434,18 +437,18 @@ impl State {
         self.release();
     }
 
-    /// Gives the port back.
+    /// Releases the port.
     pub(super) fn release(&self) {
-        for place in &self.bound {
-            // Both under the manager's lock: a request finds the listener, or that there is none.
-            let _ = place.act(|manager, _| {
+        for local_link in &self.bound {
+            // Both under the manager's lock, so that a request finds either the listener or none.
+            let _ = local_link.act(|manager, _| {
                 if self.stage == Stage::Listening {
                     manager.cm.unlisten(self.service_id);
                     manager.cm.unlisten_datagrams(self.service_id);
                     manager.listeners.remove(&self.service_id.0);
                 }
-                if let (Some(address), true) = (place.address(), self.claimed) {
-                    place.connections().services.release(address, self.service_id.0);
+                if let (Some(address), true) = (local_link.address(), self.claimed) {
+                    local_link.connections().services.release(address, self.service_id.0);
                 }
             });
         }

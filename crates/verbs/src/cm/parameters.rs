@@ -1,57 +1,56 @@
-//! What the two sides of a connection ask for and agree to.
+//! Parameters of connections.
 
 use ferroce_proto::cm::Enhancements;
 use ferroce_proto::qp::{AckTimeout, PathMtu, RnrRetry, RnrTimer, ServiceType};
 use ferroce_wire::cm::ResponseTimeout;
 use ferroce_wire::number::{QKey, Qpn};
 
-/// A way to the peer that a program knows better than the system.
+/// A route to the peer that the program sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The largest payload of a packet.
+    /// The path MTU.
     pub mtu: PathMtu,
-    /// Type of service, or traffic class.
+    /// The type of service, or traffic class.
     pub traffic_class: u8,
-    /// From which switches choose among equal paths: 20 bits.
+    /// The flow label, 20 bits, which switches use for ECMP.
     pub flow_label: u32,
-    /// How many routers on the way, at most; 0 leaves that to the system.
+    /// The hop limit; 0 selects the kernel's default.
     pub hop_limit: u8,
 }
 
-/// What a side asks for when it connects, or agrees to when it accepts. The default is what Linux chooses where a
-/// program says nothing.
+/// Parameters that a side requests when it connects, or agrees to when it accepts. The defaults are those of Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "rdma_conn_param")]
 pub struct ConnectParameters {
-    /// Bytes for the peer's program: up to 56 to connect and 196 to accept, 180 and 136 for datagrams.
+    /// Private data for the peer: up to 56 bytes to connect and 196 to accept, 180 and 136 for UD.
     pub private_data: Vec<u8>,
-    /// How many READs and atomics of the peer's may be under way. Who accepts is held to what was asked for.
+    /// Outstanding READs and atomics of the peer. The accepting side is limited to what was requested.
     pub responder_resources: u8,
-    /// How many of ours. Who accepts is held to what was offered.
+    /// Outstanding READs and atomics of this side. The accepting side is limited to what was offered.
     pub initiator_depth: u8,
-    /// The receive queue hands out credits.
+    /// End-to-end flow control.
     pub flow_control: bool,
-    /// How often to send a packet again that is not acknowledged, 0 to 7: both sides do as the connecting one says.
+    /// Retransmissions without an ACK, 0 to 7. The connecting side sets it for both.
     pub retry_count: u8,
-    /// How often the peer shall send again while we have no receive posted; 7 for ever.
+    /// The peer's retransmissions after RNR NAKs; 7 is without limit.
     pub rnr_retry: RnrRetry,
-    /// How long the peer shall wait before it does.
+    /// The time the peer waits before each of them.
     pub min_rnr_timer: RnrTimer,
-    /// How long the way there and back takes at most: half of it is the packet lifetime. Only who connects says.
+    /// The maximum round-trip time, twice the packet lifetime. Set by the connecting side.
     pub ack_timeout: AckTimeout,
-    /// How long either side may take to answer a message of the connection manager. Only who connects says.
+    /// The time in which either side responds to a CM message. Set by the connecting side.
     pub response_timeout: ResponseTimeout,
-    /// How often such a message is sent again, 0 to 15. Only who connects says.
+    /// Retransmissions of a CM message, 0 to 15. Set by the connecting side.
     pub max_retries: u8,
-    /// The service of a queue pair that the id has not made.
+    /// The service of a QP that the cm_id did not create.
     pub service: ServiceType,
-    /// A queue pair that the id has not made: the program changes its state itself.
+    /// A QP that the cm_id did not create: the program modifies it.
     pub queue_pair: Option<Qpn>,
-    /// That queue pair receives from a shared queue.
+    /// Whether that QP has an SRQ.
     pub shared_receives: bool,
-    /// The key of that queue pair, for datagrams.
+    /// The queue key of that QP, for UD.
     pub queue_key: QKey,
-    /// What a vendor's devices can do beyond the specification, offered or accepted.
+    /// ECE options, offered or accepted.
     #[doc(alias = "ibv_ece")]
     pub enhancements: Enhancements,
 }
@@ -65,7 +64,7 @@ impl Default for ConnectParameters {
             flow_control: false,
             retry_count: 7,
             rnr_retry: RnrRetry::FOR_EVER,
-            // What Linux's connection manager sets: 655 ms.
+            // 655 ms, as in Linux's connection manager.
             min_rnr_timer: RnrTimer::from_code(0).unwrap_or_default(),
             ack_timeout: AckTimeout(19),
             response_timeout: ResponseTimeout(20),

@@ -1,4 +1,4 @@
-//! The side that begins an exchange.
+//! The client of a set-up exchange.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
 use ferroce_sys::random::number as random;
 
-/// How a client introduces itself, and how patient it is.
+/// Options of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientOptions {
-    /// The client's name for itself.
+    /// The ID of the client.
     pub id: PeerId,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// How each request is repeated.
+    /// Retransmission of requests.
     pub retry: RetryPolicy,
 }
 
 impl Default for ClientOptions {
-    /// The process's number, all that the device can do, and patience for 7.9 s.
+    /// The process ID, all capabilities, and retransmission for 7.9 s.
     fn default() -> Self {
         Self {
             id: PeerId(std::process::id()),
@@ -42,37 +42,37 @@ impl Default for ClientOptions {
     }
 }
 
-/// An exchange that this side has begun. One that is not connected ends when it is dropped.
+/// A set-up exchange that this side started. Dropping it ends an exchange that is not connected.
 #[derive(Debug)]
 pub struct Client {
     context: Context,
     source_index: u8,
     server: Gid,
     exchange: ExchangeId,
-    news: Arc<EventQueue<ClientEvent>>,
+    events: Arc<EventQueue<ClientEvent>>,
 }
 
-/// What an exchange has led to.
+/// The result of an exchange.
 #[derive(Clone, Debug)]
 pub struct Established {
     /// The server's device.
     pub device: Device,
-    /// The server's queue pair.
+    /// The server's QP.
     pub queue_pair: QpParameters,
-    /// The server's regions, one for each of ours.
+    /// The server's MRs, one for each of ours.
     pub regions: Vec<RegisteredRegion>,
-    /// What was agreed; `None` for datagrams.
+    /// The negotiated parameters; `None` for UD.
     pub agreement: Option<Agreement>,
-    /// How long each phase took.
+    /// The duration of each phase.
     pub times: PhaseTimes,
 }
 
 impl Client {
-    /// Begins an exchange with the server of an address, from the GID of this index: the first request is sent.
+    /// Starts an exchange with a server from the GID of this index: sends the first request.
     ///
     /// # Errors
     ///
-    /// When there is no such GID, or it cannot reach the server's.
+    /// When there is no such GID, or no route to the server.
     pub fn begin(
         context: &Context,
         source_index: u8,
@@ -87,64 +87,64 @@ impl Client {
             retry: options.retry,
             ..ClientConfig::new(exchange, TransactionId(random() as u32))
         };
-        let news = Arc::new(EventQueue::new()?);
+        let events = Arc::new(EventQueue::new()?);
         let exchanges = &adapter.management.exchanges;
-        exchanges.begin(adapter, source_index, server, config, Arc::clone(&news))?;
-        Ok(Self { context: context.clone(), source_index, server, exchange, news })
+        exchanges.begin(adapter, source_index, server, config, Arc::clone(&events))?;
+        Ok(Self { context: context.clone(), source_index, server, exchange, events })
     }
 
-    /// Waits for what the server answers, at most until the deadline in nanoseconds of the monotonic clock.
+    /// Waits for an event; returns `None` at the deadline.
     ///
     /// # Errors
     ///
     /// When the wait fails.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ClientEvent>, WaitError> {
         self.context.adapter().stop_polling();
-        self.news.wait(deadline)
+        self.events.wait(deadline)
     }
 
-    /// What the server answered, without waiting.
+    /// Takes an event without waiting.
     ///
     /// # Errors
     ///
     /// When the descriptor cannot be read.
     pub fn try_event(&self) -> Result<Option<ClientEvent>, WaitError> {
-        self.news.take()
+        self.events.take()
     }
 
-    /// The times of the phases that are over.
+    /// Returns the durations of the completed phases.
     pub fn times(&self) -> Option<PhaseTimes> {
         self.with(|client, _| *client.times())
     }
 
-    /// Phase 2: offers a queue pair and asks for one to match.
+    /// Phase 2: offers a QP, and requests one.
     ///
     /// # Errors
     ///
-    /// When the exchange is not there yet.
+    /// When the exchange is in another phase.
     pub fn create_queue_pair(&self, parameters: QpParameters) -> Result<(), Error> {
         self.step(|client, now| client.create_queue_pair(now, parameters))
     }
 
-    /// Phase 3: offers a region and asks for one. May be repeated.
+    /// Phase 3: offers an MR, and requests one. May be repeated.
     ///
     /// # Errors
     ///
-    /// When the exchange is not there yet.
+    /// When the exchange is in another phase.
     pub fn register_region(&self, parameters: RegionParameters) -> Result<(), Error> {
         self.step(|client, now| client.register_region(now, parameters))
     }
 
-    /// Phase 4: asks for the connection. Our queue pair is in RTR by now, for the server may send at once.
+    /// Phase 4: requests the connection. Our QP must be in RTR, since the server may send at once.
     ///
     /// # Errors
     ///
-    /// When the exchange is not there yet.
+    /// When the exchange is in another phase.
     pub fn connect(&self, parameters: ConnectionParameters) -> Result<(), Error> {
         self.step(|client, now| client.connect(now, parameters))
     }
 
-    /// Phase 4: our queue pair is in RTS.
+    /// Phase 4: confirms that our QP is in RTS.
     ///
     /// # Errors
     ///
@@ -153,17 +153,17 @@ impl Client {
         self.step(setup::Client::confirm)
     }
 
-    /// Gives up. The server is told when it may have accepted.
+    /// Aborts the exchange, and notifies the server if it may have accepted.
     pub fn abort(&self, status: Status) {
         self.with(|client, now| client.abort(now, status));
     }
 
-    /// All phases in one: brings a queue pair from RESET to RTS, and trades a region of the server's for each of ours.
-    /// The first of them are those whose keys the connection is about.
+    /// Runs all phases: brings a QP from RESET to RTS, and exchanges an MR of the server for each of ours. The connection
+    /// request contains the keys of the first of them.
     ///
     /// # Errors
     ///
-    /// [`Error::Exchange`] when the server refuses or does not answer; others when the queue pair cannot be used so.
+    /// [`Error::Exchange`] when the server refuses or does not respond; others when the QP cannot be used.
     pub fn establish(
         &self,
         queue_pair: &QueuePair,
@@ -185,10 +185,12 @@ impl Client {
         regions: &[&MemoryRegion],
         parameters: ConnectionParameters,
     ) -> Result<Established, Error> {
-        let ClientEvent::Discovered(device) = self.answer()? else { return Err(UNEXPECTED) };
+        let ClientEvent::Discovered(device) = self.response()? else { return Err(UNEXPECTED) };
         let side = Side::new(queue_pair.clone(), self.source_index)?;
         self.create_queue_pair(side.parameters())?;
-        let ClientEvent::QueuePairCreated(theirs) = self.answer()? else { return Err(UNEXPECTED) };
+        let ClientEvent::QueuePairCreated(theirs) = self.response()? else {
+            return Err(UNEXPECTED);
+        };
         let mut established = Established {
             device,
             queue_pair: theirs,
@@ -202,7 +204,7 @@ impl Client {
         side.receive_from(self.server, &theirs)?;
         for (number, region) in regions.iter().enumerate() {
             self.register_region(states::describe(region, number as u32))?;
-            let ClientEvent::RegionRegistered(theirs) = self.answer()? else {
+            let ClientEvent::RegionRegistered(theirs) = self.response()? else {
                 return Err(UNEXPECTED);
             };
             established.regions.push(theirs);
@@ -213,7 +215,7 @@ impl Client {
             server_key: established.regions.first().map_or(RKey(0), |region| region.remote_key),
             ..parameters
         })?;
-        let ClientEvent::Accepted(agreement) = self.answer()? else { return Err(UNEXPECTED) };
+        let ClientEvent::Accepted(agreement) = self.response()? else { return Err(UNEXPECTED) };
         side.send_to(&theirs, &agreement)?;
         self.confirm()?;
         established.agreement = Some(agreement);
@@ -221,8 +223,8 @@ impl Client {
         Ok(established)
     }
 
-    /// The server's next answer: the machine gives up by itself if there is none.
-    fn answer(&self) -> Result<ClientEvent, Error> {
+    /// Waits for the server's next response. The state machine fails the exchange after its last retransmission.
+    fn response(&self) -> Result<ClientEvent, Error> {
         match self.wait(None)? {
             Some(ClientEvent::Failed(error)) => Err(Error::Exchange(error)),
             Some(event) => Ok(event),
@@ -247,13 +249,13 @@ impl Client {
     }
 }
 
-/// The machine answers a step with its own event or a failure, so this is not met.
+/// Unreachable: the state machine responds to a step with its event or a failure.
 const UNEXPECTED: Error = Error::WrongStep;
 
 impl AsFd for Client {
     /// Readable while there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.news.fd()
+        self.events.fd()
     }
 }
 

@@ -1,12 +1,11 @@
-//! The set-up exchange: from an address to a connection with keys to each other's memory, in five phases that can be
-//! seen, timed and made to fail. `docs/set-up-exchange.md` describes the messages.
+//! The set-up exchange: connects two queue pairs and exchanges memory keys, in five phases that can be observed and timed.
+//! `docs/set-up-exchange.md` describes the messages.
 //!
-//! - [`Client`] begins an exchange: step by step, or all at once by [`Client::establish`].
-//! - [`Server`] answers those that reach an address: event by event, or by [`Server::accept`] and what an
-//!   [`Application`] makes.
-//! - [`Search`] asks who is there, and [`Presence`] says so.
+//! - [`Client`] starts an exchange: step by step, or as a whole with [`Client::establish`].
+//! - [`Server`] responds on an address: event by event, or with [`Server::accept`] and an [`Application`].
+//! - [`Search`] discovers servers, and [`Presence`] responds to it.
 //!
-//! Exchanges come and go with the device: while none of its handles is left, nobody answers.
+//! Exchanges end when the device is closed.
 
 mod client;
 mod search;
@@ -33,16 +32,16 @@ use crate::context::Context;
 
 pub use crate::error::SetupExchangeError as Error;
 
-/// The longest message, 2 GiB (IBA 9.7.7).
-const LONGEST: u32 = 1 << 31;
+/// Maximum message length, 2 GiB (IBA C9-94).
+const MAX_MESSAGE_LEN: u32 = 1 << 31;
 
-/// All that a device can do.
+/// The capabilities of a device.
 const CAPABILITIES: Capabilities = Capabilities(0x1ff);
 
 /// RC, UC, UD and XRC.
 const TRANSPORTS: Transports = Transports(0xf);
 
-/// A device as it presents itself.
+/// Describes a device to peers.
 pub fn present(context: &Context) -> RemoteDevice {
     let limits = context.limits();
     RemoteDevice {
@@ -51,7 +50,7 @@ pub fn present(context: &Context) -> RemoteDevice {
         guid: Guid(context.device().guid()),
         max_queue_pairs: limits.max_qp,
         max_memory_regions: limits.max_mr,
-        max_message_size: LONGEST,
+        max_message_size: MAX_MESSAGE_LEN,
         transports: TRANSPORTS,
         path_mtu: context.mtu(),
     }

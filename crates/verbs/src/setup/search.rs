@@ -1,4 +1,4 @@
-//! Who is there? And: we are.
+//! Discovery: searching for servers, and responding to searches.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::event_queue::EventQueue;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
 use ferroce_sys::random::number as random;
 
-/// The group that questions go to over IPv4: within the site (RFC 2365), with RoCE's port in its last two bytes.
+/// The IPv4 discovery group: site-local (RFC 2365), with RoCE's port in its last two bytes.
 pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(239, 255, 0x12, 0xb7);
 
-/// The group that questions go to over IPv6: on the link, "FeSU".
+/// The IPv6 discovery group: link-local, "FeSU".
 pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x4665, 0x5355);
 
-/// A question to many, and those who answer.
+/// A search for servers.
 #[derive(Debug)]
 pub struct Search {
     context: Context,
     exchange: ExchangeId,
-    news: Arc<EventQueue<DiscoveryEvent>>,
+    events: Arc<EventQueue<DiscoveryEvent>>,
 }
 
 impl Search {
-    /// Asks the servers of these addresses, each from the GID of an index; without any, all on the networks of the
-    /// device. Answers count for so long.
+    /// Queries the servers of these addresses, each from the GID of an index; without addresses, all servers on the
+    /// networks of the device. The search ends after `duration`.
     ///
     /// # Errors
     ///
-    /// When an address cannot be reached from its GID.
+    /// When there is no route from a GID to its address.
     pub fn begin(
         context: &Context,
         targets: &[(u8, Gid)],
@@ -61,21 +61,21 @@ impl Search {
             duration,
             ..DiscoveryConfig::new(exchange, TransactionId(random() as u32))
         };
-        // All copies in the first half, so that the last has its time, too.
+        // All copies are sent in the first half, so that the last can be answered.
         config.retry.first = config.retry.first.min(duration / 4);
-        let news = Arc::new(EventQueue::new()?);
-        exchanges.search(adapter, config, targets, Arc::clone(&news));
-        Ok(Self { context: context.clone(), exchange, news })
+        let events = Arc::new(EventQueue::new()?);
+        exchanges.search(adapter, config, targets, Arc::clone(&events));
+        Ok(Self { context: context.clone(), exchange, events })
     }
 
-    /// Waits for the next who answers: `None` when the time is over.
+    /// Waits for the next responder; returns `None` at the end of the search.
     ///
     /// # Errors
     ///
     /// When the wait fails.
     pub fn wait(&self) -> Result<Option<Responder>, WaitError> {
         self.context.adapter().stop_polling();
-        match self.news.wait(None)? {
+        match self.events.wait(None)? {
             Some(DiscoveryEvent::Found(responder)) => Ok(Some(responder)),
             Some(DiscoveryEvent::Finished) | None => Ok(None),
         }
@@ -97,23 +97,23 @@ fn group(own: Gid) -> Gid {
     }
 }
 
-/// Answers those who ask who is there, on all addresses of a device, until it is dropped. Addresses that have a server
-/// are answered for by that.
+/// Responds to searches on all addresses of a device, until it is dropped. On addresses with a [`Server`](super::Server),
+/// that responds.
 #[derive(Debug)]
 pub struct Presence {
     context: Context,
-    /// The addresses that we answer for.
+    /// The links that it responds on.
     served: Vec<u8>,
-    /// Its only work is to be in the groups, so that their packets come to this process.
+    /// A member of the discovery groups, so that this process receives their packets.
     _listener: Option<QueuePair>,
 }
 
 impl Presence {
-    /// Is there, from now on.
+    /// Starts to respond.
     ///
     /// # Errors
     ///
-    /// When the system refuses a socket. Networks without multicast can still be asked address by address.
+    /// When the system refuses a socket. Without multicast, only searches by address are possible.
     pub fn new(context: &Context) -> Result<Self, Error> {
         let listener = listener(context).ok();
         let mut presence =
@@ -130,13 +130,13 @@ impl Presence {
         Ok(presence)
     }
 
-    /// How many addresses it answers for.
+    /// Returns the number of addresses it responds on.
     pub fn addresses(&self) -> usize {
         self.served.len()
     }
 }
 
-/// A queue pair that is in the groups that questions go to.
+/// Creates a QP in the discovery groups.
 pub(super) fn listener(context: &Context) -> Result<QueuePair, Error> {
     let pd = context.protection_domain();
     let completions = context.completion_queue(1, None)?;
@@ -152,7 +152,7 @@ pub(super) fn listener(context: &Context) -> Result<QueuePair, Error> {
     let mut groups: Vec<_> = context.device().gids().iter().map(|own| group(own.gid)).collect();
     groups.sort_unstable();
     groups.dedup();
-    // One family without multicast does not keep the other from it.
+    // One address family may have no multicast.
     let joined = groups.into_iter().map(|group| queue_pair.attach(group)).filter(Result::is_ok);
     match joined.count() {
         0 => Err(Error::NoMulticast),

@@ -1,4 +1,4 @@
-//! The side that answers.
+//! The server of set-up exchanges.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use ferroce_proto::setup::{
 use ferroce_wire::setup::{QpType, Status};
 
 use super::search::listener;
-use super::{LONGEST, Side, states};
+use super::{MAX_MESSAGE_LEN, Side, states};
 use crate::context::Context;
 use crate::error::{SetupExchangeError as Error, WaitError};
 use crate::event_queue::EventQueue;
@@ -20,15 +20,15 @@ use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
 use crate::sync::lock;
 
-/// Answers the exchanges that reach one address, until it is dropped. An address has one server, in all processes.
+/// A server of set-up exchanges on one address, until it is dropped. An address has one server in all processes.
 #[derive(Debug)]
 pub struct Server {
     context: Context,
     source_index: u8,
-    news: Arc<EventQueue<ServerEvent>>,
-    /// What was made for exchanges that are not connected yet, by [`Server::accept`].
+    events: Arc<EventQueue<ServerEvent>>,
+    /// Resources of exchanges that are not connected yet, created by [`Server::accept`].
     pending: Mutex<HashMap<ExchangeHandle, Pending>>,
-    /// Where the network has multicast, questions to everybody are heard.
+    /// A member of the discovery groups, if the network has multicast.
     _listener: Option<QueuePair>,
 }
 
@@ -40,48 +40,48 @@ struct Pending {
     regions: Vec<Arc<MemoryRegion>>,
 }
 
-/// What a program makes for its clients.
+/// Creates the resources for clients.
 pub trait Application {
-    /// A queue pair in RESET to match the client's, or why there is none.
+    /// Creates a QP in RESET of the client's type.
     ///
     /// # Errors
     ///
-    /// The status that the client is told.
+    /// The status to respond with.
     fn queue_pair(&mut self, peer: &Peer, theirs: &QpParameters) -> Result<QueuePair, Status>;
 
-    /// A region for the client, which offers one of its own.
+    /// Returns an MR for the client, which offers one of its own.
     ///
     /// # Errors
     ///
-    /// The status that the client is told.
+    /// The status to respond with.
     fn region(
         &mut self,
         peer: &Peer,
         theirs: &RegionParameters,
     ) -> Result<Arc<MemoryRegion>, Status>;
 
-    /// Whether the client may connect.
+    /// Decides whether the client may connect.
     ///
     /// # Errors
     ///
-    /// The status that the client is told.
+    /// The status to respond with.
     fn connect(&mut self, _peer: &Peer, _asked: &Agreement) -> Result<(), Status> {
         Ok(())
     }
 }
 
-/// A client that is connected.
+/// A connected client.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Who it is.
+    /// The client.
     pub peer: Peer,
-    /// Our queue pair, in RTS.
+    /// Our QP, in RTS.
     pub queue_pair: QueuePair,
-    /// The client's.
+    /// The client's QP.
     pub theirs: QpParameters,
-    /// Our regions that it has keys of.
+    /// The MRs that the client has keys of.
     pub regions: Vec<Arc<MemoryRegion>>,
-    /// What was agreed; `None` for datagrams.
+    /// The negotiated parameters; `None` for UD.
     pub agreement: Option<Agreement>,
     /// How long each phase took.
     pub times: Option<PhaseTimes>,
@@ -94,52 +94,52 @@ impl Server {
     ///
     /// When another process, or this one, serves it already.
     pub fn new(context: &Context, source_index: u8, config: ServerConfig) -> Result<Self, Error> {
-        let news = Arc::new(EventQueue::new()?);
+        let events = Arc::new(EventQueue::new()?);
         let adapter = context.adapter();
         let exchanges = &adapter.management.exchanges;
-        exchanges.serve(adapter, source_index, config, Some(Arc::clone(&news)))?;
+        exchanges.serve(adapter, source_index, config, Some(Arc::clone(&events)))?;
         Ok(Self {
             context: context.clone(),
             source_index,
-            news,
+            events,
             pending: Mutex::default(),
             _listener: listener(context).ok(),
         })
     }
 
-    /// Waits for a wish of a client or news of one, at most until the deadline in nanoseconds of the monotonic clock.
+    /// Waits for an event; returns `None` at the deadline.
     ///
     /// # Errors
     ///
     /// When the wait fails.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<Option<ServerEvent>, WaitError> {
         self.context.adapter().stop_polling();
-        let event = self.news.wait(deadline);
-        self.make_room();
+        let event = self.events.wait(deadline);
+        self.refill();
         event
     }
 
-    /// The same without waiting.
+    /// Takes an event without waiting.
     ///
     /// # Errors
     ///
     /// When the descriptor cannot be read.
     pub fn try_event(&self) -> Result<Option<ServerEvent>, WaitError> {
-        let event = self.news.take();
-        self.make_room();
+        let event = self.events.take();
+        self.refill();
         event
     }
 
-    /// What found no room among the news before finds it now.
-    fn make_room(&self) {
+    /// Moves events that did not fit into the queue from the state machine.
+    fn refill(&self) {
         self.with(|_, _| ());
     }
 
-    /// Phase 2: our queue pair in INIT, or why there is none.
+    /// Phase 2: responds with our QP in INIT, or with a status.
     ///
     /// # Errors
     ///
-    /// When there is no such request any more: what was made for it is to be released.
+    /// When the request does not exist any more: release the QP.
     pub fn respond_queue_pair(
         &self,
         request: RequestHandle,
@@ -148,7 +148,7 @@ impl Server {
         self.respond(|server, now| server.respond_queue_pair(now, request, answer))
     }
 
-    /// Phase 3: our region, or why there is none.
+    /// Phase 3: responds with our MR, or with a status.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Server {
         self.respond(|server, now| server.respond_region(now, request, answer))
     }
 
-    /// Phase 4: consent, with our queue pair in RTR and the longest message we will have, or why not.
+    /// Phase 4: accepts with our QP in RTR and the maximum message length, or responds with a status.
     ///
     /// # Errors
     ///
@@ -174,27 +174,27 @@ impl Server {
         self.respond(|server, now| server.respond_connection(now, request, answer))
     }
 
-    /// A packet came on an exchange's queue pair: that confirms, too.
+    /// Reports a packet on the QP of an exchange, which confirms the connection.
     pub fn data_received(&self, exchange: ExchangeHandle) {
         self.with(|server, now| server.handle_data_received(now, exchange));
     }
 
-    /// Ends an exchange that is not connected. No event follows.
+    /// Aborts an exchange that is not connected. No event follows.
     ///
     /// # Errors
     ///
-    /// When it is over already.
+    /// When the exchange has ended.
     pub fn abort(&self, exchange: ExchangeHandle, status: Status) -> Result<(), Error> {
         lock(&self.pending).remove(&exchange);
         self.respond(|server, now| server.abort(now, exchange, status))
     }
 
-    /// Answers clients with what the program makes for them, until one is connected or the deadline comes: in
-    /// nanoseconds of the monotonic clock. Exchanges that are under way then go on with the next call.
+    /// Responds to clients with the resources of the application, until one is connected; returns `None` at the deadline.
+    /// Other exchanges continue with the next call.
     ///
     /// # Errors
     ///
-    /// When the wait fails. What goes wrong with one client is that client's affair.
+    /// When the wait fails. The failure of a client's exchange is not an error.
     pub fn accept(
         &self,
         application: &mut dyn Application,
@@ -243,7 +243,7 @@ impl Server {
                     let pending = lock(&self.pending);
                     let entry = pending.get(&request.exchange()).ok_or(Status::NO_QUEUE_PAIR)?;
                     let ready = entry.side.receive_from(entry.peer.address, &entry.theirs);
-                    ready.map(|()| LONGEST).map_err(|_| Status::INVALID_PARAMETER)
+                    ready.map(|()| MAX_MESSAGE_LEN).map_err(|_| Status::INVALID_PARAMETER)
                 });
                 self.respond_connection(request, answer).ok()?;
             }
@@ -259,7 +259,7 @@ impl Server {
         None
     }
 
-    /// The times of an exchange's phases that are over, as long as it is known.
+    /// Returns the durations of the completed phases of an exchange.
     pub fn times(&self, exchange: ExchangeHandle) -> Option<PhaseTimes> {
         self.with(|server, _| server.times(exchange).copied()).flatten()
     }
@@ -297,7 +297,7 @@ impl Pending {
 impl AsFd for Server {
     /// Readable while there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.news.fd()
+        self.events.fd()
     }
 }
 

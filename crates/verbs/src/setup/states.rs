@@ -1,4 +1,4 @@
-//! What the phases mean for a queue pair, and for a region.
+//! The QP and MR of one side during the phases.
 
 use ferroce_proto::memory::AccessFlags;
 use ferroce_proto::qp::{
@@ -15,19 +15,19 @@ use crate::queue_pair::QueuePair;
 use crate::region::MemoryRegion;
 use ferroce_sys::random::number as random;
 
-/// READs and atomics that a queue pair may have under way, either way.
-const READS: u8 = 16;
+/// Outstanding READs and atomics, in each direction.
+const MAX_RD_ATOMIC: u8 = 16;
 
-/// How long a peer waits before it tries again while we have no receive posted: 0.64 ms (IBA table 45).
+/// RNR NAK timer: 0.64 ms (IBA table 45).
 const RNR_TIMER: u8 = 12;
 
-/// Local write, and all that peers may do.
+/// Local write, and all remote access.
 const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_WRITE)
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
 
-/// One side of an exchange: a queue pair, and the number of its first packet.
+/// One side of an exchange: a QP and its starting PSN.
 #[derive(Clone, Debug)]
 pub struct Side {
     queue_pair: QueuePair,
@@ -37,18 +37,18 @@ pub struct Side {
 }
 
 impl Side {
-    /// Phase 2: brings a queue pair from RESET to INIT; one for datagrams is ready at once.
+    /// Phase 2: brings a QP from RESET to INIT, or to RTS if it is UD.
     ///
     /// # Errors
     ///
-    /// When it is not in RESET, or of XRC, whose two ends are different things: bring those up step by step.
+    /// When it is not in RESET, or an XRC QP: the two ends of XRC differ.
     pub fn new(queue_pair: QueuePair, source_index: u8) -> Result<Self, Error> {
         let numbers = random();
         let side = Self {
             queue_pair,
             source_index,
             psn: Psn(numbers as u32 & 0x00ff_ffff),
-            // IBA 10.2.5: the top bit is for the privileged.
+            // IBA 10.2.5: the most significant bit is for privileged queue keys.
             queue_key: QKey((numbers >> 32) as u32 & 0x7fff_ffff),
         };
         let datagram = side.qp_type()? == QpType::UD;
@@ -70,7 +70,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The queue pair.
+    /// Returns the QP.
     pub fn queue_pair(&self) -> &QueuePair {
         &self.queue_pair
     }
@@ -84,10 +84,10 @@ impl Side {
         }
     }
 
-    /// What the peer is told of it.
+    /// Returns the parameters to send to the peer.
     pub fn parameters(&self) -> QpParameters {
         let sizes = self.queue_pair.capabilities();
-        let reads = if self.is_reliable() { READS } else { 0 };
+        let reads = if self.is_reliable() { MAX_RD_ATOMIC } else { 0 };
         let bytes = |requests: u32, each: usize| requests.saturating_mul(each as u32);
         QpParameters {
             qp_number: self.queue_pair.number(),
@@ -111,11 +111,11 @@ impl Side {
         self.queue_pair.service() == ServiceType::ReliableConnection
     }
 
-    /// Phase 4, first half: brings it to RTR, for what the peer said of its own, with the path MTU that both can use.
+    /// Phase 4, first half: brings the QP to RTR with the peer's parameters and the smaller path MTU.
     ///
     /// # Errors
     ///
-    /// When there is no way to the peer, or what it said does not fit.
+    /// When there is no route to the peer, or its parameters are invalid.
     pub fn receive_from(&self, peer: Gid, theirs: &QpParameters) -> Result<(), Error> {
         let reliable = self.is_reliable();
         let ours = self.queue_pair.context().mtu();
@@ -131,14 +131,14 @@ impl Side {
             path_mtu: Some(smaller(ours, theirs.path_mtu)),
             destination: Some(theirs.qp_number),
             receive_psn: Some(theirs.starting_psn),
-            max_dest_rd_atomic: reliable.then_some(theirs.initiator_depth.min(READS)),
+            max_dest_rd_atomic: reliable.then_some(theirs.initiator_depth.min(MAX_RD_ATOMIC)),
             min_rnr_timer: RnrTimer::from_code(RNR_TIMER).filter(|_| reliable),
             ..QueuePairAttributes::default()
         })?;
         Ok(())
     }
 
-    /// Phase 4, second half: brings it to RTS.
+    /// Phase 4, second half: brings the QP to RTS.
     ///
     /// # Errors
     ///
@@ -151,18 +151,18 @@ impl Side {
             timeout: reliable.then_some(agreement.timeout),
             retry_count: reliable.then_some(agreement.retry_count),
             rnr_retry: reliable.then_some(agreement.rnr_retry_count),
-            max_rd_atomic: reliable.then_some(theirs.responder_resources.min(READS)),
+            max_rd_atomic: reliable.then_some(theirs.responder_resources.min(MAX_RD_ATOMIC)),
             ..QueuePairAttributes::default()
         })?;
         Ok(())
     }
 }
 
-fn smaller(one: PathMtu, other: PathMtu) -> PathMtu {
-    if other.bytes().is_some() && other.bytes() < one.bytes() { other } else { one }
+fn smaller(first: PathMtu, second: PathMtu) -> PathMtu {
+    if second.bytes().is_some() && second.bytes() < first.bytes() { second } else { first }
 }
 
-/// A region as its owner describes it.
+/// Describes an MR.
 pub(super) fn describe(region: &MemoryRegion, number: u32) -> RegionParameters {
     RegionParameters {
         id: RegionId(number),
@@ -173,7 +173,7 @@ pub(super) fn describe(region: &MemoryRegion, number: u32) -> RegionParameters {
     }
 }
 
-/// The same with its keys.
+/// Describes an MR with its keys.
 pub(super) fn registered(region: &MemoryRegion, number: u32) -> RegisteredRegion {
     RegisteredRegion {
         region: describe(region, number),
