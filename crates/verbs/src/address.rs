@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ferroce_proto::qp::AddressVector;
 use ferroce_wire::address::Gid;
 
-use crate::device::own_name;
+use crate::device::{is_own, own_name};
 use crate::engine::{Adapter, Route};
 use crate::error::{CreateError, RouteError};
 use crate::pd::{Membership, ProtectionDomain};
@@ -103,10 +103,4 @@ impl Adapter {
 fn leaves_host(destination: SocketAddr) -> bool {
     let ip = destination.ip();
     !ip.is_loopback() && !ip.is_multicast() && !is_own(destination)
-}
-
-/// Whether an address belongs to this host: the kernel chooses it as the source for itself.
-pub(crate) fn is_own(address: SocketAddr) -> bool {
-    let ip = address.ip();
-    ip.is_loopback() || ferroce_sys::route::source_for(address).is_ok_and(|own| own.ip() == ip)
 }

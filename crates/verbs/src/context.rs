@@ -9,18 +9,14 @@ use ferroce_proto::qp::PathMtu;
 use ferroce_sys::route;
 use ferroce_wire::number::Qpn;
 
-use crate::address::is_own;
-use crate::completion::{CompletionChannel, CompletionQueue};
-use crate::device::Device;
+use crate::device::{Device, is_own};
 use crate::engine::{Adapter, Handle, Statistics};
-use crate::error::{CreateError, OpenError, RouteError, WaitError};
+use crate::error::{OpenError, RouteError, WaitError};
 use crate::event::{AsyncEvent, Events};
 use crate::exit;
 use crate::limits::Limits;
 use crate::options::Options;
-use crate::pd::ProtectionDomain;
 use crate::tap::CaptureStatus;
-use crate::xrc::XrcDomain;
 
 /// A context: an open device, from which all other resources are created.
 ///
@@ -83,7 +79,7 @@ impl Context {
 
     /// Returns the limits of the device.
     pub fn limits(&self) -> Limits {
-        Limits::of(self.device())
+        self.device().limits()
     }
 
     /// Whether the interface is up and has a carrier. [`EventKind::PortActive`](crate::EventKind::PortActive) and
@@ -122,36 +118,6 @@ impl Context {
         }
         let others = adapter.links.first().and_then(|link| link.slot.others().ok());
         others.is_some_and(|others| others.contains(&slot))
-    }
-
-    /// Creates a protection domain (PD).
-    #[doc(alias = "ibv_alloc_pd")]
-    pub fn protection_domain(&self) -> ProtectionDomain {
-        ProtectionDomain::new(self.clone())
-    }
-
-    /// Creates a completion queue (CQ) with room for `capacity` entries, and with a channel if it is to be waited on.
-    ///
-    /// # Errors
-    ///
-    /// When the capacity is 0 or above [`Limits::max_cqe`].
-    #[doc(alias = "ibv_create_cq")]
-    pub fn completion_queue(
-        &self,
-        capacity: usize,
-        channel: Option<&CompletionChannel>,
-    ) -> Result<CompletionQueue, CreateError> {
-        let max = self.limits().max_cqe as usize;
-        if capacity == 0 || capacity > max {
-            return Err(CreateError::CqeOutOfRange { given: capacity, max });
-        }
-        Ok(CompletionQueue::new(self.clone(), capacity, channel))
-    }
-
-    /// Creates an XRC domain of this process.
-    #[doc(alias = "ibv_open_xrcd")]
-    pub fn xrc_domain(&self) -> XrcDomain {
-        XrcDomain::new(self.clone())
     }
 
     /// Takes an asynchronous event without waiting.

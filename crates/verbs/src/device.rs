@@ -175,7 +175,7 @@ impl Device {
     /// Returns the limits.
     #[doc(alias = "ibv_query_device")]
     pub fn limits(&self) -> Limits {
-        Limits::of(self)
+        Limits::new(self.gids().len())
     }
 
     /// Returns the node GUID: the EUI-64 of the MAC address, or of the interface index if there is none.
@@ -214,4 +214,10 @@ pub(crate) fn position(addresses: &[IpAddr], wanted: IpAddr) -> Option<usize> {
 pub(crate) fn own_name(ip: IpAddr) -> IpAddr {
     const DEBIAN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1));
     if ip == DEBIAN { Ipv4Addr::LOCALHOST.into() } else { ip }
+}
+
+/// Whether an address belongs to this host: the kernel chooses it as the source for itself.
+pub(crate) fn is_own(address: SocketAddr) -> bool {
+    let ip = address.ip();
+    ip.is_loopback() || ferroce_sys::route::source_for(address).is_ok_and(|own| own.ip() == ip)
 }

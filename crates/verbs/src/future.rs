@@ -3,8 +3,9 @@
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::completion::{CompletionChannel, CompletionQueue, WorkCompletion};
+use crate::completion::{CompletionChannel, CompletionQueue};
 use crate::context::Context;
+use crate::cq::WorkCompletion;
 use crate::error::{CreateError, WaitError};
 
 /// A completion queue (CQ) whose completions can be awaited, with its own completion channel.

@@ -90,6 +90,7 @@ mod address;
 pub mod cm;
 mod completion;
 mod context;
+mod cq;
 mod device;
 mod engine;
 mod error;
@@ -117,8 +118,9 @@ mod time;
 mod xrc;
 
 pub use address::AddressHandle;
-pub use completion::{CompletionChannel, CompletionQueue, WorkCompletion};
+pub use completion::{CompletionChannel, CompletionQueue};
 pub use context::Context;
+pub use cq::WorkCompletion;
 pub use device::{Device, GidEntry, Names, NotNames, devices};
 pub use engine::Statistics;
 pub use error::{

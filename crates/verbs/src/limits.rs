@@ -1,7 +1,5 @@
 //! Device limits: the fields of `ibv_device_attr` that apply to this device.
 
-use crate::device::Device;
-
 /// The limits of a device. They follow from the wire format and from memory, not from hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "ibv_device_attr")]
@@ -42,7 +40,8 @@ impl Limits {
     /// Maximum inline data of a work request, for any device and queue pair.
     pub const MAX_INLINE_DATA: u32 = 1024;
 
-    pub(crate) fn of(device: &Device) -> Self {
+    /// Returns the limits of a device with so many GIDs.
+    pub(crate) fn new(gids: usize) -> Self {
         Self {
             max_qp: 65_520,
             max_qp_wr: 1 << 20,
@@ -56,9 +55,7 @@ impl Limits {
             max_rd_atomic: 128,
             max_srq: 65_520,
             max_mcast_grp: 256,
-            gid_tbl_len: u16::try_from(device.gids().len())
-                .unwrap_or(u16::MAX)
-                .max(MIN_GID_TABLE_LEN),
+            gid_tbl_len: u16::try_from(gids).unwrap_or(u16::MAX).max(MIN_GID_TABLE_LEN),
         }
     }
 }

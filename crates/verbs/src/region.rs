@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ferroce_memory::{Buffer, Change, Keys, OutOfBounds, RegionInfo, WindowKind};
+use ferroce_memory::{
+    AddressRange, Buffer, Change, Draining, Keys, OutOfBounds, RegionInfo, WindowKind,
+};
 use ferroce_proto::memory::{AccessFlags, Bind, Sge};
 use ferroce_proto::work::RemoteAddress;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};
@@ -46,8 +48,97 @@ pub struct MemoryRegion {
     deregistered: bool,
 }
 
+impl ProtectionDomain {
+    /// Allocates and registers zeroed memory.
+    ///
+    /// # Errors
+    ///
+    /// When memory is exhausted, or the access flags are inconsistent.
+    pub fn allocate(
+        &self,
+        length: usize,
+        access: AccessFlags,
+    ) -> Result<MemoryRegion, MemoryError> {
+        let buffer = Buffer::new(length).map_err(|_| MemoryError::Allocate { length })?;
+        self.register_buffer(&Arc::new(buffer), access)
+    }
+
+    /// Registers a [`Buffer`].
+    ///
+    /// # Errors
+    ///
+    /// When the access flags are inconsistent.
+    pub fn register_buffer(
+        &self,
+        buffer: &Arc<Buffer>,
+        access: AccessFlags,
+    ) -> Result<MemoryRegion, MemoryError> {
+        let iova = VirtualAddress(buffer.address() as u64);
+        self.register_part(buffer, 0, buffer.len(), iova, access)
+    }
+
+    /// Registers a part of a [`Buffer`] at the address `iova`.
+    ///
+    /// # Errors
+    ///
+    /// When the part is out of bounds, or the access flags are inconsistent.
+    #[doc(alias = "ibv_reg_dm_mr")]
+    pub fn register_part(
+        &self,
+        buffer: &Arc<Buffer>,
+        offset: usize,
+        length: usize,
+        iova: VirtualAddress,
+        access: AccessFlags,
+    ) -> Result<MemoryRegion, MemoryError> {
+        let memory = &self.context().adapter().memory;
+        let keys = memory.register_buffer(self.pd(), buffer, offset, length, iova, access)?;
+        let buffer = Some(Arc::clone(buffer));
+        Ok(MemoryRegion::new(self.join(), keys, iova, length as u64, buffer))
+    }
+
+    /// Registers memory of the program at the address `iova`, which work requests and peers use.
+    ///
+    /// # Errors
+    ///
+    /// When the range is not mapped, or not with the permissions that the access flags need.
+    #[doc(alias = "ibv_reg_mr")]
+    pub fn register(
+        &self,
+        range: AddressRange,
+        iova: VirtualAddress,
+        access: AccessFlags,
+    ) -> Result<MemoryRegion, MemoryError> {
+        let length = range.length() as u64;
+        let keys = self.context().adapter().memory.register(self.pd(), range, iova, access)?;
+        Ok(MemoryRegion::new(self.join(), keys, iova, length, None))
+    }
+
+    /// Creates a null MR: writes to it are discarded, and reads return zeroes.
+    ///
+    /// # Errors
+    ///
+    /// When no memory key is left.
+    #[doc(alias = "ibv_alloc_null_mr")]
+    pub fn null_region(&self) -> Result<MemoryRegion, MemoryError> {
+        let keys = self.context().adapter().memory.register_null(self.pd())?;
+        Ok(MemoryRegion::new(self.join(), keys, VirtualAddress(0), u64::MAX, None))
+    }
+
+    /// Allocates an unbound memory window (MW).
+    ///
+    /// # Errors
+    ///
+    /// When no memory key is left.
+    #[doc(alias = "ibv_alloc_mw")]
+    pub fn window(&self, kind: WindowKind) -> Result<MemoryWindow, MemoryError> {
+        let key = self.context().adapter().memory.allocate_window(self.pd(), kind)?;
+        Ok(MemoryWindow::new(self.join(), key, kind))
+    }
+}
+
 impl MemoryRegion {
-    pub(crate) fn new(
+    fn new(
         membership: Membership,
         keys: Keys,
         iova: VirtualAddress,
@@ -196,7 +287,7 @@ pub struct MemoryWindow {
 }
 
 impl MemoryWindow {
-    pub(crate) fn new(membership: Membership, key: RKey, kind: WindowKind) -> Self {
+    fn new(membership: Membership, key: RKey, kind: WindowKind) -> Self {
         Self { membership, key: Mutex::new(key), kind }
     }
 

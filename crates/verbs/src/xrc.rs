@@ -16,8 +16,16 @@ pub struct XrcDomain {
     shared: Arc<(Context, receive::XrcDomain)>,
 }
 
+impl Context {
+    /// Creates an XRC domain of this process.
+    #[doc(alias = "ibv_open_xrcd")]
+    pub fn xrc_domain(&self) -> XrcDomain {
+        XrcDomain::new(self.clone())
+    }
+}
+
 impl XrcDomain {
-    pub(crate) fn new(context: Context) -> Self {
+    fn new(context: Context) -> Self {
         let domain = receive::XrcDomain(NEXT.fetch_add(1, Ordering::Relaxed));
         Self { shared: Arc::new((context, domain)) }
     }

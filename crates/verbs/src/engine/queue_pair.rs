@@ -15,7 +15,7 @@ use super::adapter::Adapter;
 use super::counters::count;
 use super::link::Route;
 use super::local_flow::Throttled;
-use crate::completion::{self, WorkCompletion};
+use crate::cq::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::sync::lock;
 use crate::time::Timestamp;
@@ -27,7 +27,7 @@ pub(crate) struct RecvQueue {
     pub(crate) number: Option<Qpn>,
     pub(crate) queue: Mutex<ReceiveQueue>,
     /// The CQ of an XRC SRQ.
-    pub(crate) completions: Option<Arc<completion::Queue>>,
+    pub(crate) completions: Option<Arc<cq::Queue>>,
     /// Where the SRQ limit event is raised.
     pub(crate) events: Arc<Events>,
 }
@@ -52,8 +52,8 @@ pub(crate) struct Inner {
 pub(crate) struct Core {
     pub(crate) number: Qpn,
     pub(crate) inner: Mutex<Inner>,
-    pub(crate) sends: Arc<completion::Queue>,
-    pub(crate) receive_completions: Arc<completion::Queue>,
+    pub(crate) sends: Arc<cq::Queue>,
+    pub(crate) receive_completions: Arc<cq::Queue>,
     pub(crate) receives: Arc<RecvQueue>,
     /// Where its async events are raised.
     pub(crate) events: Arc<Events>,
@@ -113,10 +113,10 @@ impl Core {
 
     fn complete(
         &self,
-        queue: &Arc<completion::Queue>,
+        queue: &Arc<cq::Queue>,
         completion: Completion,
         now: Instant,
-    ) -> Result<(), completion::Overrun> {
+    ) -> Result<(), cq::Overrun> {
         queue.push(WorkCompletion {
             queue_pair: self.number,
             time: Timestamp::from_nanos(now.as_nanos()),

@@ -3,7 +3,8 @@ use std::sync::{Arc, Weak};
 use ferroce_proto::work::{Completion, CompletionKind, Status, WorkId};
 use ferroce_wire::number::Qpn;
 
-use super::{Channel, CompletionChannel, Queue, WorkCompletion};
+use super::{Channel, Queue, WorkCompletion};
+use crate::completion::CompletionChannel;
 use crate::event::Events;
 
 /// A CQ of this channel with a pending event.

@@ -1,107 +1,80 @@
 //! Completion queues (CQ) and completion channels.
 
-mod channel;
-mod ring;
-#[cfg(test)]
-mod tests;
-
 use std::fmt;
-use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use ferroce_proto::work::{Completion, Status};
-use ferroce_wire::number::Qpn;
-
-use self::channel::Channel;
-pub use self::channel::CompletionChannel;
-use self::ring::Ring;
 use crate::context::Context;
-use crate::error::{ResizeError, WaitError};
-use crate::event::{AsyncEvent, Events, Source};
-use crate::time::Timestamp;
+use crate::cq::{Channel, Queue, WorkCompletion};
+use crate::error::{CreateError, ResizeError, SystemError, WaitError};
 
-/// A completion queue entry (CQE): the completion of a work request. Dereferences to its [`Completion`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias = "ibv_wc")]
-#[non_exhaustive]
-pub struct WorkCompletion {
-    /// The queue pair of the work request.
-    pub queue_pair: Qpn,
-    /// When the work request completed.
-    pub time: Timestamp,
-    /// Its ID, status and result.
-    pub completion: Completion,
+/// A completion channel: delivers the events of completion queues (CQ) that were [armed](CompletionQueue::arm).
+///
+/// Its file descriptor is readable while an event is pending.
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_comp_channel")]
+pub struct CompletionChannel {
+    pub(crate) channel: Arc<Channel>,
 }
 
-impl Deref for WorkCompletion {
-    type Target = Completion;
+impl CompletionChannel {
+    /// Creates a channel.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no file descriptor left.
+    #[doc(alias = "ibv_create_comp_channel")]
+    pub fn new() -> Result<Self, SystemError> {
+        Ok(Self { channel: Arc::new(Channel::new()?) })
+    }
 
-    fn deref(&self) -> &Completion {
-        &self.completion
+    /// Takes an event without waiting, and returns the index of its CQ in `queues`.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be read.
+    pub fn try_event(&self, queues: &[CompletionQueue]) -> Result<Option<usize>, WaitError> {
+        let raised = self.channel.take()?;
+        Ok(raised.and_then(|id| queues.iter().position(|queue| queue.id() == id)))
+    }
+
+    /// Takes an event without waiting, and returns the [`CompletionQueue::id`] of its CQ.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be read.
+    pub fn take(&self) -> Result<Option<u64>, WaitError> {
+        self.channel.take()
+    }
+
+    /// Waits for an event, and returns the index of its CQ in `queues`; `None` at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// When the wait fails.
+    #[doc(alias = "ibv_get_cq_event")]
+    pub fn wait(
+        &self,
+        queues: &[CompletionQueue],
+        deadline: Option<Instant>,
+    ) -> Result<Option<usize>, WaitError> {
+        queues.iter().for_each(|queue| queue.context.adapter().stop_polling());
+        let raised = self.channel.wait(deadline)?;
+        Ok(raised.and_then(|id| queues.iter().position(|queue| queue.id() == id)))
     }
 }
 
-/// The part of a completion queue that queue pairs refer to.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    ring: Ring<WorkCompletion>,
-    overrun: AtomicBool,
-    channel: Option<Arc<Channel>>,
-    /// Receives the overrun event.
-    events: Arc<Events>,
-    id: u64,
-    /// Queue pairs and shared receive queues that complete here.
-    pub(crate) users: AtomicUsize,
-}
-
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-/// A completion found the CQ full: it is lost, and the CQ is in error (IBA 11.6.3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overrun;
-
-impl Queue {
-    fn new(capacity: usize, channel: Option<Arc<Channel>>, events: Arc<Events>) -> Self {
-        Self {
-            ring: Ring::new(capacity),
-            overrun: AtomicBool::new(false),
-            channel,
-            events,
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            users: AtomicUsize::new(0),
-        }
-    }
-
-    /// Adds a completion, and raises an event if the CQ is armed for it.
-    pub(crate) fn push(&self, entry: WorkCompletion) -> Result<(), Overrun> {
-        // IBA 11.4.2.2: a failed completion counts as solicited.
-        let solicited = entry.solicited || entry.status != Status::Success;
-        let Ok(notify) = self.ring.push(entry, solicited) else {
-            if !self.overrun.swap(true, Ordering::Relaxed) {
-                self.events.raise(AsyncEvent::completion_lost(self.id));
-            }
-            return Err(Overrun);
-        };
-        if let (true, Some(channel)) = (notify, &self.channel) {
-            channel.raise(self.id);
-        }
-        Ok(())
-    }
-
-    /// Removes the completions of a destroyed or reset QP (IBA 10.3.1.1).
-    pub(crate) fn forget(&self, queue_pair: Qpn) {
-        self.ring.retain(|entry| entry.queue_pair != queue_pair);
+impl AsRawFd for CompletionChannel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.channel.event.as_raw_fd()
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        self.events.forget(Source::CompletionQueue(self.id));
-        if let Some(channel) = &self.channel {
-            channel.forget(self.id);
-        }
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.event.as_fd()
     }
 }
 
@@ -134,12 +107,28 @@ pub struct CompletionQueue {
     queue: Arc<Queue>,
 }
 
-impl CompletionQueue {
-    pub(crate) fn new(
-        context: Context,
+impl Context {
+    /// Creates a completion queue (CQ) with room for `capacity` entries, and with a channel if it is to be waited on.
+    ///
+    /// # Errors
+    ///
+    /// When the capacity is 0 or above [`Limits::max_cqe`].
+    #[doc(alias = "ibv_create_cq")]
+    pub fn completion_queue(
+        &self,
         capacity: usize,
         channel: Option<&CompletionChannel>,
-    ) -> Self {
+    ) -> Result<CompletionQueue, CreateError> {
+        let max = self.limits().max_cqe as usize;
+        if capacity == 0 || capacity > max {
+            return Err(CreateError::CqeOutOfRange { given: capacity, max });
+        }
+        Ok(CompletionQueue::new(self.clone(), capacity, channel))
+    }
+}
+
+impl CompletionQueue {
+    fn new(context: Context, capacity: usize, channel: Option<&CompletionChannel>) -> Self {
         let channel = channel.map(|channel| Arc::clone(&channel.channel));
         let queue = Queue::new(capacity, channel, Arc::clone(&context.events));
         Self { context, queue: Arc::new(queue) }

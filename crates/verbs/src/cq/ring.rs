@@ -32,7 +32,7 @@ struct Entries<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct Ring<T> {
+pub(crate) struct Ring<T> {
     entries: Mutex<Entries<T>>,
     /// The length of the list, so that polling an empty ring takes no lock.
     length: AtomicUsize,
@@ -42,10 +42,10 @@ pub(super) struct Ring<T> {
 
 /// The ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(crate) struct Full;
 
 impl<T> Ring<T> {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let entries = Entries { list: VecDeque::new(), capacity, armed: Armed::No };
         Self {
             entries: Mutex::new(entries),
@@ -60,7 +60,7 @@ impl<T> Ring<T> {
     }
 
     /// Adds an entry. Returns whether the ring was armed for it: the caller then raises an event.
-    pub(super) fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
+    pub(crate) fn push(&self, entry: T, solicited: bool) -> Result<bool, Full> {
         let mut entries = self.lock();
         if entries.list.len() >= entries.capacity {
             return Err(Full);
@@ -80,7 +80,7 @@ impl<T> Ring<T> {
     }
 
     /// Takes up to `max` entries from the front, and returns their number.
-    pub(super) fn take(&self, max: usize, each: impl FnMut(T)) -> usize {
+    pub(crate) fn take(&self, max: usize, each: impl FnMut(T)) -> usize {
         if self.length.load(Ordering::Acquire) == 0 {
             return 0;
         }
@@ -93,7 +93,7 @@ impl<T> Ring<T> {
 
     /// Requests an event for the next entry. A thread that arms, takes once more and then sleeps misses no entry:
     /// [`Ring::take`] reads the length without the lock, but arming takes the lock after any earlier push released it.
-    pub(super) fn arm(&self, solicited_only: bool) {
+    pub(crate) fn arm(&self, solicited_only: bool) {
         let mut entries = self.lock();
         // IBA 11.4.2.2: a request for any completion is not replaced by one for solicited completions.
         if entries.armed != Armed::Any {
@@ -103,21 +103,21 @@ impl<T> Ring<T> {
     }
 
     /// Whether an event was requested and not raised yet.
-    pub(super) fn is_armed(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         self.awaiting.load(Ordering::Relaxed)
     }
 
-    pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
         let mut entries = self.lock();
         entries.list.retain(keep);
         self.length.store(entries.list.len(), Ordering::Release);
     }
 
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.lock().capacity
     }
 
-    pub(super) fn resize(&self, capacity: usize) -> Result<(), Full> {
+    pub(crate) fn resize(&self, capacity: usize) -> Result<(), Full> {
         let mut entries = self.lock();
         if entries.list.len() > capacity {
             return Err(Full);

@@ -1,0 +1,103 @@
+//! The core of a completion queue (CQ): the ring that the device fills, and the channel of its events.
+//!
+//! [`CompletionQueue`](crate::CompletionQueue) is the handle of a program to it.
+
+mod channel;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use ferroce_proto::work::{Completion, Status};
+use ferroce_wire::number::Qpn;
+
+pub(crate) use self::channel::Channel;
+use self::ring::Ring;
+use crate::event::{AsyncEvent, Events, Source};
+use crate::time::Timestamp;
+
+/// A completion queue entry (CQE): the completion of a work request. Dereferences to its [`Completion`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_wc")]
+#[non_exhaustive]
+pub struct WorkCompletion {
+    /// The queue pair of the work request.
+    pub queue_pair: Qpn,
+    /// When the work request completed.
+    pub time: Timestamp,
+    /// Its ID, status and result.
+    pub completion: Completion,
+}
+
+impl Deref for WorkCompletion {
+    type Target = Completion;
+
+    fn deref(&self) -> &Completion {
+        &self.completion
+    }
+}
+
+/// The part of a completion queue that queue pairs refer to.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) ring: Ring<WorkCompletion>,
+    pub(crate) overrun: AtomicBool,
+    pub(crate) channel: Option<Arc<Channel>>,
+    /// Receives the overrun event.
+    events: Arc<Events>,
+    pub(crate) id: u64,
+    /// Queue pairs and shared receive queues that complete here.
+    pub(crate) users: AtomicUsize,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A completion found the CQ full: it is lost, and the CQ is in error (IBA 11.6.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+impl Queue {
+    pub(crate) fn new(capacity: usize, channel: Option<Arc<Channel>>, events: Arc<Events>) -> Self {
+        Self {
+            ring: Ring::new(capacity),
+            overrun: AtomicBool::new(false),
+            channel,
+            events,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            users: AtomicUsize::new(0),
+        }
+    }
+
+    /// Adds a completion, and raises an event if the CQ is armed for it.
+    pub(crate) fn push(&self, entry: WorkCompletion) -> Result<(), Overrun> {
+        // IBA 11.4.2.2: a failed completion counts as solicited.
+        let solicited = entry.solicited || entry.status != Status::Success;
+        let Ok(notify) = self.ring.push(entry, solicited) else {
+            if !self.overrun.swap(true, Ordering::Relaxed) {
+                self.events.raise(AsyncEvent::completion_lost(self.id));
+            }
+            return Err(Overrun);
+        };
+        if let (true, Some(channel)) = (notify, &self.channel) {
+            channel.raise(self.id);
+        }
+        Ok(())
+    }
+
+    /// Removes the completions of a destroyed or reset QP (IBA 10.3.1.1).
+    pub(crate) fn forget(&self, queue_pair: Qpn) {
+        self.ring.retain(|entry| entry.queue_pair != queue_pair);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.events.forget(Source::CompletionQueue(self.id));
+        if let Some(channel) = &self.channel {
+            channel.forget(self.id);
+        }
+    }
+}
