@@ -1,6 +1,6 @@
-//! A process that forks after it opened a device: parent and child each go on by themselves.
+//! A process that forks after it opened a device: parent and child continue independently.
 //!
-//! Alone in its binary: a child has only the thread that forked.
+//! In its own binary, because the child has only the thread that forked.
 
 mod support;
 
@@ -20,23 +20,22 @@ fn write_and_check(context: &Context, seed: u64) {
 }
 
 #[test]
-fn both_go_on() {
+fn parent_and_child_continue_independently() {
     let context = open(&Options::default());
     write_and_check(&context, 1);
-    // SAFETY: the child calls nothing that another thread of this process could have locked but what it opens anew,
-    // and leaves by `_exit`.
+    // SAFETY: the child uses no lock that another thread could hold, opens its own device, and ends with `_exit`.
     let child = unsafe { libc::fork() };
-    assert!(child >= 0, "a process can be forked");
+    assert!(child >= 0, "fork failed");
     if child == 0 {
         let good =
             std::panic::catch_unwind(|| write_and_check(&open(&Options::default()), 2)).is_ok();
-        // SAFETY: ends the process, at once.
+        // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(!good)) };
     }
     write_and_check(&context, 3);
     let mut status = -1;
     // SAFETY: waits for our own child, with a pointer to a local.
     let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!((ended, status), (child, 0), "the child did the same");
+    assert_eq!((ended, status), (child, 0), "the child failed");
     write_and_check(&context, 4);
 }

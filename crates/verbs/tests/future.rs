@@ -1,4 +1,4 @@
-//! Completions awaited, in a runtime of one thread: whatever is waited for must come from the device's own thread.
+//! Awaited completions in a single-threaded runtime: the device thread must deliver them.
 #![cfg(feature = "tokio")]
 
 mod support;

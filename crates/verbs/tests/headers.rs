@@ -1,4 +1,4 @@
-//! What the network sees of queue pairs: source ports and ECN bits, as a capture shows them.
+//! Source ports and ECN bits of the packets of queue pairs, as a capture shows them.
 
 mod support;
 
@@ -10,12 +10,12 @@ use ferroce::*;
 use ferroce_trace::file::CaptureReader;
 use support::*;
 
-/// The most sockets that one address sends from.
+/// Maximum number of sockets that an address sends from.
 const MAX_SENDERS: usize = 16;
 
-/// One packet, as far as it matters here.
+/// The relevant fields of a packet.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Packet {
     source_port: u16,
     ecn: u8,
     opcode: u8,
@@ -40,8 +40,8 @@ impl Captured {
         self.context.as_ref().unwrap()
     }
 
-    /// Closes the device, and returns all that it sent.
-    fn packets(mut self) -> Vec<Seen> {
+    /// Closes the device, and returns the packets that it sent.
+    fn packets(mut self) -> Vec<Packet> {
         assert_eq!(self.context().statistics().bad_icrc, 0);
         self.context = None;
         let mut reader = CaptureReader::new(File::open(&self.path).unwrap()).unwrap();
@@ -51,7 +51,7 @@ impl Captured {
             let ipv4 = frame[12..14] == [8, 0];
             let (udp, ecn) = if ipv4 { (34, frame[15] & 3) } else { (54, frame[15] >> 4 & 3) };
             let bth = &frame[udp + 8..];
-            packets.push(Seen {
+            packets.push(Packet {
                 source_port: u16::from_be_bytes([frame[udp], frame[udp + 1]]),
                 ecn,
                 opcode: bth[0],
@@ -87,7 +87,7 @@ fn write([one, other]: &[Side; 2]) {
 }
 
 /// The source ports of packets to each queue pair.
-fn ports(packets: &[Seen]) -> BTreeMap<u32, BTreeSet<u16>> {
+fn ports(packets: &[Packet]) -> BTreeMap<u32, BTreeSet<u16>> {
     let mut ports: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
     for packet in packets {
         ports.entry(packet.destination.0).or_default().insert(packet.source_port);
@@ -107,7 +107,7 @@ fn queue_pairs_spread_over_a_bounded_number_of_source_ports() {
             };
             pairs.push(pair);
         }
-        // Twice, so that the second round finds all sockets open.
+        // Twice, so that all sockets are open in the second round.
         for _ in 0..2 {
             pairs.iter().for_each(write);
         }
@@ -134,13 +134,13 @@ fn the_flow_label_decides_the_source_port() {
         pair[1].queue_pair.number()
     });
     let ports = ports(&captured.packets());
-    let [one, other, again] = numbers.map(|number| &ports[&number.0]);
-    assert_eq!(one, again);
-    assert_ne!(one, other);
+    let [first, second, third] = numbers.map(|number| &ports[&number.0]);
+    assert_eq!(first, third);
+    assert_ne!(first, second);
 }
 
 #[test]
-fn only_packets_of_queue_pairs_that_slow_down_are_ecn_capable() {
+fn only_packets_with_congestion_control_are_ecn_capable() {
     let dcqcn = Congestion::Dcqcn(DcqcnParameters::default());
     let unlimited = Some(Congestion::Unlimited);
     for (service, congestion, ecn) in [
@@ -152,7 +152,7 @@ fn only_packets_of_queue_pairs_that_slow_down_are_ecn_capable() {
     ] {
         for ipv6 in [false, true] {
             let options = Options::default().with_congestion(congestion);
-            // A file of its own each time: one that is opened again goes on where it ended.
+            // A new file each time, because an existing one is continued.
             let name = format!("ecn-{service:?}-{ecn}-{ipv6}-{}", congestion.is_some());
             let captured = Captured::new(&name, options);
             let Some(pair) = pair(captured.context(), service, ipv6, 0) else { continue };
@@ -197,8 +197,8 @@ fn datagrams_are_not_ecn_capable_and_have_the_port_of_their_address() {
     let number = other.queue_pair.number();
     drop((one, other, address));
     let packets = captured.packets();
-    let sent: Vec<_> = packets.iter().filter(|one| one.destination == number).collect();
+    let sent: Vec<_> = packets.iter().filter(|packet| packet.destination == number).collect();
     assert_eq!(sent.len(), 4);
-    assert!(sent.iter().all(|one| one.ecn == 0 && one.opcode == 0x64), "{sent:?}");
+    assert!(sent.iter().all(|packet| packet.ecn == 0 && packet.opcode == 0x64), "{sent:?}");
     assert_eq!(ports(&packets)[&number.0].len(), 1);
 }

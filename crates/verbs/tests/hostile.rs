@@ -1,4 +1,4 @@
-//! Garbage and forgeries to the port: counted, ignored, and harmless to what goes on beside them.
+//! Garbage and forged packets are counted and ignored, and do not disturb connections.
 
 mod support;
 
@@ -11,7 +11,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};
 use support::{Side, connect, open_alone, pattern, side};
 
-/// A WRITE of four bytes to the start of a region, as a whole UDP payload with a right ICRC.
+/// A WRITE of four bytes to the start of a region, as a UDP payload with a valid ICRC.
 fn forged(
     from: &UdpSocket,
     to: SocketAddr,
@@ -37,7 +37,7 @@ fn request(
     let mut packet = [&bth.to_bytes()[..], &reth.to_bytes(), payload].concat();
     let octets = |address: SocketAddr| match address {
         SocketAddr::V4(address) => address.ip().octets(),
-        SocketAddr::V6(_) => panic!("these tests are IPv4's"),
+        SocketAddr::V6(_) => panic!("IPv4 only"),
     };
     let source = from.local_addr().unwrap();
     let flow = UdpIpv4 {
@@ -71,8 +71,8 @@ fn scene() -> Scene {
 }
 
 impl Scene {
-    /// The connection still works, to the byte. What was sent to the device before has been looked at by then: the
-    /// loopback keeps the order.
+    /// Transfers data over the connection. Packets that were sent before have been processed then: the loopback keeps the
+    /// order.
     fn still_works(&self, seed: u64) {
         let bytes = pattern(seed, 5000);
         self.one.region.write(0, &bytes).unwrap();
@@ -90,7 +90,7 @@ fn garbage_is_counted_and_ignored() {
     for length in [0, 1, 4, 11, 12, 15, 16, 17, 28, 60, 1000, 4200, 9000] {
         let mut bytes = pattern(length as u64 + 1, length);
         socket.send_to(&bytes, scene.to).unwrap();
-        // And again as if it were for a queue pair that is there.
+        // The same with the QPN of an existing QP.
         if let Some(number) = bytes.get_mut(5..8) {
             number.copy_from_slice(&scene.other.queue_pair.number().0.to_be_bytes()[1..]);
             socket.send_to(&bytes, scene.to).unwrap();
@@ -105,7 +105,7 @@ fn garbage_is_counted_and_ignored() {
 #[test]
 fn a_damaged_packet_is_not_executed() {
     let scene = scene();
-    // From where the peer sends, so that only the ICRC stands between it and the memory.
+    // From the peer's address, so that only the ICRC protects the memory.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let remote = scene.other.region.remote(0);
     let good = forged(&socket, scene.to, scene.other.queue_pair.number(), Psn(0xff_fff0), remote);
@@ -120,23 +120,23 @@ fn a_damaged_packet_is_not_executed() {
 }
 
 #[test]
-fn a_stranger_with_the_right_key_is_still_a_stranger() {
+fn a_packet_from_another_host_is_ignored_despite_valid_keys() {
     let scene = scene();
     let before = scene.context.statistics().no_queue_pair;
-    // Another host, as far as the device can see: it knows the number, the key, the address and the PSN.
+    // To the device, this address is another host. It knows QPN, rkey, address and PSN.
     let socket = UdpSocket::bind("127.0.0.2:0").unwrap();
     let remote = scene.other.region.remote(0);
     let number = scene.other.queue_pair.number();
     socket.send_to(&forged(&socket, scene.to, number, Psn(0xff_fff0), remote), scene.to).unwrap();
-    // A queue pair that nobody has.
-    let nobody = Qpn(number.0 ^ 0x8000);
-    socket.send_to(&forged(&socket, scene.to, nobody, Psn(0), remote), scene.to).unwrap();
+    // A QPN that does not exist.
+    let missing = Qpn(number.0 ^ 0x8000);
+    socket.send_to(&forged(&socket, scene.to, missing, Psn(0), remote), scene.to).unwrap();
     scene.still_works(3);
     assert_eq!(scene.other.bytes(0, 4), [0; 4]);
     assert_eq!(scene.context.statistics().no_queue_pair, before + 2);
 }
 
-/// A READ under a PSN of the past that was not executed, by someone who has the peer's address and the right key.
+/// A forged READ with an old PSN, from the peer's address and with the right rkey.
 #[test]
 fn a_read_that_was_not_executed_is_counted_and_ignored() {
     let scene = scene();

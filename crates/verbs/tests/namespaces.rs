@@ -1,7 +1,7 @@
-//! Two hosts, as network namespaces with a link between them: Ethernet's MTU and a jumbo one, IPv4 and IPv6.
+//! Two hosts, as connected network namespaces: Ethernet MTU and jumbo frames, IPv4 and IPv6.
 //!
-//! Needs root, and `ip` from iproute2: skipped loudly without them. A host is this test binary again, running the
-//! ignored test `host` within its namespace.
+//! Needs root and `ip` of iproute2, and is skipped without them. A host is this test binary, running the ignored test `host`
+//! in its namespace.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use ferroce::*;
 use support::{ACCESS, bring_up, pattern};
 
-/// Two namespaces and their link; gone with this.
+/// Two connected namespaces, removed on drop.
 struct Link {
     names: [String; 2],
 }
@@ -26,7 +26,7 @@ impl Link {
         let names = ["a", "b"].map(|side| format!("ferroce-{}-{tag}{side}", std::process::id()));
         let [a, b] = &names;
         if !ip(&format!("netns add {a}")) {
-            ferroce_test_support::skip("no network namespace can be made here (ip)");
+            ferroce_test_support::skip("no network namespace can be created here (ip)");
             return None;
         }
         let link = Self { names: names.clone() };
@@ -36,7 +36,7 @@ impl Link {
         )));
         for (name, number) in [(a, 1), (b, 2)] {
             assert!(ip(&format!("-n {name} address add 10.9.0.{number}/24 dev eth0")));
-            // Not asked for duplicates: usable at once.
+            // Without duplicate address detection, it is usable at once.
             assert!(ip(&format!("-n {name} address add fd00::{number}/64 dev eth0 nodad")));
             assert!(ip(&format!("-n {name} link set eth0 up")));
         }
@@ -75,13 +75,13 @@ impl Host {
     fn line(&mut self) -> String {
         let mut lines = self.output.by_ref().map(Result::unwrap);
         let line = lines.find_map(|line| Some(line.split_once('@')?.1.to_owned()));
-        line.expect("the host says something before it ends")
+        line.expect("the host ended without output")
     }
 }
 
-const ROOM: usize = 40 << 20;
+const REGION_SIZE: usize = 40 << 20;
 
-/// What a host does: `passive` or `active`, the family, the faults.
+/// Runs a host: `passive` or `active`, the address family, the faults.
 #[test]
 #[ignore = "run by the other tests, in another namespace"]
 fn host() {
@@ -93,10 +93,10 @@ fn host() {
     let context = Context::open(&Device::named("eth0").unwrap(), &options).unwrap();
     let wanted = if family == "v6" { "fd00::" } else { "10.9.0." };
     let gids = context.device().gids();
-    let index = gids.iter().position(|one| one.address.ip().to_string().starts_with(wanted));
-    let index = index.expect("the address is there");
+    let index = gids.iter().position(|entry| entry.address.ip().to_string().starts_with(wanted));
+    let index = index.expect("no GID of the family");
     let pd = context.protection_domain();
-    let region = pd.allocate(ROOM, ACCESS).unwrap();
+    let region = pd.allocate(REGION_SIZE, ACCESS).unwrap();
     let channel = CompletionChannel::new().unwrap();
     let completions = context.completion_queue(256, Some(&channel)).unwrap();
     let queue_pair = pd
@@ -132,7 +132,7 @@ fn host() {
     let mtu = mtu.bytes().unwrap();
     let lengths = [0, 1, 33, mtu - 1, mtu, mtu + 1, 65_536, 16 << 20];
     if role == "passive" {
-        // As many receives as there will be sends.
+        // One receive per send.
         for (number, &length) in lengths.iter().enumerate() {
             let sg_list = region.sge(20 << 20, length as u32).into();
             queue_pair.post_receive(ReceiveRequest { id: WorkId(number as u64), sg_list }).unwrap();
@@ -192,21 +192,21 @@ fn run(link: &Link, family: &str, faults: &str, mtu: usize) {
 }
 
 #[test]
-fn over_ethernets_mtu() {
+fn transfers_over_ethernets_mtu() {
     let Some(link) = Link::new("e", 1500) else { return };
     run(&link, "v4", "-", 1024);
     run(&link, "v6", "-", 1024);
 }
 
 #[test]
-fn over_a_jumbo_mtu() {
+fn transfers_over_a_jumbo_mtu() {
     let Some(link) = Link::new("j", 4200) else { return };
     run(&link, "v4", "-", 4096);
     run(&link, "v6", "-", 4096);
 }
 
 #[test]
-fn over_a_bad_link() {
+fn transfers_over_a_lossy_link() {
     let Some(link) = Link::new("b", 1500) else { return };
     run(&link, "v4", "loss=0.5%,duplication=1%,reordering=1%", 1024);
 }

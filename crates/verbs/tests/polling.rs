@@ -1,4 +1,4 @@
-//! Who polls without a pause needs no other thread: timers run out meanwhile, too.
+//! A program that polls continuously needs no other thread: polling also runs the timers.
 
 mod support;
 
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use ferroce::*;
 use support::{connect, gid_index, open_alone, side};
 
-/// Polls a queue without a pause until it has a completion.
+/// Polls a CQ continuously until it has a completion.
 fn poll(queue: &CompletionQueue) -> WorkCompletion {
-    // For a machine that is very busy.
+    // Long, for a busy host.
     let deadline = Instant::now() + Duration::from_secs(20);
     while Instant::now() < deadline {
         if let Some(done) = queue.poll_one() {
             return done;
         }
     }
-    panic!("a timer did not run out while its owner polled");
+    panic!("a timer did not expire while the program polled");
 }
 
-/// The sender is told to wait, and only a timer makes it go on.
+/// The sender receives an RNR NAK, and retransmits when its timer expires.
 #[test]
-fn timers_run_out_while_their_owner_polls() {
+fn timers_expire_while_the_program_polls() {
     let context = open_alone(&Options::default());
     let index = gid_index(&context, false).unwrap();
     let service = ServiceType::ReliableConnection;
@@ -30,7 +30,7 @@ fn timers_run_out_while_their_owner_polls() {
     for round in 0..50 {
         let before = context.statistics().packets_in;
         one.post(round, Operation::SEND, 0, 100);
-        // The message, and the answer that there is no receive.
+        // The message and the RNR NAK.
         while context.statistics().packets_in < before + 2 {
             assert_eq!(one.completions.poll_one(), None);
         }

@@ -1,6 +1,6 @@
 //! Many processes on one address: each with its own queue pairs, behind one UDP port.
 //!
-//! A child is this test binary again, running the ignored test `child`.
+//! A child is this test binary, running the ignored test `child`.
 
 mod support;
 
@@ -32,11 +32,11 @@ impl Process {
         Self { child, input, output }
     }
 
-    /// The next line that is meant for us, and not for people.
+    /// Reads the next line of the protocol, marked by '@'.
     fn line(&mut self) -> String {
         let mut lines = self.output.by_ref().map(Result::unwrap);
         let line = lines.find_map(|line| Some(line.split_once('@')?.1.to_owned()));
-        line.expect("the child says something before it ends")
+        line.expect("the child ended without output")
     }
 
     fn say(&mut self, text: &str) {
@@ -49,17 +49,17 @@ impl Process {
     }
 }
 
-/// Patient: with more processes than cores, one of them may have to wait for long until it is its turn.
-fn patient(context: &Context, peer: Qpn) -> QueuePairAttributes {
+/// Attributes with long timeouts: with more processes than cores, a process may not run for long.
+fn long_timeouts(context: &Context, peer: Qpn) -> QueuePairAttributes {
     QueuePairAttributes { timeout: Some(AckTimeout(17)), ..attributes(context, 0, peer, 4096) }
 }
 
-/// Connects a queue pair of ours to the one of a process that has introduced itself; says where to write.
-fn meet(context: &Context, process: &mut Process, region: &Side, at: u64) -> QueuePair {
+/// Connects a new QP to that of a process, and sends it the address to WRITE to.
+fn connect_process(context: &Context, process: &mut Process, region: &Side, at: u64) -> QueuePair {
     let number: u32 = process.line().parse().unwrap();
     let options = QueuePairOptions::new(ServiceType::ReliableConnection, &region.completions);
     let queue_pair = region.pd.queue_pair(&options).unwrap();
-    bring_up(&queue_pair, &patient(context, Qpn(number)));
+    bring_up(&queue_pair, &long_timeouts(context, Qpn(number)));
     let remote = region.region.remote(at);
     process.say(&format!("{} {} {}", queue_pair.number().0, remote.address.0, remote.key.0));
     queue_pair
@@ -77,7 +77,7 @@ fn child() {
     let mut lines = std::io::stdin().lines().map(Result::unwrap);
     let line = lines.next().unwrap();
     let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    bring_up(&own.queue_pair, &patient(&context, Qpn(numbers[0] as u32)));
+    bring_up(&own.queue_pair, &long_timeouts(&context, Qpn(numbers[0] as u32)));
     let remote =
         RemoteAddress { address: VirtualAddress(numbers[1]), key: RKey(numbers[2] as u32) };
     println!("@connected");
@@ -105,7 +105,7 @@ fn crowd(count: usize) {
     let queue_pairs: Vec<_> = processes
         .iter_mut()
         .enumerate()
-        .map(|(index, process)| meet(&context, process, &own, (index * LENGTH) as u64))
+        .map(|(index, process)| connect_process(&context, process, &own, (index * LENGTH) as u64))
         .collect();
     processes.iter_mut().for_each(|process| assert_eq!(process.line(), "connected"));
     processes.iter_mut().for_each(|process| process.say("write"));
@@ -114,7 +114,7 @@ fn crowd(count: usize) {
         let expected = pattern(u64::from(queue_pair.number().0), LENGTH);
         assert_eq!(own.bytes(index * LENGTH, LENGTH), expected, "process {index}");
     }
-    // Every second one leaves; the kernel's order of sockets is not that of slots any more.
+    // Every second process ends: the kernel's order of sockets differs from that of slots then.
     let mut stay = Vec::new();
     for (index, process) in processes.into_iter().enumerate() {
         if index % 2 == 0 { process.end() } else { stay.push((index, process)) }
@@ -134,26 +134,26 @@ fn crowd(count: usize) {
 }
 
 #[test]
-fn two_processes() {
+fn two_processes_share_an_address() {
     crowd(2);
 }
 
 #[test]
-fn eight_processes() {
+fn eight_processes_share_an_address() {
     crowd(8);
 }
 
 #[test]
-fn sixty_four_processes() {
+fn sixty_four_processes_share_an_address() {
     crowd(64);
 }
 
 #[test]
-fn a_process_killed_in_the_middle_is_noticed_and_leaves_nothing() {
+fn requests_to_a_killed_process_exceed_their_retries_and_its_slot_is_freed() {
     let context = open(&Options::default());
     let own = side(&context, ServiceType::ReliableConnection, LENGTH);
     let mut process = Process::start();
-    let queue_pair = meet(&context, &mut process, &own, 0);
+    let queue_pair = connect_process(&context, &mut process, &own, 0);
     assert_eq!(process.line(), "connected");
     process.child.kill().unwrap();
     process.child.wait().unwrap();
@@ -164,9 +164,9 @@ fn a_process_killed_in_the_middle_is_noticed_and_leaves_nothing() {
     let ended: Vec<_> = (0..3).map(|_| own.completions.wait().unwrap().status).collect();
     assert_eq!(ended, [Status::RetryExceeded, Status::Flushed, Status::Flushed]);
     assert_eq!(queue_pair.state(), State::Error);
-    // Its slot is free again.
+    // Its slot is free.
     let mut next = Process::start();
-    let _queue_pair = meet(&context, &mut next, &own, 0);
+    let _queue_pair = connect_process(&context, &mut next, &own, 0);
     assert_eq!(next.line(), "connected");
     next.say("write");
     assert_eq!(next.line(), "written");
@@ -174,7 +174,7 @@ fn a_process_killed_in_the_middle_is_noticed_and_leaves_nothing() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn closing_a_device_leaks_no_descriptors_and_threads() {
     let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = (open_files(), threads());

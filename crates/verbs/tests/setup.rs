@@ -1,4 +1,4 @@
-//! The set-up exchange over the loopback: two devices of one process, with a slot each, as two processes have.
+//! The set-up exchange over the loopback: two devices of one process, each with a slot, as of two processes.
 
 mod support;
 
@@ -17,11 +17,11 @@ const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
 
-/// A device that shares its port with the others of its test alone.
+/// Opens a device whose port only the devices of this test use.
 fn open(test: u16, receive_buffer: usize) -> Context {
     let port = 10_000 + (std::process::id() % 1_000 * 10) as u16 + test;
     let mut options = Options::default().with_port(port);
-    // Devices that are opened alike are the same one.
+    // Opening with equal options returns the same device.
     options.sockets.receive_buffer = receive_buffer;
     support::open(&options)
 }
@@ -31,14 +31,14 @@ fn source(context: &Context) -> (u8, Gid) {
     (index, context.device().gids()[usize::from(index)].gid)
 }
 
-struct Shop {
+struct Factory {
     pd: ProtectionDomain,
     completions: CompletionQueue,
     service: ServiceType,
     refuses: Option<setup::Status>,
 }
 
-impl Shop {
+impl Factory {
     fn new(context: &Context, service: ServiceType) -> Self {
         let channel = CompletionChannel::new().unwrap();
         let completions = context.completion_queue(64, Some(&channel)).unwrap();
@@ -51,7 +51,7 @@ impl Shop {
     }
 }
 
-impl Application for Shop {
+impl Application for Factory {
     fn queue_pair(&mut self, _: &Peer, theirs: &QpParameters) -> Result<QueuePair, setup::Status> {
         assert_ne!(theirs.qp_number, Qpn(0));
         Ok(self.make())
@@ -75,14 +75,14 @@ fn serve(context: &Context) -> Server {
     Server::new(context, source(context).0, ServerConfig::new(present(context))).unwrap()
 }
 
-/// Sets up a connection from the second device to the first, and writes through it.
+/// Connects the second device to the first, and WRITEs.
 fn connect_and_write(server_context: &Context, client_context: &Context, service: ServiceType) {
     let server = serve(server_context);
     let (index, gid) = source(client_context);
-    let shop = Shop::new(client_context, service);
-    let queue_pair = shop.make();
-    let regions = [1000, 2000].map(|length| shop.pd.allocate(length, ACCESS).unwrap());
-    let mut application = Shop::new(server_context, service);
+    let factory = Factory::new(client_context, service);
+    let queue_pair = factory.make();
+    let regions = [1000, 2000].map(|length| factory.pd.allocate(length, ACCESS).unwrap());
+    let mut application = Factory::new(server_context, service);
     let (accepted, established) = std::thread::scope(|scope| {
         let accepting = scope.spawn(|| server.accept(&mut application, None).unwrap().unwrap());
         let client = Client::begin(client_context, index, gid, &ClientOptions::default()).unwrap();
@@ -113,7 +113,7 @@ fn connect_and_write(server_context: &Context, client_context: &Context, service
     let write = Operation::Write { remote, immediate: None };
     let data = Data::SgList(regions[0].sge(0, 11).into());
     queue_pair.post_send(SendRequest::new(WorkId(1), write, data)).unwrap();
-    let done = shop.completions.wait().unwrap();
+    let done = factory.completions.wait().unwrap();
     assert_eq!((done.id, done.status), (WorkId(1), Status::Success));
     if service == ServiceType::ReliableConnection {
         let mut found = [0; 11];
@@ -123,26 +123,26 @@ fn connect_and_write(server_context: &Context, client_context: &Context, service
 }
 
 #[test]
-fn from_an_address_to_a_connection() {
+fn sets_up_connections_of_all_services() {
     for (test, service) in [
         (0, ServiceType::ReliableConnection),
         (1, ServiceType::UnreliableConnection),
         (2, ServiceType::UnreliableDatagram),
     ] {
         let (one, other) = (open(test, 1 << 20), open(test, 1 << 19));
-        // The first has the slot that packets for queue pair 2 reach: what is for the other is passed on.
+        // Packets for QP 2 reach the slot of the first device, which forwards those of the other.
         connect_and_write(&one, &other, service);
         connect_and_write(&other, &one, service);
     }
 }
 
 #[test]
-fn refusals_are_told() {
+fn a_refusal_reaches_the_client() {
     let (one, other) = (open(3, 1 << 20), open(3, 1 << 19));
     let server = serve(&one);
     let (index, gid) = source(&other);
-    let shop = Shop::new(&other, ServiceType::ReliableConnection);
-    let mut application = Shop::new(&one, ServiceType::ReliableConnection);
+    let factory = Factory::new(&other, ServiceType::ReliableConnection);
+    let mut application = Factory::new(&one, ServiceType::ReliableConnection);
     application.refuses = Some(setup::Status::REJECTED);
     let error = std::thread::scope(|scope| {
         let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
@@ -150,7 +150,7 @@ fn refusals_are_told() {
             let deadline = Instant::now() + Duration::from_millis(500);
             server.accept(&mut application, Some(deadline)).unwrap().is_none()
         });
-        let failed = client.establish(&shop.make(), &[], ConnectionParameters::default());
+        let failed = client.establish(&factory.make(), &[], ConnectionParameters::default());
         assert!(accepting.join().unwrap());
         failed.unwrap_err()
     });
@@ -162,10 +162,10 @@ fn refusals_are_told() {
 }
 
 #[test]
-fn who_does_not_answer_is_given_up() {
+fn a_missing_server_times_out() {
     let context = open(4, 1 << 20);
     let (index, gid) = source(&context);
-    let shop = Shop::new(&context, ServiceType::ReliableConnection);
+    let factory = Factory::new(&context, ServiceType::ReliableConnection);
     let retry = RetryPolicy {
         attempts: 2,
         first: Duration::from_millis(5),
@@ -174,23 +174,24 @@ fn who_does_not_answer_is_given_up() {
     };
     let options = ClientOptions { retry, ..ClientOptions::default() };
     let client = Client::begin(&context, index, gid, &options).unwrap();
-    let error = client.establish(&shop.make(), &[], ConnectionParameters::default()).unwrap_err();
+    let error =
+        client.establish(&factory.make(), &[], ConnectionParameters::default()).unwrap_err();
     let expected = SetupError::NoAnswer { phase: Phase::Discovery, attempts: 2 };
     assert!(matches!(error, setup::Error::Exchange(error) if error == expected), "{error}");
 }
 
-/// Finding devices by group needs an interface that carries multicast: `two_hosts` of the command's tests has one.
+/// Discovery by multicast is tested by `two_hosts` of the command, which has an interface with multicast.
 #[test]
 fn devices_are_found_by_address() {
     let (one, other) = (open(5, 1 << 20), open(5, 1 << 19));
     let (index, gid) = source(&other);
-    // The answer ends the search, not its time.
+    // The response ends the search before its duration.
     let found = || {
         let search = Search::begin(&other, &[(index, gid)], Duration::from_secs(60)).unwrap();
         let mut responders = std::iter::from_fn(|| search.wait().unwrap());
-        responders.find(|one| one.peer.address == gid).expect("an answer")
+        responders.find(|responder| responder.peer.address == gid).expect("no response")
     };
-    // A server is found as well as one who only says that it is there.
+    // A server responds as well as a presence.
     let server = serve(&one);
     assert_eq!(found().answer.unwrap().guid.0, one.device().guid());
     drop(server);
@@ -199,10 +200,11 @@ fn devices_are_found_by_address() {
     let ours = found();
     assert_eq!(ours.answer.unwrap().guid.0, one.device().guid());
     assert!(ours.round_trip.is_some());
-    // It says that it is there, and no more.
-    let shop = Shop::new(&other, ServiceType::ReliableConnection);
+    // A presence refuses connections.
+    let factory = Factory::new(&other, ServiceType::ReliableConnection);
     let client = Client::begin(&other, index, gid, &ClientOptions::default()).unwrap();
-    let error = client.establish(&shop.make(), &[], ConnectionParameters::default()).unwrap_err();
+    let error =
+        client.establish(&factory.make(), &[], ConnectionParameters::default()).unwrap_err();
     let setup::Error::Exchange(SetupError::Refused(refused)) = error else { panic!("{error}") };
     assert_eq!((refused.phase, refused.status), (Phase::QueuePairs, setup::Status::REJECTED));
 }

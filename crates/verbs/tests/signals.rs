@@ -1,6 +1,6 @@
-//! Signals are for the program's own threads: ours take none.
+//! The threads of the library block signals, which are for the program's threads.
 //!
-//! Alone in its binary: it forks, and looks at all threads of its process.
+//! In its own binary, because it forks and inspects all threads of its process.
 
 mod support;
 
@@ -26,13 +26,13 @@ fn is_blocked(mask: u64, signal: i32) -> bool {
 }
 
 #[test]
-fn device_threads_take_no_signals() {
+fn device_threads_block_signals() {
     let folder = std::env::temp_dir();
     let capture = folder.join(format!("ferroce-signals-{}.pcapng", std::process::id()));
     let options = Options::default().with_capture(capture.clone());
     let context = open(&options);
     for name in ["ferroce_lo", "ferroce-capture"] {
-        // A thread names itself when it starts.
+        // A thread sets its name when it starts.
         let mask = loop {
             if let Some((_, mask)) = threads().into_iter().find(|(found, _)| found == name) {
                 break mask;
@@ -42,7 +42,7 @@ fn device_threads_take_no_signals() {
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGUSR1, libc::SIGALRM] {
             assert!(is_blocked(mask, signal), "{name} takes signal {signal}");
         }
-        // Those of faults must reach a handler.
+        // Signals of faults must reach a handler.
         for signal in [libc::SIGSEGV, libc::SIGBUS] {
             assert!(!is_blocked(mask, signal), "{name} blocks signal {signal}");
         }
@@ -50,14 +50,14 @@ fn device_threads_take_no_signals() {
     drop(context);
     std::fs::remove_file(capture).unwrap();
 
-    // A program that blocks SIGTERM before it opens a device, or after, waits for it in peace.
+    // A program may block SIGTERM before or after it opens a device, and wait for it.
     for block_first in [true, false] {
-        // SAFETY: the child has one thread, opens a device of its own, and leaves by `_exit`.
+        // SAFETY: the child has one thread, opens its own device, and ends with `_exit`.
         let child = unsafe { libc::fork() };
-        assert!(child >= 0, "a process can be forked");
+        assert!(child >= 0, "fork failed");
         if child == 0 {
             let good = std::panic::catch_unwind(|| waits_for_sigterm(block_first)).is_ok();
-            // SAFETY: ends the process, at once.
+            // SAFETY: ends the process.
             unsafe { libc::_exit(i32::from(!good)) };
         }
         let mut status = -1;
@@ -86,7 +86,7 @@ fn waits_for_sigterm(block_first: bool) {
     // SAFETY: the call takes no pointers.
     assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGTERM) }, 0);
     let mut number = 0;
-    // SAFETY: a set and a number of ours.
+    // SAFETY: pointers to locals.
     assert_eq!(unsafe { libc::sigwait(&raw const set, &raw mut number) }, 0);
     assert_eq!(number, libc::SIGTERM);
 }

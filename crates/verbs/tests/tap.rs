@@ -1,4 +1,4 @@
-//! Captures of real packets: what our own analyzer and tshark make of them.
+//! Captures of real packets, checked with the analyzer of this project and with tshark.
 
 mod support;
 
@@ -13,7 +13,7 @@ use ferroce_wire::icrc::Icrc;
 use ferroce_wire::ip::InternetChecksum;
 use support::*;
 
-/// A file that goes with the test.
+/// A file that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -29,7 +29,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A port for one test alone: on the common one, processes come and go, and packets take detours.
+/// A port that only one test uses: on the common port, processes come and go, and packets are forwarded.
 fn port(test: u16) -> u16 {
     40_000 + (std::process::id() % 900 * 10) as u16 + test
 }
@@ -52,12 +52,11 @@ fn sums(frame: &[u8]) -> ([u8; 4], u16) {
     let addresses = if ipv4 { 26 } else { 22 };
     let sum = InternetChecksum::default().over(&frame[addresses..udp]).over(&[0, 17]);
     let sum = sum.over(&frame[udp + 4..udp + 6]).over(&frame[udp..udp + 6]).over(&frame[udp + 8..]);
-    // RFC 768: zero would say that there is none.
+    // RFC 768: zero means no checksum.
     (icrc.finish(), if sum.finish().0 == 0 { u16::MAX } else { sum.finish().0 })
 }
 
-/// The same capture as if it had been made at RoCE's own port, which tools know it by. What is covered by sums is
-/// checked with the port that it really had.
+/// Rewrites a capture to RoCE's UDP port, by which tools recognise it. Checksums are verified with the original port.
 fn at_roce_port(path: &Path, port: u16) -> Scratch {
     let renamed = Scratch(path.with_extension("roce.pcapng"));
     let mut writer = PcapngWriter::new(File::create(&renamed.0).unwrap()).unwrap();
@@ -106,7 +105,7 @@ fn report(path: &Path, test: u16) -> FileReport {
     analyze("capture", File::open(&renamed.0).unwrap(), &options, &mut |_| {})
 }
 
-/// What every capture here has to be.
+/// Asserts what holds for every capture.
 fn assert_sound(report: &FileReport) {
     assert_eq!(report.problems, [], "{report:?}");
     assert_eq!(report.anomalies, [], "{report:?}");
@@ -115,7 +114,7 @@ fn assert_sound(report: &FileReport) {
 }
 
 #[test]
-fn our_analyzer_finds_nothing_wrong_with_it() {
+fn the_analyzer_finds_no_anomaly_in_a_capture() {
     for (ipv6, test) in [(false, 0), (true, 1)] {
         let scratch = Scratch::new(if ipv6 { "v6" } else { "v4" });
         let context = open(&capturing(&scratch.0, test));
@@ -124,7 +123,7 @@ fn our_analyzer_finds_nothing_wrong_with_it() {
         drop(context);
         let report = report(&scratch.0, test);
         assert_sound(&report);
-        // Each packet once, though this process both sent and got it.
+        // Each packet once, although this process both sent and received it.
         assert_eq!(report.packets, sent);
         let mut reader = CaptureReader::new(File::open(&scratch.0).unwrap()).unwrap();
         while let Some(record) = reader.next_record().unwrap() {
@@ -138,7 +137,7 @@ fn our_analyzer_finds_nothing_wrong_with_it() {
 }
 
 #[test]
-fn without_segmentation_too() {
+fn captures_without_segmentation_offload() {
     let scratch = Scratch::new("single");
     let mut options = capturing(&scratch.0, 2);
     options.sockets.gso = false;
@@ -149,7 +148,7 @@ fn without_segmentation_too() {
 }
 
 #[test]
-fn it_can_be_read_while_it_is_written() {
+fn a_capture_can_be_read_while_it_is_written() {
     let scratch = Scratch::new("live");
     let context = open(&capturing(&scratch.0, 3));
     traffic(&context, false).unwrap();
@@ -159,9 +158,9 @@ fn it_can_be_read_while_it_is_written() {
     assert_eq!(report(&scratch.0, 3).packets, sent);
 }
 
-/// A capture has payload and keys in it.
+/// A capture contains payload and keys.
 #[test]
-fn it_is_for_its_owner_alone() {
+fn a_capture_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new("mode");
     let _context = open(&capturing(&scratch.0, 9));
@@ -169,7 +168,7 @@ fn it_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_device_that_is_opened_again_goes_on() {
+fn reopening_a_device_continues_its_capture() {
     let scratch = Scratch::new("again");
     let mut sent = 0;
     for _ in 0..2 {
@@ -181,7 +180,7 @@ fn a_device_that_is_opened_again_goes_on() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_an_error() {
+fn an_unwritable_capture_is_an_error() {
     let device = Device::named("lo").unwrap();
     let error = Context::open(&device, &capturing(Path::new("/nowhere/at/all"), 5)).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
@@ -189,9 +188,9 @@ fn a_file_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn tshark_finds_nothing_wrong_with_it() {
+fn tshark_finds_no_error_in_a_capture() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no tshark");
+        eprintln!("skipped: tshark is not installed");
         return;
     }
     let scratch = Scratch::new("tshark");

@@ -1,4 +1,4 @@
-//! Every service and operation over real sockets, with contents checked, on a good network and on bad ones.
+//! Every service and operation over real sockets, with and without faults; all data is checked.
 
 mod support;
 
@@ -9,20 +9,20 @@ use support::{
 
 const MIB: usize = 1 << 20;
 
-/// Lengths around all that can go wrong at an edge.
+/// Message lengths around the boundaries of packets and sockets.
 fn lengths(mtu: usize) -> Vec<usize> {
     vec![0, 1, 3, 17, mtu - 1, mtu, mtu + 1, 65_536, 65_537]
 }
 
 fn write_read_send(context: &Context, index: u8, mtu: usize, lengths: &[usize]) {
-    let room = 2 * lengths.iter().max().copied().unwrap_or(0) + 4096;
-    let one = side(context, ServiceType::ReliableConnection, room);
-    let other = side(context, ServiceType::ReliableConnection, room);
+    let size = 2 * lengths.iter().max().copied().unwrap_or(0) + 4096;
+    let one = side(context, ServiceType::ReliableConnection, size);
+    let other = side(context, ServiceType::ReliableConnection, size);
     connect(&one, &other, index, mtu);
     for (number, &length) in lengths.iter().enumerate() {
         let id = 10 * number as u64;
         let bytes = pattern(id + 1, length);
-        let half = (room / 2) as u64;
+        let half = (size / 2) as u64;
         one.region.write(0, &bytes).unwrap();
         let remote = other.region.remote(3);
         one.post(id, Operation::Write { remote, immediate: None }, 0, length);
@@ -59,7 +59,7 @@ fn write_read_send(context: &Context, index: u8, mtu: usize, lengths: &[usize]) 
 }
 
 #[test]
-fn a_reliable_connection_over_either_family_at_every_mtu() {
+fn rc_transfers_over_both_families_at_every_mtu() {
     let context = open(&Options::default());
     for ipv6 in [false, true] {
         let Some(index) = gid_index(&context, ipv6) else {
@@ -73,33 +73,33 @@ fn a_reliable_connection_over_either_family_at_every_mtu() {
 }
 
 #[test]
-fn large_messages() {
+fn rc_transfers_large_messages() {
     let context = open(&Options::default());
     write_read_send(&context, 0, 4096, &[16 * MIB, 16 * MIB - 1]);
 }
 
-/// The largest message there is (IBA C9-94). Its pages are touched where they are looked at, and where they arrive.
+/// The maximum message length (IBA C9-94).
 #[test]
-fn a_message_of_two_gibibytes() {
-    const LARGEST: usize = 1 << 31;
+fn rc_transfers_two_gibibytes() {
+    const MAX_LEN: usize = 1 << 31;
     let context = open_alone(&Options::default());
-    let one = side(&context, ServiceType::ReliableConnection, LARGEST);
-    let other = side(&context, ServiceType::ReliableConnection, LARGEST);
+    let one = side(&context, ServiceType::ReliableConnection, MAX_LEN);
+    let other = side(&context, ServiceType::ReliableConnection, MAX_LEN);
     connect(&one, &other, 0, 4096);
-    let places = [0, 1, 4095, 4096, LARGEST / 2 - 1, LARGEST / 2, LARGEST - 4097, LARGEST - 64];
-    for (number, &place) in places.iter().enumerate() {
-        one.region.write(place, &pattern(number as u64, 60)).unwrap();
+    let offsets = [0, 1, 4095, 4096, MAX_LEN / 2 - 1, MAX_LEN / 2, MAX_LEN - 4097, MAX_LEN - 64];
+    for (number, &offset) in offsets.iter().enumerate() {
+        one.region.write(offset, &pattern(number as u64, 60)).unwrap();
     }
     let remote = other.region.remote(0);
-    one.post(1, Operation::Write { remote, immediate: None }, 0, LARGEST);
+    one.post(1, Operation::Write { remote, immediate: None }, 0, MAX_LEN);
     assert_eq!(one.expect(1).length, 1 << 31);
-    for place in places {
-        assert_eq!(other.bytes(place, 60), one.bytes(place, 60), "at {place}");
+    for offset in offsets {
+        assert_eq!(other.bytes(offset, 60), one.bytes(offset, 60), "at {offset}");
     }
 }
 
 #[test]
-fn a_bad_network_changes_nothing_but_the_time() {
+fn rc_recovers_from_loss_duplication_and_reordering() {
     for (number, faults) in
         ["loss=1%", "duplication=5%", "reordering=3%", "loss=2%,duplication=2%,reordering=2%"]
             .iter()
@@ -113,14 +113,14 @@ fn a_bad_network_changes_nothing_but_the_time() {
 }
 
 #[test]
-fn without_the_kernels_help() {
+fn rc_works_without_gso_and_gro() {
     let plain = ferroce::SocketOptions { gso: false, gro: false, ..Default::default() };
     let context = open(&Options::default().with_sockets(plain));
     write_read_send(&context, 0, 4096, &lengths(4096));
 }
 
 #[test]
-fn an_unreliable_connection_delivers_in_order() {
+fn uc_delivers_in_order() {
     let context = open_alone(&Options::default());
     let one = side(&context, ServiceType::UnreliableConnection, MIB);
     let other = side(&context, ServiceType::UnreliableConnection, MIB);
@@ -138,7 +138,7 @@ fn an_unreliable_connection_delivers_in_order() {
 }
 
 #[test]
-fn datagrams_arrive_behind_their_header() {
+fn ud_delivers_behind_the_grh() {
     let context = open_alone(&Options::default());
     for ipv6 in [false, true] {
         let Some(index) = gid_index(&context, ipv6) else { continue };
@@ -171,7 +171,7 @@ fn datagrams_arrive_behind_their_header() {
             let bytes = pattern(id, length);
             one.region.write(0, &bytes).unwrap();
             other.post_receive(id, 0, 40 + length);
-            // A wrong queue key: dropped, and the receive is still there for the next.
+            // A wrong queue key: the packet is dropped, and the receive request is not consumed.
             one.queue_pair.post_datagram(datagram(100 + id, length, 0x666)).unwrap();
             one.expect(100 + id);
             one.queue_pair.post_datagram(datagram(id, length, 0x1234)).unwrap();
@@ -196,7 +196,7 @@ fn datagrams_arrive_behind_their_header() {
 }
 
 #[test]
-fn xrc_reaches_the_queue_that_it_names() {
+fn xrc_delivers_to_the_named_srq() {
     let context = open(&Options::default());
     let one = side(&context, ServiceType::XrcInitiator, MIB);
     let pd = context.protection_domain();
@@ -231,7 +231,7 @@ fn xrc_reaches_the_queue_that_it_names() {
 }
 
 #[test]
-fn a_shared_queue_tells_when_it_runs_low() {
+fn an_srq_raises_an_event_at_its_limit() {
     let context = open(&Options::default());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let pd = context.protection_domain();
@@ -257,7 +257,7 @@ fn a_shared_queue_tells_when_it_runs_low() {
 }
 
 #[test]
-fn windows_show_and_hide() {
+fn a_memory_window_grants_and_revokes_access() {
     let context = open(&Options::default());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let other = side(&context, ServiceType::ReliableConnection, MIB);
@@ -275,16 +275,16 @@ fn windows_show_and_hide() {
     let mut found = vec![0; 100];
     bindable.read(4096, &mut found).unwrap();
     assert_eq!(found, pattern(3, 100));
-    let hide = Operation::LocalInvalidate { key: window.key() };
-    other.queue_pair.post_send(SendRequest::new(WorkId(3), hide, Data::NONE)).unwrap();
+    let invalidate = Operation::LocalInvalidate { key: window.key() };
+    other.queue_pair.post_send(SendRequest::new(WorkId(3), invalidate, Data::NONE)).unwrap();
     other.expect(3);
     one.post(4, Operation::Write { remote, immediate: None }, 0, 100);
     assert_eq!(one.completions.wait().unwrap().status, Status::RemoteAccess);
 }
 
-/// What is refused, with the exact status at both ends.
+/// Refused requests, with the exact status at both ends.
 #[test]
-fn violations_end_as_the_specification_says() {
+fn violations_complete_with_the_specified_status() {
     type Case = (&'static str, fn(&Side, &Side), Status, State);
     let cases: [Case; 6] = [
         (
@@ -338,7 +338,7 @@ fn violations_end_as_the_specification_says() {
             State::Error,
         ),
         (
-            "memory of ours that is not there",
+            "local memory out of bounds",
             |one, _| {
                 one.post(1, Operation::SEND, MIB as u64, 8);
             },
@@ -347,7 +347,7 @@ fn violations_end_as_the_specification_says() {
         ),
     ];
     let context = open(&Options::default());
-    for (kind, act, status, there) in cases {
+    for (kind, act, status, remote_state) in cases {
         let one = side(&context, ServiceType::ReliableConnection, MIB);
         let other = side(&context, ServiceType::ReliableConnection, MIB);
         connect(&one, &other, 0, 1024);
@@ -358,12 +358,12 @@ fn violations_end_as_the_specification_says() {
         assert_eq!(one.completions.wait().unwrap().status, status, "{kind}");
         assert_eq!(one.completions.wait().unwrap().status, Status::Flushed, "{kind}");
         assert_eq!(one.queue_pair.state(), State::Error, "{kind}");
-        assert_eq!(other.queue_pair.state(), there, "{kind}");
+        assert_eq!(other.queue_pair.state(), remote_state, "{kind}");
     }
 }
 
 #[test]
-fn a_peer_that_is_gone_is_noticed() {
+fn requests_to_a_destroyed_queue_pair_exceed_their_retries() {
     let context = open(&Options::default());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let other = side(&context, ServiceType::ReliableConnection, MIB);
@@ -379,7 +379,7 @@ fn a_peer_that_is_gone_is_noticed() {
 }
 
 #[test]
-fn everything_can_be_dropped_at_any_time() {
+fn resources_can_be_dropped_with_requests_in_flight() {
     let context = open(&Options::default());
     for round in 0..50 {
         let one = side(&context, ServiceType::ReliableConnection, MIB);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ferroce::*;
 use support::{attributes, bring_up, gid_index, open_alone, side};
 
-/// The next completion. A minute is for a machine that is very busy.
+/// Polls for the next completion, for up to a minute on a busy host.
 fn next(queue: &CompletionQueue) -> WorkCompletion {
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
@@ -17,21 +17,21 @@ fn next(queue: &CompletionQueue) -> WorkCompletion {
         }
         std::thread::yield_now();
     }
-    panic!("no completion came");
+    panic!("no completion");
 }
 
-/// With retries that would take four minutes, the peer's host says at once that nobody is there.
+/// The retries would take four minutes; the peer's host reports the closed port by ICMP at once.
 #[test]
-fn a_closed_port_uses_up_the_retries_at_once() {
+fn a_closed_port_exhausts_the_retries_at_once() {
     let context = open_alone(&Options::default());
     let index = gid_index(&context, false).unwrap();
     let side = side(&context, ServiceType::ReliableConnection, 1 << 16);
     let mut attributes = attributes(&context, index, Qpn(0x12_3456), 1024);
-    let nobody = Gid::from_ip(IpAddr::from([127, 9, 9, 9]));
-    attributes.path = attributes.path.map(|path| AddressVector { destination: nobody, ..path });
+    let closed = Gid::from_ip(IpAddr::from([127, 9, 9, 9]));
+    attributes.path = attributes.path.map(|path| AddressVector { destination: closed, ..path });
     attributes.timeout = Some(AckTimeout(23));
     bring_up(&side.queue_pair, &attributes);
-    // Many packets, each of which may be reported.
+    // Several packets, each of which may cause an ICMP message.
     side.post(1, Operation::SEND, 0, 20_000);
     side.post(2, Operation::SEND, 0, 10);
     let first = next(&side.completions);

@@ -1,4 +1,4 @@
-//! Ids that move to another channel, what vendors add, and what messages are sent with.
+//! Migration between channels, ECE options, and the fields of CM messages.
 
 use std::fs::File;
 
@@ -14,13 +14,13 @@ use crate::ends::*;
 use crate::other::port;
 
 #[test]
-fn events_come_along_to_another_channel() {
+fn pending_events_move_to_the_new_channel() {
     let (first, second) = (channel(), channel());
     let (listening, address) = listener(&first, PortSpace::Tcp, V4, 1);
     let id = resolved(&first, PortSpace::Tcp, address);
     let end = equip(&id);
     id.connect(&ConnectParameters::default()).unwrap();
-    // The request waits, and moves with its listener; and so does the id in it.
+    // A pending request moves with its listener, and so does its cm_id.
     let deadline = ferroce_sys::clock::now() + 20_000_000_000;
     let mut poller = ferroce_sys::Poller::new();
     poller.watch(&first, ferroce_sys::Interest::Read);
@@ -60,7 +60,7 @@ fn enhancements_are_offered_and_accepted() {
 
     let id = resolved(&events, PortSpace::Tcp, address);
     id.connect(&with(1, 102)).unwrap();
-    // The first id's end is told between the two.
+    // The first cm_id's disconnect event comes between the two.
     let request = loop {
         match next(&events).kind {
             EventKind::ConnectRequest(request) => break request,
@@ -72,7 +72,7 @@ fn enhancements_are_offered_and_accepted() {
     assert_eq!(reason, RejectReason::VENDOR_OPTION_NOT_SUPPORTED);
 }
 
-/// As rdma_rxe's: with the traffic class of the connection, and without a promise to slow down.
+/// As with rdma_rxe: with the traffic class of the connection, and not ECN-capable.
 #[test]
 fn messages_have_the_traffic_class_of_their_connection() {
     let name = format!("ferroce-cm-class-{}.pcapng", std::process::id());
@@ -81,7 +81,7 @@ fn messages_have_the_traffic_class_of_their_connection() {
     let events = EventChannel::with_options(options).unwrap();
     let (listening, address) = listener(&events, PortSpace::Tcp, V4, 1);
     let id = resolved(&events, PortSpace::Tcp, address);
-    // The two low bits are not the program's.
+    // The program does not set the two ECN bits.
     id.set_type_of_service(0x63);
     let end = equip(&id);
     id.connect(&ConnectParameters::default()).unwrap();
@@ -99,7 +99,7 @@ fn messages_have_the_traffic_class_of_their_connection() {
     let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
     let mut classes = Vec::new();
     while let Some(record) = reader.next_record().unwrap() {
-        // Ethernet's header, then IPv4's: type of service.
+        // The type of service, behind the Ethernet header.
         classes.push(record.data[15]);
     }
     drop((end, other));
@@ -108,10 +108,9 @@ fn messages_have_the_traffic_class_of_their_connection() {
     assert_eq!(classes, [0x60; 5]);
 }
 
-/// A question for datagrams too, and its answer. And a REQ says what Linux's says for a program's choice of
-/// the time that an acknowledge may take: no less than our side takes for one.
+/// In SIDR messages as well. The ACK timeout of a REQ is computed as in Linux: not less than our ACK delay.
 #[test]
-fn requests_say_what_the_program_has_chosen() {
+fn requests_contain_the_parameters_of_the_program() {
     let name = format!("ferroce-cm-chosen-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
     let options = Options::default().with_port(port()).with_capture(path.clone());
@@ -134,7 +133,7 @@ fn requests_say_what_the_program_has_chosen() {
     let mut reader = CaptureReader::new(File::open(&path).unwrap()).unwrap();
     let (mut classes, mut timeouts) = (Vec::new(), Vec::new());
     while let Some(record) = reader.next_record().unwrap() {
-        // Behind the headers of Ethernet, IPv4 and UDP, BTH and DETH.
+        // Behind the Ethernet, IPv4 and UDP headers, BTH and DETH.
         let mad = Mad::parse(&record.data[62..][..MAD_LEN]).unwrap();
         match CmMessage::from_mad(&mad).unwrap() {
             CmMessage::SidrReq(_) | CmMessage::SidrRep(_) => classes.push(record.data[15]),

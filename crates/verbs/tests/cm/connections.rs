@@ -1,4 +1,4 @@
-//! Connections made, refused and ended, and what they say on the wire.
+//! Establishing, rejecting and ending connections, and their messages.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -29,27 +29,27 @@ fn connect_send_disconnect(ip: IpAddr, by_client: bool) {
 }
 
 #[test]
-fn the_client_ends_an_ipv4_connection() {
+fn the_client_disconnects_over_ipv4() {
     connect_send_disconnect(V4, true);
 }
 
 #[test]
-fn the_server_ends_an_ipv4_connection() {
+fn the_server_disconnects_over_ipv4() {
     connect_send_disconnect(V4, false);
 }
 
 #[test]
-fn the_client_ends_an_ipv6_connection() {
+fn the_client_disconnects_over_ipv6() {
     connect_send_disconnect(V6, true);
 }
 
 #[test]
-fn the_server_ends_an_ipv6_connection() {
+fn the_server_disconnects_over_ipv6() {
     connect_send_disconnect(V6, false);
 }
 
 #[test]
-fn the_queue_pairs_know_what_was_agreed() {
+fn queue_pairs_have_the_negotiated_attributes() {
     let wish = ConnectParameters {
         responder_resources: 5,
         initiator_depth: 3,
@@ -67,7 +67,7 @@ fn the_queue_pairs_know_what_was_agreed() {
     let (client, server) =
         (pair.client.2.queue_pair.attributes(), pair.server.2.queue_pair.attributes());
     assert_eq!((client.state, server.state), (Some(State::ReadyToSend), Some(State::ReadyToSend)));
-    // What one may have under way, the other holds.
+    // The initiator depth of one is the responder resources of the other.
     assert_eq!((client.max_rd_atomic, server.max_dest_rd_atomic), (Some(3), Some(3)));
     assert_eq!((server.max_rd_atomic, client.max_dest_rd_atomic), (Some(2), Some(2)));
     assert_eq!((client.retry_count, server.retry_count), (Some(6), Some(6)));
@@ -78,7 +78,7 @@ fn the_queue_pairs_know_what_was_agreed() {
 }
 
 #[test]
-fn a_rejection_brings_its_data() {
+fn a_rejection_delivers_its_private_data() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let client = resolved(&channel, PortSpace::Tcp, address);
@@ -96,10 +96,10 @@ fn a_rejection_brings_its_data() {
 }
 
 #[test]
-fn nobody_listens_and_the_peer_says_so_at_once() {
+fn a_port_without_listener_is_rejected_at_once() {
     for ip in [V4, V6] {
         let channel = channel();
-        // A port that is ours, so that nobody else can listen there.
+        // A port that we have bound, so that no other process can listen there.
         let bound = CmId::new(&channel, PortSpace::Tcp).unwrap();
         bound.bind(SocketAddr::new(ip, 0)).unwrap();
         let client = resolved(&channel, PortSpace::Tcp, bound.local_address().unwrap());
@@ -107,7 +107,7 @@ fn nobody_listens_and_the_peer_says_so_at_once() {
         client.connect(&ConnectParameters::default()).unwrap();
         let reason = expect!(channel, client, EventKind::Rejected { reason, .. } => reason);
         assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
-        // And one that nobody has at all.
+        // A port that is not bound.
         let nowhere = SocketAddr::new(ip, 9);
         let client = resolved(&channel, PortSpace::Tcp, nowhere);
         let _end = equip(&client);
@@ -118,18 +118,18 @@ fn nobody_listens_and_the_peer_says_so_at_once() {
 }
 
 #[test]
-fn a_peer_that_never_answers_is_unreachable() {
+fn a_silent_peer_is_unreachable() {
     let channel = channel();
     let silent = UdpSocket::bind(("127.77.0.1", port())).unwrap();
     let client = resolved(&channel, PortSpace::Tcp, "127.77.0.1:7471".parse().unwrap());
     let end = equip(&client);
     let before = Instant::now();
-    client.connect(&hasty()).unwrap();
+    client.connect(&short_timeouts()).unwrap();
     expect!(channel, client, EventKind::Unreachable(None));
-    // Three times 16.8 ms for the peer and 4.2 ms for the way.
+    // Three times 16.8 ms for the peer and 4.2 ms for the packet lifetime.
     assert!(before.elapsed() >= Duration::from_millis(62), "{:?}", before.elapsed());
     assert_eq!(end.queue_pair.state(), State::Error);
-    // It was asked three times, and told that we gave up.
+    // Three REQs and a REJ.
     let mut bytes = [0; 2048];
     silent.set_read_timeout(Some(SECOND)).unwrap();
     let attributes: Vec<u8> = (0..4)
@@ -140,16 +140,15 @@ fn a_peer_that_never_answers_is_unreachable() {
         })
         .collect();
     assert_eq!(attributes, [0x10, 0x10, 0x10, 0x12]);
-    // The same for datagrams.
+    // The same for UD.
     let client = resolved(&channel, PortSpace::Udp, "127.77.0.1:7471".parse().unwrap());
-    client.connect(&hasty()).unwrap();
+    client.connect(&short_timeouts()).unwrap();
     expect!(channel, client, EventKind::Unreachable(None));
 }
 
-/// What rping sends through Linux's connection manager and rdma_rxe (`tests/data/rxe/rping.pcap`), but for names,
-/// numbers and addresses.
+/// Compared with the REQ of rping on rdma_rxe (`tests/data/rxe/rping.pcap`), except IDs, numbers and addresses.
 #[test]
-fn a_request_says_what_that_of_linux_says() {
+fn a_request_equals_that_of_linux() {
     let channel = channel();
     let silent = UdpSocket::bind(("127.77.0.2", port())).unwrap();
     silent.set_read_timeout(Some(20 * SECOND)).unwrap();

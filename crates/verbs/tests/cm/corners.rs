@@ -1,4 +1,4 @@
-//! Many at once, out of turn, and gone too soon.
+//! Concurrent connections, calls in the wrong state, and cm_ids that are dropped early.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -6,18 +6,18 @@ use crate::ends::*;
 use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace, RejectReason, SidrStatus};
 use ferroce::*;
 
-/// Everybody at once, each thread with ids and a channel of its own, the listener's thread polling all the while.
+/// Each thread has its own cm_ids and channel; the thread of the listener polls meanwhile.
 #[test]
 fn many_threads_connect_at_once() {
     const THREADS: usize = 4;
-    const EACH: usize = 10;
+    const CONNECTIONS_EACH: usize = 10;
     let there = channel();
     let (_listener, address) = listener(&there, PortSpace::Tcp, V4, 0);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
                 let here = channel();
-                for round in 0..EACH {
+                for round in 0..CONNECTIONS_EACH {
                     let client = resolved(&here, PortSpace::Tcp, address);
                     let end = equip(&client);
                     end.receive(1024, 1024);
@@ -33,7 +33,7 @@ fn many_threads_connect_at_once() {
         }
         let mut servers = Vec::new();
         let mut over = 0;
-        while over < THREADS * EACH {
+        while over < THREADS * CONNECTIONS_EACH {
             let event = next(&there);
             match event.kind {
                 EventKind::ConnectRequest(asked) => {
@@ -54,7 +54,7 @@ fn many_threads_connect_at_once() {
 }
 
 #[test]
-fn what_is_done_out_of_turn_is_refused() {
+fn calls_in_the_wrong_state_are_refused() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let client = CmId::new(&channel, PortSpace::Tcp).unwrap();
@@ -87,13 +87,13 @@ fn what_is_done_out_of_turn_is_refused() {
 }
 
 #[test]
-fn a_port_belongs_to_one() {
+fn a_port_has_one_owner() {
     let channel = channel();
     let (first, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let second = CmId::new(&channel, PortSpace::Tcp).unwrap();
     let error = second.bind(address).unwrap_err();
     assert_eq!(error.errno(), ferroce_sys::errno::EADDRINUSE);
-    // The same number in the other port space is another port.
+    // The port spaces are separate.
     let datagrams = CmId::new(&channel, PortSpace::Udp).unwrap();
     datagrams.bind(address).unwrap();
     drop(first);
@@ -105,7 +105,7 @@ fn a_port_belongs_to_one() {
 }
 
 #[test]
-fn a_listener_on_any_address_hears_all() {
+fn a_listener_on_the_unspecified_address_accepts_all() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, Ipv6Addr::UNSPECIFIED.into(), 0);
     for ip in [V4, V6] {
@@ -120,10 +120,10 @@ fn a_listener_on_any_address_hears_all() {
 }
 
 #[test]
-fn beyond_the_backlog_peers_ask_again() {
+fn requests_beyond_the_backlog_are_repeated() {
     let (here, there) = (channel(), channel());
     let (listener, address) = listener(&there, PortSpace::Tcp, V4, 1);
-    let wish = ConnectParameters { max_retries: 15, ..hasty() };
+    let wish = ConnectParameters { max_retries: 15, ..short_timeouts() };
     let clients: Vec<_> = (0..2)
         .map(|_| {
             let client = resolved(&here, PortSpace::Tcp, address);
@@ -157,7 +157,7 @@ fn beyond_the_backlog_peers_ask_again() {
 }
 
 #[test]
-fn an_id_may_be_dropped_at_any_time() {
+fn a_cm_id_may_be_dropped_at_any_time() {
     let (here, there) = (channel(), channel());
     let (listener, address) = listener(&there, PortSpace::Tcp, V4, 0);
     let wish = ConnectParameters { ack_timeout: AckTimeout(8), ..ConnectParameters::default() };
@@ -167,18 +167,18 @@ fn an_id_may_be_dropped_at_any_time() {
         client.connect(&wish).unwrap();
         (client, end)
     };
-    // The server's end, with its request.
+    // The server's cm_id, with a pending request.
     let (client, _end) = start();
     drop(request(&there, &listener));
     let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::CONSUMER_REJECT);
-    // The client, before its request is answered.
+    // The client, before the response.
     let (client, end) = start();
     let asked = request(&there, &listener);
     drop(client);
     expect!(there, asked.id, EventKind::Rejected { .. });
     assert_eq!(end.queue_pair.state(), State::Error);
-    // Either, connected.
+    // Either side, connected.
     for by_client in [true, false] {
         let (client, _end) = start();
         let asked = request(&there, &listener);
@@ -194,7 +194,7 @@ fn an_id_may_be_dropped_at_any_time() {
             expect!(here, client, EventKind::Disconnected);
         }
     }
-    // The listener, with a request that nobody has looked at.
+    // The listener, with an unread request.
     let (client, _end) = start();
     let mut poller = ferroce_sys::Poller::new();
     poller.watch(&there, ferroce_sys::Interest::Read);
@@ -203,13 +203,13 @@ fn an_id_may_be_dropped_at_any_time() {
     let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::CONSUMER_REJECT);
     assert!(there.try_event().unwrap().is_none());
-    // And it is gone.
+    // It is removed.
     let (client, _end) = start();
     let reason = expect!(here, client, EventKind::Rejected { reason, .. } => reason);
     assert_eq!(reason, RejectReason::INVALID_SERVICE_ID);
 }
 
-/// An end with a queue pair that the id has not made.
+/// An end with a QP that the cm_id did not create.
 fn own(id: &CmId) -> End {
     let context = id.context().unwrap();
     let pd = context.protection_domain();
@@ -233,7 +233,7 @@ fn of(end: &End) -> ConnectParameters {
 }
 
 #[test]
-fn a_queue_pair_of_the_programs_own_can_be_connected() {
+fn a_queue_pair_created_by_the_program_can_be_connected() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let client = resolved(&channel, PortSpace::Tcp, address);
@@ -254,7 +254,7 @@ fn a_queue_pair_of_the_programs_own_can_be_connected() {
 }
 
 #[test]
-fn data_before_the_ready_message_is_as_good() {
+fn data_before_the_rtu_establishes_the_connection() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let client = resolved(&channel, PortSpace::Tcp, address);
@@ -277,10 +277,9 @@ fn data_before_the_ready_message_is_as_good() {
     }
 }
 
-/// A host where no process has a device open says so by ICMP: what a kernel would refuse is refused at once, and not
-/// after a minute and a half of silence.
+/// A host where no process has a device open responds with ICMP: the connection is rejected at once, instead of after 90 s.
 #[test]
-fn a_host_without_any_process_refuses() {
+fn a_host_without_any_process_rejects() {
     let channel = channel();
     let nobody = SocketAddr::from(([127, 9, 9, 9], 7471));
     let client = resolved(&channel, PortSpace::Tcp, nobody);

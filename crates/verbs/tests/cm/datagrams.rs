@@ -1,4 +1,4 @@
-//! Datagram queue pairs and groups.
+//! UD queue pairs and multicast groups.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
@@ -9,7 +9,7 @@ use ferroce::cm::{CmId, ConnectParameters, EventKind, PortSpace, SidrStatus};
 use ferroce::*;
 
 #[test]
-fn datagrams_find_their_queue_pair() {
+fn sidr_resolves_the_ud_queue_pair() {
     for ip in [V4, V6] {
         let (here, there) = (channel(), channel());
         let (listener, address) = listener(&there, PortSpace::Udp, ip, 0);
@@ -29,7 +29,7 @@ fn datagrams_find_their_queue_pair() {
         datagram(&end, &peer, b"a datagram");
         other.done();
         other.holds(40, b"a datagram");
-        // A no, and nobody at all.
+        // A rejection, and a port without listener.
         let client = resolved(&here, PortSpace::Udp, address);
         client.connect(&ConnectParameters::default()).unwrap();
         request(&there, &listener).id.reject(&[]).unwrap();
@@ -41,7 +41,7 @@ fn datagrams_find_their_queue_pair() {
     }
 }
 
-/// Two ids at one address: one sends to the group that the other is in.
+/// Two cm_ids at one address: one sends to the group that the other has joined.
 fn group(ip: IpAddr, group: &str) {
     let group: IpAddr = group.parse().unwrap();
     let channel = channel();
@@ -55,7 +55,7 @@ fn group(ip: IpAddr, group: &str) {
     let datagrams = ServiceType::UnreliableDatagram;
     let [end, listening] = [&one, &other].map(|id| equip_with(id, datagrams));
     assert!(one.join_multicast(V4).is_err());
-    // Joined again after it was left, it is the same group with another socket.
+    // Joining again opens another socket.
     for _ in 0..3 {
         listening.receive(0, 2048);
         other.join_multicast(group).unwrap();
@@ -72,13 +72,13 @@ fn group(ip: IpAddr, group: &str) {
 }
 
 #[test]
-fn a_group_on_the_loopback_hears_what_is_sent_to_it() {
+fn a_group_on_the_loopback_receives_its_messages() {
     group(V4, "239.77.1.9");
 }
 
-/// The loopback has no route for IPv6's groups, so this needs an interface of its own.
+/// The loopback has no route for IPv6 multicast, so this needs another interface.
 #[test]
-fn a_group_on_an_interface_hears_what_is_sent_to_it() {
+fn a_group_on_an_interface_receives_its_messages() {
     let set_up = "ip link set lo up && ip link add v0 type veth peer name v1 \
         && ip link set v0 addrgenmode none && ip link set v0 up \
         && ip link set v1 up && ip addr add 10.77.0.1/24 dev v0 \

@@ -1,4 +1,4 @@
-//! Processes that end without a word, and what their peers hear.
+//! Processes that are killed, and the events of their peers.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ fn accept(channel: &EventChannel, listener: &CmId) -> (CmId, End) {
     (asked.id.clone(), end)
 }
 
-/// The process that ends: it connects to where it is told.
+/// The killed process, as a client.
 #[test]
 #[ignore = "a child process of another test"]
 fn client_process() {
@@ -42,7 +42,7 @@ fn client_process() {
     let _ = std::io::stdin().read_line(&mut line);
 }
 
-/// The process that ends: it listens.
+/// The killed process, as a server.
 #[test]
 #[ignore = "a child process of another test"]
 fn server_process() {
@@ -57,7 +57,7 @@ fn server_process() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-/// Ends the process. Rust's handler for stack overflows takes the first SIGSEGV and leaves the next to the kernel.
+/// Kills the process. Rust's handler for stack overflows takes the first SIGSEGV and leaves the next to the kernel.
 fn kill(other: &mut Other, signal: i32) {
     while !other.has_ended() {
         other.signal(signal);
@@ -65,8 +65,8 @@ fn kill(other: &mut Other, signal: i32) {
     }
 }
 
-/// The survivor hears of the end by an event, and what it has under way is flushed: no retry has run out.
-fn hears(channel: &EventChannel, id: &CmId, end: &End, busy: bool) {
+/// Expects the disconnect event, and flushed requests: no retry count was exceeded.
+fn expect_disconnect(channel: &EventChannel, id: &CmId, end: &End, busy: bool) {
     expect!(channel, id, EventKind::Disconnected);
     if busy {
         let done = end.completions.wait().unwrap();
@@ -74,7 +74,7 @@ fn hears(channel: &EventChannel, id: &CmId, end: &End, busy: bool) {
     }
 }
 
-/// Something that cannot complete: the peer has no receive for it, and says so for ever.
+/// Posts a request that cannot complete: the peer has no receive request, and responds with RNR NAKs.
 fn post(end: &End) {
     let data = Data::SgList(end.region.sge(0, 8).into());
     let request = SendRequest::new(WorkId(8), Operation::SEND, data);
@@ -82,7 +82,7 @@ fn post(end: &End) {
 }
 
 #[test]
-fn a_server_hears_that_its_client_has_died() {
+fn a_server_is_notified_of_its_clients_death() {
     let channel = channel();
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     for signal in [SIGTERM, SIGSEGV, SIGKILL] {
@@ -95,14 +95,14 @@ fn a_server_hears_that_its_client_has_died() {
                 post(&end);
             }
             kill(&mut other, signal);
-            hears(&channel, &id, &end, busy);
+            expect_disconnect(&channel, &id, &end, busy);
         }
     }
 }
 
-/// What `ferroce run` does for a program that was killed. This one lives, so that only the DREQ can end the connection.
+/// As `ferroce run` does for a killed program. This one is alive, so that only the DREQ can end the connection.
 #[test]
-fn somebody_else_says_goodbye() {
+fn another_process_disconnects_an_orphan() {
     let ledger = std::env::temp_dir().join(format!("ferroce-ledger-{}", std::process::id()));
     std::fs::create_dir(&ledger).unwrap();
     let files = || -> Vec<_> {
@@ -120,7 +120,7 @@ fn somebody_else_says_goodbye() {
     let options = Options::default().with_port(port());
     assert_eq!(disconnect_orphans(file, &options), 1);
     expect!(channel, id, EventKind::Disconnected);
-    // Who says goodbye itself leaves nothing to be said.
+    // A process that disconnects itself removes its ledger.
     other.say("done");
     other.wait();
     assert!(files().is_empty());
@@ -128,9 +128,9 @@ fn somebody_else_says_goodbye() {
 }
 
 #[test]
-fn a_client_hears_that_its_server_has_died() {
+fn a_client_is_notified_of_its_servers_death() {
     let channel = channel();
-    // The survivor may be the first process of the address, or the second.
+    // The surviving process may be the first or the second of the address.
     let early = resolved(&channel, PortSpace::Tcp, SocketAddr::new(V4, 9));
     let mut early = Some(early);
     for signal in [SIGTERM, SIGSEGV, SIGKILL] {
@@ -143,7 +143,7 @@ fn a_client_hears_that_its_server_has_died() {
                 post(&end);
             }
             kill(&mut other, signal);
-            hears(&channel, &id, &end, busy);
+            expect_disconnect(&channel, &id, &end, busy);
         }
         early = None;
     }

@@ -1,4 +1,4 @@
-//! What every test needs: ends of connections, and waiting for their events.
+//! Helpers of the tests: ends of connections, and waiting for events.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -19,20 +19,20 @@ pub(crate) const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
 
-/// A channel whose ids have a UDP port of this test's own: on the common one, processes come and go, and a message may
-/// be lost with one of them.
+/// A channel whose cm_ids use a UDP port of this test only: on the common port, processes come and go, and a message may be
+/// lost with one of them.
 pub(crate) fn channel() -> EventChannel {
     let options = Options::default().with_port(port());
     EventChannel::with_options(options).unwrap()
 }
 
-/// The next event. Twenty seconds are for a machine that is very busy.
+/// Waits for the next event, for up to 20 s on a busy host.
 pub(crate) fn next(channel: &EventChannel) -> Event {
     let deadline = Instant::now() + Duration::from_secs(20);
-    channel.wait(Some(deadline)).unwrap().expect("no event came")
+    channel.wait(Some(deadline)).unwrap().expect("no event")
 }
 
-/// The next event, which has to be this one of this id.
+/// Waits for the next event, which must be this one of this cm_id.
 macro_rules! expect {
     ($channel:expr, $id:expr, $kind:pat => $out:expr) => {{
         let event = next(&$channel);
@@ -61,7 +61,7 @@ pub(crate) fn listener(
     (id, address)
 }
 
-/// An id that is ready to connect.
+/// A cm_id that is ready to connect.
 pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, to: SocketAddr) -> CmId {
     let id = CmId::new(channel, space).unwrap();
     id.resolve_address(None, to, SECOND).unwrap();
@@ -71,7 +71,7 @@ pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, to: SocketAddr)
     id
 }
 
-/// What an end of a connection needs for data.
+/// The resources of an end of a connection.
 pub(crate) struct End {
     pub(crate) queue_pair: QueuePair,
     pub(crate) completions: CompletionQueue,
@@ -128,8 +128,8 @@ pub(crate) fn with_data(private_data: &[u8]) -> ConnectParameters {
     ConnectParameters { private_data: private_data.into(), ..ConnectParameters::default() }
 }
 
-/// Short times, so that what nobody answers is over soon.
-pub(crate) fn hasty() -> ConnectParameters {
+/// Short timeouts, for requests without a response.
+pub(crate) fn short_timeouts() -> ConnectParameters {
     ConnectParameters {
         ack_timeout: AckTimeout(10),
         response_timeout: ResponseTimeout(12),
@@ -148,7 +148,7 @@ pub(crate) fn request(channel: &EventChannel, listener: &CmId) -> Box<Request> {
     expect!(channel, listener, EventKind::ConnectRequest(request) => request)
 }
 
-/// A connection that is up.
+/// An established connection.
 pub(crate) struct Pair {
     pub(crate) client: (EventChannel, CmId, End),
     pub(crate) server: (EventChannel, CmId, End),

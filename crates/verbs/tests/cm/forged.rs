@@ -1,4 +1,4 @@
-//! REQs from a plain UDP socket: in the name of a peer, and by the thousand.
+//! Forged REQs from a UDP socket: with the address of a peer, and in large numbers.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
@@ -17,7 +17,7 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::rdmacm::{IpHeader, service_id};
 use ferroce_wire::transport::{Bth, Deth};
 
-/// A host that only sends.
+/// A host that only sends packets.
 struct Stranger {
     socket: UdpSocket,
     address: Ipv4Addr,
@@ -32,7 +32,7 @@ impl Stranger {
         Self { socket, address, manager }
     }
 
-    /// A REQ in the name of a queue pair, that asks to be waited for as long as can be said.
+    /// A REQ of a QP with the maximum response timeout.
     fn req(&mut self, to: SocketAddr, queue_pair: Qpn) -> Transmit {
         let SocketAddr::V4(to) = to else { panic!("these tests are IPv4's") };
         let service = service_id(PortSpace::Tcp, to.port());
@@ -53,7 +53,7 @@ impl Stranger {
         transmit
     }
 
-    /// Sends a management datagram to the device.
+    /// Sends a MAD to the device.
     fn send(&self, transmit: &Transmit) {
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port());
         let bth = Bth {
@@ -85,7 +85,7 @@ fn a_sweep_of_forged_requests_ends_no_connection() {
     let (client, server) = (&pair.client, &pair.server);
     let guid = client.1.context().unwrap().device().guid();
     let mut stranger = Stranger::new([127, 0, 0, 1], guid);
-    // Nobody listens there: what is not taken for the peer's is rejected, and no more.
+    // There is no listener: REQs that are not of the peer are rejected.
     let nowhere = SocketAddr::new(V4, 1);
     for end in [&client.2, &server.2] {
         let number = end.queue_pair.number().0;
@@ -94,7 +94,7 @@ fn a_sweep_of_forged_requests_ends_no_connection() {
             let req = stranger.req(nowhere, queue_pair);
             stranger.send(&req);
             if low % 64 == 63 {
-                // The loopback keeps the order: what was sent has been handled when this has arrived.
+                // The loopback keeps the order: earlier packets have been handled when this one arrives.
                 server.2.receive(1024, 1024);
                 client.2.receive(1024, 1024);
                 data_both_ways(&client.2, &server.2);
@@ -109,11 +109,11 @@ fn a_sweep_of_forged_requests_ends_no_connection() {
 }
 
 #[test]
-fn a_flood_of_requests_locks_nobody_else_out() {
+fn a_flood_of_requests_does_not_lock_out_others() {
     let there = channel();
     let (listener, address) = listener(&there, PortSpace::Tcp, V4, 0);
     let mut stranger = Stranger::new([127, 0, 0, 66], 0x666);
-    // A server that accepts everybody at once.
+    // A server that accepts every request.
     let (stop, stopped) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || {
         let (mut ends, mut flooded, mut up) = (Vec::new(), 0, 0);

@@ -1,5 +1,5 @@
-//! Processes on one address do not depend on each other: one that is stopped, or that died and left a child, does not
-//! keep others from connecting.
+//! Processes on one address are independent: one that is stopped, or that died and left a child, does not keep others from
+//! connecting.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use crate::ends::*;
 use crate::other::Other;
 use ferroce::cm::{ConnectParameters, EventKind, PortSpace};
 
-/// A process with an open device that does nothing else.
+/// A process that only opens a device.
 #[test]
 #[ignore = "a child process of another test"]
 fn bystander() {
@@ -64,8 +64,8 @@ fn connect_to_a_new_server() {
 }
 
 #[test]
-fn a_stopped_process_stops_nobody() {
-    // It has the first slot, for it was there first.
+fn a_stopped_process_does_not_block_others() {
+    // It started first, so it has the first slot.
     let mut stopped = Other::beside("independence::bystander");
     stopped.hear("open");
     stopped.stop();
@@ -83,21 +83,21 @@ fn forker() {
     }
     let channel = channel();
     let (_listener, _) = listener(&channel, PortSpace::Tcp, V4, 0);
-    // SAFETY: the child waits for the end of its input and leaves by `_exit`.
+    // SAFETY: the child waits for the end of its input and ends with `_exit`.
     let child = unsafe { libc::fork() };
     if child != 0 {
         println!("\nforked");
     }
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    // SAFETY: ends the process, at once.
+    // SAFETY: ends the process.
     unsafe { libc::_exit(0) };
 }
 
 #[test]
-fn the_child_of_a_dead_process_stops_nobody() {
+fn the_child_of_a_dead_process_does_not_block_others() {
     let mut parent = Other::beside("independence::forker");
     parent.hear("forked");
-    // Its child has the same input, which ends with this test.
+    // Its child shares its input, which ends with this test.
     parent.kill();
     connect_to_a_new_server();
 }

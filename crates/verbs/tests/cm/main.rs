@@ -1,5 +1,5 @@
-//! Connections over real sockets: listeners and clients of one process and of two, IPv4 and IPv6. Every wait is for an
-//! event, and every test has a UDP port of its own, so that tests can run at the same time.
+//! Connections over real sockets: listeners and clients of one and of two processes, IPv4 and IPv6. Every wait is for an
+//! event, and every test has its own UDP port, so that tests can run in parallel.
 
 #[macro_use]
 mod ends;

@@ -12,14 +12,14 @@ fn address(ip: &str) -> IpAddr {
     ip.parse().unwrap()
 }
 
-/// The device of an id, and the path MTU of a queue pair.
-fn way(id: &CmId, end: &End) -> (String, Option<usize>) {
+/// Returns the device of a cm_id and the path MTU of its QP.
+fn device_and_mtu(id: &CmId, end: &End) -> (String, Option<usize>) {
     let device = id.context().unwrap().device().name().to_owned();
     (device, end.queue_pair.attributes().path_mtu.and_then(|mtu| mtu.bytes()))
 }
 
 #[test]
-fn connections_to_loopback_addresses_are_the_first_devices() {
+fn connections_to_loopback_addresses_use_the_first_device() {
     if !interfaces::make() {
         return;
     }
@@ -28,9 +28,9 @@ fn connections_to_loopback_addresses_are_the_first_devices() {
         let pair = connected(address(ip), &nothing, &nothing);
         let (client, server) = (&pair.client, &pair.server);
         let expected = ("ferroce_eth0".to_owned(), Some(4096));
-        assert_eq!(way(&client.1, &client.2), expected, "{ip}");
-        assert_eq!(way(&server.1, &server.2), expected, "{ip}");
-        // An index that the program may use itself.
+        assert_eq!(device_and_mtu(&client.1, &client.2), expected, "{ip}");
+        assert_eq!(device_and_mtu(&server.1, &server.2), expected, "{ip}");
+        // An index that the program may use.
         let gids = client.1.context().unwrap().device().gids();
         let index = usize::from(client.1.source_index().unwrap());
         assert_eq!(gids[index].address.is_ipv4(), address(ip).is_ipv4());
@@ -38,7 +38,7 @@ fn connections_to_loopback_addresses_are_the_first_devices() {
     }
 }
 
-/// Connects a resolved id to a listener, and moves data both ways. The connection lasts as long as its ends.
+/// Connects a resolved cm_id to a listener, and transfers data both ways. The connection lasts as long as its ends.
 fn connect(
     client: &CmId,
     here: &EventChannel,
@@ -59,7 +59,7 @@ fn connect(
 }
 
 #[test]
-fn a_server_at_any_address_is_reached_by_all() {
+fn a_server_at_the_unspecified_address_is_reached_by_all() {
     if !interfaces::make() {
         return;
     }
@@ -69,7 +69,7 @@ fn a_server_at_any_address_is_reached_by_all() {
     for ip in ["127.0.0.1", "127.0.1.1", "::ffff:127.0.0.1", "::1", "10.9.0.1", "10.9.1.1"] {
         let client = resolved(&here, PortSpace::Tcp, SocketAddr::new(address(ip), bound.port()));
         let (server, _ends) = connect(&client, &here, &listener, &there);
-        // The next one has a channel without old events.
+        // A new channel has no old events.
         client.close();
         expect!(there, server, EventKind::Disconnected);
         server.close();
@@ -77,7 +77,7 @@ fn a_server_at_any_address_is_reached_by_all() {
 }
 
 #[test]
-fn a_server_at_a_loopback_address_is_there_alone() {
+fn a_server_at_a_loopback_address_is_reached_there_only() {
     if !interfaces::make() {
         return;
     }
@@ -92,7 +92,7 @@ fn a_server_at_a_loopback_address_is_there_alone() {
 }
 
 #[test]
-fn an_id_that_is_bound_elsewhere_connects_to_a_loopback_address() {
+fn a_cm_id_of_another_device_connects_to_a_loopback_address() {
     if !interfaces::make() {
         return;
     }
@@ -101,7 +101,7 @@ fn an_id_that_is_bound_elsewhere_connects_to_a_loopback_address() {
     let client = CmId::new(&here, PortSpace::Tcp).unwrap();
     let source = SocketAddr::new(address("10.9.0.1"), 0);
     client.resolve_address(Some(source), bound, SECOND).unwrap();
-    // Without a port, the source is a wish.
+    // A source without a port is a preference.
     expect!(here, client, EventKind::AddressResolved);
     client.resolve_route(SECOND).unwrap();
     expect!(here, client, EventKind::RouteResolved);
@@ -109,7 +109,7 @@ fn an_id_that_is_bound_elsewhere_connects_to_a_loopback_address() {
 }
 
 #[test]
-fn a_loopback_address_does_not_lead_to_another_host() {
+fn a_loopback_source_does_not_reach_another_host() {
     if !interfaces::make() {
         return;
     }
@@ -121,7 +121,7 @@ fn a_loopback_address_does_not_lead_to_another_host() {
 }
 
 #[test]
-fn datagrams_to_a_loopback_address_have_the_devices_path_mtu() {
+fn ud_to_a_loopback_address_has_the_path_mtu_of_the_device() {
     if !interfaces::make() {
         return;
     }
@@ -138,6 +138,6 @@ fn datagrams_to_a_loopback_address_have_the_devices_path_mtu() {
     let up = expect!(here, client, EventKind::Established(up) => up);
     datagram(&end, &up.datagram.unwrap(), b"by the loopback");
     other.done();
-    // Behind the 40 bytes of a global route.
+    // Behind the 40 bytes of the GRH.
     other.holds(1024 + 40, b"by the loopback");
 }

@@ -1,9 +1,9 @@
-//! Another process: this program again, with one ignored test that does as it is told.
+//! Another process: this test binary, running an ignored test in a role.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Another process: this program again, with one ignored test that does as it is told.
+/// Another process: this test binary, running an ignored test in a role.
 pub(crate) struct Other {
     child: Child,
     input: ChildStdin,
@@ -22,7 +22,7 @@ impl Other {
         Self::with(Command::new(std::env::current_exe().unwrap()), role)
     }
 
-    /// One at our own port.
+    /// Starts a process at our UDP port.
     pub(crate) fn beside(role: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env(PORT, port().to_string());
@@ -52,11 +52,11 @@ impl Other {
     }
 
     pub(crate) fn say(&mut self, line: &str) {
-        // One that has nothing to hear may be done already.
+        // A process that reads no input may have ended.
         let _ = writeln!(self.input, "{line}");
     }
 
-    /// Reads until one of these lines, or the end; a test of its that failed is a failure here.
+    /// Reads up to one of these lines, or the end; a failed test of the process is a failure here.
     pub(crate) fn hear_any<'a>(&mut self, lines: &[&'a str]) -> Option<&'a str> {
         let mut line = String::new();
         loop {
@@ -71,7 +71,7 @@ impl Other {
         }
     }
 
-    /// Reads until a line that begins so, and returns the rest of it.
+    /// Reads up to a line with this prefix, and returns the remainder.
     pub(crate) fn hear(&mut self, start: &str) -> String {
         let mut line = String::new();
         loop {
@@ -86,11 +86,11 @@ impl Other {
 }
 
 impl Other {
-    /// Stops it, as SIGSTOP does, and returns when it is.
+    /// Stops it with SIGSTOP, and waits until it is stopped.
     pub(crate) fn stop(&self) {
         ferroce_sys::signal::send(self.child.id(), libc::SIGSTOP);
         let status = format!("/proc/{}/stat", self.child.id());
-        // The state stands behind the name, which is in brackets.
+        // The state follows the name, which is in parentheses.
         while !std::fs::read_to_string(&status).unwrap().contains(") T ") {
             std::thread::yield_now();
         }
@@ -100,14 +100,14 @@ impl Other {
         ferroce_sys::signal::send(self.child.id(), libc::SIGCONT);
     }
 
-    /// Kills it, and returns when its sockets are closed.
+    /// Kills it, and waits until its sockets are closed.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-/// Another process of the same test has the same port.
+/// Returns the UDP port of the test: its other processes use the same.
 pub(crate) fn port() -> u16 {
     let given = std::env::var(PORT).ok().and_then(|port| port.parse().ok());
     given.unwrap_or(10_000 + (std::process::id() % 10_000) as u16)
@@ -115,7 +115,7 @@ pub(crate) fn port() -> u16 {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // One that did as it was told ends by itself.
+        // A process that completed its role has ended.
         if std::thread::panicking() {
             let _ = self.child.kill();
         }

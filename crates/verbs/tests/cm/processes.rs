@@ -1,4 +1,4 @@
-//! Two processes on one address, and what is left of connections in one.
+//! Two processes on one address, and the resources that connections leave behind.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -12,8 +12,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The device's thread may be about to let go of a queue pair that is gone: what counts is what is left after that.
-fn settle_at(count: usize) {
+/// Waits until the process has this number of descriptors: the device thread may still release a destroyed QP.
+fn wait_for_descriptors(count: usize) {
     let start = Instant::now();
     while descriptors() != count {
         assert!(start.elapsed() < 20 * SECOND, "{} descriptors, not {count}", descriptors());
@@ -21,15 +21,15 @@ fn settle_at(count: usize) {
     }
 }
 
-/// In a process of its own: descriptors are counted, and tests of one process would disturb each other.
+/// In its own process, because it counts descriptors.
 #[test]
-fn a_hundred_connections_leave_nothing_behind() {
+fn a_hundred_connections_leak_no_descriptors() {
     let mut child = Other::start("processes::count_descriptors");
     child.say("go");
     child.hear("nothing is left");
 }
 
-/// Sockets that a device opens to send from beside its first, and keeps: the address has as many as it may have.
+/// Sockets that a device opens and keeps besides the first to send from: the maximum of an address.
 const SENDERS: usize = 15;
 
 /// The other process of the test above.
@@ -67,16 +67,16 @@ fn count_descriptors() {
                     client.disconnect().unwrap();
                 }
             }
-            // Time-wait is the acknowledge delay of 134 ms and a little: nobody waits for it here.
+            // Time-wait lasts little more than the ACK delay of 134 ms: the loop does not wait for it.
         }
-        settle_at(before + SENDERS + 1);
+        wait_for_descriptors(before + SENDERS + 1);
         let again = CmId::new(&channel, PortSpace::Tcp).unwrap();
         assert!(again.bind(address).is_err());
         drop(listener);
         again.bind(address).unwrap();
     }
-    settle_at(before + SENDERS);
-    // What rests is forgotten by and by: a connection that was begun last rests longest, and tells when it is over.
+    wait_for_descriptors(before + SENDERS);
+    // The connection that was started last leaves time-wait last, and reports it.
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     let client = resolved(&channel, PortSpace::Tcp, address);
     let _end = equip(&client);
@@ -118,20 +118,20 @@ fn listener_process() {
     asked.id.accept(&with_data(b"from far")).unwrap();
     expect!(channel, asked.id, EventKind::Established(_));
     end.done();
-    // The peer may end the connection as soon as it has this: nobody waits for the acknowledge.
+    // The peer may disconnect on receipt: the ACK is not awaited.
     end.send(b"back");
     expect!(channel, asked.id, EventKind::Disconnected);
     let refused = request(&channel, &listener);
     refused.id.reject(b"once is enough").unwrap();
     println!("\ndone");
-    // The answer to a duplicate may still be asked of us.
+    // A duplicate may still need a response.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 #[test]
-fn the_listener_is_another_process() {
+fn connects_to_a_listener_in_another_process() {
     let channel = channel();
-    // Open before the other process is: messages for it reach us first, and are passed on.
+    // Opened before the other process: its messages reach us first, and are forwarded.
     let early = resolved(&channel, PortSpace::Tcp, SocketAddr::new(V4, 9));
     let mut child = Other::beside("processes::listener_process");
     let port = child.hear("listening").parse().unwrap();
@@ -162,10 +162,10 @@ fn the_listener_is_another_process() {
     drop(early);
 }
 
-/// What a process says last is heard, though it ends at once: even where that comes to its own socket first, because it
-/// was there before us.
+/// The last messages of a process arrive although it exits at once, even if its own socket receives them first and it must
+/// forward them.
 #[test]
-fn last_words_are_heard() {
+fn messages_sent_before_exit_arrive() {
     for _ in 0..10 {
         let mut child = Other::beside("processes::last_words");
         let port: u16 = child.hear("port").parse().unwrap();
@@ -190,6 +190,6 @@ fn last_words() {
     let (listener, address) = listener(&channel, PortSpace::Tcp, V4, 0);
     println!("\nport {}", address.port());
     request(&channel, &listener).id.reject(b"last words").unwrap();
-    // Nothing is closed, and nobody is asked.
+    // Exits without closing anything.
     std::process::abort();
 }

@@ -1,5 +1,5 @@
 //! Two ends of a connection over real sockets, for the tests of this crate.
-#![allow(dead_code, unreachable_pub)] // Each test binary uses a part of it.
+#![allow(dead_code, unreachable_pub)] // Each test binary uses some of it.
 
 use ferroce::*;
 use ferroce_test_support as _;
@@ -9,7 +9,7 @@ pub const ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
 
-/// One end: a queue pair with its completions and a region.
+/// One end: a QP with its CQ and an MR.
 pub struct Side {
     pub context: Context,
     pub pd: ProtectionDomain,
@@ -18,19 +18,19 @@ pub struct Side {
     pub queue_pair: QueuePair,
 }
 
-/// The loopback, which every machine has.
+/// Opens the loopback device, which every host has.
 pub fn open(options: &Options) -> Context {
     Context::open(&Device::named("lo").unwrap(), options).unwrap()
 }
 
-/// The loopback at a port of this process's own. On the common port, processes come and go, and packets take detours:
-/// services without acknowledgements lose some then, as they may.
+/// Opens the loopback device at a port that only this process uses. On the common port, processes come and go, and packets
+/// are forwarded between them: UC and UD may lose some then.
 pub fn open_alone(options: &Options) -> Context {
     let port = 20_000 + (std::process::id() % 10_000) as u16;
     open(&options.clone().with_port(port))
 }
 
-/// The index of a GID of this family.
+/// Returns the index of a GID of this address family.
 pub fn gid_index(context: &Context, ipv6: bool) -> Option<u8> {
     let gids = context.device().gids();
     gids.iter().position(|entry| entry.address.is_ipv6() == ipv6).map(|index| index as u8)
@@ -45,7 +45,7 @@ pub fn side(context: &Context, service: ServiceType, bytes: usize) -> Side {
     Side { context: context.clone(), pd, region, completions, queue_pair }
 }
 
-/// All attributes that the way from RESET to RTS takes, for this peer.
+/// Returns the attributes of all transitions from RESET to RTS.
 pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> QueuePairAttributes {
     let destination = context.device().gids()[usize::from(index)].gid;
     QueuePairAttributes {
@@ -66,7 +66,7 @@ pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> QueueP
         max_rd_atomic: Some(16),
         max_dest_rd_atomic: Some(16),
         min_rnr_timer: RnrTimer::from_code(1),
-        // 134 ms: a peer that a busy machine does not run for that long is rare, and 8 times in a row it does not happen.
+        // 134 ms: a busy host may delay a peer for that long once, but not 8 times in a row.
         timeout: Some(AckTimeout(15)),
         retry_count: Some(7),
         rnr_retry: Some(RnrRetry(7)),
@@ -74,7 +74,7 @@ pub fn attributes(context: &Context, index: u8, peer: Qpn, mtu: usize) -> QueueP
     }
 }
 
-/// Brings a queue pair to RTS, by what the table of states wants at each step.
+/// Brings a QP to RTS, with the attributes that the state table requires at each step.
 pub fn bring_up(queue_pair: &QueuePair, attributes: &QueuePairAttributes) {
     let service = queue_pair.service();
     for (from, to) in [
@@ -96,7 +96,7 @@ pub fn connect(one: &Side, other: &Side, index: u8, mtu: usize) {
     }
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ from offset to offset.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -125,7 +125,7 @@ impl Side {
         self.queue_pair.post_receive(ReceiveRequest { id: WorkId(id), sg_list }).unwrap();
     }
 
-    /// The next completion, which must be of this request and a success.
+    /// Waits for the successful completion of this request.
     pub fn expect(&self, id: u64) -> WorkCompletion {
         let done = self.completions.wait().unwrap();
         assert_eq!((done.id, done.status), (WorkId(id), Status::Success), "{done:?}");
