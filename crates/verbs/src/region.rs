@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ferroce_memory::{
-    AddressRange, Buffer, Change, Draining, Keys, OutOfBounds, RegionInfo, WindowKind,
-};
+use ferroce_memory::{AddressRange, Buffer, Change, Keys, OutOfBounds, RegionInfo, WindowKind};
 use ferroce_proto::memory::{AccessFlags, Bind, Sge};
 use ferroce_proto::work::RemoteAddress;
 use ferroce_wire::number::{LKey, RKey, VirtualAddress};

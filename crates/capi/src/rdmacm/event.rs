@@ -199,7 +199,7 @@ fn shown(done: Result<()>, event: u32) -> EventContent {
 fn requested(listener: &IdHandle, request: Request) -> Option<EventContent> {
     let above = listener.fields();
     let datagrams = listener.is_datagram();
-    let Request { id, parameters, private_data } = request;
+    let Request { id, parameters, private_data, .. } = request;
     let synchronous = lock(&listener.details).synchronous;
     let new = NewId {
         channel: above.channel,
