@@ -1,4 +1,5 @@
-//! Two processes on the loopback, beside TCP with the same sizes in the same run: only the ratios last.
+//! Two processes on the loopback, compared with TCP at the same sizes in the same run: only the ratios are comparable between
+//! hosts.
 //!
 //! `cargo bench -p ferroce --bench loopback`
 
@@ -27,7 +28,7 @@ fn main() {
     }
 }
 
-/// Waits until the last byte of a message is there, driving the device meanwhile.
+/// Waits for the last byte of a message, and drives the device meanwhile.
 fn await_byte(end: &End, at: usize, value: u8) {
     let bytes = end.region.buffer().unwrap().bytes();
     while bytes[at].load(Ordering::Acquire) != value {
@@ -35,14 +36,14 @@ fn await_byte(end: &End, at: usize, value: u8) {
     }
 }
 
-/// A ping-pong by WRITE, both ends looking at memory, as ib_write_lat does.
+/// A ping-pong by WRITE, in which both ends poll memory, as in ib_write_lat.
 fn ping_pong(end: &End, remote: RemoteAddress, first: bool) -> Duration {
     let start = Instant::now();
     let bytes = end.region.buffer().unwrap().bytes();
     let last = SMALL - 1;
     for round in 0..ROUNDS {
         let value = (round % 250) as u8 + 1;
-        // What arrives and what leaves are in different places.
+        // Received and sent messages are at different offsets.
         let (here, there) = if first { (CHUNK, 0) } else { (0, CHUNK) };
         if !first {
             await_byte(end, here + last, value);
@@ -70,13 +71,13 @@ fn server() {
     assert_eq!(line(), "latency");
     ping_pong(&end, remote, false);
     println!("done");
-    // The rest is one-sided: the engine's thread sees to it.
+    // The rest is one-sided: the device thread handles it.
     assert_eq!(line(), "tcp");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap());
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_nodelay(true).unwrap();
-    // As much memory as the other side's region, for both to be as cold.
+    // As much memory as the peer's region, so that both caches are equally cold.
     let mut buffer = vec![0; 16 * CHUNK];
     let mut got = 0;
     while got < TOTAL {

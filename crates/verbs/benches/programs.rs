@@ -1,5 +1,5 @@
-//! Debian's ib_write_bw and ib_write_lat on our libibverbs, beside the same done with the library in the same run: only the
-//! ratios last.
+//! Debian's ib_write_bw and ib_write_lat on our libibverbs, compared with the same work by the library in the same run: only
+//! the ratios are comparable between hosts.
 //!
 //! `cargo bench -p ferroce --bench programs`
 
@@ -17,10 +17,10 @@ mod pair;
 
 use pair::{End, connect, introduce, write};
 
-/// As the programs have them unless told: bytes, and how many at once.
+/// The programs' defaults: message length, and messages in flight.
 const SIZE: usize = 65536;
 const DEPTH: usize = 128;
-/// Messages for which there is one completion.
+/// Messages per completion.
 const SIGNAL: usize = 64;
 const MESSAGES: usize = 20_032;
 const ROUNDS: usize = 10_000;
@@ -49,8 +49,8 @@ fn server() {
     let _ = line();
 }
 
-/// As ib_write_lat does it: each end looks at its memory and nowhere else, so that the engine's thread sees to the device;
-/// and takes the completion of what it wrote before it writes again.
+/// As in ib_write_lat: each end polls its memory only, so that the device thread drives the device, and takes the completion
+/// of its WRITE before the next one.
 fn ping_pong(end: &End, remote: RemoteAddress, first: bool) -> f64 {
     let bytes = end.region.buffer().unwrap().bytes();
     let (here, there) = if first { (SIZE, 0) } else { (0, SIZE) };
@@ -87,7 +87,7 @@ fn bulk(end: &End, remote: RemoteAddress) -> f64 {
     (MESSAGES * SIZE) as f64 / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// Megabytes a second, or microseconds one way.
+/// Megabytes per second, or one-way latency in microseconds.
 fn native(latency: bool) -> f64 {
     let (mut child, mut input, mut lines) = pair::server();
     let mut line = || lines.next().unwrap().unwrap();
@@ -103,7 +103,7 @@ fn native(latency: bool) -> f64 {
     found
 }
 
-/// The same figure of a program, from a column of its last line of numbers.
+/// Returns the same figure of a program, from a column of its last line of numbers.
 fn program(libraries: &Path, line: &str, count: usize, column: usize) -> f64 {
     let mut words = line.split_whitespace();
     let (name, options): (_, Vec<_>) = (words.next().unwrap(), words.collect());
@@ -148,10 +148,10 @@ fn compare() {
     let built = Command::new(root.join("scripts/libraries")).arg(&libraries).status();
     assert!(built.unwrap().success(), "the libraries are built");
     let mut figures = [(); 4].map(|()| Vec::new());
-    // By turns, for whatever else the machine does to meet them all.
+    // In turns, so that other load affects all of them.
     for _ in 0..RUNS {
         figures[0].push(native(false));
-        // In gigabits, which are the same to everybody.
+        // In gigabits: the programs differ in their megabytes.
         figures[1].push(125.0 * program(&libraries, "ib_write_bw --report_gbits", MESSAGES, 3));
         figures[2].push(native(true));
         figures[3].push(program(&libraries, "ib_write_lat", ROUNDS, 5));

@@ -88,3 +88,13 @@ fn awaiting() {
         false => check("awaiting", &["built without the feature tokio"]),
     }
 }
+
+#[test]
+fn an_invalid_environment_variable_is_an_error() {
+    for (variable, value) in [("FERROCE_FAULTS", "weather=1%"), ("FERROCE_NAME", "a/b")] {
+        let output = command("xrc").env(variable, value).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{variable}={value} was accepted");
+        assert!(errors.contains(variable) && errors.contains(value), "{errors}");
+    }
+}

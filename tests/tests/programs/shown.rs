@@ -35,5 +35,13 @@ fn device_names_follow_the_pattern() {
     let Some(names) = named("lo", Some("rxe%d")) else { return };
     assert_eq!(names, ["rxe0"]);
     assert_eq!(named("lo", Some("rxe_%s")).unwrap(), ["rxe_lo"]);
-    assert_eq!(named("lo", Some("no/name")).unwrap(), ["ferroce_lo"]);
+}
+
+#[test]
+fn an_invalid_pattern_of_names_is_reported() {
+    let Some(mut command) = program("ibv_devices") else { return };
+    let output = command.env("FERROCE_NAME", "no/name").output().expect("ibv_devices runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("ferroce: FERROCE_NAME=\"no/name\" is invalid: "), "{errors}");
 }

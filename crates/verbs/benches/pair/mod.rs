@@ -1,11 +1,11 @@
-//! Two processes on the loopback, connected: what the benchmarks share.
+//! Two connected processes on the loopback, for the benchmarks.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use ferroce::*;
 
-/// This program once more, as the server, with its input and the lines that it prints.
+/// This program as the server, with its input and output.
 pub(crate) fn server() -> (Child, ChildStdin, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env("FERROCE_BENCH_ROLE", "server")
@@ -18,7 +18,7 @@ pub(crate) fn server() -> (Child, ChildStdin, Lines<BufReader<ChildStdout>>) {
     (child, input, lines)
 }
 
-/// One of them.
+/// An end of the connection.
 pub(crate) struct End {
     pub(crate) completions: CompletionQueue,
     pub(crate) queue_pair: QueuePair,
@@ -26,7 +26,7 @@ pub(crate) struct End {
     pub(crate) context: Context,
 }
 
-/// One of them, with so much memory.
+/// Creates an end with memory of this size.
 pub(crate) fn end(bytes: usize) -> End {
     let context = Context::open(&Device::named("lo").unwrap(), &Options::default()).unwrap();
     let pd = context.protection_domain();
@@ -39,13 +39,13 @@ pub(crate) fn end(bytes: usize) -> End {
     End { completions, queue_pair, region, context }
 }
 
-/// What a peer has to know, as a line of text.
+/// Returns the QPN, address and key for the peer, as a line of text.
 pub(crate) fn introduce(end: &End) -> String {
     let remote = end.region.remote(0);
     format!("{} {} {}", end.queue_pair.number().0, remote.address.0, remote.key.0)
 }
 
-/// Connects, and tells where the peer's memory is.
+/// Connects, and returns the address of the peer's memory.
 pub(crate) fn connect(end: &End, line: &str) -> RemoteAddress {
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().unwrap());
     let mut next = || numbers.next().unwrap();
@@ -81,7 +81,7 @@ pub(crate) fn connect(end: &End, line: &str) -> RemoteAddress {
     RemoteAddress { address: VirtualAddress(address), key: RKey(key) }
 }
 
-/// Writes from an offset here to the same offset there.
+/// WRITEs from an offset to the same offset of the peer.
 pub(crate) fn write(end: &End, remote: RemoteAddress, offset: u64, length: usize, signaled: bool) {
     let remote = RemoteAddress { address: VirtualAddress(remote.address.0 + offset), ..remote };
     let operation = Operation::Write { remote, immediate: None };
