@@ -6,7 +6,7 @@ use ferroce::cm::{CmId, ConnectParameters, EventChannel, EventKind, PortSpace, R
 use ferroce::*;
 
 use crate::ends::*;
-use crate::interfaces::{self, ELSEWHERE};
+use crate::interfaces::{self, UNUSED_ADDRESS};
 
 fn address(ip: &str) -> IpAddr {
     ip.parse().unwrap()
@@ -116,7 +116,7 @@ fn a_loopback_source_does_not_reach_another_host() {
     let here = channel();
     let client = CmId::new(&here, PortSpace::Tcp).unwrap();
     client.bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
-    client.resolve_address(None, SocketAddr::new(address(ELSEWHERE), 7174), SECOND).unwrap();
+    client.resolve_address(None, SocketAddr::new(address(UNUSED_ADDRESS), 7174), SECOND).unwrap();
     expect!(here, client, EventKind::AddressError(_));
 }
 
