@@ -136,7 +136,7 @@ fn devices_are_called_by_a_pattern() {
     assert_eq!(stdout(&run("rdma_%s")), "rdma_lo\nrdma_lo\nrdma_%s lo\n");
     let refused = run("no/name");
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("%d stands for the number"), "{refused:?}");
+    assert!(text(&refused.stderr).contains("%d is replaced by the index"), "{refused:?}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl AsFd for CompletionChannel {
 /// A completion queue (CQ): holds the completions of the work requests of one or more queue pairs. Clones share it.
 ///
 /// A program either polls it, or waits: with [`CompletionQueue::wait`], by the file descriptor of its
-/// [`CompletionChannel`], or with [`AsyncCompletionQueue`](crate::AsyncCompletionQueue) under tokio. Polling drives the
+/// [`CompletionChannel`], or with `AsyncCompletionQueue` under tokio. Polling drives the
 /// device in the calling thread.
 ///
 /// ```
