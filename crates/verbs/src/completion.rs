@@ -112,7 +112,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// When the capacity is 0 or above [`Limits::max_cqe`].
+    /// When the capacity is 0 or above [`Limits::max_cqe`](crate::Limits::max_cqe).
     #[doc(alias = "ibv_create_cq")]
     pub fn completion_queue(
         &self,

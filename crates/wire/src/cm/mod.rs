@@ -1,6 +1,6 @@
 //! Connection manager (CM) messages (IBA chapter 12): the 232 data bytes of a MAD of class 7.
 //!
-//! Each message is a table of fields; [`Message`] is any of them. Parsing does not validate: every bit pattern of a known
+//! Each message is a table of fields; [`CmMessage`] is any of them. Parsing does not validate: every bit pattern of a known
 //! attribute is a message, and emitting it yields the same bytes, including reserved bits. Whether a message is valid in
 //! the state of a connection is decided elsewhere.
 
@@ -45,7 +45,7 @@ use crate::mad::{
 /// The class version of these formats (IBA 12.6, 16.7.1).
 pub const CLASS_VERSION: u8 = 2;
 
-/// Defines [`Message`] with its variants, attributes, parser and emitter.
+/// Defines [`CmMessage`] with its variants, attributes, parser and emitter.
 macro_rules! messages {
     ($( $variant:ident = $constant:ident, $attribute:literal; )+) => {
         /// Any CM message.

@@ -119,7 +119,7 @@ pub enum ParseError {
     },
 }
 
-/// Defines [`Message`] with its variants, parser and emitter.
+/// Defines [`SetupMessage`] with its variants, parser and emitter.
 macro_rules! messages {
     ($( $variant:ident, )+) => {
         /// Any message of the set-up exchange.
