@@ -22,7 +22,7 @@ pub enum Error {
         address: IpAddr,
     },
     /// No local interface has the address.
-    AddressNotOurs {
+    AddressNotLocal {
         /// The address to bind.
         address: IpAddr,
     },
@@ -100,7 +100,7 @@ impl Error {
             Self::PortTaken { .. } | Self::NoSourcePort { .. } | Self::ServiceTaken { .. } => {
                 libc::EADDRINUSE
             }
-            Self::AddressNotOurs { .. } => libc::EADDRNOTAVAIL,
+            Self::AddressNotLocal { .. } => libc::EADDRNOTAVAIL,
             Self::NoIpv6 => libc::EAFNOSUPPORT,
             Self::TooManyFiles { .. } => libc::EMFILE,
             Self::NoMemory { .. } | Self::NoFreeSlot { .. } => libc::ENOMEM,
@@ -138,7 +138,7 @@ impl Error {
     pub(crate) fn bind(address: SocketAddr, error: io::Error) -> Self {
         match errno(&error) {
             libc::EADDRINUSE => Self::PortTaken { address },
-            libc::EADDRNOTAVAIL => Self::AddressNotOurs { address: address.ip() },
+            libc::EADDRNOTAVAIL => Self::AddressNotLocal { address: address.ip() },
             _ => Self::system("bind a UDP socket", error),
         }
     }
@@ -160,12 +160,12 @@ impl fmt::Display for Error {
                 "all source ports of {address} from 49152 to 65535 are in use; `ss -uan` lists the \
                  sockets"
             ),
-            Self::AddressNotOurs { address } if address.is_loopback() => write!(
+            Self::AddressNotLocal { address } if address.is_loopback() => write!(
                 f,
                 "no interface of this machine has the address {address}: the loopback interface is \
                  down or not configured; `ip link set lo up` does both"
             ),
-            Self::AddressNotOurs { address } => write!(
+            Self::AddressNotLocal { address } => write!(
                 f,
                 "no interface of this machine has the address {address}; `ip address` lists the \
                  local addresses"

@@ -132,7 +132,7 @@ pub fn poll_numbers(list: &mut [PollEntry], timeout: Option<Duration>) -> io::Re
     let asked = list.iter().filter(|entry| entry.fd >= 0).map(|entry| {
         // SAFETY: not -1. The kernel checks the number, and poll(2) neither reads, writes nor closes it.
         let fd = unsafe { BorrowedFd::borrow_raw(entry.fd) };
-        PollFd::from_borrowed_fd(fd, PollFlags::from_bits_retain(entry.events as u16))
+        PollFd::from_borrowed_fd(fd, PollFlags::from_bits_retain(entry.events as _))
     });
     let mut asked: Vec<_> = asked.collect();
     let ready = rustix::event::poll(&mut asked, timeout.as_ref())?;

@@ -119,7 +119,7 @@ pub fn interface_of(address: SocketAddr) -> Result<Interface, Error> {
     interfaces()?
         .into_iter()
         .find(|interface| interface.has(address.ip()) && (scope == 0 || scope == interface.index))
-        .ok_or(Error::AddressNotOurs { address: address.ip() })
+        .ok_or(Error::AddressNotLocal { address: address.ip() })
 }
 
 /// Whether an interface of this name exists, is up and has a carrier.

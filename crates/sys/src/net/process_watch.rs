@@ -93,7 +93,7 @@ impl Processes {
         let Ok(socket) = open() else { return false };
         let Ok(address) = unix_name::socket_address(&listener.name) else { return false };
         connect(&socket, &address).is_ok()
-            && is_ours(socket.as_fd())
+            && belongs_to_this_user(socket.as_fd())
             && self.add(&mut entries, libc::EPOLLRDHUP, socket, Role::Watched(name))
     }
 
@@ -116,7 +116,7 @@ impl Processes {
                     Role::Listener => {
                         for watcher in accept_all(fd.as_fd()) {
                             let accepted = entries.entries.len() < 2 * MAX_WATCHERS;
-                            if accepted && is_ours(watcher.as_fd()) {
+                            if accepted && belongs_to_this_user(watcher.as_fd()) {
                                 self.add(&mut entries, libc::EPOLLRDHUP, watcher, Role::Watcher);
                             }
                         }
@@ -177,7 +177,7 @@ fn open() -> io::Result<DeviceFd> {
 }
 
 /// Whether the peer of a connection is a process of this user.
-fn is_ours(fd: BorrowedFd<'_>) -> bool {
+fn belongs_to_this_user(fd: BorrowedFd<'_>) -> bool {
     socket_peercred(fd).is_ok_and(|peer| peer.uid.as_raw() == unix_name::user())
 }
 

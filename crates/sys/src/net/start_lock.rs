@@ -18,7 +18,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::net::device_fd::DeviceFd;
 use crate::net::unix_diag;
-use crate::net::unix_name::{self, is_ours};
+use crate::net::unix_name::{self, belongs_to_this_user};
 use crate::poll::{Interest, Poller};
 
 /// Timeout for acquiring the lock, in nanoseconds. The lock is held for microseconds; a process that was stopped while
@@ -110,6 +110,7 @@ impl StartLock {
 
 /// Whether a process of this user holds the lock. True if the table of sockets cannot be read.
 fn is_held_by_this_user(name: &str) -> bool {
-    unix_diag::named(name)
-        .map_or(true, |found| found.iter().any(|socket| socket.name == name && is_ours(socket)))
+    unix_diag::named(name).map_or(true, |found| {
+        found.iter().any(|socket| socket.name == name && belongs_to_this_user(socket))
+    })
 }

@@ -88,7 +88,7 @@ pub(crate) fn user() -> u32 {
 }
 
 /// Whether a socket belongs to this user. If the kernel does not report owners, all do.
-pub(crate) fn is_ours(socket: &Named) -> bool {
+pub(crate) fn belongs_to_this_user(socket: &Named) -> bool {
     socket.user.is_none_or(|owner| owner == user())
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Directory(Vec<(Role, Named)>);
 impl Directory {
     pub(crate) fn read(address: SocketAddr) -> io::Result<Self> {
         let prefix = prefix(address);
-        let sockets = unix_diag::named(&prefix)?.into_iter().filter(is_ours);
+        let sockets = unix_diag::named(&prefix)?.into_iter().filter(belongs_to_this_user);
         let entry = |socket: Named| Some((Role::parse(&socket.name[prefix.len()..])?, socket));
         Ok(Self(sockets.filter_map(entry).collect()))
     }

@@ -179,7 +179,7 @@ impl Adapter {
             }
             match Slot::open_all(&addresses, &options.sockets) {
                 Ok(opened) => return Ok((device, addresses, opened)),
-                Err(SystemError::AddressNotOurs { address }) if addresses.len() > 1 => {
+                Err(ferroce_sys::Error::AddressNotLocal { address }) if addresses.len() > 1 => {
                     device = device.without(address);
                 }
                 Err(SystemError::PortTaken { address })

@@ -21,7 +21,7 @@ fn finds_the_loopback_interface() {
     assert_eq!(own.with_port(4791), at("127.0.0.1:4791"));
     assert_eq!(interface::interface_of(at("127.9.7.1:0")).unwrap(), *loopback);
     let error = interface::interface_of(at("198.51.100.1:0")).unwrap_err();
-    assert!(matches!(error, Error::AddressNotOurs { .. }), "{error}");
+    assert!(matches!(error, Error::AddressNotLocal { .. }), "{error}");
     assert_eq!(route::source_for(at("127.9.7.1:0")).unwrap(), at("127.0.0.1:0"));
 }
 
