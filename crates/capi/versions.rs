@@ -1,11 +1,11 @@
-//! What the build scripts of `capi` and `view` share: the list of exports in `src/export.rs`, and the linker that takes a
-//! version script.
+//! Shared by the build scripts of `capi` and `view`: reading the list of exports in `src/export.rs`, and passing a
+//! version script to the linker.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// Version and name of every function in the list of exports.
+/// Returns version and name of every function in the list of exports.
 pub(crate) fn exports(list: &str) -> Vec<(String, String)> {
     println!("cargo:rerun-if-changed={list}");
     let source = fs::read_to_string(list).expect("the list of exports can be read");
@@ -22,7 +22,7 @@ pub(crate) fn exports(list: &str) -> Vec<(String, String)> {
     symbols
 }
 
-/// Has the linker give these symbols their versions. All of a version come one after the other.
+/// Makes the linker assign these versions to the symbols. The symbols of a version are consecutive.
 pub(crate) fn link_with(symbols: &[(String, String)]) {
     let mut script = String::new();
     let mut current = "";
@@ -43,10 +43,10 @@ pub(crate) fn link_with(symbols: &[(String, String)]) {
     }
 }
 
-/// Whether the compiler's own choice is LLD. GNU ld takes no second version script beside the compiler's, so LLD is asked
-/// for where it is not, and has to be installed (Debian: lld).
+/// Whether the compiler uses LLD by default. GNU ld accepts no second version script beside the compiler's, so LLD is
+/// requested otherwise, and has to be installed (Debian: lld).
 fn links_with_lld() -> bool {
-    /// From this minor version on, for this processor.
+    /// The first minor version that does, and the processor.
     const SINCE: (u32, &str) = (90, "x86_64");
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = Command::new(rustc).arg("--version").output().map(|output| output.stdout);

@@ -31,3 +31,40 @@ impl Unacknowledged {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn waiting_ends_with_the_last_acknowledgement() {
+        let events = Unacknowledged::default();
+        events.wait();
+        events.add();
+        events.add();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                events.wait();
+                ended.store(true, Ordering::SeqCst);
+            });
+            events.acknowledge(1);
+            assert!(!ended.load(Ordering::SeqCst));
+            events.acknowledge(1);
+            waiter.join().unwrap();
+        });
+        assert!(ended.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn too_many_acknowledgements_do_no_harm() {
+        let events = Unacknowledged::default();
+        events.add();
+        events.acknowledge(9);
+        events.wait();
+        events.add();
+        assert_eq!(*lock(&events.count), 1);
+    }
+}

@@ -127,3 +127,71 @@ pub(crate) fn text<const N: usize>(text: &str) -> [c_char; N] {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    #[test]
+    fn gids_keep_their_byte_order() {
+        let gid = Gid(std::array::from_fn(|index| index as u8));
+        let halves = gid_out(gid);
+        assert_eq!(halves[0].to_ne_bytes(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(gid_in(halves), gid);
+    }
+
+    #[test]
+    fn an_address_vector_is_shown_with_a_grh() {
+        let vector = AddressVector {
+            port: 1,
+            source_index: 3,
+            destination: Gid([7; 16]),
+            flow_label: 0x12345,
+            traffic_class: 9,
+            hop_limit: 64,
+            service_level: 5,
+        };
+        let attr = vector_out(&vector);
+        assert_eq!((attr.is_global, attr.port_num, attr.sl), (1, 1, 5));
+        assert_eq!((attr.grh.sgid_index, attr.grh.hop_limit), (3, 64));
+        assert_eq!(gid_in(attr.grh.dgid), Gid([7; 16]));
+    }
+
+    #[test]
+    fn services_are_those_of_the_header() {
+        let known = [2, 3, 4, 9, 10].map(|kind| service_of(kind).unwrap());
+        assert_eq!(known[0], ServiceType::ReliableConnection);
+        assert_eq!(known[4], ServiceType::XrcTarget);
+        // Raw packet and driver QPs.
+        for kind in [0, 1, 8, 0xff] {
+            assert_eq!(service_of(kind), Err(Errno::UNSUPPORTED));
+        }
+    }
+
+    #[test]
+    fn capabilities_round_trip() {
+        let cap = ibv_qp_cap {
+            max_send_wr: 1,
+            max_recv_wr: 2,
+            max_send_sge: 3,
+            max_recv_sge: 4,
+            max_inline_data: 5,
+        };
+        let back = capabilities_out(&capabilities_in(&cap));
+        assert_eq!((back.max_send_wr, back.max_recv_wr, back.max_send_sge), (1, 2, 3));
+        assert_eq!((back.max_recv_sge, back.max_inline_data), (4, 5));
+    }
+
+    #[test]
+    fn strings_are_terminated_and_truncated() {
+        let shown = |array: &[c_char]| {
+            // SAFETY: `text` terminates every array.
+            unsafe { CStr::from_ptr(array.as_ptr()) }.to_str().unwrap().to_owned()
+        };
+        assert_eq!(shown(&text::<8>("roce0")), "roce0");
+        assert_eq!(shown(&text::<4>("roce0")), "roc");
+        assert_eq!(shown(&text::<1>("roce0")), "");
+    }
+}

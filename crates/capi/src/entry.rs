@@ -231,3 +231,65 @@ pub(crate) unsafe fn list<'a, T>(pointer: *const T, length: usize) -> Result<&'a
     // SAFETY: as the caller promises.
     Ok(unsafe { std::slice::from_raw_parts(pointer, length) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errno() -> c_int {
+        Errno::last().0
+    }
+
+    #[test]
+    fn each_kind_of_call_reports_an_error_in_its_way() {
+        let fail = Errno(libc::EBUSY);
+        assert_eq!((number(|| Err(fail)), errno()), (libc::EBUSY, libc::EBUSY));
+        Errno(0).set();
+        assert_eq!((count(|| Err(fail)), errno()), (-1, libc::EBUSY));
+        Errno(0).set();
+        assert!(pointer::<u8>(|| Err(fail)).is_null());
+        assert_eq!(errno(), libc::EBUSY);
+    }
+
+    #[test]
+    fn success_leaves_errno_alone() {
+        Errno(libc::E2BIG).set();
+        assert_eq!((number(|| Ok(())), count(|| Ok(7))), (0, 7));
+        assert_eq!(errno(), libc::E2BIG);
+    }
+
+    #[test]
+    fn a_panic_becomes_an_io_error() {
+        assert_eq!(count(|| panic!("a bug")), -1);
+        assert_eq!(errno(), libc::EIO);
+        nothing(|| panic!("a bug"));
+    }
+
+    #[test]
+    fn null_pointers_are_refused_unless_the_list_is_empty() {
+        let (null, mutable) = (ptr::null::<u32>(), ptr::null_mut::<u32>());
+        // SAFETY: null.
+        unsafe {
+            assert_eq!(read(null), Err(Errno::INVALID));
+            assert_eq!(write(mutable), Err(Errno::INVALID));
+            assert_eq!(list(null, 1), Err(Errno::INVALID));
+            assert_eq!(list(null, 0), Ok(&[][..]));
+        }
+    }
+
+    #[test]
+    fn a_wait_repeats_the_attempt_until_it_is_done() {
+        let attempts = std::cell::Cell::new(0);
+        let event = [0; 2];
+        // SAFETY: a local array for two descriptors.
+        assert_eq!(unsafe { libc::pipe(event.as_ptr().cast_mut()) }, 0);
+        // SAFETY: one byte into the pipe, which makes it readable.
+        assert_eq!(unsafe { libc::write(event[1], c"x".as_ptr().cast(), 1) }, 1);
+        let done = waiting(|| {
+            attempts.set(attempts.get() + 1);
+            Ok(if attempts.get() < 3 { Next::Readable(event[0]) } else { Next::Done })
+        });
+        assert_eq!((done, attempts.get()), (0, 3));
+        assert_eq!(waiting(|| Err(Errno(libc::EAGAIN))), -1);
+    }
+}

@@ -54,3 +54,35 @@ pub(crate) fn file_id(fd: c_int) -> Result<FileId> {
     }
     Ok((status.st_dev, status.st_ino))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_nonblocking_descriptor_is_not_waited_for() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let fd = one.as_raw_fd();
+        assert!(is_blocking(fd));
+        assert_eq!(until_readable(fd), Ok(Next::Readable(fd)));
+        one.set_nonblocking(true).unwrap();
+        assert!(!is_blocking(fd));
+        assert_eq!(until_readable(fd), Err(Errno(libc::EAGAIN)));
+        assert_eq!(make_blocking(one.as_fd()), Ok(fd));
+        assert!(is_blocking(fd));
+        assert_eq!(until_readable(-1), Err(Errno(libc::EBADF)));
+    }
+
+    #[test]
+    fn copies_of_a_descriptor_have_the_same_file_id() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let copy = file.try_clone().unwrap();
+        let other = std::fs::File::open("/dev/zero").unwrap();
+        let id = |file: &std::fs::File| file_id(file.as_raw_fd()).unwrap();
+        assert_eq!(id(&file), id(&copy));
+        assert_ne!(id(&file), id(&other));
+        assert!(file_id(-1).is_err());
+    }
+}

@@ -79,3 +79,45 @@ pub(crate) fn port(address: &sockaddr_storage) -> u16 {
     // SAFETY: it holds an address of its family, or zeroes.
     unsafe { read((&raw const *address).cast()) }.map_or(0, |address| address.port().to_be())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(text: &str) -> SocketAddr {
+        let stored = write(text.parse().unwrap());
+        // SAFETY: a local address.
+        unsafe { read((&raw const stored).cast()) }.unwrap()
+    }
+
+    #[test]
+    fn addresses_of_both_families_round_trip() {
+        for text in ["10.1.2.3:513", "[fd00::9]:1", "[fe80::1%3]:65535"] {
+            assert_eq!(round_trip(text), text.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn ports_are_in_network_byte_order() {
+        assert_eq!(port(&write("10.1.2.3:258".parse().unwrap())).to_ne_bytes(), [1, 2]);
+        // SAFETY: all zeroes is a valid value.
+        assert_eq!(port(&unsafe { std::mem::zeroed() }), 0);
+    }
+
+    #[test]
+    fn other_families_are_refused() {
+        let mut stored = write("10.1.2.3:4".parse().unwrap());
+        stored.ss_family = libc::AF_UNIX as u16;
+        // SAFETY: a local address.
+        assert_eq!(unsafe { read((&raw const stored).cast()) }, Err(Errno::INVALID));
+    }
+
+    #[test]
+    fn null_is_an_error_unless_the_address_is_optional() {
+        let null = std::ptr::null();
+        // SAFETY: null.
+        assert_eq!(unsafe { read(null) }, Err(Errno::INVALID));
+        // SAFETY: null.
+        assert_eq!(unsafe { read_optional(null) }, Ok(None));
+    }
+}

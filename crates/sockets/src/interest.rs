@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_reported_while_it_lasts() {
+    fn level_triggered_interest_is_reported_while_ready() {
         let mut interest = Interest::new(EPOLLIN as u32, NONE);
         for _ in 0..2 {
             assert_eq!(interest.wanted(NONE), Some(POLLIN));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_reported_once_until_a_call_could_have_ended_it() {
+    fn an_edge_is_reported_once_until_a_call_makes_another_possible() {
         let mut interest = Interest::new(both() | EPOLLET as u32, NONE);
         assert_eq!(interest.report(POLLOUT), Some(EPOLLOUT as u32));
         assert_eq!(interest.wanted(NONE), Some(POLLIN));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_reported_as_an_edge_is_not_polled_for_again() {
+    fn a_hangup_reported_as_an_edge_is_not_polled_again() {
         let mut interest = Interest::new(both() | EPOLLET as u32, NONE);
         assert_eq!(interest.report(POLLIN | POLLOUT), Some(both()));
         assert_eq!(interest.report(POLLIN | POLLOUT | POLLHUP), Some(both() | EPOLLHUP as u32));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_shot_is_reported_once() {
+    fn one_shot_interest_is_reported_once() {
         let mut interest = Interest::new(both() | EPOLLONESHOT as u32, NONE);
         assert_eq!(interest.report(POLLIN), Some(EPOLLIN as u32));
         assert_eq!(interest.wanted(NONE), None);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_day_is_that_of_captures() {
+    fn the_time_of_day_is_in_utc() {
         let mut line = String::new();
         // 2024-02-29 23:59:59.999999 UTC.
         time_of_day(&mut line, Duration::from_nanos(1_709_251_199_999_999_000));

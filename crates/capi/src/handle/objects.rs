@@ -69,3 +69,35 @@ impl Objects {
         self.memories.remove(&number);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_not_reused_and_lead_to_their_object_only() {
+        let mut objects = Objects::default();
+        let memory = |length| -> SharedMemory {
+            Arc::new(Mutex::new(Some(Arc::new(Buffer::new(length).unwrap()))))
+        };
+        let (one, two) = (memory(4096), memory(8192));
+        let (first, second) = (objects.add_memory(&one), objects.add_memory(&two));
+        assert_ne!(first, second);
+        assert!(Arc::ptr_eq(&objects.memory(second).unwrap(), &two));
+        // An MR is not found by the number of device memory.
+        assert!(objects.region(first).is_err());
+        objects.remove_memory(first);
+        assert!(objects.memory(first).is_err());
+        assert_ne!(objects.add_memory(&one), first);
+    }
+
+    #[test]
+    fn an_object_that_is_gone_cannot_be_imported() {
+        let mut objects = Objects::default();
+        let region: SharedRegion = Arc::default();
+        let number = objects.add_region(&region);
+        assert!(objects.region(number).is_ok());
+        drop(region);
+        assert_eq!(objects.region(number).err(), Some(Errno::INVALID));
+    }
+}

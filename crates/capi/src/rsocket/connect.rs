@@ -10,7 +10,8 @@ use super::memory::{address_bytes, read_address, write_address};
 use crate::entry::{self, Errno, Result};
 use crate::fd::make_blocking;
 
-/// Enters a stream into the table. Its descriptor is in blocking mode: programs read that of a new socket.
+/// Enters a socket into the table. The descriptor of a stream is put into blocking mode, as programs expect of a new
+/// socket.
 fn publish(socket: Socket) -> Result<c_int> {
     let is_stream = matches!(socket, Socket::Stream(_));
     let fd = table::insert(socket)?;

@@ -47,3 +47,28 @@ pub(crate) unsafe extern "C" fn rate_to_mbps(rate: c_int) -> c_int {
 pub(crate) unsafe extern "C" fn mbps_to_rate(mbps: c_int) -> c_int {
     RATES.iter().find(|(.., one)| *one == mbps).map_or(MAX, |(code, ..)| *code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_convert_to_both_units_and_back() {
+        for (code, multiple, mbps) in RATES {
+            // SAFETY: the calls take numbers.
+            unsafe {
+                assert_eq!((rate_to_mult(code), rate_to_mbps(code)), (multiple, mbps));
+                assert_eq!((mult_to_rate(multiple), mbps_to_rate(mbps)), (code, code));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_rates_are_reported() {
+        // SAFETY: the calls take numbers.
+        unsafe {
+            assert_eq!((rate_to_mult(99), rate_to_mbps(0)), (-1, -1));
+            assert_eq!((mult_to_rate(3), mbps_to_rate(1)), (MAX, MAX));
+        }
+    }
+}
