@@ -280,14 +280,15 @@ mod tests {
     #[test]
     fn a_wait_repeats_the_attempt_until_it_is_done() {
         let attempts = std::cell::Cell::new(0);
-        let event = [0; 2];
+        let mut pipe = [0; 2];
         // SAFETY: a local array for two descriptors.
-        assert_eq!(unsafe { libc::pipe(event.as_ptr().cast_mut()) }, 0);
+        assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+        let [reader, writer] = pipe;
         // SAFETY: one byte into the pipe, which makes it readable.
-        assert_eq!(unsafe { libc::write(event[1], c"x".as_ptr().cast(), 1) }, 1);
+        assert_eq!(unsafe { libc::write(writer, c"x".as_ptr().cast(), 1) }, 1);
         let done = waiting(|| {
             attempts.set(attempts.get() + 1);
-            Ok(if attempts.get() < 3 { Next::Readable(event[0]) } else { Next::Done })
+            Ok(if attempts.get() < 3 { Next::Readable(reader) } else { Next::Done })
         });
         assert_eq!((done, attempts.get()), (0, 3));
         assert_eq!(waiting(|| Err(Errno(libc::EAGAIN))), -1);
