@@ -103,7 +103,7 @@ mod tests {
             }
             // `run`, whose status is that of its command.
             let own = command.get_name() != "run";
-            assert_eq!(text.contains("bad input was met"), own, "{}", command.get_name());
+            assert_eq!(text.contains("invalid input"), own, "{}", command.get_name());
         }
     }
 }

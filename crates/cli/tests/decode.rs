@@ -175,8 +175,8 @@ fn json_is_json_and_has_the_whole_tree() {
 fn what_is_not_hexadecimal_is_named() {
     for (text, message) in [
         ("52zz", "\"52zz\" is neither a file nor a frame in hexadecimal: 'z' at character 3"),
-        ("525", "3 hexadecimal digits: half of the last byte is missing"),
-        ("", "there are no hexadecimal digits"),
+        ("525", "odd number of hexadecimal digits (3)"),
+        ("", "no hexadecimal digits"),
     ] {
         let output = ferroce(&["decode", text]);
         assert_eq!((status(&output), out(&output)), (2, ""), "{text}");

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(host("fe80::1%lo").unwrap().ip(), "fe80::1".parse::<IpAddr>().unwrap());
         for text in ["fe80::1", "[fe80::1]:80"] {
             let message = resolve(text).unwrap_err().to_string();
-            assert!(message.contains("say on which, such as fe80::1%eth0"), "{message}");
+            assert!(message.contains("name the interface, such as fe80::1%eth0"), "{message}");
         }
         for text in ["fe80::1%nowhere", "[fe80::1%nowhere]:80"] {
             let message = resolve(text).unwrap_err().to_string();

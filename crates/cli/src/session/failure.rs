@@ -51,7 +51,7 @@ impl fmt::Display for Failure {
             Self::Rejected(at, reason) => write!(f, "{at} rejected the connection: {reason}"),
             Self::Work(kind, Status::RetryExceeded) => write!(
                 f,
-                "{} was sent again and again, and no answer came: the peer or the way to it is gone",
+                "{}: retransmissions were not acknowledged: the peer or the route to it is down",
                 name(*kind)
             ),
             Self::Work(kind, Status::RnrRetryExceeded) => {

@@ -96,7 +96,7 @@ attributes! {
     State STATE = 0, "state", "IBV_QP_STATE", "a state", state: State, |_| true;
     /// The assumed current state: the change is refused if it differs, for example after an error that the owner has
     /// not noticed yet.
-    CurrentState CURRENT_STATE = 1, "current state", "IBV_QP_CUR_STATE", "the present state",
+    CurrentState CURRENT_STATE = 1, "current state", "IBV_QP_CUR_STATE", "the actual state",
         current_state: State, |_| true;
     /// Whether an event reports that the send queue is drained.
     DrainNotice DRAIN_NOTICE = 2, "drain notice", "IBV_QP_EN_SQD_ASYNC_NOTIFY", "yes or no",
@@ -107,11 +107,11 @@ attributes! {
     /// Index into the port's P_Key table.
     Partition PARTITION = 4, "partition", "IBV_QP_PKEY_INDEX", "an index", partition: u16, |_| true;
     /// The port.
-    Port PORT = 5, "port", "IBV_QP_PORT", "from 1", port: u8, |&port| port != 0;
+    Port PORT = 5, "port", "IBV_QP_PORT", "1 or higher", port: u8, |&port| port != 0;
     /// The Q_Key that datagrams must carry.
     QueueKey QUEUE_KEY = 6, "queue key", "IBV_QP_QKEY", "32 bits", queue_key: QKey, |_| true;
     /// The path to the peer.
-    Path PATH = 7, "path", "IBV_QP_AV", "port from 1, flow label of 20 bits, service level of 4",
+    Path PATH = 7, "path", "IBV_QP_AV", "port 1 or higher, 20-bit flow label, 4-bit service level",
         path: AddressVector, AddressVector::fits;
     /// The largest payload of a packet.
     PathMtu PATH_MTU = 8, "path MTU", "IBV_QP_PATH_MTU", "code 1 to 5, for 256 to 4096 bytes",
@@ -128,10 +128,10 @@ attributes! {
     ReceivePsn RECEIVE_PSN = 12, "receive PSN", "IBV_QP_RQ_PSN", "24 bits",
         receive_psn: Psn, |psn| psn.0 < LIMIT_24;
     /// Maximum outstanding READs and atomics as requester.
-    MaxRdAtomic MAX_RD_ATOMIC = 13, "max READs and atomics", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
+    MaxRdAtomic MAX_RD_ATOMIC = 13, "max_rd_atomic", "IBV_QP_MAX_QP_RD_ATOMIC", "8 bits, the device's limit",
         max_rd_atomic: u8, |_| true;
     /// The alternate path for migration.
-    AlternatePath ALTERNATE_PATH = 14, "alternate path", "IBV_QP_ALT_PATH", "as path and timeout",
+    AlternatePath ALTERNATE_PATH = 14, "alternate path", "IBV_QP_ALT_PATH", "like path and timeout",
         alternate_path: AlternatePath, AlternatePath::fits;
     /// Minimum RNR timer of the peer's wait after an RNR NAK.
     MinRnrTimer MIN_RNR_TIMER = 15, "min RNR timer", "IBV_QP_MIN_RNR_TIMER", "code 0 to 31",
@@ -139,7 +139,7 @@ attributes! {
     /// First PSN to send.
     SendPsn SEND_PSN = 16, "send PSN", "IBV_QP_SQ_PSN", "24 bits", send_psn: Psn, |psn| psn.0 < LIMIT_24;
     /// Maximum outstanding READs and atomics as responder.
-    MaxDestRdAtomic MAX_DEST_RD_ATOMIC = 17, "max READs and atomics of the peer", "IBV_QP_MAX_DEST_RD_ATOMIC",
+    MaxDestRdAtomic MAX_DEST_RD_ATOMIC = 17, "max_dest_rd_atomic", "IBV_QP_MAX_DEST_RD_ATOMIC",
         "8 bits, the device's limit", max_dest_rd_atomic: u8, |_| true;
     /// Path migration state.
     Migration MIGRATION = 18, "path migration", "IBV_QP_PATH_MIG_STATE", "migrated, rearm or armed",

@@ -284,7 +284,7 @@ fn errors_name_what_to_correct() {
     };
     assert_eq!(text(rc, State::Reset, &bad), "RC from RESET to INIT also requires: access");
     let bad = QueuePairAttributes { access: Some(AccessFlags::empty()), ..bad };
-    assert_eq!(text(rc, State::Reset, &bad), "out of range: port (valid: from 1)");
+    assert_eq!(text(rc, State::Reset, &bad), "out of range: port (valid: 1 or higher)");
     let bad = QueuePairAttributes {
         port: Some(1),
         queue_key: Some(QKey(1)),
