@@ -20,7 +20,7 @@ use super::management::Management;
 use super::numbers::Numbers;
 use super::ownership::Ownership;
 use super::port::Port;
-use super::progress::Progress;
+use super::progress::PassState;
 use super::queue_pair::{Core, RecvQueue};
 use super::senders::{Senders, first_port, source_port};
 use super::{groups::Groups, thread};
@@ -55,7 +55,7 @@ pub(crate) struct Adapter {
     pub(crate) rx_passes: AtomicU64,
     pub(crate) forwarding: Forwarding,
     pub(crate) ownership: Ownership,
-    pub(super) progress: Mutex<Progress>,
+    pub(super) progress: Mutex<PassState>,
     /// Threads waiting for the end of a pass.
     pub(super) waiting: AtomicU32,
     /// The process that opened the device.
@@ -132,7 +132,7 @@ impl Adapter {
         let sources = links.iter().map(|link| link.senders.first().local());
         let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, sources));
         let tap = tap.transpose()?;
-        let progress = Progress::new(&links, slot as u8, options.faults);
+        let progress = PassState::new(&links, slot as u8, options.faults);
         Ok(Self {
             management: Management::new(slot as u8, &device),
             port: Port::new(&device),
@@ -396,7 +396,7 @@ impl Adapter {
         self.thread.stop_polling();
     }
 
-    fn publish_timer(&self, progress: &Progress) {
+    fn publish_timer(&self, progress: &PassState) {
         self.thread.set_timer(progress.next_timer());
     }
 

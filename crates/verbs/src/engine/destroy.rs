@@ -13,7 +13,7 @@ use ferroce_sys::clock;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};
-use super::progress::Progress;
+use super::progress::PassState;
 use super::queue_pair::Core;
 use crate::sync::lock;
 
@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// Exclusive use of the device during a pass.
-pub(super) struct Pass<'a>(MutexGuard<'a, Progress>);
+pub(super) struct Pass<'a>(MutexGuard<'a, PassState>);
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
@@ -35,15 +35,15 @@ impl Drop for Pass<'_> {
 }
 
 impl Deref for Pass<'_> {
-    type Target = Progress;
+    type Target = PassState;
 
-    fn deref(&self) -> &Progress {
+    fn deref(&self) -> &PassState {
         &self.0
     }
 }
 
 impl DerefMut for Pass<'_> {
-    fn deref_mut(&mut self) -> &mut Progress {
+    fn deref_mut(&mut self) -> &mut PassState {
         &mut self.0
     }
 }
@@ -106,7 +106,7 @@ impl Adapter {
     }
 
     /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
-    fn send_remaining(&self, core: &Arc<Core>, progress: &mut Progress) -> bool {
+    fn send_remaining(&self, core: &Arc<Core>, progress: &mut PassState) -> bool {
         if !self.flush(&mut progress.tx) {
             return false;
         }

@@ -22,7 +22,7 @@ const MAX_RX_BEFORE_TIMERS: usize = 256;
 
 /// State that only the owner of the device uses.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct PassState {
     pub(crate) rx: ReceiveBatch,
     pub(crate) tx: TxBatch,
     /// The receive rate of each link.
@@ -39,7 +39,7 @@ pub(crate) struct Progress {
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
-impl Progress {
+impl PassState {
     pub(crate) fn new(links: &[Link], slot: u8, faults: Option<Faults>) -> Self {
         Self {
             rx: ReceiveBatch::for_socket(&links[0].receiver),
@@ -77,7 +77,7 @@ impl Progress {
 
 impl Adapter {
     /// Makes one pass. Returns whether anything was received or sent, so that there may be more.
-    pub(crate) fn round(&self, progress: &mut Progress, thorough: bool) -> bool {
+    pub(crate) fn round(&self, progress: &mut PassState, thorough: bool) -> bool {
         let mut received = self.receive_all(progress, thorough);
         self.retry_forwarding();
         if thorough {
@@ -101,8 +101,8 @@ impl Adapter {
         received || sent
     }
 
-    fn run_timers(&self, progress: &mut Progress, now: Instant) {
-        let Progress { local_flow, ready, .. } = progress;
+    fn run_timers(&self, progress: &mut PassState, now: Instant) {
+        let PassState { local_flow, ready, .. } = progress;
         let resume = |core: &Arc<Core>| {
             if core.enqueue() {
                 ready.push_back(Arc::clone(core));

@@ -20,7 +20,7 @@ use ferroce_wire::packet::Packet;
 use super::adapter::{Adapter, now};
 use super::counters::count;
 use super::local_flow::{self, LocalFlow};
-use super::progress::Progress;
+use super::progress::PassState;
 use super::queue_pair::{Core, Inner};
 use crate::headers::Headers;
 use crate::sync::lock;
@@ -67,7 +67,7 @@ static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: Non
 impl Adapter {
     /// Receives from all links and returns whether anything arrived. A pass that is not `thorough` skips most reads of
     /// quiet links, because pollers make many passes.
-    pub(crate) fn receive_all(&self, progress: &mut Progress, thorough: bool) -> bool {
+    pub(crate) fn receive_all(&self, progress: &mut PassState, thorough: bool) -> bool {
         let mut some = false;
         progress.rounds = progress.rounds.wrapping_add(1);
         for (index, link) in self.links.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Adapter {
     }
 
     /// Receives packets that other processes forwarded to this one.
-    pub(crate) fn receive_forwarded(&self, progress: &mut Progress) {
+    pub(crate) fn receive_forwarded(&self, progress: &mut PassState) {
         self.management.connections.set_forwarded(true);
         for link in &self.links {
             while link.slot.receive(&mut progress.rx).is_ok_and(|count| count > 0) {
@@ -116,9 +116,9 @@ impl Adapter {
         self.management.connections.set_forwarded(false);
     }
 
-    fn dispatch(&self, progress: &mut Progress, local: SocketAddr) {
+    fn dispatch(&self, progress: &mut PassState, local: SocketAddr) {
         let now = now();
-        let Progress { rx, ready, histories, failing, local_flow, .. } = progress;
+        let PassState { rx, ready, histories, failing, local_flow, .. } = progress;
         let mut touched = |core: &Arc<Core>| {
             if core.enqueue() {
                 ready.push_back(Arc::clone(core));

@@ -20,7 +20,7 @@ use super::adapter::Adapter;
 use super::counters::count;
 use super::link::Route;
 use super::local_flow::LocalProcess;
-use super::progress::Progress;
+use super::progress::PassState;
 use super::queue_pair::Core;
 use crate::headers::{Headers, ICRC};
 use crate::sync::lock;
@@ -104,7 +104,7 @@ impl TxBatch {
 
 impl Adapter {
     /// Transmits all queued packets and returns whether there were any.
-    pub(crate) fn transmit_all(&self, progress: &mut Progress, now: Instant) -> bool {
+    pub(crate) fn transmit_all(&self, progress: &mut PassState, now: Instant) -> bool {
         if progress.tx.blocked && !self.flush(&mut progress.tx) {
             return false;
         }
@@ -153,7 +153,12 @@ impl Adapter {
     }
 
     /// Transmits packets of one QP, up to its turn.
-    pub(super) fn transmit(&self, core: &Arc<Core>, progress: &mut Progress, now: Instant) -> Turn {
+    pub(super) fn transmit(
+        &self,
+        core: &Arc<Core>,
+        progress: &mut PassState,
+        now: Instant,
+    ) -> Turn {
         let mut guard = lock(&core.inner);
         let inner = &mut *guard;
         if inner.destroyed {
@@ -223,7 +228,7 @@ impl Adapter {
         process: LocalProcess,
         route: Route,
         length: usize,
-        progress: &mut Progress,
+        progress: &mut PassState,
         now: Instant,
     ) -> bool {
         let probe = progress.local_flow.sent(process, route, length, now);
