@@ -1,4 +1,6 @@
-//! Cleanup when a process ends without closing its objects, as most programs do: a kernel would do it for them.
+//! What runs when the library is loaded and when the process ends.
+//!
+//! Most programs end without closing their objects; a kernel would clean up for them, and here this library does.
 
 use crate::entry;
 use crate::rdmacm::id;
@@ -15,7 +17,14 @@ static AT_EXIT: extern "C" fn() = at_exit;
 static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
-    ferroce::exit::disable_handler();
+    entry::nothing(|| {
+        ferroce::exit::disable_handler();
+        if let Err(error) = ferroce::log_to_stderr() {
+            // The program must not fail because of its log.
+            eprintln!("ferroce: {error}");
+        }
+        Ok(())
+    });
 }
 
 extern "C" fn at_exit() {

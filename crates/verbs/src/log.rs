@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 
+use ferroce_sys::environment;
 use tracing::level_filters::LevelFilter;
 
 /// The variable that sets the level: `error`, `warn`, `info`, `debug` or `trace`.
@@ -17,7 +18,7 @@ const VARIABLE: &str = "FERROCE_LOG";
 ///
 /// If the variable holds something else. The error names what it may hold.
 pub fn log_to_stderr() -> Result<(), BadLogLevel> {
-    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+    let Some(value) = environment::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(());
     };
     let level = value
