@@ -1,79 +1,22 @@
-//! `--capture`: what is in the file when a command ends, fails or is interrupted.
+//! `--capture`: the content of the file after a command succeeded, failed or was interrupted.
 
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use ferroce_test_support as _;
-use ferroce_trace::analysis::{FileReport, Options, analyze};
+use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
-use support::Server;
+use support::FERROCE;
+use support::scratch::{Scratch, success, text};
+use support::server::Server;
 
-const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
+const EARLIER: &[u8] = b"the capture of an earlier run";
 
-const EARLIER: &[u8] = b"a capture that somebody has kept";
-
-/// A directory of one test's own.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("ferroce-captures-test-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(FERROCE);
-        command.args(arguments).current_dir(&self.0).stdin(Stdio::null());
-        command.env("LC_ALL", "C.UTF-8").env_remove("FERROCE_CAPTURE");
-        command
-    }
-
-    fn ferroce(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        names
-    }
-
-    fn report(&self, name: &str) -> FileReport {
-        let file = fs::File::open(self.path(name)).unwrap();
-        analyze(name, file, &Options::default(), &mut |_| {})
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn success(output: &Output) -> String {
-    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// A server that listens and captures.
+/// Starts a server that writes a capture.
 fn server(scratch: &Scratch, more: &[&str]) -> Server {
     let arguments = ["server", "--json", "--listen", "127.0.0.1:0", "--capture", "server.pcapng"];
-    Server::start(&mut scratch.command(&[&arguments[..], more].concat()))
+    Server::start(&mut scratch.command(FERROCE, &[&arguments[..], more].concat()))
 }
 
 fn send_signal(server: &Server, signal: &str) {
@@ -81,13 +24,13 @@ fn send_signal(server: &Server, signal: &str) {
     assert!(kill.unwrap().success());
 }
 
-/// What the server says of its capture is what is in the file.
-fn check(scratch: &Scratch, said: &Value) {
+/// Checks the capture event of a server against its file.
+fn check_capture(scratch: &Scratch, event: &Value) {
     let report = scratch.report("server.pcapng");
-    assert_eq!(said["path"], "server.pcapng");
-    assert_eq!(said["packets"], report.packets, "{said}");
-    assert_eq!((&said["dropped"], report.dropped), (&0.into(), 0), "{said}");
-    assert_eq!(said["complaint"], Value::Null);
+    assert_eq!(event["path"], "server.pcapng");
+    assert_eq!(event["packets"], report.packets, "{event}");
+    assert_eq!((&event["dropped"], report.dropped), (&0.into(), 0), "{event}");
+    assert_eq!(event["complaint"], Value::Null);
     assert!(report.packets > 10, "{}", report.packets);
     assert_eq!((report.icrc.ok, &report.problems[..]), (report.packets, &[][..]));
 }
@@ -101,34 +44,34 @@ fn the_capture_of_an_interrupted_server_is_complete() {
         server.event("connected");
         server.event("left");
         send_signal(&server, signal);
-        // All packets until now: no time has passed in which they would have been written by themselves.
-        let said = server.event("capture");
+        // The signal arrives before the periodic write of the capture: its handler must write the rest.
+        let event = server.event("capture");
         assert_eq!(server.child.wait().unwrap().code(), Some(128 + number));
-        check(&scratch, &said);
+        check_capture(&scratch, &event);
     }
 }
 
 #[test]
-fn a_server_that_ends_says_what_it_captured() {
+fn a_server_reports_its_capture_on_exit() {
     let scratch = Scratch::new("once");
     let mut server = server(&scratch, &["--once"]);
     success(&scratch.ferroce(&["client", &server.address, "write-read"]));
     server.event("connected");
     server.event("left");
-    let said = server.event("capture");
+    let event = server.event("capture");
     assert!(server.child.wait().unwrap().success());
-    check(&scratch, &said);
+    check_capture(&scratch, &event);
 }
 
 #[test]
-fn a_capture_that_fails_leaves_what_is_there() {
+fn a_failed_command_keeps_the_earlier_capture() {
     let scratch = Scratch::new("fails");
     fs::write(scratch.path("kept.pcapng"), EARLIER).unwrap();
     let server = server(&scratch, &[]);
     let listen = server.address.clone();
     for arguments in [
         &["demo", "--address", "192.0.2.1"][..],
-        // Another process has the port.
+        // The port is in use by another process.
         &["server", "--listen", &listen],
         &["client", "203.0.113.1"],
     ] {
@@ -140,12 +83,12 @@ fn a_capture_that_fails_leaves_what_is_there() {
     }
 }
 
-/// Its packets are worth keeping, and so are those of the run before.
+/// Keeps the packets of the failed run and those of the run before.
 #[test]
-fn a_demonstration_that_fails_half_way_keeps_both_captures() {
+fn a_demo_that_fails_midway_keeps_both_captures() {
     let scratch = Scratch::new("half");
     fs::write(scratch.path("kept.pcapng"), EARLIER).unwrap();
-    // More memory than the process may have, which shows when the connection is there.
+    // Exceeds the memory limit of the process, after the connection is established.
     let limited = "ulimit -v 700000; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", limited, "sh", FERROCE, "demo", "--size", "1G"]);
@@ -161,7 +104,7 @@ fn a_demonstration_that_fails_half_way_keeps_both_captures() {
 }
 
 #[test]
-fn a_success_takes_the_place_of_what_was_there() {
+fn a_successful_command_replaces_the_earlier_capture() {
     let scratch = Scratch::new("success");
     fs::write(scratch.path("kept.pcapng"), EARLIER).unwrap();
     std::os::unix::fs::symlink("kept.pcapng", scratch.path("link.pcapng")).unwrap();
@@ -175,9 +118,9 @@ fn a_success_takes_the_place_of_what_was_there() {
     assert_eq!(scratch.files(), ["kept.pcapng", "link.pcapng"]);
 }
 
-/// What is no file is written as it comes.
+/// A path that is not a regular file is written directly, not through a temporary file.
 #[test]
-fn a_fifo_gets_the_packets() {
+fn a_fifo_receives_the_packets() {
     let scratch = Scratch::new("fifo");
     assert!(Command::new("mkfifo").arg(scratch.path("fifo")).status().unwrap().success());
     let fifo = scratch.path("fifo");

@@ -1,38 +1,7 @@
-//! What tests of several commands need.
+//! Helpers shared by the tests of several commands.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Stdio};
+pub(crate) mod scratch;
+pub(crate) mod server;
 
-use serde_json::Value;
-
-/// A `ferroce server --json` that listens, and ends with this.
-pub(crate) struct Server {
-    pub(crate) child: Child,
-    pub(crate) lines: Lines<BufReader<ChildStdout>>,
-    pub(crate) address: String,
-}
-
-impl Server {
-    pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut server = Self { child, lines, address: String::new() };
-        server.address = server.event("listening")["address"].as_str().unwrap().to_owned();
-        server
-    }
-
-    /// The next event, which must be this one.
-    pub(crate) fn event(&mut self, name: &str) -> Value {
-        let line = self.lines.next().expect("another line").unwrap();
-        let event: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(event["event"], name, "{event}");
-        event
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+pub(crate) const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
