@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_go_below_where_the_terminal_is_narrow() {
+    fn addresses_wrap_on_a_narrow_terminal() {
         let addresses = "192.0.2.2 fd00::2 fe80::fc:ff:fe00:1";
         assert_eq!(below(80, addresses, None), (80, vec![addresses.to_owned()]));
         let lines = ["192.0.2.2 fd00::2", "fe80::fc:ff:fe00:1"].map(str::to_owned);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn guids_are_written_in_four_parts() {
+    fn guids_are_printed_in_four_groups() {
         assert_eq!(guid(0x0200_00ff_fe00_0001), "0200:00ff:fe00:0001");
     }
 }

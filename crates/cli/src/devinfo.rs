@@ -239,7 +239,7 @@ mod tests {
     use super::mtu;
 
     #[test]
-    fn mtus_have_codes() {
+    fn mtus_map_to_their_codes() {
         assert_eq!(mtu(Some(256)), "256 (1)");
         assert_eq!(mtu(Some(4096)), "4096 (5)");
     }

@@ -308,7 +308,7 @@ mod tests {
 
     /// The lists here match those of the protocol.
     #[test]
-    fn every_bit_has_its_name() {
+    fn every_capability_bit_has_a_name() {
         assert_eq!(names(Transports::XRC.0.into(), &TRANSPORTS), ["XRC"]);
         assert_eq!(names(Capabilities::RDMA_WRITE.0, &CAPABILITIES), ["RDMA_WRITE"]);
         assert_eq!(

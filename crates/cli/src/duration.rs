@@ -38,7 +38,7 @@ mod tests {
     use super::Interval;
 
     #[test]
-    fn units() {
+    fn durations_are_parsed_with_their_units() {
         for (text, nanoseconds) in
             [("7ns", 7), ("10us", 10_000), ("10 ms", 10_000_000), ("1s", 1_000_000_000)]
         {

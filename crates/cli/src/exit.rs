@@ -65,7 +65,7 @@ mod tests {
     use super::ExitStatus::{BadInput, Failure, Found, Success};
 
     #[test]
-    fn the_worse_of_two_wins() {
+    fn the_more_severe_status_wins() {
         assert_eq!(Success.and(Success), Success);
         assert_eq!(Success.and(BadInput), BadInput);
         assert_eq!((Success.and(Found), Found.and(BadInput)), (Found, BadInput));

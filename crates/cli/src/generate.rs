@@ -83,12 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_command_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn every_page_has_its_sections() {
+    fn every_man_page_has_its_sections() {
         let mut command = Cli::command();
         command.build();
         for command in std::iter::once(&command).chain(command.get_subcommands()) {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_shows_how_far_and_how_long() {
+    fn a_file_shows_progress_rate_and_time_left() {
         assert_eq!(
             line("x.pcap", 500_000_000, Some(2_000_000_000), Unit::Bytes, Duration::from_secs(1)),
             "x.pcap  ██████                    500 MB of 2.00 GB  500 MB/s  4 s left"
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_counted() {
+    fn counts_show_progress_rate_and_time_left() {
         assert_eq!(
             line("seeds", 250, Some(1_000), Unit::Count, Duration::from_secs(500)),
             "seeds  ██████                    250 of 1,000  0.50 /s  25 min 0 s left"
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_has_no_end_to_show() {
+    fn a_pipe_shows_only_amount_and_rate() {
         let text = line("-", 3_000_000, None, Unit::Bytes, Duration::from_millis(500));
         assert_eq!(text, "-  3.00 MB  6.00 MB/s");
     }
 
     #[test]
-    fn odd_figures_do_no_harm() {
+    fn extreme_values_do_not_panic() {
         for length in [None, Some(0), Some(1)] {
             for unit in [Unit::Bytes, Unit::Count] {
                 line("x", u64::MAX, length, unit, Duration::ZERO);

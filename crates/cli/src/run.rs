@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_counted_from_128() {
+    fn the_status_of_a_signal_is_128_plus_its_number() {
         assert_eq!(code(ExitStatus::from_raw(7 << 8)), 7);
         assert_eq!(code(ExitStatus::from_raw(9)), 137);
         // With a core dump.

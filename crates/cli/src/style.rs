@@ -192,20 +192,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn padding_counts_the_text_and_not_its_colour() {
+    fn padding_ignores_color_sequences() {
         let paint = Paint { enabled: true };
         assert_eq!(format!("{:<4}|", paint.role(Role::Good, "ab")), "\x1b[32mab  \x1b[0m|");
         assert_eq!(format!("{:<4}|", Paint::PLAIN.role(Role::Good, "ab")), "ab  |");
     }
 
     #[test]
-    fn a_terminal_gets_nothing_to_obey() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("é→ b"), "é→ b");
         assert_eq!(printable("a\x1b[2J\u{9b}\nb"), "a?[2J??b");
     }
 
     #[test]
-    fn columns_are_those_of_the_reader() {
+    fn columns_follow_the_variable_and_the_terminal() {
         let set = |value: &str| columns_set(Some(OsStr::new(value)));
         assert_eq!(
             [set("72"), set("0"), set("wide"), columns_set(None)],
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_at_characters() {
+    fn text_is_truncated_at_character_boundaries() {
         assert_eq!(fit("→→→", 3), "→→→");
         assert_eq!(fit("→→→→", 3), "→→…");
         assert_eq!(fit("abc", 0), "…");

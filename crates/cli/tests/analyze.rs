@@ -1,4 +1,4 @@
-//! `ferroce analyze`, the real command on real captures, whole and damaged.
+//! `ferroce analyze`: runs the binary on intact and damaged captures of rdma_rxe.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The command, in the project's root and a UTF-8 locale.
+/// Returns the command, run in the project's root directory with a UTF-8 locale.
 fn ferroce(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
     command.arg("analyze").args(arguments).current_dir(root());
@@ -26,7 +26,7 @@ fn ferroce(arguments: &[&str]) -> Command {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    ferroce(arguments).output().expect("the command starts")
+    ferroce(arguments).output().expect("start the command")
 }
 
 fn stdout(output: &Output) -> &str {
@@ -41,7 +41,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// All captures, by their path from the root.
+/// Returns the paths of all captures, relative to the root.
 fn captures() -> Vec<String> {
     let directory = fs::read_dir(root().join(CAPTURES)).expect("captures");
     let names =
@@ -55,7 +55,7 @@ fn captures() -> Vec<String> {
     paths
 }
 
-/// A file of this test's own.
+/// Writes a temporary file and returns its path.
 fn scratch(name: &str, content: &[u8]) -> String {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).expect("scratch file");
@@ -66,8 +66,8 @@ fn capture(name: &str) -> Vec<u8> {
     fs::read(root().join(CAPTURES).join(name)).expect("capture")
 }
 
-/// Every capture in one document: `--json` with all lists.
-fn everything() -> Value {
+/// Analyzes all captures into one JSON document with all lists.
+fn analyze_all() -> Value {
     let paths = captures();
     let mut arguments = vec!["--json", "--packets"];
     arguments.extend(paths.iter().map(String::as_str));
@@ -77,8 +77,8 @@ fn everything() -> Value {
 }
 
 #[test]
-fn every_capture_has_its_report_in_json() {
-    let document = everything();
+fn json_reports_every_capture() {
+    let document = analyze_all();
     assert_eq!(document["schema"], "ferroce-analyze/1");
     let files = document["files"].as_array().expect("files");
     assert_eq!(files.len(), captures().len());
@@ -101,7 +101,7 @@ fn every_capture_has_its_report_in_json() {
         assert_eq!(file["packet_list"].as_array().map(Vec::len), Some(packets as usize), "{path}");
         assert!(!file["conversations"].as_array().expect("conversations").is_empty(), "{path}");
         assert_eq!(file["problems"], Value::Array(Vec::new()), "{path}");
-        // Conversations together have all packets, each direction by itself.
+        // The packets of all conversations and directions add up to the packets of the file.
         let sides = file["conversations"].as_array().into_iter().flatten();
         let sum: u64 = sides
             .flat_map(|it| [&it["a_to_b"]["packets"], &it["b_to_a"]["packets"]])
@@ -112,7 +112,7 @@ fn every_capture_has_its_report_in_json() {
 }
 
 #[test]
-fn what_went_wrong_is_named() {
+fn the_diagnosis_names_the_anomalies() {
     for (name, kinds) in [
         ("rnr", &["rnr_nak", "retransmission"][..]),
         ("rnr_exceeded", &["rnr_nak", "rnr_retry_exceeded"]),
@@ -147,7 +147,7 @@ fn what_went_wrong_is_named() {
 }
 
 #[test]
-fn every_report_fits_its_width_and_ascii_is_its_shadow() {
+fn reports_fit_their_width_in_unicode_and_ascii() {
     for path in captures() {
         let arguments = ["--ladder", "--messages", "--packets", "--all", &path];
         let output = run(&arguments);
@@ -155,7 +155,7 @@ fn every_report_fits_its_width_and_ascii_is_its_shadow() {
         let text = stdout(&output);
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{path}: {line}");
-            assert_eq!(line, line.trim_end(), "{path}: blanks at the end");
+            assert_eq!(line, line.trim_end(), "{path}: trailing blanks");
         }
         let output = run(&["--ladder", "--messages", "--packets", "--all", "--ascii", &path]);
         let plain = stdout(&output);
@@ -164,12 +164,15 @@ fn every_report_fits_its_width_and_ascii_is_its_shadow() {
             text.lines().map(|line| line.chars().count()).eq(plain.lines().map(str::len)),
             "{path}: other columns in ASCII"
         );
-        assert!(!plain.contains('?') || text.contains('?'), "{path}: a character is not known");
+        assert!(
+            !plain.contains('?') || text.contains('?'),
+            "{path}: a character has no ASCII replacement"
+        );
     }
 }
 
 #[test]
-fn reports_are_as_wide_as_the_user_says() {
+fn columns_sets_the_width_of_reports() {
     let widest = |columns: &str, path: &str| {
         let mut command = ferroce(&["--ladder", "--messages", "--packets", path]);
         let output = command.env("COLUMNS", columns).output().expect("runs");
@@ -189,7 +192,7 @@ fn reports_are_as_wide_as_the_user_says() {
 }
 
 #[test]
-fn colour_is_for_those_who_want_it() {
+fn color_needs_the_option_without_a_terminal() {
     let path = format!("{CAPTURES}/rnr.pcap");
     let coloured = run(&["--color", "always", &path]);
     assert!(stdout(&coloured).contains("\x1b["));
@@ -204,14 +207,14 @@ fn a_locale_that_is_not_utf8_gets_ascii() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
+fn a_truncated_file_is_reported_up_to_the_damage() {
     let whole = capture("rnr.pcap");
     let mut packets_seen = BTreeSet::new();
     for cut in (1..whole.len()).step_by(97) {
         let path = scratch("cut.pcap", &whole[..cut]);
         let output = run(&["--json", &path]);
         let file = &json(&output)["files"][0];
-        // A cut between two packets leaves a sound file.
+        // A file cut between two packets is valid.
         if file["problems_total"] == 0 {
             assert_eq!(output.status.code(), Some(0));
             continue;
@@ -237,7 +240,7 @@ fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn files_that_are_no_captures_are_named() {
+fn files_that_are_not_captures_are_reported_by_name() {
     let directory = env!("CARGO_TARGET_TMPDIR");
     let missing = format!("{directory}/no-such-file.pcap");
     for (path, says, status) in [
@@ -256,7 +259,7 @@ fn files_that_are_no_captures_are_named() {
         let document = json(&run(&["--json", &path]));
         assert_eq!(document["files"][0]["problems_total"], 1, "{path}");
     }
-    // It has a size, though nothing of it can be read.
+    // The size is reported although the file cannot be parsed.
     let path = scratch("foreign-2000.pcap", &[b'x'; 2000]);
     assert!(stdout(&run(&[&path])).starts_with(&format!("{path}  not a capture file, 2,000 B\n")));
     assert_eq!(json(&run(&["--json", &path]))["files"][0]["file_bytes"], 2000);
@@ -276,8 +279,8 @@ fn one_bad_file_does_not_hide_the_others() {
 }
 
 #[test]
-fn many_problems_are_named_ten_at_a_time() {
-    // Every packet says it has more bytes than it was captured with: its IPv4 length lies.
+fn only_the_first_ten_problems_are_printed() {
+    // The IPv4 total length of every packet exceeds its captured length.
     let mut bytes = capture("sizes.pcap");
     let mut at = 24;
     while at + 16 <= bytes.len() {
@@ -296,13 +299,13 @@ fn many_problems_are_named_ten_at_a_time() {
 }
 
 #[test]
-fn the_standard_input_is_a_file_too() {
+fn a_capture_is_read_from_standard_input() {
     let mut child = ferroce(&["-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the command starts");
+        .expect("start the command");
     child.stdin.take().expect("stdin").write_all(&capture("rnr.pcap")).expect("written");
     let output = child.wait_with_output().expect("output");
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
@@ -312,14 +315,14 @@ fn the_standard_input_is_a_file_too() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     for argument in ["--json", "--packets"] {
         let path = format!("{CAPTURES}/write_65536_mtu1024.pcap");
         let mut child = ferroce(&[argument, &path, &path, &path])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("the command starts");
+            .expect("start the command");
         drop(child.stdout.take());
         let mut complaint = String::new();
         child.stderr.take().expect("stderr").read_to_string(&mut complaint).expect("read");
@@ -330,7 +333,7 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn output_that_cannot_be_written_is_an_error() {
+fn a_full_output_device_is_an_error() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let path = format!("{CAPTURES}/rnr.pcap");
     let output = ferroce(&[&path]).stdout(full).output().expect("runs");
@@ -339,7 +342,7 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn one_conversation_can_be_kept_to() {
+fn conversation_limits_the_report_to_one_conversation() {
     let path = format!("{CAPTURES}/rping.pcap");
     let document = json(&run(&["--json", "--conversation", "2", "--packets", &path]));
     let file = &document["files"][0];
@@ -354,7 +357,7 @@ fn one_conversation_can_be_kept_to() {
 }
 
 #[test]
-fn a_conversation_that_is_not_there_is_an_error() {
+fn a_missing_conversation_is_an_error() {
     let path = format!("{CAPTURES}/rping.pcap");
     let output = run(&["--conversation", "9", &path]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
@@ -364,7 +367,7 @@ fn a_conversation_that_is_not_there_is_an_error() {
     let output = run(&["--json", "--conversation", "9", &path]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(1), complaint.as_str()));
     assert_eq!(json(&output)["files"][0]["conversations_total"], 2);
-    // What is there is shown, and what is not is an error all the same.
+    // The rest of the report is printed nevertheless.
     let output = run(&["--ladder=9", &path]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("\nConversations\n"));
@@ -378,11 +381,11 @@ fn a_conversation_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn scripts_can_fail_on_what_was_found() {
+fn fail_on_sets_the_exit_status() {
     let path = |name: &str| format!("{CAPTURES}/{name}.pcap");
     let status = |what: &str, name: &str| {
         let output = run(&["--fail-on", what, &path(name)]);
-        assert!(stdout(&output).contains("\nDiagnosis\n"), "the report is there all the same");
+        assert!(stdout(&output).contains("\nDiagnosis\n"), "the report is printed nevertheless");
         (output.status.code(), stderr(&output).to_owned())
     };
     let silent = |code| (Some(code), String::new());
@@ -398,7 +401,7 @@ fn scripts_can_fail_on_what_was_found() {
     assert_eq!(status("timeout,rnr_nak", "rnr").0, Some(3));
     assert_eq!(status("error", "bad_rkey_write").0, Some(3));
 
-    // One of several files; JSON; a damaged file outweighs it; a wrong name is wrong usage.
+    // One of several files; JSON; a damaged file takes precedence; an unknown name is a usage error.
     let several = run(&["--fail-on", "error", &path("op_error"), &path("rping")]);
     assert_eq!(several.status.code(), Some(3));
     let document = run(&["--json", "--fail-on", "error", &path("op_error")]);
@@ -412,12 +415,12 @@ fn scripts_can_fail_on_what_was_found() {
 }
 
 #[test]
-fn exit_statuses_are_documented() {
+fn help_documents_the_exit_statuses() {
     let output = run(&["--help"]);
     for part in ["--fail-on", "Exit status:", "  3  analyze found anomalies that --fail-on names"] {
         assert!(stdout(&output).contains(part), "{part}: {}", stdout(&output));
     }
-    // Completions come from the same definition.
+    // Completions are generated from the same definition.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
     let output = command.args(["completions", "bash"]).output().expect("runs");
     assert!(stdout(&output).contains("rnr_nak"), "--fail-on is completed");

@@ -1,4 +1,4 @@
-//! `ferroce decode`, man pages and completions, as the shell sees them.
+//! `ferroce decode`, man pages and completions: runs the binary.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn ferroce_reading(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = command(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It may stop reading early, which is none of our concern.
+    // The command may stop reading early.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -42,14 +42,14 @@ fn capture(name: &str) -> String {
     format!("{}/../../tests/data/rxe/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A file made for one test.
-fn made(name: &str, bytes: &[u8]) -> String {
+/// Writes a temporary file and returns its path.
+fn scratch(name: &str, bytes: &[u8]) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, bytes).unwrap();
     path.into_os_string().into_string().unwrap()
 }
 
-/// The bytes of a frame, by the layout of a pcap file in little-endian order.
+/// Returns the bytes of a frame of a little-endian pcap file.
 fn frame_bytes(file: &str, number: usize) -> Vec<u8> {
     let bytes = std::fs::read(capture(file)).unwrap();
     let mut at = 24;
@@ -70,7 +70,7 @@ fn hex(bytes: &[u8]) -> String {
 const WRITE: &str = "write_64_mtu1024.pcap";
 
 #[test]
-fn a_frame_of_a_file_is_shown_field_by_field() {
+fn a_frame_is_printed_field_by_field() {
     let file = capture(WRITE);
     let output = ferroce(&["decode", &file, "1"]);
     assert_eq!((status(&output), err(&output)), (0, ""));
@@ -95,7 +95,7 @@ fn a_frame_of_a_file_is_shown_field_by_field() {
 }
 
 #[test]
-fn without_numbers_the_frames_are_listed() {
+fn frames_are_listed_without_a_selection() {
     let output = ferroce(&["decode", &capture("rnr.pcap")]);
     assert_eq!((status(&output), err(&output)), (0, ""));
     assert_eq!(out(&output).lines().count(), 21);
@@ -106,7 +106,7 @@ fn without_numbers_the_frames_are_listed() {
 }
 
 #[test]
-fn ranges_select_frames_in_the_order_of_the_file() {
+fn ranges_select_frames_in_file_order() {
     let output = ferroce(&["decode", &capture(WRITE), "9-", "2-3", "5"]);
     assert_eq!((status(&output), err(&output)), (0, ""));
     let titles: Vec<_> = out(&output).lines().filter(|line| line.starts_with("Frame ")).collect();
@@ -115,7 +115,7 @@ fn ranges_select_frames_in_the_order_of_the_file() {
 }
 
 #[test]
-fn hexadecimal_is_read_in_every_notation() {
+fn hexadecimal_input_is_read_in_every_notation() {
     let bytes = frame_bytes(WRITE, 1);
     let digits = hex(&bytes);
     let spaced: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -135,7 +135,7 @@ fn hexadecimal_is_read_in_every_notation() {
 }
 
 #[test]
-fn a_capture_is_read_from_the_standard_input() {
+fn a_capture_is_read_from_standard_input() {
     let bytes = std::fs::read(capture(WRITE)).unwrap();
     let listed = ferroce_reading(&["decode", "-"], &bytes);
     assert_eq!((status(&listed), err(&listed)), (0, ""));
@@ -145,7 +145,7 @@ fn a_capture_is_read_from_the_standard_input() {
 }
 
 #[test]
-fn json_is_json_and_has_the_whole_tree() {
+fn json_contains_the_whole_tree() {
     let output = ferroce(&["decode", "--json", &capture(WRITE), "1", "6"]);
     assert_eq!((status(&output), err(&output)), (0, ""));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -161,7 +161,7 @@ fn json_is_json_and_has_the_whole_tree() {
     assert_eq!(opcode["meaning"], "RC_RDMA_WRITE_ONLY");
     assert_eq!((&opcode["bytes"], &opcode["offset"]), (&"0a".into(), &42.into()));
     assert_eq!(layer("ICRC")["fields"][0]["verdict"], "correct");
-    // All bytes are there, in order.
+    // The fields cover all bytes, in order.
     let data = layer("Payload")["data"].as_str().unwrap();
     assert_eq!(data, hex(&frame_bytes(WRITE, 1)[70..134]));
 
@@ -172,7 +172,7 @@ fn json_is_json_and_has_the_whole_tree() {
 }
 
 #[test]
-fn what_is_not_hexadecimal_is_named() {
+fn invalid_hexadecimal_is_reported_with_its_position() {
     for (text, message) in [
         ("52zz", "\"52zz\" is neither a file nor a frame in hexadecimal: 'z' at character 3"),
         ("525", "odd number of hexadecimal digits (3)"),
@@ -190,7 +190,7 @@ fn what_is_not_hexadecimal_is_named() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn unreadable_files_are_reported_by_name() {
     let output = ferroce(&["decode", "no/such/file.pcap", "1"]);
     assert_eq!((status(&output), out(&output)), (1, ""));
     assert_eq!(
@@ -200,14 +200,14 @@ fn files_that_cannot_be_read_are_named() {
     let output = ferroce(&["decode", "no-such-file.pcap"]);
     assert_eq!(status(&output), 1);
 
-    let foreign = made("foreign.pcap", b"this is not a capture");
+    let foreign = scratch("foreign.pcap", b"this is not a capture");
     let output = ferroce(&["decode", &foreign, "1"]);
     assert_eq!((status(&output), out(&output)), (2, ""));
     assert!(err(&output).contains("foreign.pcap: not a pcap or pcapng file"), "{}", err(&output));
 }
 
 #[test]
-fn a_frame_that_does_not_exist_is_named() {
+fn a_missing_frame_is_reported() {
     let output = ferroce(&["decode", &capture(WRITE), "12"]);
     assert_eq!((status(&output), out(&output)), (1, ""));
     let message = format!("{WRITE}: frame 12 does not exist: the file has 10 frames\n");
@@ -220,9 +220,9 @@ fn a_frame_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_cut_file_is_shown_as_far_as_it_goes() {
+fn a_truncated_file_is_printed_up_to_the_damage() {
     let bytes = std::fs::read(capture(WRITE)).unwrap();
-    let cut = made("cut.pcap", &bytes[..500]);
+    let cut = scratch("cut.pcap", &bytes[..500]);
     let output = ferroce(&["decode", &cut]);
     assert_eq!((status(&output), out(&output).lines().count()), (2, 3));
     assert!(
@@ -233,7 +233,7 @@ fn a_cut_file_is_shown_as_far_as_it_goes() {
     let output = ferroce(&["decode", &cut, "7"]);
     assert_eq!(status(&output), 2);
     assert!(err(&output).contains("frame 7 does not exist: only 3 frames could be read"));
-    // What is asked for lies before the damage.
+    // The selected frame lies before the damage.
     assert_eq!(status(&ferroce(&["decode", &cut, "3"])), 0);
     let json = ferroce(&["decode", "--json", &cut]);
     assert_eq!(status(&json), 2);
@@ -242,7 +242,7 @@ fn a_cut_file_is_shown_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_malformed_frame_is_shown_and_the_fault_named() {
+fn a_malformed_frame_is_printed_with_its_error() {
     let mut bytes = frame_bytes(WRITE, 1);
     bytes[80] ^= 1;
     let output = ferroce(&["decode", &hex(&bytes)]);
@@ -257,7 +257,7 @@ fn a_malformed_frame_is_shown_and_the_fault_named() {
 }
 
 #[test]
-fn colour_is_for_terminals_unless_asked_for() {
+fn color_needs_a_terminal_or_the_option() {
     let file = capture(WRITE);
     assert!(!out(&ferroce(&["decode", &file, "1"])).contains('\x1b'));
     assert!(!out(&ferroce(&["decode", &file, "1", "--color", "never"])).contains('\x1b'));
@@ -268,7 +268,7 @@ fn colour_is_for_terminals_unless_asked_for() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let mut child = command(&["decode", &capture("psn_wrap.pcap"), "1-"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -280,7 +280,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn wrong_usage_fails_with_a_hint() {
+fn usage_errors_print_a_hint() {
     for arguments in [
         &["decode"][..],
         &["decode", "--bogus"],
@@ -297,7 +297,7 @@ fn wrong_usage_fails_with_a_hint() {
 }
 
 #[test]
-fn help_names_examples_and_exit_statuses() {
+fn help_has_examples_and_exit_statuses() {
     for arguments in
         [&["--help"][..], &["decode", "--help"], &["analyze", "--help"], &["man", "-h"]]
     {
@@ -311,7 +311,7 @@ fn help_names_examples_and_exit_statuses() {
 }
 
 #[test]
-fn completions_and_man_pages_are_made() {
+fn completions_and_man_pages_are_generated() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = ferroce(&["completions", shell]);
         assert_eq!((status(&output), err(&output)), (0, ""), "{shell}");

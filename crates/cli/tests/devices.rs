@@ -1,4 +1,4 @@
-//! `ferroce devices`, `devinfo` and `discover` with the real binary.
+//! `ferroce devices`, `devinfo` and `discover`: runs the binary.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -20,7 +20,7 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn loopback_is_a_device_where_there_is_no_other() {
+fn the_loopback_is_listed_as_a_device() {
     let text = stdout(&ferroce(&["devices"]));
     let line = text.lines().find(|line| line.starts_with("ferroce_lo ")).unwrap();
     for part in [" lo ", " active ", " 4096 ", "127.0.0.1"] {
@@ -61,7 +61,7 @@ fn devinfo_has_the_fields_of_ibv_devinfo() {
 }
 
 #[test]
-fn devinfo_is_there_for_programs() {
+fn devinfo_reports_json() {
     let all = json(&["devinfo", "--json"]);
     let one = json(&["devinfo", "--json", "lo"]);
     assert_eq!(all["devices"][0], one["devices"][0]);
@@ -72,7 +72,7 @@ fn devinfo_is_there_for_programs() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_said_so() {
+fn a_missing_device_names_the_remedy() {
     let output = ferroce(&["devinfo", "nowhere0"]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -80,23 +80,23 @@ fn a_device_that_is_not_there_is_said_so() {
 }
 
 #[test]
-fn a_host_that_answers_is_discovered() {
+fn discover_finds_a_responding_host() {
     let port = (10_000 + std::process::id() % 10_000).to_string();
     let capture = std::env::temp_dir().join(format!("ferroce-discover-{port}.pcapng"));
-    let mut answering = Command::new(env!("CARGO_BIN_EXE_ferroce"))
+    let mut responder = Command::new(env!("CARGO_BIN_EXE_ferroce"))
         .args(["discover", "--answer", "--timeout", "60s", "--port", &port, "--capture"])
         .arg(&capture)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(answering.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(responder.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("answering on "), "{line}");
     let text = stdout(&ferroce(&["discover", "127.0.0.1", "--port", &port]));
     let found = json(&["discover", "--json", "--timeout", "500ms", "--port", &port, "127.0.0.1"]);
-    answering.kill().unwrap();
-    answering.wait().unwrap();
-    // What it captured is there, however it ended.
+    responder.kill().unwrap();
+    responder.wait().unwrap();
+    // The capture is complete although the process was killed.
     let captured = json(&["analyze", "--json", capture.to_str().unwrap()]);
     std::fs::remove_file(capture).unwrap();
     assert!(captured["files"][0]["packets"].as_u64().unwrap() >= 2, "{captured}");
@@ -105,6 +105,6 @@ fn a_host_that_answers_is_discovered() {
     let host = &found["hosts"][0];
     assert_eq!(host["address"], "127.0.0.1");
     assert_eq!(host["transports"], serde_json::json!(["RC", "UC", "UD", "XRC"]));
-    assert_eq!(host["id"], answering.id());
+    assert_eq!(host["id"], responder.id());
     assert!(host["round_trip_ns"].as_u64().unwrap() > 0);
 }

@@ -15,18 +15,18 @@ use ferroce_wire::opcode::Opcode;
 use ferroce_wire::packet::{ExtensionHeaders, Packet};
 use ferroce_wire::transport::Bth;
 
-/// Address space of the command, in KiB: what a capture of many gigabytes must be read in.
+/// Limit of the address space of the command, in KiB, which must suffice for captures of any size.
 const LIMIT_KIB: u64 = 768 * 1024;
 
 /// One packet of a hostile capture.
-struct Hostile {
+struct HostilePacket {
     opcode: Opcode,
     qpn: u32,
     psn: u32,
 }
 
-/// Feeds `count` packets to `ferroce analyze --json -` under the limit and returns how many it counted.
-fn analyzed(count: u32, packet: impl Fn(u32) -> Hostile) -> serde_json::Value {
+/// Feeds `count` packets to `ferroce analyze --json -` under the limit and returns its report.
+fn analyzed(count: u32, packet: impl Fn(u32) -> HostilePacket) -> serde_json::Value {
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(format!("ulimit -v {LIMIT_KIB} && exec \"$0\" analyze --json -"))
@@ -49,7 +49,7 @@ fn analyzed(count: u32, packet: impl Fn(u32) -> Hostile) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn frame(hostile: &Hostile, out: &mut [u8]) -> usize {
+fn frame(hostile: &HostilePacket, out: &mut [u8]) -> usize {
     let bth = Bth {
         opcode: hostile.opcode,
         destination: Qpn(hostile.qpn),
@@ -86,9 +86,9 @@ fn frame(hostile: &Hostile, out: &mut [u8]) -> usize {
 }
 
 #[test]
-fn a_queue_pair_for_every_packet() {
+fn memory_is_bounded_with_a_queue_pair_per_packet() {
     let count = 400_000;
-    let report = analyzed(count, |number| Hostile {
+    let report = analyzed(count, |number| HostilePacket {
         opcode: Opcode::RC_SEND_ONLY,
         qpn: number & 0xff_ffff,
         psn: number,
@@ -100,10 +100,10 @@ fn a_queue_pair_for_every_packet() {
 }
 
 #[test]
-fn requests_that_nobody_ever_acknowledges() {
-    // On many queue pairs, in turn: all windows fill at once.
+fn memory_is_bounded_without_acknowledgements() {
+    // Alternates between many queue pairs, so that all windows fill at the same time.
     let count = 1_500_000;
-    let report = analyzed(count, |number| Hostile {
+    let report = analyzed(count, |number| HostilePacket {
         opcode: Opcode::RC_SEND_MIDDLE,
         qpn: number % 64,
         psn: number / 64,
@@ -113,12 +113,12 @@ fn requests_that_nobody_ever_acknowledges() {
 }
 
 #[test]
-fn gaps_and_repetitions_without_end() {
+fn memory_is_bounded_with_endless_gaps_and_duplicates() {
     let count = 600_000;
-    let report = analyzed(count, |number| Hostile {
+    let report = analyzed(count, |number| HostilePacket {
         opcode: Opcode::RC_SEND_ONLY,
         qpn: 7,
-        // Back and forth, so that nearly every packet is an anomaly.
+        // The PSN jumps back and forth, so that nearly every packet is an anomaly.
         psn: number.wrapping_mul(2_654_435_761) >> 17,
     });
     let file = &report["files"][0];

@@ -1,4 +1,4 @@
-//! What a packet sniffer sees on the loopback: batches of packets that segmentation offload has not split.
+//! Packets sniffed on the loopback, in batches that segmentation offload has not split.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,36 +28,36 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Starts a sniffer that writes pcapng to its standard output, and waits until it sniffs.
+/// Starts dumpcap, which writes pcapng to its standard output, and waits until it captures.
 fn dumpcap() -> Option<Child> {
     let mut command = Command::new("dumpcap");
     command.args(["-q", "-i", "lo", "-B", "64", "-f", "udp port 4791", "-w", "-"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut child) = command.spawn() else {
-        skip("there is no dumpcap");
+        skip("dumpcap is not installed: run `make setup`");
         return None;
     };
-    let mut said = String::new();
+    let mut messages = String::new();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
-    while !said.contains("File: ") {
-        if errors.read_line(&mut said).unwrap() == 0 {
-            skip(format!("dumpcap cannot capture here: {}", said.trim()));
+    while !messages.contains("File: ") {
+        if errors.read_line(&mut messages).unwrap() == 0 {
+            skip(format!("dumpcap cannot capture here: {}", messages.trim()));
             child.wait().unwrap();
             return None;
         }
     }
-    // Whatever else it says must not fill the pipe.
+    // Further messages must not fill the pipe.
     std::thread::spawn(move || errors.read_to_end(&mut Vec::new()));
     Some(child)
 }
 
-/// Reads, and keeps what was read.
-struct Kept<R> {
+/// A reader that keeps a copy of the bytes read.
+struct Tee<R> {
     input: R,
     bytes: Rc<RefCell<Vec<u8>>>,
 }
 
-impl<R: Read> Read for Kept<R> {
+impl<R: Read> Read for Tee<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.input.read(buffer)?;
         self.bytes.borrow_mut().extend_from_slice(&buffer[..count]);
@@ -65,9 +65,9 @@ impl<R: Read> Read for Kept<R> {
     }
 }
 
-/// A packet from the IP identification on, without what a socket does not know of packets that it receives: time to live
-/// and checksums.
-fn essence(record: &Record<'_>) -> Vec<u8> {
+/// Returns the IP packet of a record with TOS, TTL and checksums cleared: captures taken at a socket do not have them for
+/// received packets.
+fn comparable_bytes(record: &Record<'_>) -> Vec<u8> {
     let mut bytes = record.data[14..].to_vec();
     (bytes[1], bytes[8]) = (0, 0);
     bytes[10..12].fill(0);
@@ -75,14 +75,14 @@ fn essence(record: &Record<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Counts the packets of a capture, those that share a frame one by one, until there are so many.
-fn packets(input: impl Read, most: usize) -> (BTreeMap<Vec<u8>, u32>, u32) {
+/// Counts up to `max` packets of a capture by content, and the frames that contain several.
+fn packets(input: impl Read, max: usize) -> (BTreeMap<Vec<u8>, u32>, u32) {
     let mut reader = CaptureReader::new(input).unwrap();
     let (mut packets, mut count, mut frames, mut buffer) = (BTreeMap::new(), 0, 0, Vec::new());
-    while count < most {
+    while count < max {
         let Ok(Some(record)) = reader.next_record() else { break };
         let mut add = |record: &Record<'_>| {
-            *packets.entry(essence(record)).or_default() += 1;
+            *packets.entry(comparable_bytes(record)).or_default() += 1;
             count += 1;
         };
         match PacketRun::find(&record) {
@@ -97,18 +97,18 @@ fn packets(input: impl Read, most: usize) -> (BTreeMap<Vec<u8>, u32>, u32) {
 }
 
 #[test]
-fn a_sniffed_batch_is_the_packets_that_were_sent() {
+fn a_sniffed_batch_is_split_into_the_packets_sent() {
     let Some(mut dumpcap) = dumpcap() else { return };
     let own = scratch("own.pcapng");
     let sniffed = scratch("sniffed.pcapng");
     let output = ferroce(&["demo", "--size", "256K", "--capture", own.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // What the client itself says that it sent and got, all one by one.
+    // The client's own capture has one packet per frame.
     let (expected, joined) = packets(File::open(&own).unwrap(), usize::MAX);
     assert_eq!(joined, 0);
     let count = expected.values().sum::<u32>() as usize;
     let bytes = Rc::new(RefCell::new(Vec::new()));
-    let mut input = Kept { input: dumpcap.stdout.take().unwrap(), bytes: Rc::clone(&bytes) };
+    let mut input = Tee { input: dumpcap.stdout.take().unwrap(), bytes: Rc::clone(&bytes) };
     let (found, joined) = packets(&mut input, count);
     let interrupted = Command::new("kill").args(["-INT", &dumpcap.id().to_string()]).status();
     assert!(interrupted.unwrap().success());
@@ -118,7 +118,7 @@ fn a_sniffed_batch_is_the_packets_that_were_sent() {
         found.keys().filter(|packet| expected.contains_key(*packet)).count()
     });
     if joined == 0 {
-        return skip("the loopback here does not leave segmentation to the receiver");
+        return skip("this loopback splits batches before the receiver");
     }
 
     fs::write(&sniffed, &*bytes.borrow()).unwrap();

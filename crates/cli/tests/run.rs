@@ -1,5 +1,4 @@
-//! `ferroce run` and `ferroce env` with the real binary and the real view; libibverbs and librdmacm have tests of their
-//! own.
+//! `ferroce run` and `ferroce env` with the built view library. libibverbs and librdmacm are tested in `tests/`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,22 +11,22 @@ use ferroce_test_support::{built, skip};
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 
-/// The folder with the view's library.
+/// Returns the directory of the view library.
 fn libraries() -> &'static Path {
     built::folder()
 }
 
-/// A folder for a test's own, where the view's folder goes as well.
-fn place(name: &str) -> PathBuf {
+/// Creates an empty directory for a test, which also holds the directory of the view.
+fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{name}"));
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-fn ferroce(place: &Path, arguments: &[&str]) -> Command {
+fn ferroce(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(FERROCE);
-    command.args(arguments).env("FERROCE_LIB", libraries()).env("XDG_RUNTIME_DIR", place);
+    command.args(arguments).env("FERROCE_LIB", libraries()).env("XDG_RUNTIME_DIR", directory);
     for name in
         ["FERROCE_DEVICES", "FERROCE_NAME", "FERROCE_CAPTURE", "LD_PRELOAD", "LD_LIBRARY_PATH"]
     {
@@ -36,9 +35,9 @@ fn ferroce(place: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with the view alone.
-fn run(place: &Path, command: &[&str]) -> Output {
-    ferroce(place, &["run", "--no-libraries", "--"]).args(command).output().unwrap()
+/// Runs a command with the view but without the libraries.
+fn run(directory: &Path, command: &[&str]) -> Output {
+    ferroce(directory, &["run", "--no-libraries", "--"]).args(command).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -50,18 +49,18 @@ fn stdout(output: &Output) -> String {
     text(&output.stdout)
 }
 
-fn is_empty(place: &Path) -> bool {
-    fs::read_dir(place).unwrap().next().is_none()
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).unwrap().next().is_none()
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 #[test]
-fn hw_counters_are_the_sums_of_all_processes() {
-    let place = place("counters");
+fn hw_counters_are_summed_over_all_processes() {
+    let directory = directory("counters");
     let script = r#"
         counters=/sys/class/infiniband/ferroce_lo/ports/1/hw_counters
         ls $counters
@@ -70,7 +69,7 @@ fn hw_counters_are_the_sums_of_all_processes() {
         FERROCE_FAULTS=loss=5%,seed=3 "$0" demo --size 300K --json >/dev/null || exit 1
         for name in $(ls $counters); do cat $counters/$name; done
     "#;
-    let out = stdout(&run(&place, &["sh", "-c", script, FERROCE, place.to_str().unwrap()]));
+    let out = stdout(&run(&directory, &["sh", "-c", script, FERROCE, directory.to_str().unwrap()]));
     let lines: Vec<&str> = out.lines().collect();
     let (names, counts) = lines.split_at(10);
     assert_eq!(
@@ -91,14 +90,14 @@ fn hw_counters_are_the_sums_of_all_processes() {
     let counts: Vec<u64> = counts.iter().map(|count| count.parse().unwrap()).collect();
     let (before, after) = counts.split_at(10);
     assert_eq!(before, [0; 10]);
-    // Of the packets of 300 KiB there and back, some are lost: the responder sees gaps and is asked again.
+    // Some packets of the 300 KiB in each direction are lost: the responder sees sequence gaps and sends NAKs.
     assert!(after[5] > 0 && after[7] > 0, "{names:?}: {after:?}");
-    assert_eq!([after[3], after[4], after[9]], [0; 3], "nothing was marked: {after:?}");
+    assert_eq!([after[3], after[4], after[9]], [0; 3], "no CNP without ECN: {after:?}");
 }
 
 #[test]
 fn programs_see_the_devices() {
-    let place = place("sees");
+    let directory = directory("sees");
     let lo = "/sys/class/infiniband/ferroce_lo";
     for (file, value) in [
         ("node_type", "1: CA"),
@@ -115,22 +114,22 @@ fn programs_see_the_devices() {
         ("device/infiniband_verbs/uverbs0/ibdev", "ferroce_lo"),
         ("../../infiniband_verbs/abi_version", "6"),
     ] {
-        let output = stdout(&run(&place, &["cat", &format!("{lo}/{file}")]));
+        let output = stdout(&run(&directory, &["cat", &format!("{lo}/{file}")]));
         assert_eq!(output, format!("{value}\n"), "{file}");
     }
-    let listed = stdout(&run(&place, &["ls", "/sys/class/infiniband"]));
+    let listed = stdout(&run(&directory, &["ls", "/sys/class/infiniband"]));
     assert!(listed.lines().any(|line| line == "ferroce_lo"), "{listed}");
-    assert!(is_empty(&place));
+    assert!(is_empty(&directory));
 }
 
 #[test]
-fn devices_are_called_by_a_pattern() {
-    let place = place("names");
+fn name_sets_the_pattern_of_device_names() {
+    let directory = directory("names");
     let run = |pattern: &str| {
         let arguments = ["run", "--no-libraries", "--device", "lo", "--name", pattern, "sh", "-c"];
         let script = "ls /sys/class/infiniband; cat /sys/class/infiniband_verbs/uverbs0/ibdev; \
                       echo $FERROCE_NAME $FERROCE_DEVICES";
-        ferroce(&place, &arguments).arg(script).output().unwrap()
+        ferroce(&directory, &arguments).arg(script).output().unwrap()
     };
     assert_eq!(stdout(&run("rxe%d")), "rxe0\nrxe0\nrxe%d lo\n");
     assert_eq!(stdout(&run("rdma_%s")), "rdma_lo\nrdma_lo\nrdma_%s lo\n");
@@ -140,29 +139,30 @@ fn devices_are_called_by_a_pattern() {
 }
 
 #[test]
-fn one_device_alone_can_be_shown() {
-    let place = place("one");
+fn device_limits_the_view_to_one_device() {
+    let directory = directory("one");
     for name in ["lo", "ferroce_lo", "ferroce_lo,lo"] {
         let arguments = ["run", "--no-libraries", "--device", name, "ls", "/sys/class/infiniband"];
-        let output = ferroce(&place, &arguments).output().unwrap();
+        let output = ferroce(&directory, &arguments).output().unwrap();
         assert_eq!(stdout(&output), "ferroce_lo\n");
     }
-    let output = ferroce(&place, &["run", "--no-libraries", "--device", "none", "true"]).output();
+    let output =
+        ferroce(&directory, &["run", "--no-libraries", "--device", "none", "true"]).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("there is no device none"));
 }
 
 #[test]
-fn devices_can_be_read_and_written() {
+fn device_files_can_be_read_and_written() {
     let script = "for name in uverbs0 rdma_cm; do file=/dev/infiniband/$name; \
                   test -c $file && test -r $file && test -w $file && echo x >$file || exit 1; done";
-    assert_eq!(stdout(&run(&place("devices"), &["bash", "-c", script])), "");
+    assert_eq!(stdout(&run(&directory("devices"), &["bash", "-c", script])), "");
 }
 
 #[test]
-fn the_tools_of_infiniband_diags_see_them() {
-    let place = place("diags");
+fn infiniband_diags_tools_see_the_devices() {
+    let directory = directory("diags");
     for (program, parts) in [
         ("/usr/sbin/ibstat", ["CA 'ferroce_lo'", "State: Active", "Link layer: Ethernet"]),
         ("/usr/sbin/ibstatus", ["'ferroce_lo' port 1", "4: ACTIVE", "default gid:"]),
@@ -171,7 +171,7 @@ fn the_tools_of_infiniband_diags_see_them() {
             skip(format_args!("{program} is not installed: run `make setup`"));
             continue;
         }
-        let shown = stdout(&run(&place, &[program]));
+        let shown = stdout(&run(&directory, &[program]));
         for part in parts {
             assert!(shown.contains(part), "{program}: {part}: {shown}");
         }
@@ -179,16 +179,16 @@ fn the_tools_of_infiniband_diags_see_them() {
 }
 
 #[test]
-fn children_of_children_see_them() {
+fn grandchildren_see_the_devices() {
     let script = "for folder in /sys/class/infiniband/ferroce_l*; do \
                   sh -c \"sh -c 'cat $folder/node_type'; basename $folder\"; done";
-    let shown = stdout(&run(&place("children"), &["sh", "-c", script]));
+    let shown = stdout(&run(&directory("children"), &["sh", "-c", script]));
     assert_eq!(shown, "1: CA\nferroce_lo\n");
 }
 
 #[test]
 fn the_exit_status_is_that_of_the_command() {
-    let place = place("status");
+    let directory = directory("status");
     for (command, status) in [
         (&["true"][..], 0),
         (&["sh", "-c", "exit 7"], 7),
@@ -198,35 +198,35 @@ fn the_exit_status_is_that_of_the_command() {
         (&["nothing-of-this-name"], 127),
         (&["/etc/passwd"], 126),
     ] {
-        assert_eq!(run(&place, command).status.code(), Some(status), "{command:?}");
+        assert_eq!(run(&directory, command).status.code(), Some(status), "{command:?}");
     }
-    let output = run(&place, &["nothing-of-this-name"]);
+    let output = run(&directory, &["nothing-of-this-name"]);
     assert_eq!(text(&output.stderr), "ferroce: nothing-of-this-name: command not found\n");
-    assert!(is_empty(&place));
+    assert!(is_empty(&directory));
 }
 
 #[test]
-fn signals_are_passed_on() {
-    let place = place("signals");
+fn signals_are_forwarded_to_the_command() {
+    let directory = directory("signals");
     for (signal, status) in [("TERM", 3), ("INT", 4), ("HUP", 5), ("USR1", 6)] {
-        // The command signals who runs it, and gets it back.
+        // The command signals its parent, `ferroce run`, which forwards the signal to it.
         let script = format!(
             "sleep 60 & trap 'kill $!; echo got; exit {status}' {signal}; kill -{signal} $PPID; wait"
         );
-        let output = run(&place, &["sh", "-c", &script]);
+        let output = run(&directory, &["sh", "-c", &script]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(status), "got\n".into()));
     }
-    // One that the command dies of.
-    let output = run(&place, &["sh", "-c", "kill -TERM $PPID; read forever </dev/zero"]);
+    // A signal that terminates the command.
+    let output = run(&directory, &["sh", "-c", "kill -TERM $PPID; read forever </dev/zero"]);
     assert_eq!(output.status.code(), Some(143));
-    assert!(is_empty(&place));
+    assert!(is_empty(&directory));
 }
 
 #[test]
-fn what_was_killed_is_cleaned_up_by_the_next_one_when_nobody_uses_it() {
-    let place = place("killed");
+fn an_unused_view_of_a_killed_run_is_removed_by_the_next() {
+    let directory = directory("killed");
     let script = "echo $FERROCE_VIEW $$; kill -KILL $PPID; read line; echo gone";
-    let mut child = ferroce(&place, &["run", "--no-libraries", "sh", "-c", script])
+    let mut child = ferroce(&directory, &["run", "--no-libraries", "sh", "-c", script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -237,35 +237,35 @@ fn what_was_killed_is_cleaned_up_by_the_next_one_when_nobody_uses_it() {
     output.read_line(&mut line).unwrap();
     let (view, process) = line.trim().split_once(' ').unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    // The shell lives on, and has its view. It may have been killed before it could note that: then it has none.
-    let noted = Path::new(view).join("users").exists();
-    stdout(&run(&place, &["true"]));
-    assert_eq!(Path::new(view).exists(), noted);
+    // The shell survives and keeps its view, unless `ferroce run` was killed before it recorded the shell as a user.
+    let recorded = Path::new(view).join("users").exists();
+    stdout(&run(&directory, &["true"]));
+    assert_eq!(Path::new(view).exists(), recorded);
     drop(input);
     output.read_to_string(&mut String::new()).unwrap();
-    // Its output has ended, and it is about to.
+    // Its output is closed; wait until it has exited.
     let file = format!("/proc/{process}/stat");
     while fs::read_to_string(&file).is_ok_and(|stat| !stat.contains(") Z ")) {
         std::thread::yield_now();
     }
-    stdout(&run(&place, &["true"]));
-    assert!(is_empty(&place), "{line}");
+    stdout(&run(&directory, &["true"]));
+    assert!(is_empty(&directory), "{line}");
 }
 
 #[test]
-fn the_folder_is_private() {
-    let place = place("private");
-    let mode = stdout(&run(&place, &["sh", "-c", "stat -c '%a %u' $FERROCE_VIEW"]));
+fn the_directory_of_the_view_is_private() {
+    let directory = directory("private");
+    let mode = stdout(&run(&directory, &["sh", "-c", "stat -c '%a %u' $FERROCE_VIEW"]));
     assert_eq!(mode, format!("700 {}\n", fs::metadata("/proc/self").unwrap().uid()));
 }
 
 #[test]
-fn variables_are_set_and_said() {
-    let place = place("variables");
-    let capture = place.join("packets.pcapng");
+fn variables_are_set_and_printed() {
+    let directory = directory("variables");
+    let capture = directory.join("packets.pcapng");
     let arguments =
         ["run", "--no-libraries", "--verbose", "--trace", "--device", "lo", "--capture"];
-    let output = ferroce(&place, &arguments)
+    let output = ferroce(&directory, &arguments)
         .args([capture.to_str().unwrap(), "env"])
         .env("LD_PRELOAD", "libm.so.6")
         .output()
@@ -280,16 +280,16 @@ fn variables_are_set_and_said() {
             assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
         }
     }
-    // Looking whether it can be written leaves nothing behind.
-    assert!(is_empty(&place));
+    // The check whether the capture can be written leaves no file.
+    assert!(is_empty(&directory));
 }
 
 #[test]
-fn messaging_libraries_are_told_unless_the_user_did() {
-    let place = place("messaging");
+fn messaging_libraries_are_configured_unless_the_user_did() {
+    let directory = directory("messaging");
     let run = |arguments: &[&str]| {
         let mut command =
-            ferroce(&place, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
+            ferroce(&directory, &["run", "--no-libraries", "--verbose", "--device", "lo", "--"]);
         for name in ["UCX_IB_PATH_MTU", "OMPI_MCA_pml", "OMPI_MCA_osc", "FERROCE_TOLD"] {
             command.env_remove(name);
         }
@@ -305,66 +305,76 @@ fn messaging_libraries_are_told_unless_the_user_did() {
     }
     let has = |shown: &str, start: &str| shown.lines().any(|line| line.starts_with(start));
     assert!(has(&stdout(&output), "UCX_TLS=self") && !has(&text(&output.stderr), "UCX_TLS"));
-    // What the outer one has set, the inner one sets anew; what the command has, stays.
+    // A nested run sets the variables of the outer run again, and keeps those that the command set.
     let inner = format!("OMPI_MCA_osc=rdma {FERROCE} run --no-libraries --verbose true");
-    let said = text(&run(&["sh", "-c", &inner]).stderr);
-    assert_eq!(said.lines().filter(|line| *line == "OMPI_MCA_pml=ucx").count(), 2, "{said}");
-    assert_eq!(said.lines().filter(|line| line.starts_with("OMPI_MCA_osc=")).count(), 1, "{said}");
+    let messages = text(&run(&["sh", "-c", &inner]).stderr);
+    assert_eq!(
+        messages.lines().filter(|line| *line == "OMPI_MCA_pml=ucx").count(),
+        2,
+        "{messages}"
+    );
+    assert_eq!(
+        messages.lines().filter(|line| line.starts_with("OMPI_MCA_osc=")).count(),
+        1,
+        "{messages}"
+    );
 }
 
 #[test]
-fn a_capture_that_cannot_be_written_is_said_before() {
-    let place = place("capture");
+fn an_unwritable_capture_is_reported_before_the_command_runs() {
+    let directory = directory("capture");
     let arguments = ["run", "--no-libraries", "--capture", "/nowhere/x.pcapng", "echo", "ran"];
-    let output = ferroce(&place, &arguments).output().unwrap();
+    let output = ferroce(&directory, &arguments).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));
     assert!(text(&output.stderr).contains("/nowhere/x.pcapng: cannot write the capture"));
 }
 
 #[test]
-fn missing_libraries_are_said_with_what_to_do() {
-    let place = place("libraries");
+fn missing_libraries_are_reported_with_the_remedy() {
+    let directory = directory("libraries");
     for (arguments, name) in [
         (&["run", "true"][..], "libferroce_view.so"),
         (&["run", "--no-libraries", "true"], "libferroce_view.so"),
         (&["env"], "libferroce_view.so"),
     ] {
-        let output = ferroce(&place, arguments).env("FERROCE_LIB", &place).output().unwrap();
+        let output =
+            ferroce(&directory, arguments).env("FERROCE_LIB", &directory).output().unwrap();
         assert_ne!(output.status.code(), Some(0));
-        let said = text(&output.stderr);
+        let messages = text(&output.stderr);
         for part in [name, "cargo build --release -p ferroce-capi -p ferroce-view", "FERROCE_LIB"] {
-            assert!(said.contains(part), "{said}");
+            assert!(messages.contains(part), "{messages}");
         }
     }
     let view = "libferroce_view.so";
-    fs::copy(libraries().join(view), place.join(view)).unwrap();
-    let output = ferroce(&place, &["run", "true"]).env("FERROCE_LIB", &place).output().unwrap();
+    fs::copy(libraries().join(view), directory.join(view)).unwrap();
+    let output =
+        ferroce(&directory, &["run", "true"]).env("FERROCE_LIB", &directory).output().unwrap();
     assert!(text(&output.stderr).contains("libibverbs.so.1 is not in"));
     let arguments = ["run", "--sockets", "true"];
-    let output = ferroce(&place, &arguments).env("FERROCE_LIB", &place).output().unwrap();
+    let output = ferroce(&directory, &arguments).env("FERROCE_LIB", &directory).output().unwrap();
     assert!(text(&output.stderr).contains("libferroce_sockets.so is not in"));
 }
 
 #[test]
 fn sockets_are_preloaded_before_the_view() {
-    let place = place("sockets");
+    let directory = directory("sockets");
     let script = ["sh", "-c", "echo $LD_PRELOAD"];
-    let output = ferroce(&place, &["run", "--sockets", "--"]).args(script).output().unwrap();
+    let output = ferroce(&directory, &["run", "--sockets", "--"]).args(script).output().unwrap();
     let preloaded = stdout(&output);
     let names = preloaded.trim_end().split(':').map(|path| path.rsplit('/').next().unwrap());
     assert!(names.eq(["libferroce_sockets.so", "libferroce_view.so"]), "{preloaded}");
 }
 
 #[test]
-fn what_cargo_builds_gets_its_names() {
-    let place = place("names with: spaces");
+fn libraries_built_by_cargo_are_linked_under_their_sonames() {
+    let directory = directory("names with: spaces");
     for name in ["libferroce_view.so", "libferroce_capi.so"] {
-        // For this it need not be what it says.
-        fs::copy(libraries().join("libferroce_view.so"), place.join(name)).unwrap();
+        // Any library will do: only its name matters here.
+        fs::copy(libraries().join("libferroce_view.so"), directory.join(name)).unwrap();
     }
     let script = "ls $LD_LIBRARY_PATH; cat /sys/class/infiniband/ferroce_lo/node_type";
     let output = ferroce(Path::new("/nowhere"), &["run", "sh", "-c", script])
-        .env("FERROCE_LIB", &place)
+        .env("FERROCE_LIB", &directory)
         .output()
         .unwrap();
     let shown = stdout(&output);
@@ -374,8 +384,8 @@ fn what_cargo_builds_gets_its_names() {
 }
 
 #[test]
-fn a_shell_can_take_the_variables() {
-    let place = place("env");
+fn env_sets_up_a_shell() {
+    let directory = directory("env");
     let script = format!(
         "eval \"$({FERROCE} env --no-libraries --device lo)\"; cat /sys/class/infiniband/ferroce_lo/node_type; \
          {FERROCE} run --no-libraries true; ls /sys/class/infiniband; echo $FERROCE_DEVICES"
@@ -384,44 +394,44 @@ fn a_shell_can_take_the_variables() {
         let output = Command::new("setsid")
             .args(["--wait", shell, "-c", &script])
             .env("FERROCE_LIB", libraries())
-            .env("XDG_RUNTIME_DIR", &place)
+            .env("XDG_RUNTIME_DIR", &directory)
             .output()
             .unwrap();
         assert_eq!(stdout(&output), "1: CA\nferroce_lo\nlo\n");
-        // The session is over: the next one cleans up.
-        assert!(!is_empty(&place));
-        stdout(&run(&place, &["true"]));
-        assert!(is_empty(&place));
+        // The session has ended: the next run removes its view.
+        assert!(!is_empty(&directory));
+        stdout(&run(&directory, &["true"]));
+        assert!(is_empty(&directory));
     }
 }
 
 #[test]
-fn no_privilege_is_needed() {
+fn run_needs_no_privileges() {
     const NOBODY: u32 = 65_534;
-    if fs::metadata("/proc/self").unwrap().uid() != 0 || !is_there("setpriv") {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 || !is_installed("setpriv") {
         return skip("not allowed to become another user, or setpriv is not installed");
     }
-    // The user must be able to come to the command, wherever cargo has built it.
-    let place = std::env::temp_dir().join(format!("ferroce-test-{}", std::process::id()));
-    fs::create_dir(&place).unwrap();
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(FERROCE, place.join("ferroce")).unwrap();
-    fs::copy(libraries().join("libferroce_view.so"), place.join("libferroce_view.so")).unwrap();
-    let own = place.join("own");
+    // The user `nobody` may not have access to cargo's target directory.
+    let directory = std::env::temp_dir().join(format!("ferroce-test-{}", std::process::id()));
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(FERROCE, directory.join("ferroce")).unwrap();
+    fs::copy(libraries().join("libferroce_view.so"), directory.join("libferroce_view.so")).unwrap();
+    let own = directory.join("own");
     fs::create_dir(&own).unwrap();
     chown(&own, Some(NOBODY), Some(NOBODY)).unwrap();
     let script = "id -u; cat /sys/class/infiniband/ferroce_lo/node_type; \
                   echo x >/dev/infiniband/uverbs0 && dirname $FERROCE_VIEW";
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"])
-        .arg(place.join("ferroce"))
+        .arg(directory.join("ferroce"))
         .args(["run", "--no-libraries", "sh", "-c", script])
         .env("XDG_RUNTIME_DIR", &own)
         .env_remove("FERROCE_LIB")
         .output()
         .unwrap();
     let left = !is_empty(&own);
-    fs::remove_dir_all(&place).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
     assert_eq!(stdout(&output), format!("65534\n1: CA\n{}\n", own.display()));
     assert!(!left);
 }

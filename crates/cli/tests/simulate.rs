@@ -1,4 +1,4 @@
-//! `ferroce simulate` with the real binary, and `ferroce analyze` on the capture it writes.
+//! `ferroce simulate`, and `ferroce analyze` on the capture it writes: runs the binary.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -25,7 +25,7 @@ fn the_same_seed_gives_the_same_output() {
 }
 
 #[test]
-fn several_seeds_end_with_their_count() {
+fn several_seeds_end_with_a_summary() {
     let output = ferroce(&["simulate", "--scenario", "clean", "--seed", "5", "--seeds", "20"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output).lines().last(), Some("20 seeds ran, 0 failed"));
@@ -40,7 +40,7 @@ fn counts_of_one_are_singular() {
 }
 
 #[test]
-fn json_has_every_run_and_the_totals() {
+fn json_reports_every_run_and_the_totals() {
     let arguments = ["simulate", "--scenario", "lossy:0.05", "--seed", "5", "--seeds", "3"];
     let output = ferroce(&[&arguments[..], &["--json"]].concat());
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
@@ -77,7 +77,7 @@ fn json_is_valid_when_the_capture_cannot_be_written() {
     );
 }
 
-/// Runs practically endless seeds on a terminal, and waits for the progress bar, however slow the machine is.
+/// Runs seeds without end on a terminal and waits for the progress bar, so that slow machines pass too.
 #[test]
 fn several_seeds_show_progress_on_a_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
@@ -110,7 +110,7 @@ fn several_seeds_show_progress_on_a_terminal() {
 const SEED: &str = "10";
 
 #[test]
-fn the_replay_command_has_every_option() {
+fn the_replay_command_includes_every_option() {
     let options = [
         "--hosts",
         "3",

@@ -1,4 +1,4 @@
-//! The real command on a terminal, which script(1) provides: its output is as wide as that.
+//! Output width on a terminal, which script(1) provides.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,9 +7,9 @@ use ferroce_test_support::skip;
 
 const CAPTURE: &str = "tests/data/rxe/rnr.pcap";
 
-/// What a shell command shows on a terminal of so many columns. `None`, after a skip, where there is none to be had.
-fn shown(columns: usize, command: &str) -> Option<String> {
-    // A terminal without rows, which it starts as, counts as one of unknown size.
+/// Returns the output of a shell command on a terminal of `columns` columns. `None`, after a skip, without script(1).
+fn run_on_terminal(columns: usize, command: &str) -> Option<String> {
+    // The terminal starts with zero rows, which counts as unknown size.
     let script = format!("stty rows 50 columns {columns}; {command}");
     let output = Command::new("script")
         .args(["--quiet", "--return", "--command", &script, "/dev/null"])
@@ -36,24 +36,24 @@ fn widest(text: &str) -> usize {
 #[test]
 fn reports_are_as_wide_as_the_terminal() {
     let analyze = format!("$FERROCE analyze --ladder {CAPTURE}");
-    for (columns, command, least, most) in [
+    for (columns, command, min, max) in [
         (60, analyze.clone(), 50, 60),
         (140, analyze.clone(), 120, 140),
-        // The environment goes first.
+        // COLUMNS takes precedence.
         (140, format!("COLUMNS=70 {analyze}"), 60, 70),
-        // In a pager, as wide as its terminal, and 100 columns at most.
+        // In a pipe: the width of the terminal, at most 100 columns.
         (70, format!("{analyze} | cat"), 60, 70),
         (140, format!("{analyze} | cat"), 90, 100),
     ] {
-        let Some(text) = shown(columns, &command) else { return };
+        let Some(text) = run_on_terminal(columns, &command) else { return };
         let widest = widest(&text);
-        assert!((least..=most).contains(&widest), "{widest} of {columns}, {command}:\n{text}");
+        assert!((min..=max).contains(&widest), "{widest} of {columns}, {command}:\n{text}");
     }
 }
 
 #[test]
-fn what_a_frame_is_fits_the_terminal() {
-    let Some(text) = shown(40, &format!("$FERROCE decode {CAPTURE} 1")) else { return };
+fn the_title_of_a_frame_wraps_at_the_terminal_width() {
+    let Some(text) = run_on_terminal(40, &format!("$FERROCE decode {CAPTURE} 1")) else { return };
     let head = text.split("\n\n").next().expect("a head");
     let title = head.lines().skip_while(|line| !line.starts_with("RC SEND First"));
     let title: Vec<_> = title.collect();

@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn severities_cover_what_is_worse() {
+    fn a_severity_includes_the_more_severe() {
         assert_eq!(matched(&["error"]).as_deref(), Some("1 cm_reject"));
         assert_eq!(matched(&["warning"]).as_deref(), Some("3 rnr_nak, 1 cm_reject"));
         assert_eq!(matched(&["info"]).as_deref(), Some("3 rnr_nak, 2 cnp, 1 cm_reject"));
     }
 
     #[test]
-    fn kinds_cover_themselves() {
+    fn a_kind_matches_only_itself() {
         assert_eq!(matched(&["cnp", "timeout"]).as_deref(), Some("2 cnp"));
         assert_eq!(matched(&["timeout"]), None);
         assert_eq!(matched(&[]), None);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_locale_chooses_the_alphabet() {
+    fn the_locale_selects_the_alphabet() {
         assert_eq!(Alphabet::of_locale(false, None), Alphabet::Unicode);
         assert_eq!(Alphabet::of_locale(false, Some("de_DE.UTF-8")), Alphabet::Unicode);
         assert_eq!(Alphabet::of_locale(false, Some("C.utf8")), Alphabet::Unicode);
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_and_ascii_is_ascii() {
+    fn drawing_characters_have_ascii_replacements() {
         let line = Line::of(Tone::Drawing, "├──▶").plain(" 3 µs");
         assert_eq!(printed(line.clone(), Alphabet::Unicode), "├──▶ 3 µs\n");
         assert_eq!(printed(line, Alphabet::Ascii), "+--> 3 us\n");
     }
 
     #[test]
-    fn a_terminal_gets_nothing_to_obey() {
+    fn control_characters_are_replaced() {
         let line = Line::of(Tone::Strong, "a\u{1b}[2J\u{9b}b\nc");
         assert_eq!(printed(line, Alphabet::Unicode), "a?[2J?b?c\n");
     }

@@ -193,7 +193,7 @@ mod tests {
     use super::percentile;
 
     #[test]
-    fn percentiles_are_values_that_were_measured() {
+    fn percentiles_are_measured_values() {
         assert_eq!([50, 99].map(|percent| percentile(&[466, 535, 1677], percent)), [535, 1677]);
         let many: Vec<u64> = (1..=1000).collect();
         assert_eq!([50, 99].map(|percent| percentile(&many, percent)), [500, 990]);

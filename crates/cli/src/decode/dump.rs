@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_digits_and_characters() {
+    fn a_line_shows_hex_digits_and_characters() {
         assert_eq!(
             dump(b"RDMA over\nUDP\x7f\xff!", true),
             "  58  52 44 4d 41 20 6f 76 65  72 0a 55 44 50 7f ff 21  RDMA over.UDP..!\n"
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn omitted_bytes_are_counted() {
         let mut data = vec![1; 20];
         data.resize(200, 0);
         assert!(dump(&data, false).ends_with("\n      … 168 zero bytes\n"));

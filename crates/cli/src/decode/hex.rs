@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_place() {
+    fn errors_name_the_position() {
         assert_eq!(parse(" \n"), Err(HexError::Empty));
         assert_eq!(parse("0x"), Err(HexError::Empty));
         assert_eq!(parse("525"), Err(HexError::Odd { digits: 3 }));

@@ -68,7 +68,7 @@ mod tests {
     use ferroce_trace::link::LinkType;
 
     #[test]
-    fn ethernet_and_ip_are_told_apart() {
+    fn ethernet_and_ip_are_distinguished() {
         let mut ip = [0; 28];
         (ip[0], ip[3]) = (0x45, 28);
         assert_eq!(guess(&ip), LinkType::RAW);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_cut_says_how_long_it_was() {
+    fn the_wire_length_of_a_truncated_frame_is_its_ip_length() {
         let mut ip = [0; 28];
         (ip[0], ip[3]) = (0x45, 200);
         assert_eq!(wire_length(LinkType::RAW, &ip), 200);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_read() {
+    fn ranges_are_parsed() {
         assert_eq!(numbers("7"), Numbers { first: 7, last: 7 });
         assert_eq!(numbers("7-9"), Numbers { first: 7, last: 9 });
         assert_eq!(numbers("7-"), Numbers { first: 7, last: u64::MAX });
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_knows_its_frames_and_its_end() {
+    fn a_selection_contains_its_ranges_and_ends_with_the_last() {
         let selection = Selection::new(&[numbers("2"), numbers("4-5")]);
         let wanted: Vec<u64> = (1..8).filter(|&number| selection.contains(number)).collect();
         assert_eq!(wanted, [2, 4, 5]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_frames_are_listed() {
         let selection =
             Selection::new(&[numbers("2"), numbers("4-9"), numbers("3-"), numbers("8-")]);
         let missing: Vec<String> = selection.missing(5).map(|run| run.to_string()).collect();

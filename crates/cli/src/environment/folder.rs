@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_whose_the_folder_is() {
+    fn a_directory_name_identifies_its_owner() {
         let owner = Owner { namespace: 4_026_531_836, number: 17, started: 990 };
         assert_eq!(owner.name(3), "ferroce-view-4026531836-17-990-3");
         assert_eq!(Owner::from_name(&owner.name(3)), Some(owner));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_alive_and_one_that_started_otherwise_is_not() {
+    fn a_process_with_another_start_time_is_not_alive() {
         let owner = Owner::this_process();
         assert!(owner.started > 0 && owner.is_alive());
         assert!(!Owner { started: owner.started + 1, ..owner }.is_alive());

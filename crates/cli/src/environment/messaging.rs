@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_has_set_stays() {
+    fn variables_set_by_the_user_are_kept() {
         let value = |text: &str| Some(OsString::from(text));
         assert!(is_free("UCX_TLS", None, ""));
         assert!(!is_free("UCX_TLS", value("tcp"), ""));
@@ -114,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn the_daemons_of_other_hosts_are_run_by_us() {
+    fn remote_daemons_are_launched_by_ferroce_run() {
         let agent = launch_agent(Path::new("/opt/ferroce"), &args(Some("/x/%p.pcapng"))).unwrap();
         assert!(agent.starts_with("env -u FERROCE_DEVICES "), "{agent}");
         let end =
             "/opt/ferroce run --name=rxe%d --capture=/x/%p.pcapng --trace=- --sockets -- orted";
         assert!(agent.ends_with(end), "{agent}");
-        // A shell would split it.
+        // A shell would split the path.
         assert_eq!(launch_agent(Path::new("/my opt/ferroce"), &args(None)), None);
     }
 }

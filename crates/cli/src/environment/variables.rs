@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_comes_first_and_once() {
+    fn paths_are_prepended_without_duplicates() {
         let prepended = |list: &str, separators| {
             joined([OsStr::new("/a")], entries(list.as_ref(), separators)).into_string().unwrap()
         };
@@ -116,11 +116,11 @@ mod tests {
         assert_eq!(prepended("/b.so /a", b": "), "/a:/b.so");
         let behind =
             joined(entries("/b.so /c.so".as_ref(), b": "), ["/a".as_ref(), "/b.so".as_ref()]);
-        assert_eq!(behind, "/b.so:/c.so:/a", "what the user preloads stays in front");
+        assert_eq!(behind, "/b.so:/c.so:/a", "the user's preloads stay first");
     }
 
     #[test]
-    fn a_shell_gets_the_value_as_it_is() {
+    fn values_are_quoted_for_the_shell() {
         let line = Variable::text("X", "it's $HOME".into()).exported();
         assert_eq!(String::from_utf8(line).unwrap(), "export X='it'\\''s $HOME'\n");
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_is_the_next_rate() {
+    fn speeds_round_to_an_infiniband_rate() {
         assert_eq!(rate(-1), "2.5 Gb/sec (1X SDR)");
         assert_eq!(rate(25_000), "25 Gb/sec (1X EDR)");
         assert_eq!(rate(25_001), "40 Gb/sec (4X QDR)");

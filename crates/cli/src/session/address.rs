@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn addresses_are_parsed_with_and_without_port() {
         for (text, address) in [
             ("192.0.2.1:80", "192.0.2.1:80"),
             ("192.0.2.1", "192.0.2.1:7471"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_link_have_the_link_with_them() {
+    fn link_local_addresses_need_a_scope() {
         let index = interfaces().unwrap().into_iter().find(|one| one.name == "lo").unwrap().index;
         for (text, port) in [("fe80::1%lo", PORT), ("[fe80::1%lo]", PORT), ("[fe80::1%lo]:80", 80)]
         {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_parsed_and_printed() {
         for (text, bytes) in [("1", 1), ("64k", 65_536), ("4MiB", 4 << 20), ("1G", 1 << 30)] {
             assert_eq!(text.parse(), Ok(Size(bytes)));
         }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_as_in_the_whole() {
+    fn the_pattern_depends_on_the_offset_only() {
         let pattern = Pattern::new(7);
         let mut whole = vec![0; 5 * PAGE + 3];
         pattern.fill(0, &mut whole);

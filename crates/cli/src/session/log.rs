@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_steps_go_on_below() {
+    fn long_steps_wrap() {
         assert_eq!(hanging("one two", 100, 30), ["one two"]);
         let text = "WR: wr_id=1 opcode=RDMA_WRITE signaled=1 num_sge=1 remote_addr=0x7f rkey=0x5";
         let lines = hanging(text, 60, 30);

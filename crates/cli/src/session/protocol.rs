@@ -122,10 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
-        let wish = MemoryRequest { size: 1001 };
-        assert_eq!(MemoryRequest::parse(&wish.emit()), Some(wish));
-        assert_eq!((wish.counter(), wish.region()), (1008, Some(1016)));
+    fn messages_round_trip() {
+        let request = MemoryRequest { size: 1001 };
+        assert_eq!(MemoryRequest::parse(&request.emit()), Some(request));
+        assert_eq!((request.counter(), request.region()), (1008, Some(1016)));
         let remote = RemoteAddress { address: VirtualAddress(1 << 40), key: RKey(77) };
         assert_eq!(
             MemoryGrant::parse(&MemoryGrant { remote }.emit()),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_not_understood() {
+    fn malformed_messages_are_rejected() {
         for bytes in [&[][..], &[0; 11], &[0; 56], b"GET / HTTP/1.1\r\n"] {
             assert_eq!((MemoryRequest::parse(bytes), MemoryGrant::parse(bytes)), (None, None));
             assert_eq!(SessionMessage::parse(bytes), None);

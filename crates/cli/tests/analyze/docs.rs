@@ -1,6 +1,6 @@
-//! The documents say what the command does: their examples are its output.
+//! Compares the examples in the documentation with the output of the command.
 //!
-//! With `FERROCE_UPDATE_DOCS=1` in the environment the examples are written anew instead of compared.
+//! With `FERROCE_UPDATE_DOCS=1` in the environment the examples are rewritten instead of compared.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,16 +8,16 @@ use std::fs;
 use ferroce_trace::analysis::anomaly::AnomalyKind;
 use serde_json::Value;
 
-use super::{CAPTURES, capture, everything, json, root, run, scratch, stdout};
+use super::{CAPTURES, analyze_all, capture, json, root, run, scratch, stdout};
 
 fn document(name: &str) -> String {
     fs::read_to_string(root().join("docs").join(name)).expect("document")
 }
 
-/// Compares the first block of a document that is fenced so with what it should be, or writes it.
+/// Compares, or rewrites, the first block of a document that starts with `fence`.
 fn check_block(name: &str, fence: &str, expected: &str) {
     let text = document(name);
-    let start = text.find(fence).expect("the block is there") + fence.len();
+    let start = text.find(fence).expect("the block exists") + fence.len();
     let end = start + text[start..].find("```").expect("the block ends");
     if std::env::var_os("FERROCE_UPDATE_DOCS").is_some() {
         let text = [&text[..start], expected, &text[end..]].concat();
@@ -30,7 +30,7 @@ fn check_block(name: &str, fence: &str, expected: &str) {
     );
 }
 
-/// Keys of all objects in a value. Those of maps (opcodes, kinds, operations, fields) are data, not form.
+/// Collects the keys of all objects in a value, except those of maps (opcodes, kinds, operations, fields), which are data.
 fn keys(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
@@ -43,7 +43,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
                     "operations" => {
                         value.as_object().into_iter().flatten().for_each(|(_, it)| keys(it, found))
                     }
-                    // By operation in a file, a plain object in an operation.
+                    // A map by operation in a file, a plain object in an operation.
                     "latency" if value.get("count").is_none() => {
                         value.as_object().into_iter().flatten().for_each(|(_, it)| keys(it, found));
                     }
@@ -58,7 +58,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn every_field_is_documented() {
     let mut found = BTreeSet::new();
-    keys(&everything(), &mut found);
+    keys(&analyze_all(), &mut found);
     let cut = scratch("documented.pcap", &capture("rnr.pcap")[..1000]);
     keys(&json(&run(&["--json", &cut])), &mut found);
     assert!(found.contains("offset") && found.contains("p99_ns"), "{found:?}");
@@ -68,7 +68,7 @@ fn every_field_is_documented() {
 }
 
 #[test]
-fn the_json_example_is_real() {
+fn the_json_example_is_current() {
     let path = format!("{CAPTURES}/bad_rkey_read.pcap");
     let output = run(&["--json", "--packets", "--graph-interval", "1s", &path]);
     let text = layout(stdout(&output).trim_end(), 0);
@@ -76,7 +76,7 @@ fn the_json_example_is_real() {
     check_block("analyze-json.md", "```json\n", &format!("{text}\n"));
 }
 
-/// JSON with line breaks: what fits on a line stays on it. Works on the text, for the order of the fields to stay.
+/// Breaks JSON into lines; values that fit on a line stay on it. Works on the text to keep the order of the fields.
 fn layout(json: &str, indent: usize) -> String {
     let elements = elements(json);
     if elements.is_empty() {
@@ -97,7 +97,7 @@ fn layout(json: &str, indent: usize) -> String {
     format!("{open}\n{}\n{}{close}", lines.join(",\n"), " ".repeat(indent))
 }
 
-/// One line of JSON with a blank behind every comma and colon that is not in a string.
+/// Adds a blank after every comma and colon that is not in a string.
 fn spaced(json: &str) -> String {
     let mut text = String::new();
     scan(json, |character, _, quoted| {
@@ -109,7 +109,7 @@ fn spaced(json: &str) -> String {
     text
 }
 
-/// The elements of an array or object; none for anything else.
+/// Returns the elements of an array or object; none for other values.
 fn elements(json: &str) -> Vec<&str> {
     if !json.starts_with(['[', '{']) {
         return Vec::new();
@@ -130,7 +130,7 @@ fn elements(json: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Walks over JSON: each character, how many brackets are open behind it, and whether it is part of a string.
+/// Calls `each` with every character, the number of brackets open after it, and whether it is part of a string.
 fn scan(json: &str, mut each: impl FnMut(char, usize, bool)) {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for character in json.chars() {
@@ -146,7 +146,7 @@ fn scan(json: &str, mut each: impl FnMut(char, usize, bool)) {
 }
 
 #[test]
-fn every_anomaly_is_explained() {
+fn every_anomaly_is_documented() {
     let text = document("analyze.md");
     for kind in AnomalyKind::ALL {
         let row = format!("| `{}` |", kind.name());
@@ -155,7 +155,7 @@ fn every_anomaly_is_explained() {
 }
 
 #[test]
-fn the_text_example_is_real() {
+fn the_text_example_is_current() {
     let path = format!("{CAPTURES}/rnr.pcap");
     let output = run(&["--ladder", &path]);
     let text = format!("$ ferroce analyze --ladder {path}\n{}", stdout(&output));
@@ -163,9 +163,12 @@ fn the_text_example_is_real() {
 }
 
 #[test]
-fn the_readme_shows_what_its_first_command_prints() {
+fn the_readme_quotes_the_output_of_its_first_command() {
     let text = fs::read_to_string(root().join("README.md")).expect("README");
     let block = text.split("```text\n").nth(1).expect("a block").split("```").next().expect("ends");
     let output = run(&[&format!("{CAPTURES}/rnr.pcap"), "--ladder"]);
-    assert!(stdout(&output).contains(block), "README.md shows what the command does not print");
+    assert!(
+        stdout(&output).contains(block),
+        "the block in README.md is not in the output of the command"
+    );
 }
