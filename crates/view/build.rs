@@ -1,4 +1,4 @@
-//! The entries that lead to our libibverbs and librdmacm (`src/forward.rs`): assembly, names, and the linker's version script.
+//! Generates the stubs of `src/forward.rs`: assembly, symbol names, and the linker's version script.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,10 +13,10 @@ fn main() {
     let symbols: Vec<_> =
         versions::exports("../capi/src/export.rs").into_iter().filter(is_forwarded).collect();
     versions::link_with(&symbols);
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
-    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
+    let out = env::var_os("OUT_DIR").expect("set by cargo");
     let write = |name: &str, text: String| {
-        fs::write(Path::new(&out).join(name), text).expect("the build's folder can be written");
+        fs::write(Path::new(&out).join(name), text).expect("write to OUT_DIR");
     };
     write("entries.s", assembly(&symbols, &arch));
     let mut names = format!("[(&CStr, &CStr); {}] = [\n", symbols.len());
@@ -27,16 +27,16 @@ fn main() {
     write("names.rs", text);
 }
 
-/// The names that only libibverbs and librdmacm have. Those of rsockets (`rread`, `rclose` and so on) a library that has
-/// nothing to do with RDMA may have as well, and would then get ours; and private symbols belong to the drivers beside a
-/// library, which know its insides.
+/// Whether a symbol is forwarded: only names that are unique to libibverbs and librdmacm. Names of rsockets (`rread`, `rclose`
+/// and so on) may also occur in libraries unrelated to RDMA, whose calls would then be forwarded by mistake. Private symbols
+/// belong to the drivers that come with a library and depend on its internals.
 fn is_forwarded((version, name): &(String, String)) -> bool {
     let prefixes = ["ibv_", "_ibv_", "rdma_", "mult_to_ibv_", "mbps_to_ibv_"];
     !version.contains("PRIVATE") && prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// An entry jumps to where its slot says: at first to code that looks the function up, with the entry's number in a register
-/// that calls may change on their way.
+/// Returns the assembly of the stubs. A stub jumps to the address in its slot: initially code that resolves the function, with
+/// the number of the stub in a register that the ABI lets calls clobber.
 fn assembly(symbols: &[(String, String)], arch: &str) -> String {
     let mut text = "    .text\n".to_owned();
     let mut slots = "    .section .data.rel.ferroce_slots,\"aw\"\n    .balign 8\n".to_owned();

@@ -1,11 +1,12 @@
-//! Programs that carry a libibverbs of their own under another name, as wheels made by auditwheel do
-//! (`libibverbs-1de1263b.so.1`), are not reached by `LD_LIBRARY_PATH`. Symbols of a preloaded library come before those of
-//! all others, whatever their files are called: so this library has those of libibverbs and librdmacm, too, each of which
-//! leads to ours.
+//! Forwarding of libibverbs and librdmacm calls in programs that bundle these libraries.
 //!
-//! Ours is loaded by the first call of one of them, from the file that `FERROCE_VERBS` names: a process that makes none,
-//! and most of those that a shell starts make none, has nothing but these entries. Without the variable a call goes to the
-//! library that the program would have had.
+//! `LD_LIBRARY_PATH` does not affect a libibverbs that a program bundles under another name, as wheels made by auditwheel do
+//! (`libibverbs-1de1263b.so.1`). Symbols of a preloaded library take precedence over those of all others, whatever the file
+//! names. This library therefore also exports the symbols of libibverbs and librdmacm, each a stub that jumps to Ferroce's
+//! function.
+//!
+//! The first call of a stub loads Ferroce's library from the file in `FERROCE_VERBS`, so a process that calls none, like most
+//! that a shell starts, only carries the stubs. Without the variable a call goes to the next library with that symbol.
 
 use std::arch::global_asm;
 use std::ffi::CStr;
@@ -21,8 +22,7 @@ include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
 pub(crate) static VERBS: Variable = Variable::new(c"FERROCE_VERBS");
 
-// Arguments are in registers, all of which are kept while the function is looked up. None of these functions takes
-// floating-point numbers.
+// Saves all argument registers while the function is resolved. None of these functions takes floating-point arguments.
 #[cfg(target_arch = "x86_64")]
 global_asm!(
     include_str!(concat!(env!("OUT_DIR"), "/entries.s")),
@@ -33,10 +33,10 @@ global_asm!(
     "push rcx",
     "push r8",
     "push r9",
-    // The seventh aligns the stack.
+    // The seventh push aligns the stack.
     "push rax",
     "mov edi, r11d",
-    "call {look_up}",
+    "call {resolve}",
     "mov r11, rax",
     "pop rax",
     "pop r9",
@@ -46,7 +46,7 @@ global_asm!(
     "pop rsi",
     "pop rdi",
     "jmp r11",
-    look_up = sym look_up,
+    resolve = sym resolve,
 );
 #[cfg(target_arch = "aarch64")]
 global_asm!(
@@ -59,7 +59,7 @@ global_asm!(
     "stp x6, x7, [sp, #64]",
     "str x8, [sp, #80]",
     "mov w0, w17",
-    "bl {look_up}",
+    "bl {resolve}",
     "mov x16, x0",
     "ldr x8, [sp, #80]",
     "ldp x6, x7, [sp, #64]",
@@ -68,40 +68,40 @@ global_asm!(
     "ldp x0, x1, [sp, #16]",
     "ldp x29, x30, [sp], #96",
     "br x16",
-    look_up = sym look_up,
+    resolve = sym resolve,
 );
 
 unsafe extern "C" {
-    /// Where the entries lead.
+    /// The jump targets of the stubs.
     static ferroce_slots: [AtomicPtr<c_void>; COUNT];
 }
 
-/// Our library, once it is loaded.
+/// Handle of Ferroce's library, once loaded.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Loads our library, once. Null where there is none.
+/// Loads Ferroce's library once. Null if there is none.
 fn library() -> *mut c_void {
     let known = LIBRARY.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
     }
     let Some(path) = VERBS.get() else { return null_mut() };
-    // SAFETY: the path ends with a zero.
+    // SAFETY: the path is NUL-terminated.
     let opened = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if opened.is_null() {
-        // SAFETY: the linker's text, which ends with a zero.
-        complain(unsafe { libc::dlerror() });
+        // SAFETY: the linker's NUL-terminated message.
+        report_missing(unsafe { libc::dlerror() });
     }
-    // The same whoever stores it.
+    // Threads that race store the same handle.
     LIBRARY.store(opened, Ordering::Release);
     opened
 }
 
-/// Finds the function of an entry, and puts it in the entry's slot.
-extern "C" fn look_up(number: u32) -> *const c_void {
-    let before = errno();
+/// Resolves the function of a stub and stores it as the stub's jump target.
+extern "C" fn resolve(number: u32) -> *const c_void {
+    let saved = errno();
     let (name, version) = NAMES[number as usize];
-    // SAFETY: the names end with zeroes, and the library is not closed.
+    // SAFETY: name and version are NUL-terminated, and the library is never closed.
     let find = |library| unsafe { libc::dlvsym(library, name.as_ptr(), version.as_ptr()) };
     let ours = library();
     let mut found = if ours.is_null() { null_mut() } else { find(ours) };
@@ -109,30 +109,30 @@ extern "C" fn look_up(number: u32) -> *const c_void {
         found = find(libc::RTLD_NEXT);
     }
     if found.is_null() {
-        complain(name.as_ptr());
+        report_missing(name.as_ptr());
         found = missing as *mut c_void;
     }
-    // SAFETY: as many slots as names, and nothing but this writes to them.
+    // SAFETY: there is a slot for every name, and only this function writes to them.
     unsafe { ferroce_slots[number as usize].store(found, Ordering::Relaxed) };
-    set_errno(before);
+    set_errno(saved);
     found
 }
 
-/// What a function is that is nowhere.
+/// Stands in for a function that no library has: fails with `ENOSYS`.
 extern "C" fn missing() -> *mut c_void {
     set_errno(libc::ENOSYS);
     null_mut()
 }
 
-/// Says that something cannot be found.
-fn complain(what: *const c_char) {
+/// Reports on standard error that a library or symbol was not found.
+fn report_missing(what: *const c_char) {
     let write = |text: &[u8]| {
-        // SAFETY: the bytes are there. Nothing can be done when they are not taken.
+        // SAFETY: the slice is valid. A failed write is ignored.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     };
     write(b"ferroce: not found: ");
     if !what.is_null() {
-        // SAFETY: the caller's text ends with a zero.
+        // SAFETY: the caller's text is NUL-terminated.
         write(unsafe { CStr::from_ptr(what) }.to_bytes());
     }
     write(b"\n");

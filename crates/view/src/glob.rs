@@ -1,5 +1,6 @@
-//! `glob`, which reads folders by itself. It can be told to do so by functions of ours, and then the names that it finds
-//! are those that were asked for.
+//! `glob`, which reads directories without calling the interposed functions.
+//!
+//! `GLOB_ALTDIRFUNC` makes it use the functions of this library; the names it returns keep the original path.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::transmute;
@@ -7,13 +8,13 @@ use std::mem::transmute;
 use libc::{ENOSYS, GLOB_NOSPACE, size_t};
 
 use crate::calls;
-use crate::next::{Next, set_errno};
-use crate::root::concerns;
+use crate::next::{NextFunction, set_errno};
+use crate::root::is_redirected;
 
-/// Use the functions in the structure: `GLOB_ALTDIRFUNC` of `glob.h`.
-const WITH_FUNCTIONS: c_int = 1 << 9;
+/// Flag of `glob.h`: use the directory functions in the `glob_t`.
+const GLOB_ALTDIRFUNC: c_int = 1 << 9;
 
-/// `glob_t` and `glob64_t`, which are the same on 64-bit machines.
+/// `glob_t` and `glob64_t`, which are identical on 64-bit machines.
 #[repr(C)]
 struct Glob {
     count: size_t,
@@ -31,15 +32,15 @@ const _: () = assert!(size_of::<Glob>() == size_of::<libc::glob_t>());
 
 type Function = unsafe extern "C" fn(*const c_char, c_int, *const c_void, *mut Glob) -> c_int;
 
-static GLOB: Next = Next::new(c"glob");
-static GLOB64: Next = Next::new(c"glob64");
+static GLOB: NextFunction = NextFunction::new(c"glob");
+static GLOB64: NextFunction = NextFunction::new(c"glob64");
 
 pub(crate) fn at_load() {
-    GLOB.look_up();
-    GLOB64.look_up();
+    GLOB.resolve();
+    GLOB64.resolve();
 }
 
-// SAFETY: it has the arguments of the function whose name it takes, and does what that does.
+// SAFETY: it has the signature and the behaviour of the C function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn glob(
     pattern: *const c_char,
@@ -64,44 +65,44 @@ unsafe extern "C" fn glob64(
 }
 
 unsafe fn search(
-    next: &Next,
+    next: &NextFunction,
     pattern: *const c_char,
     flags: c_int,
     on_error: *const c_void,
     found: *mut Glob,
 ) -> c_int {
-    let next = next.find();
+    let next = next.address();
     if next.is_null() {
         set_errno(ENOSYS);
         return GLOB_NOSPACE;
     }
     // SAFETY: both functions of the C library have this type.
     let next = unsafe { transmute::<*mut c_void, Function>(next) };
-    // SAFETY: the pattern is one that the next function would read as well. A caller with functions of its own knows
-    // what it reads.
-    if flags & WITH_FUNCTIONS != 0 || !unsafe { concerns(pattern) } {
+    // A caller that sets its own directory functions is passed through.
+    // SAFETY: the next function would read the pattern as well.
+    if flags & GLOB_ALTDIRFUNC != 0 || !unsafe { is_redirected(pattern) } {
         // SAFETY: the caller's arguments.
         return unsafe { next(pattern, flags, on_error, found) };
     }
-    // SAFETY: the caller's structure, which has room for these whether or not it uses them.
+    // SAFETY: the caller's structure always has these fields.
     unsafe {
         (*found).closedir = Some(closedir);
         (*found).readdir = Some(readdir);
         (*found).opendir = Some(calls::opendir);
         (*found).lstat = Some(calls::lstat);
         (*found).stat = Some(calls::stat);
-        let result = next(pattern, flags | WITH_FUNCTIONS, on_error, found);
-        (*found).flags &= !WITH_FUNCTIONS;
+        let result = next(pattern, flags | GLOB_ALTDIRFUNC, on_error, found);
+        (*found).flags &= !GLOB_ALTDIRFUNC;
         result
     }
 }
 
-unsafe extern "C" fn closedir(folder: *mut c_void) {
-    // SAFETY: what `opendir` gave.
-    unsafe { libc::closedir(folder.cast()) };
+unsafe extern "C" fn closedir(stream: *mut c_void) {
+    // SAFETY: a stream returned by `opendir`.
+    unsafe { libc::closedir(stream.cast()) };
 }
 
-unsafe extern "C" fn readdir(folder: *mut c_void) -> *mut c_void {
-    // SAFETY: what `opendir` gave.
-    unsafe { libc::readdir64(folder.cast()).cast() }
+unsafe extern "C" fn readdir(stream: *mut c_void) -> *mut c_void {
+    // SAFETY: a stream returned by `opendir`.
+    unsafe { libc::readdir64(stream.cast()).cast() }
 }

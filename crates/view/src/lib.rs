@@ -1,21 +1,22 @@
-//! Shows Ferroce's devices where programs look for RDMA devices, without privilege.
+//! Redirects the paths under which programs look for RDMA devices to a directory of Ferroce, without privileges.
 //!
-//! RDMA programs look at `/sys/class/infiniband` and its neighbours, and at `/dev/infiniband`, beside calling the
-//! libraries. Those folders belong to the kernel. This library is preloaded (`LD_PRELOAD`) by `ferroce run`, and answers
-//! each call that names a path in one of them with the same path below the folder that `FERROCE_VIEW` names. All other
-//! paths, and everything when the variable is not set, go through untouched ([decision 8](../../../docs/adr/0008-run.md)).
+//! Besides calling the libraries, RDMA programs read `/sys/class/infiniband*` and `/dev/infiniband`, which only the kernel can
+//! populate. `ferroce run` preloads this library (`LD_PRELOAD`). It interposes on the functions of the C library that take a
+//! path and redirects each path in these directories to the same path below the directory in `FERROCE_VIEW`. Other paths
+//! are passed through unchanged, as are all paths if the variable is not set
+//! ([decision 8](../../../docs/adr/0008-run.md)).
 //!
-//! Beside that it leads calls of libibverbs and librdmacm to ours in programs that carry libraries of their own
+//! It also forwards calls of libibverbs and librdmacm to Ferroce's libraries in programs that bundle their own copies
 //! (`src/forward.rs`, [decision 14](../../../docs/adr/0014-bundled-libibverbs.md)).
 //!
-//! It is in programs that know nothing of it, so it keeps to what a C library may do at any time: it allocates nothing,
-//! takes no lock, calls nothing of Rust's standard library that would, and leaves `errno` to the function it stands
-//! before.
+//! The library runs inside arbitrary programs, at any time and in signal handlers. It therefore does not allocate, takes no
+//! lock, uses nothing of Rust's standard library that would, and preserves the `errno` of the function it interposes.
 //!
-//! # What it does not reach
-//! - Programs that are linked statically, or make system calls themselves, as Go's do.
-//! - Programs that the dynamic linker protects from its variables (set-user-ID, file capabilities).
-//! - Relative paths that start outside of those folders: `cd /sys/class; ls infiniband`.
+//! # Limitations
+//! The library does not reach:
+//! - statically linked programs, and programs that make system calls directly, as Go programs do;
+//! - programs for which the dynamic linker ignores `LD_PRELOAD` (set-user-ID, file capabilities);
+//! - relative paths that start outside these directories: `cd /sys/class; ls infiniband`.
 
 #[cfg(not(test))]
 mod calls;

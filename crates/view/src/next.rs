@@ -1,4 +1,4 @@
-//! The functions that ours stand before: those of the C library, or of another preloaded one.
+//! The functions that this library interposes: those of the C library, or of another preloaded library.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -6,38 +6,39 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_int, c_void};
 
-/// What a symbol that left the C library's headers is still found under: its first version on this architecture.
+/// The first symbol version of glibc on this architecture, under which symbols removed from its headers are still found.
 #[cfg(target_arch = "x86_64")]
 const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
 #[cfg(not(target_arch = "x86_64"))]
 const FIRST_VERSION: &CStr = c"GLIBC_2.17";
 
-/// A function's address, looked up once.
-pub(crate) struct Next {
+/// An interposed function, resolved once.
+pub(crate) struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
-impl Next {
+impl NextFunction {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// The address; null when there is no such function.
+    /// Returns the function's address; null if there is no such function.
     ///
-    /// Looked up when the library is loaded, so that later, and in signal handlers, this is a load. A library whose
-    /// constructor runs before ours may call earlier: then it is looked up here, and twice at worst.
+    /// The address is resolved when the library is loaded, so that this is a single load, also in signal handlers. The
+    /// constructor of another library may call earlier: then it is resolved here, at worst twice.
     #[inline]
-    pub(crate) fn find(&self) -> *mut c_void {
+    pub(crate) fn address(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
-        if address.is_null() { self.look_up() } else { address }
+        if address.is_null() { self.resolve() } else { address }
     }
 
     #[cold]
-    pub(crate) fn look_up(&self) -> *mut c_void {
-        let before = errno();
-        // SAFETY: the name ends with a zero. A symbol that is found does not make the linker allocate, so a
-        // replacement of malloc that opens a file on its first call does not come round to itself here.
+    pub(crate) fn resolve(&self) -> *mut c_void {
+        let saved = errno();
+        // The linker does not allocate if it finds the symbol, so a malloc replacement that opens a file on its first
+        // call does not recurse here.
+        // SAFETY: the name is NUL-terminated.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if address.is_null() {
             // SAFETY: as above.
@@ -45,15 +46,15 @@ impl Next {
                 libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), FIRST_VERSION.as_ptr())
             };
         }
-        // The same whoever stores it, and nothing is published with it.
+        // Relaxed: threads that race store the same address, and no other data is published with it.
         self.address.store(address, Ordering::Relaxed);
-        set_errno(before);
+        set_errno(saved);
         address
     }
 }
 
 pub(crate) fn errno() -> c_int {
-    // SAFETY: each thread has its own, for as long as it lives.
+    // SAFETY: the location is thread-local and valid for the life of the thread.
     unsafe { *libc::__errno_location() }
 }
 

@@ -1,15 +1,14 @@
-//! Which paths are answered from the view, and what they become.
+//! The paths that are redirected to the view, and their targets.
 
-/// The longest path that the kernel takes, its final zero included.
-pub(crate) const LONGEST: usize = libc::PATH_MAX as usize;
+/// The longest path that the kernel accepts, including the terminating NUL.
+pub(crate) const MAX_PATH: usize = libc::PATH_MAX as usize;
 
-/// Whether a path is in one of the folders that the view has: `/sys/class/infiniband`, all `/sys/class/infiniband_…`,
+/// Whether a path is in one of the directories of the view: `/sys/class/infiniband`, all `/sys/class/infiniband_…`,
 /// and `/dev/infiniband`.
 ///
-/// Doubled slashes and `.` are read as the kernel reads them. `..` is not: which folder it leaves is for the kernel to
-/// know, for there may be links on the way.
+/// Repeated slashes and `.` are ignored, as the kernel does. `..` is not resolved: its target depends on symbolic links in the
+/// path, which only the kernel knows.
 pub(crate) fn is_in_view(path: &[u8]) -> bool {
-    // Nearly all paths end here.
     if !path.starts_with(b"/") {
         return false;
     }
@@ -27,14 +26,14 @@ pub(crate) fn is_in_view(path: &[u8]) -> bool {
     }
 }
 
-/// Writes the view's path for one that [`is_in_view`], ended by a zero, and returns it. `None` when that is too long.
+/// Writes the NUL-terminated target of a path that [`is_in_view`] and returns it; `None` if it is too long.
 ///
-/// The view is laid out as the root folder is, so the path is only put behind the view's: links in it that go up and down
-/// again work as they do in the original.
-pub(crate) fn moved<'a>(
+/// The view has the layout of the root directory, so the target is `root` followed by the path, and relative symbolic links
+/// work as in the original.
+pub(crate) fn redirected<'a>(
     root: &[u8],
     path: &[u8],
-    buffer: &'a mut [u8; LONGEST],
+    buffer: &'a mut [u8; MAX_PATH],
 ) -> Option<&'a [u8]> {
     let length = root.len().checked_add(path.len())?;
     let (whole, rest) = buffer.split_at_mut_checked(length)?;
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_of_rdma_devices_are_in_the_view() {
+    fn rdma_device_paths_are_in_the_view() {
         for path in [
             "/sys/class/infiniband",
             "/sys/class/infiniband/",
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_not() {
+    fn other_paths_are_not_in_the_view() {
         for path in [
             "",
             "/",
@@ -95,18 +94,21 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_put_behind_the_root() {
-        let mut buffer = [0xaa; LONGEST];
-        let found = moved(b"/tmp/view", b"/dev/infiniband/uverbs0", &mut buffer);
+    fn a_path_is_appended_to_the_root() {
+        let mut buffer = [0xaa; MAX_PATH];
+        let found = redirected(b"/tmp/view", b"/dev/infiniband/uverbs0", &mut buffer);
         assert_eq!(found, Some(&b"/tmp/view/dev/infiniband/uverbs0\0"[..]));
     }
 
     #[test]
-    fn what_is_too_long_is_refused_to_the_byte() {
-        let mut buffer = [0xaa; LONGEST];
-        let path = [b'x'; LONGEST];
-        assert_eq!(moved(b"/v", &path[..LONGEST - 3], &mut buffer).map(<[u8]>::len), Some(LONGEST));
-        assert_eq!(moved(b"/v", &path[..LONGEST - 2], &mut buffer), None);
-        assert_eq!(moved(b"/v", &path, &mut buffer), None);
+    fn paths_longer_than_path_max_are_refused() {
+        let mut buffer = [0xaa; MAX_PATH];
+        let path = [b'x'; MAX_PATH];
+        assert_eq!(
+            redirected(b"/v", &path[..MAX_PATH - 3], &mut buffer).map(<[u8]>::len),
+            Some(MAX_PATH)
+        );
+        assert_eq!(redirected(b"/v", &path[..MAX_PATH - 2], &mut buffer), None);
+        assert_eq!(redirected(b"/v", &path, &mut buffer), None);
     }
 }

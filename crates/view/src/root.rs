@@ -1,40 +1,40 @@
-//! The view's folder, from the environment.
+//! The root directory of the view, from the environment.
 
 use std::ffi::{CStr, c_char};
 
-use crate::path::{LONGEST, is_in_view, moved};
+use crate::path::{MAX_PATH, is_in_view, redirected};
 use crate::variable::Variable;
 
 pub(crate) static ROOT: Variable = Variable::new(c"FERROCE_VIEW");
 
-/// The view's folder, if there is a view.
+/// Returns the root directory of the view, if there is one.
 fn root() -> Option<&'static [u8]> {
     ROOT.get().map(CStr::to_bytes)
 }
 
-/// Whether a call with this path is for the view.
+/// Whether this path is redirected to the view.
 ///
 /// # Safety
-/// The path must be null, or end with a zero.
+/// The path must be null or NUL-terminated.
 #[inline]
-pub(crate) unsafe fn concerns(path: *const c_char) -> bool {
-    // SAFETY: the caller's promise; the first byte is there even if it is the last.
+pub(crate) unsafe fn is_redirected(path: *const c_char) -> bool {
+    // SAFETY: the caller guarantees a NUL-terminated path, which has at least one byte.
     if path.is_null() || unsafe { *path } != b'/' as c_char {
         return false;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a NUL-terminated path.
     is_in_view(unsafe { CStr::from_ptr(path) }.to_bytes()) && root().is_some()
 }
 
-/// The view's path for one that [`concerns`] it; `None` when it is too long.
+/// Returns the target of a path that [`is_redirected`]; `None` if it is too long.
 ///
 /// # Safety
-/// The path must end with a zero.
-pub(crate) unsafe fn place(
+/// The path must be NUL-terminated.
+pub(crate) unsafe fn redirect(
     path: *const c_char,
-    buffer: &mut [u8; LONGEST],
+    buffer: &mut [u8; MAX_PATH],
 ) -> Option<*const c_char> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a NUL-terminated path.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    moved(root()?, path, buffer).map(|moved| moved.as_ptr().cast())
+    redirected(root()?, path, buffer).map(|target| target.as_ptr().cast())
 }

@@ -1,4 +1,4 @@
-// Calls everything that the view stands before, with a path in the view and with one that is not.
+// Makes every interposed call, with a path in the view and with one outside it.
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 #include <dirent.h>
@@ -36,7 +36,7 @@ ssize_t __readlink_chk(const char *, char *, size_t, size_t);
 ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
 
 #ifdef __x86_64__
-// What programs of before glibc 2.33 were linked with.
+// Used by programs linked with glibc before 2.33.
 int old_stat(int, const char *, struct stat *);
 int old_lstat(int, const char *, struct stat *);
 int old_fstatat(int, int, const char *, struct stat *, int);
@@ -67,7 +67,7 @@ int main(void) {
     CHECK((file = freopen(FILE_, "r", file)) && fgets(text, sizeof text, file));
     CHECK(fopen64(FILE_, "r"));
 
-    // The mode goes through, where it is given.
+    // The mode is passed through.
     umask(0);
     CHECK(open(FOLDER "/made", O_CREAT | O_WRONLY, 0640) >= 0);
     CHECK(stat(FOLDER "/made", &found) == 0 && (found.st_mode & 07777) == 0640);
@@ -112,14 +112,14 @@ int main(void) {
     CHECK(__realpath_chk(LINK, text, sizeof text) && strstr(text, FILE_) > text);
     CHECK(canonicalize_file_name(LINK));
 
-    // What is found has the names that were asked for.
+    // The names found keep the original path.
     glob_t names = {0};
     CHECK(glob("/sys/class/infiniband/*/node_t*", 0, NULL, &names) == 0);
     CHECK(names.gl_pathc == 1 && !strcmp(names.gl_pathv[0], FILE_));
     globfree(&names);
     CHECK(glob("/etc/pass*d", 0, NULL, &names) == 0 && names.gl_pathc == 1);
 
-    // Everything else is as it was.
+    // Other paths are not redirected.
     CHECK(open("/etc/passwd", O_RDONLY) >= 0);
     CHECK(open("/sys/class/infinibandits", O_RDONLY) < 0 && errno == ENOENT);
     CHECK(open(FOLDER "/nothing", O_RDONLY) < 0 && errno == ENOENT);
@@ -128,7 +128,7 @@ int main(void) {
     memcpy(text, "/dev/infiniband/", 16);
     text[sizeof text - 1] = 0;
     CHECK(open(text, O_RDONLY) < 0 && errno == ENAMETOOLONG);
-    // A call that succeeds leaves errno alone.
+    // A successful call preserves errno.
     errno = 77;
     int fd = open(FILE_, O_RDONLY);
     if (fd < 0 || errno != 77) {

@@ -1,4 +1,4 @@
-//! The library, preloaded into a program in C that makes every call it stands before.
+//! Preloads the library into a C program that makes every interposed call.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -32,7 +32,7 @@ fn run(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str], view: Option<&P
 }
 
 #[test]
-fn every_call_is_answered_from_the_view() {
+fn every_call_is_redirected_to_the_view() {
     let view = view("calls");
     let program = view.join("calls");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/calls.c");
@@ -40,14 +40,14 @@ fn every_call_is_answered_from_the_view() {
         .args(["-w", "-O1", "-o"])
         .args([&program, &source])
         .status()
-        .expect("a C compiler: scripts/setup installs one");
+        .expect("run a C compiler: scripts/setup installs one");
     assert!(built.success());
     let output = run(&program, &[], Some(&view));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn without_the_variable_nothing_is() {
+fn nothing_is_redirected_without_the_variable() {
     for none in [None, Some(Path::new("")), Some(Path::new("relative"))] {
         let output = run("cat", &["/sys/class/infiniband/ferroce_lo/node_type"], none);
         assert!(!output.status.success());
@@ -57,7 +57,7 @@ fn without_the_variable_nothing_is() {
 }
 
 #[test]
-fn children_have_it_as_well() {
+fn child_processes_see_the_view() {
     let view = view("children");
     let script = "cd /sys/class/infiniband && for name in /sys/class/infiniband/*; do echo $name; \
                   (cat ./ferroce_lo/link); done; test -c /dev/infiniband/uverbs0";
