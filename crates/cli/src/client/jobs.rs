@@ -54,7 +54,7 @@ fn register(end: &End, length: u64) -> Result<MemoryRegion, Failure> {
 }
 
 fn wrong(what: &str, right: u64, length: u64) -> Failure {
-    Failure::Wrong(format!("{what}: byte {right} of {length} is wrong"))
+    Failure::DataMismatch(format!("{what}: byte {right} of {length} is wrong"))
 }
 
 /// Waits for the server's verification of its memory.

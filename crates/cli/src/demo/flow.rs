@@ -245,9 +245,10 @@ impl Client<'_> {
         self.outcome.check(what, right, length);
         match right == length {
             true => Ok(()),
-            false => {
-                Err(Failure::Wrong(format!("check failed: {what} ({right} of {})", bytes(length))))
-            }
+            false => Err(Failure::DataMismatch(format!(
+                "check failed: {what} ({right} of {})",
+                bytes(length)
+            ))),
         }
     }
 

@@ -200,7 +200,7 @@ impl<'a> Session<'a> {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) if end.is_peer_there() => continue,
                 Ok(None) => return Err(Failure::Other("it does not answer any more".into())),
-                Err(Failure::Gone) => {
+                Err(Failure::Disconnected) => {
                     self.say("cm", "DISCONNECTED".into());
                     return Ok(());
                 }
@@ -228,7 +228,7 @@ impl<'a> Session<'a> {
             };
             match end.send(&answer) {
                 Ok(_) => {}
-                Err(Failure::Gone) => return Ok(()),
+                Err(Failure::Disconnected) => return Ok(()),
                 Err(failure) => return Err(failure),
             }
         }

@@ -118,7 +118,7 @@ impl End {
     /// Waits for a send to complete.
     pub(crate) fn completed(&self) -> Result<WorkCompletion, Failure> {
         let found = self.parts.sends.next(COMPLETION_TIMEOUT)?;
-        let found = found.ok_or(Failure::Late("a completion", COMPLETION_TIMEOUT.as_secs()))?;
+        let found = found.ok_or(Failure::Timeout("a completion", COMPLETION_TIMEOUT.as_secs()))?;
         succeeded(found)
     }
 
@@ -172,7 +172,7 @@ impl End {
         match self.arrival(patience)? {
             Some((Received::Message(message), done)) => Ok((message, done)),
             Some((Received::Immediate(..), _)) => Err(Failure::IncompatiblePeer),
-            None => Err(Failure::Late("the peer's answer", patience.as_secs())),
+            None => Err(Failure::Timeout("the peer's answer", patience.as_secs())),
         }
     }
 
@@ -188,7 +188,7 @@ fn succeeded(done: WorkCompletion) -> Result<WorkCompletion, Failure> {
     match done.status {
         Status::Success => Ok(done),
         // The connection manager does this when the peer disconnects.
-        Status::Flushed => Err(Failure::Gone),
+        Status::Flushed => Err(Failure::Disconnected),
         status => Err(Failure::Work(done.kind, status)),
     }
 }

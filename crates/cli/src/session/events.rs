@@ -68,7 +68,7 @@ impl Caller {
             match self.channel.wait(Some(deadline))? {
                 Some(event) if event.id == self.id.name() => return Ok(event.kind),
                 Some(_) => {}
-                None => return Err(Failure::Late(what, EVENT_TIMEOUT.as_secs())),
+                None => return Err(Failure::Timeout(what, EVENT_TIMEOUT.as_secs())),
             }
         }
     }
@@ -78,7 +78,7 @@ impl Caller {
             EventKind::AddressError(error)
             | EventKind::RouteError(error)
             | EventKind::ConnectError(error) => error.into(),
-            EventKind::Unreachable(_) => Failure::Silent(self.peer),
+            EventKind::Unreachable(_) => Failure::Unreachable(self.peer),
             EventKind::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. } => {
                 Failure::NoListener(self.peer)
             }
@@ -88,7 +88,7 @@ impl Caller {
                 Failure::Refused(printed(text))
             }
             EventKind::Rejected { reason, .. } => Failure::Rejected(self.peer, reason),
-            EventKind::Disconnected => Failure::Gone,
+            EventKind::Disconnected => Failure::Disconnected,
             other => Failure::Other(format!("unexpected CM event: {other:?}")),
         }
     }

@@ -13,8 +13,8 @@ pub(crate) enum Failure {
     Verbs(Error),
     /// No server listens on this port.
     NoListener(SocketAddr),
-    /// No host answers at this address.
-    Silent(SocketAddr),
+    /// No host responds at this address.
+    Unreachable(SocketAddr),
     /// The server refused the request and gave a reason.
     Refused(String),
     /// The peer's connection manager rejected the request.
@@ -22,13 +22,13 @@ pub(crate) enum Failure {
     /// A work request failed.
     Work(CompletionKind, Status),
     /// The peer ended the connection.
-    Gone,
-    /// Nothing was received for this many seconds.
-    Late(&'static str, u64),
+    Disconnected,
+    /// An expected message was not received within this many seconds.
+    Timeout(&'static str, u64),
     /// The peer does not speak this protocol.
     IncompatiblePeer,
-    /// A byte is wrong.
-    Wrong(String),
+    /// Received data differs from the expected data.
+    DataMismatch(String),
     /// Another error.
     Other(String),
 }
@@ -41,10 +41,10 @@ impl fmt::Display for Failure {
                 f,
                 "no server listens on {at}: start `ferroce server --listen {at}` there first"
             ),
-            Self::Silent(at) => write!(
+            Self::Unreachable(at) => write!(
                 f,
-                "{ip} does not answer: is it up, does `ferroce server` run there, and does every \
-                 firewall on the way let UDP port 4791 through?",
+                "{ip} does not respond: check that the host is up, that `ferroce server` runs \
+                 there, and that firewalls on the path allow UDP port 4791",
                 ip = at.ip()
             ),
             Self::Refused(why) => write!(f, "the server refused the request: {why}"),
@@ -69,14 +69,14 @@ impl fmt::Display for Failure {
                 )
             }
             Self::Work(kind, status) => write!(f, "{} failed with {status:?}", name(*kind)),
-            Self::Gone => f.write_str("the peer closed the connection"),
-            Self::Late(what, seconds) => {
+            Self::Disconnected => f.write_str("the peer closed the connection"),
+            Self::Timeout(what, seconds) => {
                 write!(f, "{what} not received within {seconds} s")
             }
             Self::IncompatiblePeer => f.write_str(
                 "the peer is not a compatible `ferroce`: use the same version on both sides",
             ),
-            Self::Wrong(what) | Self::Other(what) => f.write_str(what),
+            Self::DataMismatch(what) | Self::Other(what) => f.write_str(what),
         }
     }
 }
