@@ -59,8 +59,8 @@ fn wrong(what: &str, right: u64, length: u64) -> Failure {
 
 /// Waits for the server's verification of its memory.
 fn verdict(end: &End, length: u64) -> Result<(), Failure> {
-    let patience = COMPLETION_TIMEOUT + Duration::from_secs(length / SLOWEST);
-    match end.answer(patience)?.0 {
+    let timeout = COMPLETION_TIMEOUT + Duration::from_secs(length / SLOWEST);
+    match end.answer(timeout)?.0 {
         SessionMessage::Verdict { right } if right == length => Ok(()),
         SessionMessage::Verdict { right } => Err(wrong("what the server found", right, length)),
         _ => Err(Failure::IncompatiblePeer),

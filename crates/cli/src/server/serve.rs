@@ -17,7 +17,7 @@ use crate::session::log::Log;
 use crate::session::protocol::{MemoryGrant, MemoryRequest, SessionMessage};
 
 /// How long a client may be idle before the server probes the connection.
-const SILENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The memory available to clients.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl<'a> Session<'a> {
     /// Answers messages until the client disconnects.
     pub(super) fn converse(&mut self, end: &End, region: &MemoryRegion) -> Result<(), Failure> {
         loop {
-            let (arrival, done) = match end.arrival(SILENCE) {
+            let (arrival, done) = match end.receive(IDLE_TIMEOUT) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) if end.is_peer_there() => continue,
                 Ok(None) => return Err(Failure::Other("it does not answer any more".into())),

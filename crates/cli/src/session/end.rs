@@ -43,8 +43,8 @@ impl Completions {
     }
 
     /// Waits for the next completion; `None` after a timeout.
-    fn next(&self, patience: Duration) -> Result<Option<WorkCompletion>, Failure> {
-        Ok(self.queue.wait_until(Instant::now() + patience)?)
+    fn next(&self, timeout: Duration) -> Result<Option<WorkCompletion>, Failure> {
+        Ok(self.queue.wait_until(Instant::now() + timeout)?)
     }
 }
 
@@ -143,11 +143,11 @@ impl End {
     }
 
     /// Waits for a message or immediate; `None` after a timeout.
-    pub(crate) fn arrival(
+    pub(crate) fn receive(
         &self,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<(Received, WorkCompletion)>, Failure> {
-        let Some(found) = self.parts.receives.next(patience)? else { return Ok(None) };
+        let Some(found) = self.parts.receives.next(timeout)? else { return Ok(None) };
         let done = succeeded(found)?;
         let slot = done.id.0 as usize;
         let arrival = match (done.kind, done.immediate) {
@@ -167,12 +167,12 @@ impl End {
     /// Waits for the peer's message.
     pub(crate) fn answer(
         &self,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(SessionMessage, WorkCompletion), Failure> {
-        match self.arrival(patience)? {
+        match self.receive(timeout)? {
             Some((Received::Message(message), done)) => Ok((message, done)),
             Some((Received::Immediate(..), _)) => Err(Failure::IncompatiblePeer),
-            None => Err(Failure::Timeout("the peer's answer", patience.as_secs())),
+            None => Err(Failure::Timeout("the peer's answer", timeout.as_secs())),
         }
     }
 
