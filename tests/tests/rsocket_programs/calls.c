@@ -1,5 +1,5 @@
-/* The calls of rsocket(7) for streams, one case for each name that may be given. Both ends are in this process unless they
- * must not be. */
+/* The calls of rsocket(7) for streams: the argument names the case. Both ends are in this process unless a case needs
+ * two processes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #include "common.h"
 
-/* A listener at any port, and where it is. */
+/* A listener on any port, and its address. */
 static int listener(struct sockaddr_in *where)
 {
     int socket = rsocket(AF_INET, SOCK_STREAM, 0);
@@ -33,7 +33,7 @@ static int listener(struct sockaddr_in *where)
     return socket;
 }
 
-/* Two ends of a connection; the first is the one that asked. */
+/* Two ends of a connection; the first one connected. */
 static void connect_both(int ends[2], void (*prepare)(int))
 {
     struct sockaddr_in where, from;
@@ -48,7 +48,7 @@ static void connect_both(int ends[2], void (*prepare)(int))
     ends[0] = rsocket(AF_INET, SOCK_STREAM, 0);
     if (prepare)
         prepare(ends[0]);
-    /* It is up before the program accepts, as with TCP. */
+    /* Established before the program accepts, as with TCP. */
     CHECK(rconnect(ends[0], (struct sockaddr *)&where, sizeof where) == 0);
     length = sizeof from;
     ends[1] = raccept(listening, (struct sockaddr *)&from, &length);
@@ -117,7 +117,7 @@ static void nonblocking(void)
     CHECK(rclose(client) == 0 && rclose(server) == 0 && rclose(listening) == 0);
 }
 
-/* What nobody reads fills up, and what was taken of it arrives. */
+/* A stream that is not read fills up, and everything that was accepted arrives. */
 static void partial(void)
 {
     enum { LENGTH = 1 << 20 };
@@ -137,7 +137,7 @@ static void partial(void)
         some = rrecv(ends[1], got + received, 7777, 0);
         CHECK(some > 0);
         received += some;
-        /* That there is room again is told a moment later: who has read all must wait for it, not for more to read. */
+        /* The credit arrives a moment later: a reader that has consumed everything must wait for it, not for more data. */
         if (received == sent && sent < LENGTH)
             CHECK(poll_for(ends[0], POLLOUT, LIMIT) == POLLOUT);
         some = rsend(ends[0], data + sent, LENGTH - sent, 0);
@@ -160,7 +160,7 @@ static void shut_down(void)
     expect(ends[1], "last words");
     CHECK(rrecv(ends[1], &byte, 1, 0) == 0);
     CHECK(poll_for(ends[1], POLLIN, LIMIT) == POLLIN);
-    /* The other way it still works. */
+    /* The other direction still works. */
     send_all(ends[1], "answer", 6);
     expect(ends[0], "answer");
     CHECK(rshutdown(ends[1], SHUT_WR) == 0);
@@ -177,7 +177,7 @@ static void closed(void)
     send_all(ends[0], "bye", 3);
     CHECK(rclose(ends[0]) == 0);
     FAILS(rsend(ends[0], "x", 1, 0), EBADF);
-    /* What was sent before the end is read before it. */
+    /* Data sent before the end is read before it. */
     expect(ends[1], "bye");
     CHECK(rrecv(ends[1], &byte, 1, 0) == 0);
     CHECK(poll_for(ends[1], POLLIN, LIMIT) & POLLHUP);
@@ -253,7 +253,7 @@ static void options(void)
     socklen_t length = sizeof linger;
     int ends[2], socket = rsocket(AF_INET6, SOCK_STREAM, 0);
     CHECK(socket >= 0 && get(socket, SOL_SOCKET, SO_TYPE) == SOCK_STREAM);
-    /* As rsocket(7) has them. */
+    /* As in rsocket(7). */
     CHECK(get(socket, SOL_RDMA, RDMA_SQSIZE) == 384 && get(socket, SOL_RDMA, RDMA_RQSIZE) == 384);
     CHECK(get(socket, SOL_RDMA, RDMA_INLINE) == 64 && get(socket, SOL_RDMA, RDMA_IOMAPSIZE) == 0);
     CHECK(get(socket, SOL_SOCKET, SO_RCVBUF) == 1 << 17 && get(socket, SOL_SOCKET, SO_SNDBUF) == 1 << 17);
@@ -301,16 +301,16 @@ static void mapped(void)
     CHECK(riomap(ends[1], room[1], LENGTH, PROT_WRITE, 0, -1) == (off_t)(uintptr_t)room[1]);
     FAILS(riomap(ends[1], data, LENGTH, PROT_WRITE, 0, 0), ENOMEM);
     FAILS(riomap(ends[1], data, LENGTH, PROT_EXEC, 0, 0), EINVAL);
-    /* The peer hears of them with the next that is sent. */
+    /* The peer learns of them with the next message. */
     send_all(ends[1], "mapped", 6);
     expect(ends[0], "mapped");
     for (size_t place = 0; place < LENGTH; place++)
         data[place] = pattern(place);
     CHECK(riowrite(ends[0], data, LENGTH, 5000, 0) == LENGTH);
     CHECK(riowrite(ends[0], data, 1000, (off_t)(uintptr_t)room[1] + 500, 0) == 1000);
-    /* There is nothing there. */
+    /* Nothing is mapped there. */
     CHECK(riowrite(ends[0], data, 10, 1, 0) == 0);
-    /* All of it is there before what is sent later. */
+    /* All of it is there before data that is sent later. */
     send_all(ends[0], "written", 7);
     expect(ends[1], "written");
     CHECK(memcmp(room[0], data, LENGTH) == 0 && memcmp(room[1] + 500, data, 1000) == 0 && !room[1][1500]);
@@ -345,7 +345,7 @@ static void *receives(void *end)
     return NULL;
 }
 
-/* Both ends send and receive at once, each by two threads. */
+/* Both ends send and receive concurrently, each with two threads. */
 static void threads(void)
 {
     pthread_t all[4];
@@ -380,7 +380,7 @@ static void bad_calls(void)
     CHECK(rclose(socket) == 0);
 }
 
-/* A peer that gets this signal says nothing: who waits for it hears of that all the same. */
+/* A peer killed by this signal sends nothing: its peers notice all the same. */
 static void silenced(int signal)
 {
     struct sockaddr_in where;

@@ -1,4 +1,4 @@
-/* What the programs in C of the rsockets' tests have in common. */
+/* Shared code of the rsocket test programs in C. */
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -14,7 +14,7 @@
 
 #include "check.h"
 
-/* Nothing here may take longer, in milliseconds. */
+/* The maximum duration of any step, in milliseconds. */
 #define LIMIT 60000
 
 static inline struct sockaddr_in at(unsigned short port)
@@ -77,13 +77,13 @@ struct test_case {
 
 #define CASE(name) {#name, name}
 
-/* Runs the case that the first argument names. */
+/* Runs the case named by the first argument. */
 static inline int run_case(const struct test_case *cases, size_t amount, int count, char **words)
 {
     for (size_t place = 0; place < amount; place++) {
         if (count == 2 && strcmp(words[1], cases[place].name) == 0) {
             cases[place].run();
-            printf("%s is as it should be\n", words[1]);
+            printf("%s passed\n", words[1]);
             return 0;
         }
     }

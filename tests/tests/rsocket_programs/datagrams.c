@@ -8,7 +8,7 @@
 
 #include "common.h"
 
-/* Longest datagram of IPv4 where packets are longer than 2048 bytes. */
+/* The longest datagram over IPv4 if packets can be longer than 2048 bytes. */
 enum { LONGEST = 2032 };
 
 static struct sockaddr_in name_of(int socket)
@@ -19,7 +19,7 @@ static struct sockaddr_in name_of(int socket)
     return name;
 }
 
-/* One with a port of its own, and where it is. */
+/* A socket with its own port, and its address. */
 static int bound(struct sockaddr_in *where)
 {
     int socket = rsocket(AF_INET, SOCK_DGRAM, 0);
@@ -36,7 +36,7 @@ static void send_to(int socket, const struct sockaddr_in *to, const void *data, 
     CHECK(rsendto(socket, data, length, 0, (const struct sockaddr *)to, sizeof *to) == (ssize_t)length);
 }
 
-/* The next datagram is this, of this sender. */
+/* Expects this datagram from this sender next. */
 static void expect_from(int socket, const struct sockaddr_in *sender, const char *text)
 {
     char got[100];
@@ -62,7 +62,7 @@ static void close_both(int ends[2])
     CHECK(rclose(ends[0]) == 0 && rclose(ends[1]) == 0);
 }
 
-/* Several clients of one server: what they send by UDP first, and what follows between queue pairs. */
+/* Several clients of one server: first over UDP, then between queue pairs. */
 static void peers(void)
 {
     struct sockaddr_in server_at, where[3];
@@ -70,7 +70,7 @@ static void peers(void)
     for (int number = 0; number < 3; number++) {
         clients[number] = rsocket(AF_INET, SOCK_DGRAM, IPPROTO_UDP);
         send_to(clients[number], &server_at, "first", 5);
-        /* It has a port since it has sent, and no address in particular. */
+        /* Having sent, it has a port but no particular address. */
         where[number] = name_of(clients[number]);
         CHECK(where[number].sin_port != 0 && where[number].sin_addr.s_addr == htonl(INADDR_ANY));
         where[number].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -86,7 +86,7 @@ static void peers(void)
             expect_from(clients[number], &server_at, text);
         }
     }
-    /* All at once, and each of them is there. */
+    /* All at the same time, and none is lost. */
     for (int number = 0; number < 3; number++)
         send_to(clients[number], &server_at, "last", 4);
     for (int number = 0; number < 3; number++) {
@@ -115,7 +115,7 @@ static void connected(void)
         CHECK(rwrite(ends[1], "pong", 4) == 4);
         expect_from(ends[0], &where[1], "pong");
     }
-    /* No other is heard, by UDP or by a queue pair that it knows of. */
+    /* No other sender is received, over UDP or from a known queue pair. */
     send_to(ends[1], &other_at, "to another", 10);
     expect_from(other, &where[1], "to another");
     for (int round = 0; round < 5; round++) {
@@ -127,7 +127,7 @@ static void connected(void)
     CHECK(rsend(ends[1], "pong", 4, 0) == 4);
     expect_from(ends[0], &where[1], "pong");
     CHECK(poll_for(ends[0], POLLIN, 0) == 0 && poll_for(ends[1], POLLIN, 0) == 0);
-    /* Another peer, and none. */
+    /* Another peer, then none. */
     CHECK(rconnect(ends[0], (struct sockaddr *)&other_at, sizeof other_at) == 0);
     CHECK(rsend(ends[0], "new", 3, 0) == 3);
     expect_from(other, &where[0], "new");
@@ -137,7 +137,7 @@ static void connected(void)
     CHECK(rclose(other) == 0);
 }
 
-/* What there is no room for is lost, and the next datagram is the next. */
+/* A datagram that does not fit is dropped, and the next one is received. */
 static void cut(void)
 {
     struct sockaddr_in where[2];
@@ -146,7 +146,7 @@ static void cut(void)
     struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1};
     int ends[2];
     pair_up(ends, where);
-    /* The first goes by UDP, the others do not. */
+    /* The first is sent over UDP, the others are not. */
     for (int round = 0; round < 3; round++) {
         CHECK(rsend(ends[0], "long datagram", 13, 0) == 13);
         CHECK(rrecv(ends[1], got, 5, MSG_PEEK) == 5 && memcmp(got, "long ", 5) == 0);
@@ -157,7 +157,7 @@ static void cut(void)
         CHECK(rrecvmsg(ends[1], &message, 0) == 4 && message.msg_flags == MSG_TRUNC);
         CHECK(rsend(ends[0], "four", 4, 0) == 4);
         CHECK(rrecvmsg(ends[1], &message, 0) == 4 && message.msg_flags == 0 && memcmp(small, "four", 4) == 0);
-        /* One of no bytes is one. */
+        /* An empty datagram counts. */
         CHECK(rsend(ends[0], "", 0, 0) == 0);
         CHECK(poll_for(ends[1], POLLIN, LIMIT) == POLLIN);
         CHECK(rrecv(ends[1], got, sizeof got, 0) == 0);
@@ -244,7 +244,7 @@ static void vectors(void)
     close_both(ends);
 }
 
-/* A socket of IPv6 that hears those of IPv4, too. */
+/* An IPv6 socket that also receives IPv4. */
 static void families(void)
 {
     struct sockaddr_in6 any = {.sin6_family = AF_INET6}, from;
@@ -271,7 +271,7 @@ static void families(void)
             CHECK(rrecv(client, got, sizeof got, 0) == 4 && memcmp(got, "tell", 4) == 0);
         }
     }
-    /* One of IPv4 has no way there. */
+    /* An IPv4 socket has no route there. */
     FAILS(rsendto(four, "x", 1, 0, (struct sockaddr *)&any, sizeof any), EAFNOSUPPORT);
     CHECK(rclose(both) == 0 && rclose(four) == 0 && rclose(six) == 0);
 }
@@ -291,7 +291,7 @@ static void nobody(void)
     CHECK(rclose(socket) == 0);
 }
 
-/* A peer that starts anew has another queue pair: that of before is not sent to for ever. */
+/* A restarted peer has a new queue pair: the old one is not used forever. */
 static void restarted(void)
 {
     struct sockaddr_in where;
@@ -312,7 +312,7 @@ static void restarted(void)
     CHECK(rclose(server) == 0 && rclose(client) == 0);
 }
 
-/* A UDP socket of the system's, in the words that rdma-core's sockets have for each other; and others. */
+/* A UDP socket of the system that speaks the protocol of rdma-core's rsockets, and other protocols. */
 static void foreign(void)
 {
     static const unsigned char good[20] = {0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0, 0x12, 0x34, 0x56,
@@ -336,16 +336,16 @@ static void foreign(void)
         bad[wrong[number].place] = wrong[number].value;
         CHECK(send(plain, bad, sizeof bad, 0) == sizeof bad);
     }
-    /* Management's queue pairs are nobody's to name. */
+    /* Management queue pairs cannot be named. */
     memcpy(bad, good, sizeof bad);
     memcpy(bad + 9, "\0\0\1", 3);
     CHECK(send(plain, bad, sizeof bad, 0) == sizeof bad);
-    /* An answer that nobody asked for is no datagram. */
+    /* An unrequested response is not a datagram. */
     memcpy(bad, good, sizeof bad);
     bad[5] = 7;
     CHECK(send(plain, bad, 16, 0) == 16);
     CHECK(send(plain, good, sizeof good, 0) == sizeof good);
-    /* UDP has its own order here: that which is good comes last, alone, and is answered. */
+    /* UDP is in order here: the valid one comes last, alone, and is answered. */
     length = sizeof from;
     CHECK(rrecvfrom(rsock, answer, sizeof answer, 0, (struct sockaddr *)&from, &length) == 4);
     CHECK(memcmp(answer, "data", 4) == 0 && from.sin_port == own.sin_port);
@@ -375,7 +375,7 @@ static void options(void)
     CHECK(get(socket, SOL_SOCKET, SO_REUSEADDR) == 1);
     set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     CHECK(get(socket, IPPROTO_IPV6, IPV6_V6ONLY) == 1);
-    /* What only streams have. */
+    /* Options that only streams have. */
     FAILS(rlisten(socket, 1), EOPNOTSUPP);
     FAILS(raccept(socket, NULL, NULL), EOPNOTSUPP);
     FAILS(rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP), ENOTSUP);
@@ -384,7 +384,7 @@ static void options(void)
     FAILS(rrecv(socket, &ends, 1, MSG_DONTWAIT), EBADF);
     pair_up(ends, where);
     FAILS(rsetsockopt(ends[0], SOL_RDMA, RDMA_SQSIZE, &(int){5}, sizeof(int)), EINVAL);
-    /* Two directions, each for itself. */
+    /* Each direction separately. */
     CHECK(rshutdown(ends[0], SHUT_WR) == 0);
     FAILS(rsend(ends[0], "x", 1, 0), EPIPE);
     CHECK(rsend(ends[1], "x", 1, 0) == 1);
@@ -398,7 +398,7 @@ enum { CLIENTS = 4, ROUNDS = 300, BYTES = 1500 };
 
 static struct sockaddr_in echo_at;
 
-/* A datagram may be lost where many come at once: it is sent again then, and each has a number. */
+/* A datagram may be lost under load: it is then sent again, and each has a number. */
 static void *asks(void *number)
 {
     unsigned char data[BYTES], got[BYTES];
@@ -436,7 +436,7 @@ static void *echoes(void *server)
     return NULL;
 }
 
-/* Two threads at one socket, and one at each of its peers. */
+/* Two threads on one socket, and one on each of its peers. */
 static void threads(void)
 {
     pthread_t clients[CLIENTS], servers[2];
@@ -465,7 +465,7 @@ static long resident(void)
     return kept * sysconf(_SC_PAGESIZE);
 }
 
-/* Descriptors, threads and memory are there again when sockets are closed. */
+/* Descriptors, threads and memory are released when sockets are closed. */
 static void cycles(void)
 {
     struct sockaddr_in where[2];
@@ -479,7 +479,7 @@ static void cycles(void)
             CHECK(rsend(ends[1], "pong", 4, 0) == 4);
             expect_from(ends[0], &where[1], "pong");
         }
-        /* What nobody has read is no reason to keep anything. */
+        /* Unread data must not keep anything alive. */
         CHECK(rsend(ends[0], "unread", 6, 0) == 6);
         close_both(ends);
         if (number == 20) {
@@ -488,9 +488,9 @@ static void cycles(void)
             memory = resident();
         }
     }
-    /* A thread has a descriptor from the first time that it has to wait, which may be late. */
+    /* A thread gets a descriptor when it first waits, which may be late. */
     CHECK(descriptors() <= files + 1 && entries("/proc/self/task") <= tasks);
-    /* A pair has half a megabyte of buffers: a leak of them would be 90. */
+    /* A pair has half a megabyte of buffers: leaking them would take 90. */
     CHECK(resident() - memory < 20 << 20);
 }
 

@@ -48,7 +48,7 @@ static void change(int set, int op, int fd, uint32_t events, uint64_t data)
     CHECK(repoll_ctl(set, op, fd, &event) == 0);
 }
 
-/* Waits for one event with this data, and returns what it is. */
+/* Waits for one event with this data and returns it. */
 static uint32_t one(int set, uint64_t data)
 {
     struct epoll_event events[8];
@@ -62,7 +62,7 @@ static int none(int set)
     return repoll_wait(set, events, 8, 0) == 0 && repoll_wait(set, events, 8, 20) == 0;
 }
 
-/* What the connection does by itself may be an edge, too, but that comes to an end. */
+/* Set-up of the connection may raise edges too, but not for long. */
 static void until_quiet(int set)
 {
     struct epoll_event events[8];
@@ -82,7 +82,7 @@ static void take_byte(int socket)
     CHECK(rrecv(socket, &byte, 1, 0) == 1 && byte == 'x');
 }
 
-/* An event is reported for as long as it lasts, from the listener's to the end of the stream. */
+/* A level-triggered event is reported as long as it lasts, from the listener to the end of the stream. */
 static void level(void)
 {
     struct sockaddr_in where;
@@ -119,14 +119,14 @@ static void edge(void)
     send_byte(ends[1]);
     while (!(one(set, 5) & EPOLLIN))
         ;
-    /* Not taken, and not reported for ever. */
+    /* Not read, and not reported again. */
     until_quiet(set);
-    /* More of it is. */
+    /* More data is reported. */
     send_byte(ends[1]);
     CHECK(one(set, 5) & EPOLLIN);
     take_byte(ends[0]);
     take_byte(ends[0]);
-    /* What came between the last read and the wait is not lost. */
+    /* Data that arrived between the last read and the wait is not lost. */
     for (int round = 0; round < 1000; round++) {
         char byte;
         send_byte(ends[1]);
@@ -159,7 +159,7 @@ static void one_shot(void)
     CHECK(rclose(set) == 0);
 }
 
-/* Other descriptors beside rsockets: none starves the others, however little is taken at a time. */
+/* Other descriptors beside rsockets: none starves the others, however few events are taken at a time. */
 static void mixed(void)
 {
     enum { PAIRS = 3, MOST = 2 };
@@ -198,13 +198,13 @@ static int waiting_set, added;
 
 static void *later(void *unused)
 {
-    /* The other thread most likely waits by now; if it does not, the case holds all the same. */
+    /* The other thread most likely waits by now; the case holds even if it does not. */
     usleep(20000);
     change(waiting_set, EPOLL_CTL_ADD, added, EPOLLIN, 9);
     return unused;
 }
 
-/* What is added while a thread waits is waited for. */
+/* A descriptor added while a thread waits is reported. */
 static void added_later(void)
 {
     pthread_t thread;
@@ -220,7 +220,7 @@ static void added_later(void)
     CHECK(rclose(waiting_set) == 0);
 }
 
-/* A socket that is closed leaves its sets; a set that is closed leaves its sockets alone. */
+/* A closed socket leaves its sets; closing a set does not affect its sockets. */
 static void closed(void)
 {
     int set = create(), other = create(), ends[2], before;
@@ -241,7 +241,7 @@ static void closed(void)
     FAILS(rclose(other), EBADF);
 }
 
-/* As epoll(7) has it. */
+/* As in epoll(7). */
 static void bad_calls(void)
 {
     int set = create(), ends[2];
