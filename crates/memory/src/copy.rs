@@ -29,7 +29,11 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// From this length on `memcpy`, with wide registers, is faster than a loop of words.
-const BULK: usize = 128;
+///
+/// Peers and the program may access registered memory at the same time, which Rust's memory model defines only for
+/// atomic accesses, so in Miri all copies are loops of words. Elsewhere long copies of registered memory are assembly
+/// (`guard`), where it exists.
+const BULK: usize = if cfg!(miri) { usize::MAX } else { 128 };
 
 /// The distance from `address` to the next multiple of 8, at most `length`.
 #[inline]
