@@ -5,6 +5,7 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
+use ferroce_proto::budget::Budget;
 use ferroce_proto::congestion::{Congestion, cost};
 use ferroce_proto::memory::{
     AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge,
@@ -123,7 +124,9 @@ impl Pair {
         let now = Instant::ZERO;
         let (mut done, mut moved) = (0, true);
         while std::mem::take(&mut moved) {
-            while let Some(transmit) = self.a.poll_transmit(now, &mut NullMemory) {
+            while let Some(transmit) =
+                self.a.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut NullMemory)
+            {
                 let packet = packet(&transmit, &self.zeroes);
                 self.b.handle_packet(
                     now,
@@ -134,7 +137,9 @@ impl Pair {
                 );
                 moved = true;
             }
-            while let Some(transmit) = self.b.poll_transmit(now, &mut NullMemory) {
+            while let Some(transmit) =
+                self.b.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut NullMemory)
+            {
                 let packet = packet(&transmit, &self.zeroes);
                 self.a.handle_packet(
                     now,

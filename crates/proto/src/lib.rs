@@ -19,6 +19,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod budget;
 pub mod cm;
 pub mod congestion;
 pub mod counters;

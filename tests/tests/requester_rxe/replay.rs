@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_proto::budget::Budget;
 use ferroce_proto::rc::QueuePair;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::Status;
@@ -213,7 +214,9 @@ impl Replay<'_> {
     /// Polls our queue pair for one request. Returns whether it had one.
     fn send(&mut self, now: Instant) -> Result<bool, String> {
         let mut buffer = [0; MAX_PAYLOAD + 64];
-        let Some(transmit) = self.queue_pair.poll_transmit(now, &mut self.memory) else {
+        let Some(transmit) =
+            self.queue_pair.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory)
+        else {
             return Ok(false);
         };
         let length = transmit

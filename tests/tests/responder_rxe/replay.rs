@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_proto::budget::Budget;
 use ferroce_proto::rc::QueuePair;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
@@ -63,7 +64,9 @@ pub(crate) fn replay(exchange: &Exchange, pace: Pace) -> Vec<Response> {
 /// Collects all responses that are due.
 fn drain(queue_pair: &mut QueuePair, situation: &mut Situation, responses: &mut Vec<Response>) {
     let mut buffer = [0; MAX_PAYLOAD + 64];
-    while let Some(transmit) = queue_pair.poll_transmit(Instant::ZERO, &mut situation.memory) {
+    while let Some(transmit) =
+        queue_pair.poll_transmit(Instant::ZERO, &mut { Budget::UNLIMITED }, &mut situation.memory)
+    {
         let length = transmit
             .encode(&situation.memory, &mut buffer)
             .expect("the memory was checked a moment ago");

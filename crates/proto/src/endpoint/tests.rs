@@ -6,7 +6,7 @@ use std::vec::Vec;
 use ferroce_wire::number::{PKey, Psn, QKey, Qpn, RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
-use super::{Endpoint, Event, InboundPacket, PostError, Settings};
+use super::{Budget, Endpoint, Event, InboundPacket, PostError, Settings};
 use crate::congestion::Congestion;
 use crate::memory::AccessFlags;
 use crate::qp::{
@@ -114,7 +114,9 @@ impl Side {
     fn poll(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut buffer = vec![0; 8192];
-        while let Some(outgoing) = self.endpoint.poll_transmit(now, &mut self.memory) {
+        while let Some(outgoing) =
+            self.endpoint.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory)
+        {
             let psn = outgoing.transmit.bth.psn;
             match outgoing.transmit.encode(&self.memory, &mut buffer) {
                 Ok(length) => packets.push([&buffer[..length], &[0; 4]].concat()),
@@ -226,7 +228,7 @@ fn reports_a_drained_send_queue_and_resumes() {
         let now = Instant::ZERO;
         let first = {
             let Side { endpoint, memory, .. } = &mut sides[0];
-            let outgoing = endpoint.poll_transmit(now, memory).unwrap();
+            let outgoing = endpoint.poll_transmit(now, &mut { Budget::UNLIMITED }, memory).unwrap();
             let mut buffer = vec![0; 8192];
             let length = outgoing.transmit.encode(memory, &mut buffer).unwrap();
             [&buffer[..length], &[0; 4]].concat()

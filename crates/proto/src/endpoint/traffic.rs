@@ -6,6 +6,7 @@ use ferroce_wire::syndrome::NakCode;
 use ferroce_wire::transport::Bth;
 
 use super::{Endpoint, Event, Transport};
+use crate::budget::{Budget, InFlight, Pending};
 use crate::memory::Memory;
 use crate::qp::{Action, Permission, ServiceType, State};
 use crate::receive::ReceiveQueue;
@@ -151,17 +152,21 @@ impl<R: Copy> Endpoint<R> {
         self.sync_state();
     }
 
-    /// The next packet to send.
+    /// The next packet to send. A request of RC or XRC is sent only if its cost fits into `budget`, and is subtracted
+    /// from it; other packets are free.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
+        budget: &mut Budget,
         memory: &mut impl Memory,
     ) -> Option<OutboundPacket<'_, R>> {
         // In SQD no request is started (IBA 10.3.1.5); RC implements this itself.
         let starts = self.machine.permits(Action::StartSend).is_allowed();
         let connected = |transmit| OutboundPacket { route: None, transmit };
         match &mut self.transport {
-            Transport::Reliable(queue_pair) => queue_pair.poll_transmit(now, memory).map(connected),
+            Transport::Reliable(queue_pair) => {
+                queue_pair.poll_transmit(now, budget, memory).map(connected)
+            }
             Transport::Unreliable(queue_pair) => {
                 let goes_on = starts || !queue_pair.is_between_messages();
                 if goes_on { queue_pair.poll_transmit(memory).map(connected) } else { None }
@@ -172,6 +177,50 @@ impl<R: Copy> Endpoint<R> {
             }
             Transport::Datagram(_) | Transport::None => None,
         }
+    }
+
+    /// Whether the last [`Endpoint::poll_transmit`] held a request packet back because it did not fit into the budget.
+    pub fn is_blocked_by_budget(&self) -> bool {
+        self.over_budget().is_some()
+    }
+
+    /// Cost of the request packet that the last [`Endpoint::poll_transmit`] held back: a budget of at least this much
+    /// lets it go. A READ request costs up to 160 KiB at once.
+    pub fn over_budget(&self) -> Option<InFlight> {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.over_budget(),
+            _ => None,
+        }
+    }
+
+    /// Bytes in flight. Zero for UC and UD, which have no acknowledgements.
+    pub fn in_flight(&self) -> InFlight {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.in_flight(),
+            _ => InFlight::NONE,
+        }
+    }
+
+    /// Whether a request packet of RC or XRC was sent and not acknowledged.
+    pub fn has_unacknowledged(&self) -> bool {
+        match &self.transport {
+            Transport::Reliable(queue_pair) => queue_pair.has_unacknowledged(),
+            _ => false,
+        }
+    }
+
+    /// What [`Endpoint::poll_transmit`] could return now.
+    pub fn pending(&self) -> Pending {
+        let starts = self.machine.permits(Action::StartSend).is_allowed();
+        let sends = match &self.transport {
+            Transport::Reliable(queue_pair) => return queue_pair.pending(),
+            Transport::Unreliable(queue_pair) => {
+                queue_pair.send_queue_len() > 0 && (starts || !queue_pair.is_between_messages())
+            }
+            Transport::Datagram(queue_pair) => queue_pair.send_queue_len() > 0 && starts,
+            Transport::None => false,
+        };
+        if sends { Pending::Urgent } else { Pending::Nothing }
     }
 
     /// Destination QPN of the next UC or UD packet, and the route of a datagram: for flow control by the caller,

@@ -11,7 +11,8 @@ use ferroce_wire::syndrome::{NakCode, Syndrome, SyndromeKind};
 use super::queue_pair::Config;
 use super::requester::{QueuedRequest, RequestState, Requester};
 use super::sequence::Sequence;
-use crate::congestion::{RateControl, cost};
+use crate::budget::InFlight;
+use crate::congestion::RateControl;
 use crate::memory::Memory;
 use crate::qp::Fault;
 use crate::time::Instant;
@@ -33,6 +34,8 @@ impl Requester {
         if sequence >= self.newest {
             return Ok(());
         }
+        // It may open the window or bring credits.
+        self.stalled = false;
         let syndrome = packet.extensions.aeth.map(|aeth| aeth.syndrome);
         match info.operation {
             opcode::Operation::Acknowledge => {
@@ -234,8 +237,13 @@ impl Requester {
     fn advance(&mut self, now: Instant, to: Sequence, config: &Config) {
         if let Some(queued) = self.queue.front() {
             let [from, until] = [self.unacknowledged, to].map(|place| place.since(queued.start));
-            let bytes = queued.bytes(from, until, config.mtu);
-            self.rate.on_ack(now, cost(bytes, until.saturating_sub(from) as usize));
+            let bytes = queued.cost(from, until, config.mtu);
+            self.rate.on_ack(now, bytes.peer + bytes.own);
+            // After going back, only packets before `next` are in flight again.
+            let resent = until.min(self.next.since(queued.start));
+            if from < resent {
+                self.in_flight.subtract(queued.cost(from, resent, config.mtu));
+            }
         }
         self.unacknowledged = to;
         // An ACK for the first transmission may arrive during the retransmission.
@@ -271,6 +279,7 @@ impl Requester {
         self.go_back(now);
         self.went_back_to = None;
         self.rnr_wait_until = Some(now + wait);
+        self.stalled = true;
         Ok(())
     }
 
@@ -330,6 +339,8 @@ impl Requester {
         now: Instant,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
+        // It may also be the end of an RNR wait or of pacing.
+        self.stalled = false;
         if self.timer.is_some_and(|timer| timer <= now) {
             self.timer = None;
             self.went_back_to = None;
@@ -350,6 +361,7 @@ impl Requester {
     pub(super) fn fail_local(
         &mut self,
         psn: Psn,
+        config: &Config,
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(psn);
@@ -362,6 +374,7 @@ impl Requester {
             }
             (self.next, self.next_index) = (sequence, index);
             self.outstanding.retain(|&end| end <= sequence);
+            self.in_flight = self.count_in_flight(config.mtu);
         }
         self.complete_failed(done)
     }
@@ -397,5 +410,6 @@ impl Requester {
         self.next_index = 0;
         self.outstanding.clear();
         (self.timer, self.rnr_wait_until) = (None, None);
+        (self.in_flight, self.over_budget) = (InFlight::NONE, InFlight::NONE);
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! | file | role |
 //! |---|---|
-//! | `requester` | the send queue, segmentation, the next packet, go-back-N |
+//! | `requester` | the send queue, the next packet, go-back-N |
+//! | `segment` | headers and payload of one packet |
 //! | `completer` | ACKs, NAKs, READ and atomic responses, timeouts |
 //! | `responder` | the checks on requests and their execution |
 //! | `responses` | queued ACKs, READ and atomic responses; responses to duplicates |
@@ -14,6 +15,7 @@ mod queue_pair;
 mod requester;
 mod responder;
 mod responses;
+mod segment;
 mod sequence;
 
 #[cfg(test)]
@@ -21,5 +23,6 @@ mod tests;
 
 pub use queue_pair::{Config, QueuePair, Role};
 
+pub use crate::budget::{Budget, InFlight, Pending};
 pub use crate::qp::Fault;
 pub use crate::work::PostError;

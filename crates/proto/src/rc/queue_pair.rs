@@ -11,6 +11,7 @@ use ferroce_wire::transport::Bth;
 
 use super::requester::{Requester, Sending};
 use super::responder::{Refused, Responder};
+use crate::budget::{Budget, InFlight, Pending};
 use crate::congestion::{Congestion, NotificationPacer, RateControl, cost};
 use crate::counters::Counters;
 use crate::memory::{AccessFlags, Accessor, Memory, PdId};
@@ -151,12 +152,15 @@ impl QueuePair {
         if self.requester.sending == Sending::NotYet {
             self.requester = Requester::new(&self.config);
         }
+        // max_rd_atomic may have grown.
+        self.requester.stalled = false;
     }
 
     /// Transition from RTR or SQD to RTS (IBA 10.3.1.4).
     pub fn start_sending(&mut self) {
         if !matches!(self.config.role, Role::Target(_)) {
             self.requester.sending = Sending::Active;
+            self.requester.stalled = false;
         }
     }
 
@@ -286,7 +290,7 @@ impl QueuePair {
             return;
         }
         if local {
-            if self.requester.fail_local(psn, &mut self.send_done).is_err() {
+            if self.requester.fail_local(psn, &self.config, &mut self.send_done).is_err() {
                 self.enter_error(Fault::Requester);
             }
         } else {
@@ -316,11 +320,15 @@ impl QueuePair {
 
     /// The next packet to send: responses first, since the peer waits for them. Executes local requests when they
     /// reach the head of the queue.
+    ///
+    /// A request is sent only if its cost fits into `budget`, and is subtracted from it. Responses are free.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
+        budget: &mut Budget,
         memory: &mut impl Memory,
     ) -> Option<Transmit<'_>> {
+        self.requester.over_budget = InFlight::NONE;
         if core::mem::take(&mut self.notify) {
             self.counters.np_cnp_sent += 1;
             return Some(self.notification());
@@ -335,7 +343,43 @@ impl QueuePair {
             self.enter_error(Fault::Requester);
             return None;
         }
-        self.requester.poll_transmit(now, &self.config)
+        self.requester.poll_transmit(now, budget, &self.config)
+    }
+
+    /// Cost of the request packet that did not fit into the budget of the last [`QueuePair::poll_transmit`]; `None`
+    /// when none was held back.
+    pub fn over_budget(&self) -> Option<InFlight> {
+        Some(self.requester.over_budget).filter(|bytes| *bytes != InFlight::NONE)
+    }
+
+    /// Bytes in flight: zero after going back to a lost packet, until packets are retransmitted.
+    pub fn in_flight(&self) -> InFlight {
+        self.requester.in_flight
+    }
+
+    /// The same, from the queue.
+    #[cfg(test)]
+    pub(super) fn count_in_flight(&self) -> InFlight {
+        self.requester.count_in_flight(self.config.mtu)
+    }
+
+    /// Whether a request packet was sent and not acknowledged.
+    pub fn has_unacknowledged(&self) -> bool {
+        self.requester.has_unacknowledged()
+    }
+
+    /// What [`QueuePair::poll_transmit`] could return now.
+    pub fn pending(&self) -> Pending {
+        // Responses behind a paced READ response wait for its timer.
+        let responds = self.responder.wants_to_send() && self.responses_paced_until.is_none();
+        let requests = self.fault.is_none() && self.requester.wants_to_send();
+        if self.notify || requests || (responds && !self.responder.owes_only_acks()) {
+            Pending::Urgent
+        } else if responds {
+            Pending::Ack
+        } else {
+            Pending::Nothing
+        }
     }
 
     /// Whether pacing delays the next response. READ responses are paced like requests; later responses wait behind

@@ -12,22 +12,20 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use ferroce_wire::number::{Psn, VirtualAddress, Word};
-use ferroce_wire::opcode::Opcode;
-use ferroce_wire::packet::ExtensionHeaders;
-use ferroce_wire::transport::{AtomicEth, Bth, Feth, Ieth, ImmDt, Reth, Xrceth};
+use ferroce_wire::number::Psn;
 
 use super::queue_pair::{Config, Role};
+use super::segment::packet;
 use super::sequence::Sequence;
+use crate::budget::{Budget, InFlight};
 use crate::congestion::{Blocked, Controller, RateControl, cost};
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::qp::Fault;
 use crate::time::Instant;
-use crate::transmit::{Payload, Transmit, pad};
+use crate::transmit::Transmit;
 use crate::work::{
-    Completion, CompletionKind, MAX_MESSAGE, Operation, PostError, RemoteAddress, SendRequest,
-    Status, WorkId,
+    Completion, CompletionKind, MAX_MESSAGE, Operation, PostError, SendRequest, Status, WorkId,
 };
 
 /// A posted request.
@@ -70,14 +68,24 @@ impl QueuedRequest {
         let offset = |index: u32| (u64::from(index) * u64::from(mtu)).min(self.request.data.len());
         (offset(to) - offset(from)) as usize
     }
+
+    /// Cost of packets `from..to`, to the receive buffer that they go to.
+    pub(super) fn cost(&self, from: u32, to: u32, mtu: u16) -> InFlight {
+        let bytes = cost(self.bytes(from, to, mtu), to.saturating_sub(from) as usize);
+        match self.request.operation {
+            Operation::Read { .. } => InFlight { own: bytes, ..InFlight::NONE },
+            _ => InFlight { peer: bytes, ..InFlight::NONE },
+        }
+    }
 }
 
 /// Packets between two ACK requests in a long message: the window advances, and a loss is detected before the end of
 /// the message.
 const ACK_REQUEST_INTERVAL: u32 = 16;
 
-/// A quarter of the PSN space: with fewer PSNs in flight, the order of any two is unambiguous (IBA 9.7.2).
-const MAX_CHUNK: usize = 1 << 22;
+/// Maximum cost of a READ chunk: a chunk is requested at once, so a larger one would wait for that much budget, and
+/// could not follow a window that loss has reduced.
+const MAX_CHUNK_COST: usize = 160 * 1024;
 
 /// Whether new requests may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +130,12 @@ pub(super) struct Requester {
     /// Packets per READ chunk.
     pub(super) chunk_packets: u32,
     pub(super) rate: Controller,
+    /// Cost of the packets from `unacknowledged` to `next`.
+    pub(super) in_flight: InFlight,
+    /// Cost of the packet that did not fit into the budget.
+    pub(super) over_budget: InFlight,
+    /// The next packet cannot be sent before a response, a timer, a state change or a new budget.
+    pub(super) stalled: bool,
     pub(super) sending: Sending,
     pub(super) counters: Counters,
 }
@@ -132,7 +146,7 @@ impl Requester {
         let rate = config.congestion.start(Instant::ZERO);
         // Two chunks fill the window: one is in flight while the next is requested.
         let chunk_packets =
-            (rate.window() / 2 / cost(usize::from(config.mtu), 1)).clamp(1, MAX_CHUNK);
+            (rate.window() / 2).min(MAX_CHUNK_COST) / cost(usize::from(config.mtu), 1);
         Self {
             queue: VecDeque::new(),
             unacknowledged: start,
@@ -150,8 +164,11 @@ impl Requester {
             credit_limit: None,
             went_back_to: None,
             since_ack_request: 0,
-            chunk_packets: chunk_packets as u32,
+            chunk_packets: chunk_packets.max(1) as u32,
             rate,
+            in_flight: InFlight::NONE,
+            over_budget: InFlight::NONE,
+            stalled: false,
             sending: Sending::NotYet,
             counters: Counters::default(),
         }
@@ -197,6 +214,8 @@ impl Requester {
             _ => packets.min(1),
         };
         self.posted = self.posted.wrapping_add(messages);
+        // Behind an unsent request, it waits as that one does.
+        self.stalled &= self.next_index < self.queue.len();
         let (start, ssn, state) = (self.tail, self.posted, RequestState::Queued);
         self.queue.push_back(QueuedRequest { request, start, packets, ssn, state });
         self.tail = self.tail.plus(packets);
@@ -231,7 +250,14 @@ impl Requester {
     }
 
     /// The next packet, if there is one and it may be sent now.
-    pub(super) fn poll_transmit(&mut self, now: Instant, config: &Config) -> Option<Transmit<'_>> {
+    pub(super) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        config: &Config,
+    ) -> Option<Transmit<'_>> {
+        // Until a packet is found.
+        self.stalled = true;
         if self.next >= self.tail || self.rnr_wait_until.is_some_and(|time| now < time) {
             return None;
         }
@@ -247,7 +273,8 @@ impl Requester {
             return None;
         }
         let end = if wants_response { self.chunk_end(queued, index) } else { index + 1 };
-        let bytes = cost(queued.bytes(index, end, config.mtu), (end - index) as usize);
+        let sent = queued.cost(index, end, config.mtu);
+        let bytes = sent.peer + sent.own;
         match self.rate.may_send(now, bytes) {
             Ok(()) => {}
             // A CNP may close the window before its last packet requested an ACK: one more packet is sent, to request
@@ -259,6 +286,13 @@ impl Requester {
                 return None;
             }
         }
+        if !budget.fits(sent) {
+            self.over_budget = sent;
+            return None;
+        }
+        self.stalled = false;
+        budget.spend(sent);
+        self.in_flight.add(sent);
         self.rate.on_sent(now, bytes);
         let last = end == queued.packets;
         let psn = self.next.psn();
@@ -267,8 +301,9 @@ impl Requester {
         if wants_response {
             self.outstanding.push_back(self.next);
         }
-        // The last packet that fits into the window requests an ACK; otherwise the window would never open again.
-        let available = self.rate.window().saturating_sub(self.rate.in_flight());
+        // The last packet that fits into the window requests an ACK; otherwise the window would never open again. The
+        // same holds for the budget.
+        let available = self.rate.window().saturating_sub(self.rate.in_flight()).min(budget.peer);
         let edge = available < cost(usize::from(config.mtu), 1);
         self.since_ack_request += 1;
         let ack_request =
@@ -323,7 +358,32 @@ impl Requester {
         self.outstanding.clear();
         self.timer = None;
         self.since_ack_request = 0;
+        self.in_flight = InFlight::NONE;
+        self.stalled = false;
         self.rate.on_loss(now);
+    }
+
+    /// Whether a packet might be sent now.
+    pub(super) fn wants_to_send(&self) -> bool {
+        self.next_index < self.queue.len() && !self.stalled
+    }
+
+    /// Whether a packet was sent and not acknowledged, even if it will be retransmitted.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        self.unacknowledged < self.newest
+    }
+
+    /// Cost of the packets from `unacknowledged` to `next`, from the queue.
+    pub(super) fn count_in_flight(&self, mtu: u16) -> InFlight {
+        let mut total = InFlight::NONE;
+        for queued in self.queue.iter().take_while(|queued| queued.start < self.next) {
+            let from = self.unacknowledged.since(queued.start);
+            let to = self.next.since(queued.start).min(queued.packets);
+            if from < to {
+                total.add(queued.cost(from, to, mtu));
+            }
+        }
+        total
     }
 
     /// Whether all started requests have completed.
@@ -350,110 +410,4 @@ impl Requester {
         let waiting = self.unacknowledged < self.newest;
         self.timer = timeout.filter(|_| waiting).map(|timeout| now + timeout);
     }
-}
-
-/// One packet of a request: of its message, or the READ request for these packets of the response.
-fn packet<'a>(
-    queued: &'a QueuedRequest,
-    part: core::ops::Range<u32>,
-    psn: Psn,
-    ack_request: bool,
-    config: &Config,
-) -> Transmit<'a> {
-    let request = &queued.request;
-    let mtu = u64::from(config.mtu);
-    let length = request.data.len();
-    let offset = u64::from(part.start) * mtu;
-    let (first, last) = (part.start == 0, part.end == queued.packets);
-    let reth = |remote: RemoteAddress, length: u64| Reth {
-        address: remote.address,
-        key: remote.key,
-        length: length as u32,
-    };
-    let atomic = |remote: RemoteAddress, swap_or_add: u64, compare: u64| AtomicEth {
-        address: remote.address,
-        key: remote.key,
-        swap_or_add: Word(swap_or_add),
-        compare: Word(compare),
-    };
-    let mut extensions = ExtensionHeaders::default();
-    let mut payload = Payload::None;
-    let body = || Payload::of(&request.data, offset, (length - offset).min(mtu) as u32);
-    let opcode = match request.operation {
-        Operation::Send { immediate, invalidate } => {
-            payload = body();
-            if last {
-                extensions.immediate = immediate.map(|value| ImmDt { value });
-                extensions.ieth = invalidate.map(|key| Ieth { key });
-            }
-            match (first, last) {
-                (true, false) => Opcode::RC_SEND_FIRST,
-                (false, false) => Opcode::RC_SEND_MIDDLE,
-                (true, true) if invalidate.is_some() => Opcode::RC_SEND_ONLY_WITH_INVALIDATE,
-                (true, true) if immediate.is_some() => Opcode::RC_SEND_ONLY_WITH_IMMEDIATE,
-                (true, true) => Opcode::RC_SEND_ONLY,
-                (false, true) if invalidate.is_some() => Opcode::RC_SEND_LAST_WITH_INVALIDATE,
-                (false, true) if immediate.is_some() => Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
-                (false, true) => Opcode::RC_SEND_LAST,
-            }
-        }
-        Operation::Write { remote, immediate } => {
-            payload = body();
-            extensions.reth = first.then(|| reth(remote, length));
-            if last {
-                extensions.immediate = immediate.map(|value| ImmDt { value });
-            }
-            match (first, last) {
-                (true, false) => Opcode::RC_RDMA_WRITE_FIRST,
-                (false, false) => Opcode::RC_RDMA_WRITE_MIDDLE,
-                (true, true) if immediate.is_some() => Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE,
-                (true, true) => Opcode::RC_RDMA_WRITE_ONLY,
-                (false, true) if immediate.is_some() => Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE,
-                (false, true) => Opcode::RC_RDMA_WRITE_LAST,
-            }
-        }
-        Operation::Read { remote } => {
-            // A retransmitted READ requests only the missing part (IBA 9.4.4).
-            let address = VirtualAddress(remote.address.0.wrapping_add(offset));
-            let bytes = queued.bytes(part.start, part.end, config.mtu);
-            extensions.reth = Some(reth(RemoteAddress { address, ..remote }, bytes as u64));
-            Opcode::RC_RDMA_READ_REQUEST
-        }
-        Operation::CompareSwap { remote, compare, swap } => {
-            extensions.atomic = Some(atomic(remote, swap, compare));
-            Opcode::RC_COMPARE_SWAP
-        }
-        Operation::FetchAdd { remote, add } => {
-            extensions.atomic = Some(atomic(remote, add, 0));
-            Opcode::RC_FETCH_ADD
-        }
-        Operation::Flush { remote, length, selectivity, placement } => {
-            extensions.feth = Some(Feth { reserved: 0, selectivity, placement });
-            extensions.reth = Some(reth(remote, u64::from(length)));
-            Opcode::RC_FLUSH
-        }
-        Operation::AtomicWrite { remote } => {
-            payload = body();
-            extensions.reth = Some(reth(remote, 8));
-            Opcode::RC_ATOMIC_WRITE
-        }
-        // Local requests have no packets.
-        Operation::LocalInvalidate { .. } | Operation::Bind(_) => Opcode::default(),
-    };
-    let queue = request.receive_queue;
-    extensions.xrceth =
-        queue.map(|queue| Xrceth { receive_queue: queue.into(), ..Xrceth::default() });
-    let bth = Bth {
-        opcode: config.role.opcode(opcode),
-        solicited: request.solicited && last,
-        // Without APM, the migration state is always Migrated (IBA 17.2.8).
-        migrated: true,
-        pad: pad(payload.len()),
-        partition: config.partition,
-        destination: config.destination,
-        ack_request,
-        psn,
-        ..Bth::default()
-    };
-    Transmit { bth, extensions, payload, by: config.accessor() }
 }

@@ -160,6 +160,14 @@ impl Responses {
         self.queue.insert(behind.unwrap_or(self.queue.len()), response);
     }
 
+    /// Whether all queued responses are positive ACKs.
+    pub(super) fn are_acks(&self) -> bool {
+        self.queue.iter().all(|response| match response.kind {
+            ResponseKind::Acknowledge(syndrome) => syndrome.is_ack(),
+            _ => false,
+        })
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

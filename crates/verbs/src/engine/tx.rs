@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_proto::budget::Budget;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
@@ -178,7 +179,11 @@ impl Adapter {
             if process.is_some_and(must_wait) {
                 break;
             }
-            let Some(outgoing) = inner.endpoint.poll_transmit(now, &mut memory) else { break };
+            let Some(outgoing) =
+                inner.endpoint.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut memory)
+            else {
+                break;
+            };
             let bth = outgoing.transmit.bth;
             let route = match (outgoing.route, process) {
                 // Probes must stay behind the packets they cover, so all packets to local receivers share a socket.

@@ -154,6 +154,11 @@ impl Responder {
         !self.responses.is_empty()
     }
 
+    /// Whether all queued responses are positive ACKs.
+    pub(super) fn owes_only_acks(&self) -> bool {
+        self.responses.are_acks()
+    }
+
     /// Payload bytes of the next packet, if it belongs to a READ response.
     pub(super) fn next_read_payload(&self, config: &Config) -> Option<usize> {
         self.responses.next_read_payload(config)

@@ -6,6 +6,7 @@ use ferroce_wire::number::{RKey, VirtualAddress};
 use ferroce_wire::packet::Packet;
 
 use super::pair::{config, sge};
+use crate::budget::Budget;
 use crate::memory::{AccessFlags, Accessor, Atomic, Bind, Denied, Memory, PdId, RemoteRange, Sge};
 use crate::rc::QueuePair;
 use crate::receive::ReceiveQueue;
@@ -110,7 +111,9 @@ fn run(operation: Operation, length: u32, mtu: u16) -> [u64; 2] {
         for side in 0..2 {
             let [one, other] = &mut ends;
             let (from, to) = if side == 0 { (one, other) } else { (other, one) };
-            while let Some(transmit) = from.poll_transmit(Instant::ZERO, &mut memories[side]) {
+            while let Some(transmit) =
+                from.poll_transmit(Instant::ZERO, &mut { Budget::UNLIMITED }, &mut memories[side])
+            {
                 let packet = packet(&transmit, &zeroes);
                 let memory = &mut memories[1 - side];
                 to.handle_packet(Instant::ZERO, &packet, false, Some(&mut receives), memory);

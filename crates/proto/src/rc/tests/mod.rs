@@ -1,3 +1,4 @@
+mod budget;
 mod congestion;
 mod counters;
 mod credits;

@@ -12,6 +12,7 @@ use ferroce_wire::syndrome::RnrTimer;
 use core::cmp::Reverse;
 use core::time::Duration;
 
+use crate::budget::Budget;
 use crate::congestion::{Congestion, cost};
 use crate::memory::AccessFlags;
 use crate::rc::{Config, QueuePair, Role};
@@ -31,7 +32,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn poll(&mut self, now: Instant) -> Option<Transmit<'_>> {
-        self.qp.poll_transmit(now, &mut self.memory)
+        self.qp.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory)
     }
 }
 
@@ -120,7 +121,9 @@ impl Pair {
             let mut buffer = vec![0; 8192];
             loop {
                 let host = &mut self.hosts[side];
-                let Some(transmit) = host.qp.poll_transmit(self.now, &mut host.memory) else {
+                let mut budget = Budget::UNLIMITED;
+                let polled = host.qp.poll_transmit(self.now, &mut budget, &mut host.memory);
+                let Some(transmit) = polled else {
                     break;
                 };
                 let psn = transmit.bth.psn;

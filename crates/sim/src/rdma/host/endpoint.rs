@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use ferroce_proto::budget::Budget;
 use ferroce_proto::memory::Memory;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
@@ -124,7 +125,9 @@ impl Endpoint {
     ) -> Option<(Ipv4Addr, Transmit<'_>)> {
         match &mut self.qp {
             Qp::None => None,
-            Qp::Reliable(qp) => Some((self.peer, qp.poll_transmit(now, memory)?)),
+            Qp::Reliable(qp) => {
+                Some((self.peer, qp.poll_transmit(now, &mut { Budget::UNLIMITED }, memory)?))
+            }
             Qp::Unreliable(qp) => Some((self.peer, qp.poll_transmit(memory)?)),
             Qp::Datagram(qp) => {
                 let datagram = qp.poll_transmit()?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use ferroce_proto::budget::Budget;
 use ferroce_proto::receive::{ReceiveQueue, XrcProperties};
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
@@ -171,7 +172,8 @@ impl QpControl for RdmaHost {
                 let _ = qp.post_send(request);
             }
             // Binding is local: no packet is sent.
-            let nothing = qp.poll_transmit(now, &mut self.memory).is_none();
+            let nothing =
+                qp.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut self.memory).is_none();
             debug_assert!(nothing);
             endpoint.bind_completions.extend(std::iter::from_fn(|| qp.poll_send_completion()));
         }
