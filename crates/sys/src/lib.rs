@@ -17,6 +17,7 @@
 //! # Everything else
 //! - [`Poller`], [`poll`], [`Epoll`], [`Event`] and [`clock`]: waiting.
 //! - [`UdpSocket`]: an ordinary UDP socket.
+//! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`random`], [`environment`], [`memory`]: one system facility each.
 //!
 //! # rustix and libc
@@ -43,6 +44,7 @@ pub mod exit;
 pub mod file_lock;
 pub mod memory;
 mod net;
+mod owned;
 pub mod poll;
 pub mod random;
 pub mod signal;
@@ -62,6 +64,7 @@ pub use net::slot::{Service, Slot};
 pub use net::socket::Socket;
 pub use net::udp::UdpSocket;
 pub use net::{ROCE_PORT, SOURCE_PORTS, interface, neighbour, route, steering};
+pub use owned::{Guard, Owned, Requests};
 pub use poll::{Interest, Poller, Readiness};
 
 /// Error numbers, for crates that report one without making a system call.

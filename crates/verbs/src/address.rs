@@ -55,12 +55,12 @@ impl Adapter {
             return Err(RouteError::NoSuchGid { index: vector.source_index });
         }
         let destination = own_name(vector.destination.to_ip());
-        let own = self.links[source].address.ip();
+        let own = self.port.links[source].address.ip();
         let toward = |ip| AddressVector { destination: Gid::from_ip(ip), ..*vector };
         if !destination.is_loopback() || own.is_loopback() {
             return self.route_from(vector.source_index, &toward(destination));
         }
-        match self.loopback_link(destination.is_ipv4()) {
+        match self.port.loopback_link(destination.is_ipv4()) {
             Some(link) => self.route_from(link, &toward(destination)),
             None => self.route_from(vector.source_index, &toward(own)),
         }
@@ -68,7 +68,7 @@ impl Adapter {
 
     /// Returns the route from a link.
     fn route_from(&self, index: u8, vector: &AddressVector) -> Result<Route, RouteError> {
-        let link = self.links.get(usize::from(index));
+        let link = self.port.links.get(usize::from(index));
         let link = link.ok_or(RouteError::NoSuchGid { index })?;
         let mut destination = SocketAddr::new(vector.destination.to_ip(), self.options.port);
         if destination.is_ipv4() != link.address.is_ipv4() {

@@ -58,7 +58,7 @@ impl Context {
     pub fn open(device: &Device, options: &Options) -> Result<Self, OpenError> {
         exit::register();
         let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
-        handle.adapter.port.subscribe(&events);
+        handle.adapter.port.state.subscribe(&events);
         Ok(Self { handle, events })
     }
 
@@ -85,7 +85,7 @@ impl Context {
     /// Whether the interface is up and has a carrier. [`EventKind::PortActive`](crate::EventKind::PortActive) and
     /// [`EventKind::PortError`](crate::EventKind::PortError) report changes.
     pub fn is_active(&self) -> bool {
-        self.adapter().port.is_active()
+        self.adapter().port.state.is_active()
     }
 
     /// Returns the largest path MTU of the device.
@@ -113,10 +113,10 @@ impl Context {
     /// that has the device open.
     pub fn is_on_this_host(&self, number: Qpn) -> bool {
         let (adapter, slot) = (self.adapter(), (number.0 >> 16) as u8);
-        if slot == adapter.slot() {
-            return adapter.queue_pair(number).is_some();
+        if slot == adapter.tables.slot() {
+            return adapter.tables.queue_pair(number).is_some();
         }
-        let others = adapter.links.first().and_then(|link| link.slot.others().ok());
+        let others = adapter.port.links.first().and_then(|link| link.slot.others().ok());
         others.is_some_and(|others| others.contains(&slot))
     }
 

@@ -63,7 +63,7 @@ impl Context {
 
 impl ProtectionDomain {
     fn new(context: Context) -> Self {
-        let pd = context.adapter().new_pd();
+        let pd = context.adapter().tables.new_pd();
         Self { shared: Arc::new(Shared { context, pd, users: AtomicUsize::new(0) }) }
     }
 

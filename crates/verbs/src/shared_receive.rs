@@ -69,14 +69,14 @@ impl ProtectionDomain {
             return Err(CreateError::SharedReceiveQueueTooLong { given, max });
         }
         let adapter = self.context().adapter();
-        let number = adapter.new_number()?;
+        let number = adapter.tables.new_number()?;
         let receives = Arc::new(RecvQueue {
             number: Some(number),
             queue: Mutex::new(queue),
             completions: completions.map(CompletionQueue::share),
             events: Arc::clone(&self.context().events),
         });
-        adapter.add_receive_queue(number, &receives);
+        adapter.tables.add_receive_queue(number, &receives);
         if let Some(completions) = &receives.completions {
             completions.users.fetch_add(1, Ordering::Relaxed);
         }

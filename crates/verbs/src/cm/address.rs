@@ -32,7 +32,7 @@ impl LocalLink {
     fn open(device: &Device, ip: IpAddr, options: &Options) -> Result<Self, Error> {
         // The cm_ids of a device share it and its asynchronous events; they have channels for their own events.
         let context = Context::of(Adapter::open(device, options)?);
-        let index = context.adapter().link_of(ip);
+        let index = context.adapter().port.link_of(ip);
         // The device does not listen on an address that was added after it was opened.
         let index = index
             .ok_or_else(|| OpenError::NoAddress { interface: device.interface().name.clone() })?;
@@ -43,7 +43,7 @@ impl LocalLink {
     fn toward(self, destination: IpAddr) -> Self {
         let is_loopback = self.address().is_some_and(|own| own.ip().is_loopback());
         let index = match destination.is_loopback() && !is_loopback {
-            true => self.adapter().loopback_link(destination.is_ipv4()).unwrap_or(self.index),
+            true => self.adapter().port.loopback_link(destination.is_ipv4()).unwrap_or(self.index),
             false => self.index,
         };
         Self { index, ..self }

@@ -77,7 +77,7 @@ impl Handler<'_> {
 
     /// Returns the state of the new cm_id of a request.
     fn incoming_state(&self, from: Gid, service: ServiceId, port: u16) -> Option<State> {
-        let handle = self.adapter.thread.handle()?;
+        let handle = self.adapter.signals.handle()?;
         let local_link = LocalLink { context: Context::of(handle), index: self.link };
         let mut local = local_link.address()?;
         local.set_port(split_service_id(service).map_or(0, |(_, port)| port));
@@ -114,7 +114,7 @@ impl Handler<'_> {
         };
         let device = self.adapter.device.mtu().unwrap_or_default();
         let path_mtu = || {
-            let context = Context::of(self.adapter.thread.handle()?);
+            let context = Context::of(self.adapter.signals.handle()?);
             let back = self.adapter.route_to(self.link, request.from).ok()?;
             context.path_mtu_to(back.destination).ok()
         };
@@ -250,7 +250,7 @@ impl Handler<'_> {
         if process.is_some_and(|name| processes.is_some_and(|all| all.is_alive(name))) {
             return; // The process is stopped or busy. Its exit would raise an event.
         }
-        let core = self.adapter.queue_pair(number);
+        let core = self.adapter.tables.queue_pair(number);
         let heard = core.and_then(|core| lock(&core.inner).heard);
         self.act(|manager, now| {
             if heard.is_none_or(|heard| heard < begun) {

@@ -75,7 +75,7 @@ impl LocalLink {
 
     /// Returns its address, with the UDP port of RoCEv2.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        Some(self.adapter().links.get(usize::from(self.index))?.address)
+        Some(self.adapter().port.links.get(usize::from(self.index))?.address)
     }
 
     /// Returns its index in the GID table, or that of the GID which replaces it.

@@ -59,6 +59,6 @@ fn polling_an_armed_queue_does_not_count_as_polling() {
     queue.arm(false);
     for _ in 0..100 {
         assert_eq!(queue.poll_one(), None);
-        assert!(!context.adapter().thread.is_polled());
+        assert!(!context.adapter().signals.is_polled());
     }
 }

@@ -63,6 +63,8 @@ counters! {
     forward_failed,
     /// Packets that the kernel refused to send.
     send_failed,
+    /// Receive calls that the kernel refused.
+    receive_failed,
     /// Completions lost because the CQ was full.
     overruns,
     /// Responder: requests that had been executed before.

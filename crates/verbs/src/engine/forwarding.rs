@@ -81,7 +81,8 @@ impl Adapter {
         info: &RxInfo,
         data: &[u8],
     ) -> Result<(), Error> {
-        let link = self.links.iter().find(|link| link.address == local).ok_or(Error::NoOwner)?;
+        let link =
+            self.port.links.iter().find(|link| link.address == local).ok_or(Error::NoOwner)?;
         link.slot.forward(to, info, data)
     }
 

@@ -22,7 +22,9 @@ use ferroce_wire::setup::QUEUE_KEY;
 use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
+use super::driver::Driver;
 use super::link::{Link, Route, receive_share};
+use super::port::Port;
 use super::queue_pair::{Core, Inner};
 use super::rx::ReceivedPacket;
 
@@ -270,35 +272,30 @@ pub(crate) fn is_for(number: Qpn) -> bool {
     number.0 & 0xffff == QPN_IN_SLOT
 }
 
-impl Adapter {
+impl Inner {
     /// The local process that the next packet of a QP goes to, if that packet is not acknowledged.
-    pub(crate) fn local_receiver_of_next(&self, inner: &Inner) -> Option<LocalProcess> {
-        let (destination, route) = inner.endpoint.next_unacknowledged()?;
-        let host = route.or(inner.route)?.destination.ip();
+    pub(super) fn local_receiver_of_next(&self, port: &Port) -> Option<LocalProcess> {
+        let (destination, route) = self.endpoint.next_unacknowledged()?;
+        let host = route.or(self.route)?.destination.ip();
         let process = LocalProcess { host, slot: (destination.0 >> 16) as u8 };
-        (destination != Qpn::MULTICAST && self.is_here(host)).then_some(process)
+        (destination != Qpn::MULTICAST && port.is_here(host)).then_some(process)
     }
+}
 
-    /// Whether an address belongs to this host, as far as the device knows.
-    fn is_here(&self, host: IpAddr) -> bool {
-        host.is_loopback() || self.links.iter().any(|link| link.address.ip() == host)
-    }
-
+impl Driver {
     /// Handles a probe to this process, or the acknowledgement of one of its own.
-    pub(crate) fn handle_local_flow(
-        &self,
-        local_flow: &mut LocalFlow,
+    pub(super) fn handle_local_flow(
+        &mut self,
+        adapter: &Adapter,
         one: &ReceivedPacket<'_>,
         local: SocketAddr,
-        resume: &mut impl FnMut(&Arc<Core>),
     ) {
         let source = one.info.source.ip();
-        let Some((kind, number, sender)) = parse(&one.packet).filter(|_| self.is_here(source))
-        else {
-            return;
-        };
+        let parsed = parse(&one.packet).filter(|_| adapter.port.is_here(source));
+        let Some((kind, number, sender)) = parsed else { return };
         if kind == PROBE {
-            let index = self.links.iter().position(|link| link.address == local).unwrap_or(0);
+            let links = &adapter.port.links;
+            let index = links.iter().position(|link| link.address == local).unwrap_or(0);
             let route = Route {
                 link: index as u8,
                 sender: 0,
@@ -307,13 +304,15 @@ impl Adapter {
                 traffic_class: 0,
                 hop_limit: None,
             };
-            self.queue_packet(route, packet(PROBE_ACK, number, sender, self.slot()).into());
+            let slot = adapter.tables.slot();
+            adapter.outbox.push(route, packet(PROBE_ACK, number, sender, slot).into());
         } else if kind == PROBE_ACK {
             let process = LocalProcess { host: source, slot: (sender.0 >> 16) as u8 };
-            if let Some((route, packet)) =
-                local_flow.handle_probe_ack(process, number, one.now, resume)
-            {
-                self.queue_packet(route, packet.into());
+            let Self { local_flow, schedule, .. } = self;
+            let mut resume = |core: &Arc<Core>| schedule.push(Arc::clone(core));
+            let next = local_flow.handle_probe_ack(process, number, one.now, &mut resume);
+            if let Some((route, packet)) = next {
+                adapter.outbox.push(route, packet.into());
             }
         }
     }

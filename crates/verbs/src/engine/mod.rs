@@ -2,30 +2,39 @@
 //!
 //! | file | role |
 //! |---|---|
-//! | `ownership` | which thread drives the device |
-//! | `adapter` | the state that all handles of one device share |
-//! | `link` | one address of a device and its sockets; routes |
-//! | `numbers` | QPN allocation |
-//! | `groups` | multicast groups |
-//! | `queue_pair` | a QP as the engine sees it; publishes its completions |
-//! | `progress` | one pass: receive, run timers, transmit (retransmission timeouts are here) |
-//! | `rx` | receiving packets: ICRC, demultiplexing, delivery |
-//! | `tx` | sending packets in batches |
+//! | `adapter` | an open device: its identity and its parts |
+//! | `port` | its addresses with their sockets, and its multicast groups |
+//! | `port_state` | whether its interface is up, and the async events about that |
+//! | `link` | one address of a port and its sockets; routes |
 //! | `senders` | the send sockets of an address, and the source port of a QP |
+//! | `groups` | multicast groups |
+//! | `tables` | its QPs and SRQs by number |
+//! | `numbers` | QPN allocation |
+//! | `queue_pair` | a QP as the engine sees it; publishes its completions |
+//! | `driver` | what drives the device: passes, and which thread makes them |
+//! | `rx` | a packet's way in: ICRC, demultiplexing, delivery |
+//! | `tx` | a packet's way out: turns, batches, system calls |
+//! | `schedule` | which QPs have something to send, owe ACKs, or have a timer |
+//! | `flow` | flow control per destination |
 //! | `local_flow` | flow control for UC and UD between local processes |
+//! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | forwarding packets that belong to another process |
 //! | `management` | management datagrams: the connection manager and the set-up exchange |
 //! | `steering` | updating the kernel's table of which process receives which packet |
-//! | `port` | the state of the port and its async events |
 //! | `unreachable` | peers whose UDP port is closed |
-//! | `thread` | the device thread: wakeups and progress while no program polls |
+//! | `thread` | the device thread: progress while no program polls |
+//! | `doze` | how the device thread shares the sockets with threads that poll or wait |
+//! | `signals` | what the device thread and the other threads tell each other |
 //! | `counters` | the counters of a device |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
 
 mod adapter;
 mod counters;
 mod destroy;
+mod doze;
+mod driver;
+mod flow;
 mod forwarding;
 mod groups;
 mod hw_counters;
@@ -33,13 +42,16 @@ mod link;
 mod local_flow;
 mod management;
 mod numbers;
-mod ownership;
+mod outbox;
 mod port;
-mod progress;
+mod port_state;
 mod queue_pair;
 mod rx;
+mod schedule;
 mod senders;
+mod signals;
 mod steering;
+mod tables;
 mod thread;
 mod tx;
 mod unreachable;

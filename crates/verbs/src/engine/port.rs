@@ -1,68 +1,145 @@
-//! The port of a device: whether its interface is up, and the contexts notified when that changes.
+//! The port of a device: its addresses with their sockets, its multicast groups, and its state.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::net::{IpAddr, SocketAddr};
 
-use ferroce_sys::interface::is_active;
-use ferroce_sys::{NetlinkGroup, NetlinkMonitor};
+use ferroce_sys::interface::Interface;
+use ferroce_sys::{Slot, Socket};
+use ferroce_wire::number::Qpn;
 
-use crate::device::Device;
-use crate::event::{AsyncEvent, EventKind, Events, Source};
-use crate::sync::lock;
+use super::groups::Groups;
+use super::link::{Link, Route};
+use super::port_state::PortState;
+use super::senders::{Senders, first_port, source_port};
+use crate::device::{Device, position};
+use crate::error::{OpenError, SystemError};
+use crate::headers::Headers;
+use crate::options::Options;
 
 #[derive(Debug)]
 pub(crate) struct Port {
-    /// `None` if the kernel offers no such notifications; the port state then never changes.
-    monitor: Option<NetlinkMonitor>,
-    active: AtomicBool,
-    /// The contexts that have opened the device.
-    subscribers: Mutex<Vec<Weak<Events>>>,
+    /// One link per entry of the GID table, in its order, then the links of loopback addresses.
+    pub(crate) links: Vec<Link>,
+    pub(crate) groups: Groups,
+    pub(crate) state: PortState,
 }
 
 impl Port {
-    pub(crate) fn new(device: &Device) -> Self {
-        let monitor = NetlinkMonitor::new(NetlinkGroup::Interfaces)
-            .ok()
-            .filter(|monitor| monitor.set_subscribed(true).is_ok());
-        // After subscribing, so that no change is missed.
-        let active = is_active(&device.interface().name);
-        Self { monitor, active: AtomicBool::new(active), subscribers: Mutex::default() }
-    }
-
-    /// The descriptor for the device thread to watch.
-    pub(crate) fn watch(&self) -> Option<&NetlinkMonitor> {
-        self.monitor.as_ref()
-    }
-
-    pub(crate) fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed)
-    }
-
-    /// Notifies a context of changes from now on.
-    pub(crate) fn subscribe(&self, events: &Arc<Events>) {
-        let mut subscribers = lock(&self.subscribers);
-        subscribers.retain(|one| one.strong_count() > 0);
-        subscribers.push(Arc::downgrade(events));
-    }
-
-    /// Reads the interface's state after a netlink notification.
-    pub(crate) fn refresh(&self, device: &Device) {
-        if let Some(monitor) = &self.monitor {
-            monitor.drain();
+    /// Opens the sockets of all addresses that can be used. Returns the port and the device without the others.
+    pub(super) fn open(device: Device, options: &Options) -> Result<(Self, Device), OpenError> {
+        let (device, addresses, opened) = open_links(device, options)?;
+        let mut links = Vec::new();
+        for ((slot, receiver), address) in opened.into_iter().zip(addresses) {
+            let sender = open_sender(first_port(address), device.interface(), options)?;
+            links.push(Link { address, receiver, senders: Senders::new(sender), slot });
         }
-        let active = is_active(&device.interface().name);
-        if self.active.swap(active, Ordering::Relaxed) == active {
-            return;
-        }
-        tracing::info!(device = device.name(), active, "port state changed");
-        let kind = if active { EventKind::PortActive } else { EventKind::PortError };
-        self.raise(kind);
+        let state = PortState::new(&device);
+        Ok((Self { links, groups: Groups::default(), state }, device))
     }
 
-    /// Raises an event in all contexts that have opened the device.
-    pub(crate) fn raise(&self, kind: EventKind) {
-        for events in lock(&self.subscribers).iter().filter_map(Weak::upgrade) {
-            events.raise(AsyncEvent { source: Source::Device, kind });
+    /// The slot of this process, the same at all addresses.
+    pub(super) fn slot(&self) -> u8 {
+        self.links.first().map_or(0, |link| link.slot.number())
+    }
+
+    /// The index of the link with this address.
+    pub(crate) fn link_of(&self, address: IpAddr) -> Option<u8> {
+        let addresses: Vec<_> = self.links.iter().map(|link| link.address.ip()).collect();
+        position(&addresses, address).and_then(|index| u8::try_from(index).ok())
+    }
+
+    /// The index of the loopback link of an address family.
+    pub(crate) fn loopback_link(&self, ipv4: bool) -> Option<u8> {
+        let is_it = |link: &Link| link.address.ip().is_loopback() && link.address.is_ipv4() == ipv4;
+        self.links.iter().position(is_it).and_then(|index| u8::try_from(index).ok())
+    }
+
+    /// Whether an address belongs to this host, as far as the device knows.
+    pub(super) fn is_here(&self, host: IpAddr) -> bool {
+        host.is_loopback() || self.has_address(host)
+    }
+
+    /// Whether an address is one of the port's.
+    pub(super) fn has_address(&self, host: IpAddr) -> bool {
+        self.links.iter().any(|link| link.address.ip() == host)
+    }
+
+    /// The socket of a source port on a link, opened if there is none. Calls `opened` with a new one.
+    pub(super) fn sender_for(
+        &self,
+        route: &Route,
+        (local, remote): (Qpn, Qpn),
+        interface: &Interface,
+        options: &Options,
+        opened: impl FnOnce(&Socket),
+    ) -> u8 {
+        let link = &self.links[usize::from(route.link)];
+        let port = source_port(route.flow_label, local, remote);
+        link.senders.index_of(port, |port| {
+            let mut address = link.address;
+            address.set_port(port);
+            let socket = open_sender(address, interface, options).ok()?;
+            opened(&socket);
+            Some(socket)
+        })
+    }
+
+    /// The send socket of a route.
+    pub(super) fn sender(&self, route: &Route) -> &Socket {
+        self.links[usize::from(route.link)].senders.get(route.sender)
+    }
+
+    /// The headers of a packet on this route.
+    pub(super) fn headers(&self, route: &Route) -> Headers {
+        Headers { source: self.sender(route).local(), destination: route.destination }
+    }
+
+    /// The number of send sockets.
+    pub(super) fn senders(&self) -> usize {
+        self.links.iter().map(|link| link.senders.len()).sum()
+    }
+}
+
+/// A device, its usable addresses, and the sockets opened for each.
+type Opened = (Device, Vec<SocketAddr>, Vec<(Slot, Socket)>);
+
+/// Opens the sockets of all addresses that can be used, and leaves the others out. Another user may have the port on the
+/// loopback: the device is of use without it.
+fn open_links(mut device: Device, options: &Options) -> Result<Opened, OpenError> {
+    loop {
+        let at_port = |mut address: SocketAddr| {
+            address.set_port(options.port);
+            address
+        };
+        let addresses: Vec<_> = device.addresses().into_iter().map(at_port).collect();
+        if device.gids().is_empty() {
+            return Err(OpenError::NoAddress { interface: device.interface().name.clone() });
+        }
+        match Slot::open_all(&addresses, &options.sockets) {
+            Ok(opened) => return Ok((device, addresses, opened)),
+            Err(ferroce_sys::Error::AddressNotLocal { address }) if addresses.len() > 1 => {
+                device = device.without(address);
+            }
+            Err(SystemError::PortTaken { address })
+                if address.ip().is_loopback() && device.carries_loopback() =>
+            {
+                tracing::info!(%address, "loopback addresses skipped: their port is taken");
+                device = device.without_loopback();
+            }
+            Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Opens a send socket at this address, on its port or the next free one.
+fn open_sender(
+    address: SocketAddr,
+    interface: &Interface,
+    options: &Options,
+) -> Result<Socket, SystemError> {
+    let sender = Socket::source(address, &options.sockets)?;
+    if interface.multicast || interface.loopback {
+        // On an interface without multicast, sending to a group fails later.
+        let _ = sender.multicast_out(interface.index, true);
+    }
+    Ok(sender)
 }

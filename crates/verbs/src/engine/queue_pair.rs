@@ -13,6 +13,7 @@ use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
+use super::flow::{self, Receiver};
 use super::link::Route;
 use super::local_flow::Throttled;
 use crate::cq::{self, WorkCompletion};
@@ -42,8 +43,14 @@ pub(crate) struct Inner {
     pub(crate) timer: Option<Instant>,
     /// When the peer's last packet arrived.
     pub(crate) heard: Option<Instant>,
-    /// It waits for local flow control.
+    /// The process that its packets go to, for the flow control.
+    pub(crate) receiver: Option<Receiver>,
+    /// Its share of the flow control.
+    pub(crate) flow: flow::Member,
+    /// It waits for the flow control of UC and UD.
     pub(crate) throttled: Option<Throttled>,
+    /// Requests that were posted and not handed to the device yet: see [`Inner::holds`].
+    pub(crate) held: u32,
     /// It was destroyed. Queues of the engine may still contain it and must skip it.
     pub(crate) destroyed: bool,
 }
@@ -59,25 +66,65 @@ pub(crate) struct Core {
     pub(crate) events: Arc<Events>,
     /// It is in the engine's list of QPs that may have packets to send.
     pub(crate) queued: AtomicBool,
+    /// It is in the engine's list of QPs that owe ACKs.
+    pub(crate) owes: AtomicBool,
+    /// Whether it waits for credit.
+    pub(crate) waiting: flow::Waiting,
+}
+
+/// What a QP published.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Published {
+    /// At least one completion.
+    pub(super) some: bool,
+    /// It lost packets since the last time.
+    pub(super) lost: Loss,
+}
+
+/// Packets that a QP has found to be lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loss {
+    pub(super) requests: bool,
+    pub(super) responses: bool,
+}
+
+impl Inner {
+    /// Sets the route to the connected peer.
+    pub(crate) fn set_route(&mut self, route: Route, peer: Qpn) {
+        self.route = Some(route);
+        self.receiver = Some(Receiver::new(route.destination.ip(), peer));
+    }
 }
 
 impl Core {
     /// Moves the endpoint's completions to the CQs, raises its events and adds up its counters.
-    pub(crate) fn publish_completions(&self, inner: &mut Inner, adapter: &Adapter, now: Instant) {
+    pub(crate) fn publish_completions(
+        &self,
+        inner: &mut Inner,
+        adapter: &Adapter,
+        now: Instant,
+    ) -> Published {
+        let mut published = Published::default();
         if inner.destroyed {
-            return;
+            return published;
         }
         let endpoint = &mut inner.endpoint;
         let counted = endpoint.take_counters();
         if counted != Counters::default() {
             adapter.counters.add(&counted);
+            published.lost = Loss {
+                requests: counted.packet_seq_err + counted.local_ack_timeout_err > 0,
+                responses: counted.implied_nak_seq_err > 0,
+            };
         }
         let mut lost = false;
         while let Some(one) = endpoint.poll_send_completion() {
+            published.some = true;
             lost |= self.complete(&self.sends, one, now).is_err();
         }
         while let Some(one) = endpoint.poll_receive_completion() {
-            let shared = one.receive_queue.and_then(|number| adapter.receive_queue(number));
+            published.some = true;
+            let shared = one.receive_queue.and_then(|number| adapter.tables.receive_queue(number));
             let queue = shared.as_ref().and_then(|shared| shared.completions.as_ref());
             lost |= self.complete(queue.unwrap_or(&self.receive_completions), one, now).is_err();
         }
@@ -103,6 +150,7 @@ impl Core {
                 self.receives.events.raise(AsyncEvent::limit_reached(number));
             }
         }
+        published
     }
 
     fn raise(&self, event: Event) {

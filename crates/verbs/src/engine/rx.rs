@@ -1,4 +1,4 @@
-//! Receiving: checks packets, finds the QP they belong to, and hands them to its endpoint.
+//! A packet's way in: the system call, the checks, the QP it belongs to, and what follows for that QP.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use ferroce_proto::endpoint;
 use ferroce_proto::qp::ServiceType;
 use ferroce_proto::time::Instant;
 use ferroce_proto::ud::Envelope;
-use ferroce_sys::{Recipient, RxDatagram, RxInfo};
+use ferroce_sys::{ReceiveBatch, Recipient, RxDatagram, RxInfo};
 use ferroce_wire::address::Gid;
 use ferroce_wire::icrc::hidden::{
     Identification, IdentificationHistory, Plausibility, observe_flow,
@@ -19,9 +19,11 @@ use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
 use super::counters::count;
-use super::local_flow::{self, LocalFlow};
-use super::progress::PassState;
+use super::driver::Driver;
+use super::link::Link;
+use super::local_flow;
 use super::queue_pair::{Core, Inner};
+use crate::faults::{FaultInjector, Faults};
 use crate::headers::Headers;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
@@ -64,84 +66,120 @@ fn slot_of(number: Qpn) -> Recipient {
 /// Connected QPs need no envelope.
 static NO_ENVELOPE: Envelope = Envelope { destination: Gid([0; 16]), header: None };
 
-impl Adapter {
+/// The state of receiving.
+#[derive(Debug)]
+pub(super) struct Rx {
+    /// The buffers; absent while their packets are handled.
+    batch: Option<ReceiveBatch>,
+    /// The receive rate of each link.
+    paces: Vec<Pace>,
+    rounds: u32,
+    /// The link that received a packet last.
+    active: usize,
+    histories: Histories,
+    failing: Option<FaultInjector>,
+    /// Completions were published since this was last reset.
+    pub(super) completed: bool,
+}
+
+impl Rx {
+    pub(super) fn new(links: &[Link], faults: Option<Faults>) -> Self {
+        Self {
+            batch: Some(ReceiveBatch::for_socket(&links[0].receiver)),
+            paces: vec![Pace::default(); links.len()],
+            rounds: 0,
+            active: 0,
+            histories: Histories::default(),
+            failing: faults.map(FaultInjector::new),
+            completed: false,
+        }
+    }
+}
+
+impl Driver {
     /// Receives from all links and returns whether anything arrived. A pass that is not `thorough` skips most reads of
     /// quiet links, because pollers make many passes.
-    pub(crate) fn receive_all(&self, progress: &mut PassState, thorough: bool) -> bool {
+    pub(super) fn receive_all(&mut self, adapter: &Adapter, thorough: bool) -> bool {
         let mut some = false;
-        progress.rounds = progress.rounds.wrapping_add(1);
-        for (index, link) in self.links.iter().enumerate() {
-            let pace = progress.paces[index];
-            let quiet = pace.quiet > QUIET_AFTER && index != progress.active;
-            if quiet && !thorough && progress.rounds % QUIET_LINK_INTERVAL != 0 {
+        self.rx.rounds = self.rx.rounds.wrapping_add(1);
+        for (index, link) in adapter.port.links.iter().enumerate() {
+            let pace = self.rx.paces[index];
+            let quiet = pace.quiet > QUIET_AFTER && index != self.rx.active;
+            if quiet && !thorough && self.rx.rounds % QUIET_LINK_INTERVAL != 0 {
                 continue;
             }
             // Preparing for many datagrams costs more, and most calls return one.
             let most = pace.burst.max(1);
-            let received = link.receiver.receive_up_to(&mut progress.rx, most);
+            let Some(batch) = &mut self.rx.batch else { return some };
+            let received = link.receiver.receive_up_to(batch, most);
             let count = received.unwrap_or_else(|error| {
                 tracing::debug!(address = %link.address, %error, "cannot receive packets");
+                count(&adapter.counters.receive_failed);
                 0
             });
-            let pace = &mut progress.paces[index];
+            let pace = &mut self.rx.paces[index];
             if count == 0 {
                 *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };
                 continue;
             }
             let burst = if count == most { (most * 2).min(MAX_BURST) } else { most };
             *pace = Pace { quiet: 0, burst };
-            progress.active = index;
+            self.rx.active = index;
             some = true;
-            self.dispatch(progress, link.address);
+            self.dispatch(adapter, link.address);
         }
-        self.groups.each(|socket, address| {
-            if socket.receive(&mut progress.rx).is_ok_and(|count| count > 0) {
+        adapter.port.groups.each(|socket, address| {
+            let Some(batch) = &mut self.rx.batch else { return };
+            if socket.receive(batch).is_ok_and(|count| count > 0) {
                 some = true;
-                self.dispatch(progress, address);
+                self.dispatch(adapter, address);
             }
         });
         some
     }
 
     /// Receives packets that other processes forwarded to this one.
-    pub(crate) fn receive_forwarded(&self, progress: &mut PassState) {
-        self.management.connections.set_forwarded(true);
-        for link in &self.links {
-            while link.slot.receive(&mut progress.rx).is_ok_and(|count| count > 0) {
-                let messages = progress.rx.len() as u64;
-                self.counters.forwarded_in.fetch_add(messages, Ordering::Relaxed);
-                self.dispatch(progress, link.address);
+    pub(super) fn receive_forwarded(&mut self, adapter: &Adapter) {
+        adapter.management.connections.set_forwarded(true);
+        for link in &adapter.port.links {
+            while let Some(batch) = &mut self.rx.batch {
+                if !link.slot.receive(batch).is_ok_and(|count| count > 0) {
+                    break;
+                }
+                let messages = batch.len() as u64;
+                adapter.counters.forwarded_in.fetch_add(messages, Ordering::Relaxed);
+                self.dispatch(adapter, link.address);
             }
         }
-        self.management.connections.set_forwarded(false);
+        adapter.management.connections.set_forwarded(false);
     }
 
-    fn dispatch(&self, progress: &mut PassState, local: SocketAddr) {
+    fn dispatch(&mut self, adapter: &Adapter, local: SocketAddr) {
         let now = now();
-        let PassState { rx, ready, histories, failing, local_flow, .. } = progress;
-        let mut touched = |core: &Arc<Core>| {
-            if core.enqueue() {
-                ready.push_back(Arc::clone(core));
-            }
-        };
-        for message in rx.messages() {
-            match failing {
-                None => self.message(&message, local, now, (histories, local_flow), &mut touched),
+        // Taken out while the packets in it change the rest of the state.
+        let Some(batch) = self.rx.batch.take() else { return };
+        let mut failing = self.rx.failing.take();
+        let mut histories = std::mem::take(&mut self.rx.histories);
+        for message in batch.messages() {
+            match &mut failing {
+                None => self.message(adapter, &message, local, now, &mut histories),
                 Some(failing) => failing.pass(&message, |message| {
-                    self.message(message, local, now, (histories, local_flow), &mut touched);
+                    self.message(adapter, message, local, now, &mut histories);
                 }),
             }
         }
+        self.rx.batch = Some(batch);
+        (self.rx.failing, self.rx.histories) = (failing, histories);
     }
 
     /// Handles the packets of one datagram batch, in runs for the same QP.
     fn message(
-        &self,
+        &mut self,
+        adapter: &Adapter,
         message: &RxDatagram<'_>,
         local: SocketAddr,
         now: Instant,
-        (histories, local_flow): (&mut Histories, &mut LocalFlow),
-        touched: &mut impl FnMut(&Arc<Core>),
+        histories: &mut Histories,
     ) {
         let info = message.info;
         let mut history = histories.of(info);
@@ -150,73 +188,87 @@ impl Adapter {
             destination: SocketAddr::new(info.destination, local.port()),
         };
         // A mailbox holds few messages, so a batch whose packets all belong to one process is forwarded whole.
-        if let Some(owner) = self.sole_owner(message) {
-            self.forward(local, owner, info, message.data);
+        if let Some(owner) = adapter.sole_owner(message) {
+            adapter.forward(local, owner, info, message.data);
             return;
         }
         let mut packets = message.packets().enumerate().peekable();
         while let Some(&(_, first)) = packets.peek() {
             let Some(number) = destination(first) else {
-                count(&self.counters.malformed);
+                count(&adapter.counters.malformed);
                 packets.next();
                 continue;
             };
             let run = std::iter::from_fn(|| {
                 packets.next_if(|(_, packet)| destination(packet) == Some(number))
             });
-            if self.is_foreign(number) {
+            if adapter.tables.is_foreign(number) {
                 run.for_each(|(_, packet)| {
-                    self.forward(local, slot_of(number), info, packet);
+                    adapter.forward(local, slot_of(number), info, packet);
                 });
                 continue;
             }
-            let core = self.queue_pair(number);
+            let core = adapter.tables.queue_pair(number);
             let mut locked = core.as_ref().map(|core| lock(&core.inner));
             for (index, bytes) in run {
-                let admitted = self.admit(bytes, &headers, index);
+                let admitted = adapter.admit(bytes, &headers, index);
                 let Some((packet, identification)) = admitted else { continue };
                 if !history.as_mut().is_none_or(|history| history.accepts(identification, now)) {
-                    count(&self.counters.bad_icrc);
+                    count(&adapter.counters.bad_icrc);
                     continue;
                 }
                 let received = ReceivedPacket { packet, bytes, headers, info, identification, now };
                 // The owner of a management datagram is known only after it is parsed. Its responses are sent after
                 // this.
                 if number.0 < 3 && core.is_none() {
-                    if self.management.handle(self, local, &received) {
-                        self.record(&received, None);
+                    if adapter.management.handle(adapter, local, &received) {
+                        adapter.record(&received, None);
                     }
                     continue;
                 }
-                self.record(&received, locked.as_deref());
+                adapter.record(&received, locked.as_deref());
                 match (&core, &mut locked) {
-                    (Some(core), Some(inner)) => self.deliver(core, inner, &received),
-                    _ if number == Qpn::MULTICAST => self.deliver_group(&received, touched),
+                    (Some(core), Some(inner)) => adapter.deliver(core, inner, &received),
+                    _ if number == Qpn::MULTICAST => self.deliver_group(adapter, &received),
                     _ if local_flow::is_for(number) => {
-                        self.handle_local_flow(local_flow, &received, local, touched);
+                        self.handle_local_flow(adapter, &received, local);
                     }
-                    _ => count(&self.counters.no_queue_pair),
+                    _ => count(&adapter.counters.no_queue_pair),
                 }
             }
             if let (Some(core), Some(inner)) = (&core, &mut locked) {
-                core.publish_completions(inner, self, now);
-                touched(core);
+                self.received(adapter, core, inner, now);
             }
         }
     }
 
+    /// Publishes the completions of a QP that received packets, and queues what it has to send.
+    fn received(&mut self, adapter: &Adapter, core: &Arc<Core>, inner: &mut Inner, now: Instant) {
+        let published = core.publish_completions(inner, adapter, now);
+        self.rx.completed |= published.some;
+        self.update(core, inner, published.lost);
+        self.schedule.received(core, inner);
+    }
+
+    /// Delivers a copy to each QP attached to the multicast group (IBA 10.5).
+    fn deliver_group(&mut self, adapter: &Adapter, received: &ReceivedPacket<'_>) {
+        let group = Gid::from_ip(received.info.destination);
+        for core in adapter.port.groups.members(group) {
+            let mut inner = lock(&core.inner);
+            adapter.deliver(&core, &mut inner, received);
+            self.received(adapter, &core, &mut inner, received.now);
+        }
+    }
+}
+
+impl Adapter {
     /// The other process that all packets of a batch belong to, if there is one.
     fn sole_owner(&self, message: &RxDatagram<'_>) -> Option<Recipient> {
         let mut owners = message.packets().map(|packet| {
-            destination(packet).filter(|&number| self.is_foreign(number)).map(slot_of)
+            destination(packet).filter(|&number| self.tables.is_foreign(number)).map(slot_of)
         });
         let first = owners.next()??;
         owners.all(|owner| owner == Some(first)).then_some(first)
-    }
-
-    /// Whether a QPN belongs to another process.
-    fn is_foreign(&self, number: Qpn) -> bool {
-        number != Qpn::MULTICAST && number.0 >= 3 && number.0 >> 16 != u32::from(self.slot())
     }
 
     /// Checks a packet's form, ICRC, opcode and partition (IBA 9.6.1.1).
@@ -279,7 +331,7 @@ impl Adapter {
             // another of our addresses: the kernel accepts packets from these addresses from no other host.
             let source = received.info.source.ip();
             let peer = inner.route.map(|route| route.destination.ip());
-            let is_ours = |ip: IpAddr| self.links.iter().any(|link| link.address.ip() == ip);
+            let is_ours = |ip: IpAddr| self.port.has_address(ip);
             if peer != Some(source) && !(peer.is_some_and(is_ours) && is_ours(source)) {
                 return count(&self.counters.no_queue_pair);
             }
@@ -294,24 +346,13 @@ impl Adapter {
         let mut memory = &self.memory;
         if inner.endpoint.settings().service == ServiceType::XrcTarget {
             let named = received.packet.extensions.xrceth.map(|header| header.receive_queue.into());
-            let receives = named.and_then(|number| self.receive_queue(number));
+            let receives = named.and_then(|number| self.tables.receive_queue(number));
             let mut queue = receives.as_ref().map(|receives| lock(&receives.queue));
             inner.endpoint.handle_packet(&info, queue.as_deref_mut(), &mut memory);
             return;
         }
         let mut queue = lock(&core.receives.queue);
         inner.endpoint.handle_packet(&info, Some(&mut queue), &mut memory);
-    }
-
-    /// Delivers a copy to each QP attached to the multicast group (IBA 10.5).
-    fn deliver_group(&self, received: &ReceivedPacket<'_>, touched: &mut impl FnMut(&Arc<Core>)) {
-        let group = Gid::from_ip(received.info.destination);
-        for core in self.groups.members(group) {
-            let mut inner = lock(&core.inner);
-            self.deliver(&core, &mut inner, received);
-            core.publish_completions(&mut inner, self, received.now);
-            touched(&core);
-        }
     }
 }
 

@@ -46,7 +46,8 @@ impl Steering {
             return;
         }
         // Another process that is updating the table may not know our services.
-        let done = adapter.links.iter().all(|link| link.slot.steer(&link.receiver).unwrap_or(true));
+        let done =
+            adapter.port.links.iter().all(|link| link.slot.steer(&link.receiver).unwrap_or(true));
         self.wanted = !done;
         self.busy = false;
         self.last = now;

@@ -1,4 +1,4 @@
-//! Transmitting: collects packets in a batch and sends the batch.
+//! A packet's way out: a QP's turn, the packet's ICRC, its batch, the system call.
 
 #[cfg(test)]
 mod tests;
@@ -8,22 +8,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ferroce_proto::budget::Budget;
+use ferroce_proto::endpoint::Budget;
 use ferroce_proto::time::Instant;
 use ferroce_proto::transmit::EncodeError;
 use ferroce_sys::batch::{MAX_BYTES_V6, MAX_SEGMENTS};
 use ferroce_sys::steering::slot_of;
-use ferroce_sys::{Batch, Error, Socket};
+use ferroce_sys::{Batch, Error};
 use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
 use super::counters::count;
+use super::driver::Driver;
 use super::link::Route;
 use super::local_flow::LocalProcess;
-use super::progress::PassState;
-use super::queue_pair::Core;
-use crate::headers::{Headers, ICRC};
+use super::queue_pair::{Core, Inner};
+use crate::headers::ICRC;
 use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
@@ -33,13 +33,191 @@ const MAX_PACKET: usize = 4096 + 128;
 /// The hop limit of packets whose route sets none.
 const DEFAULT_HOPS: u8 = 64;
 
-/// The maximum number of packets a QP sends before the next QP gets its turn.
-const TURN: usize = 64;
+/// The maximum number of packets a QP sends before the next QP gets its turn, of any kind. The flow control gives a QP
+/// fewer requests where others wait.
+const TURN: usize = 128;
+
+/// How a QP's turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnEnd {
+    /// It has nothing more to send now.
+    Done,
+    /// It may have more to send.
+    Over,
+    /// The send buffer is full.
+    Blocked,
+}
+
+impl Driver {
+    /// Transmits queued packets, about `most` of them, and returns whether there were any. The rest stays queued.
+    pub(super) fn transmit_all(&mut self, adapter: &Adapter, now: Instant, most: usize) -> bool {
+        if self.tx.blocked && !self.tx.flush(adapter) {
+            return false;
+        }
+        let mut sent = false;
+        while let Some((route, packet)) = adapter.outbox.pop(self.tx.management) {
+            self.tx.room()[..packet.len()].copy_from_slice(&packet);
+            sent = true;
+            self.tx.management += 1;
+            let owner = Owner { queue_pair: sender(&packet), work: None };
+            if !self.tx.append(adapter, packet.len(), route, owner) {
+                return true;
+            }
+        }
+        let mut packets = 0;
+        self.schedule.take_posted(&adapter.posted);
+        while packets < most && !adapter.is_awaited() {
+            let Some(core) = self.schedule.pop() else { break };
+            let (count, end) = self.transmit(adapter, &core, now);
+            packets += count;
+            match end {
+                TurnEnd::Done => {}
+                TurnEnd::Over => self.schedule.push(core),
+                TurnEnd::Blocked => {
+                    self.schedule.push_front(core);
+                    return true;
+                }
+            }
+            if !self.schedule.has_ready() {
+                self.schedule.take_posted(&adapter.posted);
+            }
+        }
+        if self.tx.flush(adapter) {
+            adapter.outbox.set_sent(self.tx.management);
+        }
+        sent || packets > 0
+    }
+
+    /// Transmits packets of one QP, up to its turn. Returns how many.
+    fn transmit(&mut self, adapter: &Adapter, core: &Arc<Core>, now: Instant) -> (usize, TurnEnd) {
+        let mut guard = lock(&core.inner);
+        let inner = &mut *guard;
+        if inner.destroyed {
+            return (0, TurnEnd::Done);
+        }
+        inner.held = 0;
+        let mut budget = self.flow.budget(core, &mut inner.flow, inner.receiver);
+        let mut packets = 0;
+        let mut end = TurnEnd::Over;
+        while packets < TURN {
+            match self.transmit_one(adapter, core, inner, &mut budget, now, packets > 0) {
+                Sent::Packet => packets += 1,
+                Sent::Nothing => {
+                    end = TurnEnd::Done;
+                    break;
+                }
+                Sent::Blocked => {
+                    (packets, end) = (packets + 1, TurnEnd::Blocked);
+                    break;
+                }
+            }
+        }
+        let lost = core.publish_completions(inner, adapter, now).lost;
+        self.update(core, inner, lost);
+        if let (TurnEnd::Done, Some(needs)) = (end, inner.endpoint.over_budget()) {
+            if !self.flow.wait(core, &inner.flow, needs) {
+                end = TurnEnd::Over;
+            }
+        }
+        self.schedule.set_timer(core, inner);
+        (packets, end)
+    }
+
+    /// Adds one packet of a QP to the batch.
+    fn transmit_one(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        budget: &mut Budget,
+        now: Instant,
+        sent: bool,
+    ) -> Sent {
+        let process = inner.local_receiver_of_next(&adapter.port);
+        let throttled = &mut inner.throttled;
+        if process.is_some_and(|to| self.local_flow.must_wait(to, core, throttled, sent)) {
+            return Sent::Nothing;
+        }
+        let mut memory = &adapter.memory;
+        let outgoing = inner.endpoint.poll_transmit(now, budget, &mut memory);
+        let Some(outgoing) = outgoing else { return Sent::Nothing };
+        let bth = outgoing.transmit.bth;
+        let route = match (outgoing.route, process) {
+            // Probes must stay behind the packets they cover, so all packets to local receivers share a socket.
+            (route, Some(_)) => {
+                (route.or(inner.route)).map(|route| Route { sender: 0, flow_label: 0, ..route })
+            }
+            (Some(route), None) => Some(adapter.with_sender(route, core.number, bth.destination)),
+            (None, None) => inner.route,
+        };
+        let length = match outgoing.transmit.encode(&memory, self.tx.room()) {
+            Ok(length) => length,
+            Err(EncodeError::Duplicate(_)) => return Sent::Packet,
+            Err(error) => {
+                let local = matches!(error, EncodeError::Local(_));
+                inner.endpoint.handle_denied(bth.psn, local);
+                return Sent::Packet;
+            }
+        };
+        let Some(route) = route else { return Sent::Packet };
+        // Only captures need the work request.
+        let ours = adapter.tap.is_some() && bth.opcode.info().is_some_and(|info| info.request);
+        let work = if ours { inner.endpoint.work_of(&bth) } else { None };
+        let owner = Owner { queue_pair: core.number, work };
+        let appended = self.tx.append(adapter, length, route, owner);
+        let probed = process.is_none_or(|to| self.probe(adapter, to, route, length, now, appended));
+        if appended && probed { Sent::Packet } else { Sent::Blocked }
+    }
+
+    /// Accounts for an unacknowledged packet to a local receiver, and sends a probe behind it when one is due. Returns
+    /// false if the send buffer is full.
+    fn probe(
+        &mut self,
+        adapter: &Adapter,
+        process: LocalProcess,
+        route: Route,
+        length: usize,
+        now: Instant,
+        has_room: bool,
+    ) -> bool {
+        let probe = self.local_flow.sent(process, route, length, now);
+        let Some((route, packet)) = probe else { return true };
+        if !has_room {
+            // The place behind the batch holds the packet before it.
+            adapter.outbox.push(route, packet.into());
+            return false;
+        }
+        self.tx.room()[..packet.len()].copy_from_slice(&packet);
+        let owner = Owner { queue_pair: sender(&packet), work: None };
+        self.tx.append(adapter, packet.len(), route, owner)
+    }
+
+    /// Sends the remaining packets of a QP. Returns false if a send buffer is full.
+    pub(super) fn send_remaining(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        now: Instant,
+    ) -> bool {
+        if !self.tx.flush(adapter) {
+            return false;
+        }
+        self.transmit(adapter, core, now);
+        self.tx.flush(adapter)
+    }
+}
+
+enum Sent {
+    Packet,
+    Nothing,
+    /// The send buffer is full; the packet is kept.
+    Blocked,
+}
 
 /// A batch under construction: packets of one size, of which the last may be shorter, to one process at one
 /// destination.
 #[derive(Debug)]
-pub(crate) struct TxBatch {
+pub(super) struct TxBatch {
     bytes: Box<[u8]>,
     used: usize,
     /// The size of each packet.
@@ -55,12 +233,23 @@ pub(crate) struct TxBatch {
     owners: Vec<Owner>,
     /// The socket's send buffer was full.
     blocked: bool,
-    /// How many management packets were ever added.
+    /// The packet behind the batch, which could not join it when the send buffer was full. Its PSN is used up and its
+    /// completion may have been reported, so it is never dropped.
+    kept: Option<Kept>,
+    /// How many packets of the outbox were ever added.
     management: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// The length with the ICRC.
+    length: usize,
+    route: Route,
+    owner: Owner,
+}
+
 impl TxBatch {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             bytes: vec![0; MAX_BYTES_V6 + MAX_PACKET].into(),
             used: 0,
@@ -71,21 +260,23 @@ impl TxBatch {
             closed: false,
             owners: Vec::new(),
             blocked: false,
+            kept: None,
             management: 0,
         }
     }
 
     /// The route of a batch that did not fit into the send buffer.
-    pub(crate) fn blocked_route(&self) -> Option<Route> {
+    pub(super) fn blocked_route(&self) -> Option<Route> {
         self.route.filter(|_| self.blocked)
     }
 
     /// Space for the next packet, behind the packets in the batch.
     fn room(&mut self) -> &mut [u8] {
+        debug_assert!(self.kept.is_none(), "the kept packet is there");
         &mut self.bytes[self.used..]
     }
 
-    /// Whether the packet of this length in [`TxBatch::room`] can join the batch.
+    /// Whether the packet of this length behind the batch can join it.
     fn takes(&self, length: usize, route: &Route) -> bool {
         self.packets == 0
             || !self.closed
@@ -96,191 +287,123 @@ impl TxBatch {
                 && self.used + length <= MAX_BYTES_V6
     }
 
-    fn clear(&mut self) {
-        (self.used, self.segment, self.packets) = (0, 0, 0);
-        (self.route, self.slot, self.closed, self.blocked) = (None, None, false, false);
-        self.owners.clear();
-    }
-}
-
-impl Adapter {
-    /// Transmits all queued packets and returns whether there were any.
-    pub(crate) fn transmit_all(&self, progress: &mut PassState, now: Instant) -> bool {
-        if progress.tx.blocked && !self.flush(&mut progress.tx) {
-            return false;
-        }
-        let mut sent = false;
-        while let Some((route, packet)) = { lock(&self.outbox).pop_front() } {
-            let room = progress.tx.room();
-            room[..packet.len()].copy_from_slice(&packet);
-            sent = true;
-            progress.tx.management += 1;
-            let owner = Owner { queue_pair: sender(&packet), work: None };
-            if !self.append(&mut progress.tx, packet.len(), route, owner) {
-                return true;
-            }
-        }
-        progress.ready.append(&mut lock(&self.ready));
-        while let Some(core) = progress.ready.pop_front() {
-            if self.is_awaited() {
-                progress.ready.push_front(core);
-                break;
-            }
-            // From here on a post queues it again.
-            core.queued.store(false, Ordering::Release);
-            match self.transmit(&core, progress, now) {
-                Turn::Done(some) => sent |= some,
-                Turn::Over => {
-                    sent = true;
-                    if core.enqueue() {
-                        progress.ready.push_back(core);
-                    }
-                }
-                Turn::Blocked => {
-                    if core.enqueue() {
-                        progress.ready.push_front(core);
-                    }
-                    return true;
-                }
-            }
-            if progress.ready.is_empty() {
-                progress.ready.append(&mut lock(&self.ready));
-            }
-        }
-        if self.flush(&mut progress.tx) {
-            self.outbox_sent.store(progress.tx.management, Ordering::Release);
-        }
-        sent
-    }
-
-    /// Transmits packets of one QP, up to its turn.
-    pub(super) fn transmit(
-        &self,
-        core: &Arc<Core>,
-        progress: &mut PassState,
-        now: Instant,
-    ) -> Turn {
-        let mut guard = lock(&core.inner);
-        let inner = &mut *guard;
-        if inner.destroyed {
-            return Turn::Done(false);
-        }
-        let mut turn = Turn::Done(false);
-        let mut memory = &self.memory;
-        for count in 0.. {
-            if count == TURN {
-                turn = Turn::Over;
-                break;
-            }
-            let process = self.local_receiver_of_next(inner);
-            let must_wait = |process| {
-                progress.local_flow.must_wait(process, core, &mut inner.throttled, count > 0)
-            };
-            if process.is_some_and(must_wait) {
-                break;
-            }
-            let Some(outgoing) =
-                inner.endpoint.poll_transmit(now, &mut { Budget::UNLIMITED }, &mut memory)
-            else {
-                break;
-            };
-            let bth = outgoing.transmit.bth;
-            let route = match (outgoing.route, process) {
-                // Probes must stay behind the packets they cover, so all packets to local receivers share a socket.
-                (route, Some(_)) => {
-                    (route.or(inner.route)).map(|route| Route { sender: 0, flow_label: 0, ..route })
-                }
-                (Some(route), None) => Some(self.with_sender(route, core.number, bth.destination)),
-                (None, None) => inner.route,
-            };
-            let encoded = outgoing.transmit.encode(&memory, progress.tx.room());
-            turn = Turn::Done(true);
-            match (encoded, route) {
-                (Ok(length), Some(route)) => {
-                    // Only captures need it.
-                    let ours =
-                        self.tap.is_some() && bth.opcode.info().is_some_and(|info| info.request);
-                    let work = if ours { inner.endpoint.work_of(&bth) } else { None };
-                    let owner = Owner { queue_pair: core.number, work };
-                    if !self.append(&mut progress.tx, length, route, owner) {
-                        turn = Turn::Blocked;
-                        break;
-                    }
-                    if process
-                        .is_some_and(|process| !self.probe(process, route, length, progress, now))
-                    {
-                        turn = Turn::Blocked;
-                        break;
-                    }
-                }
-                (Err(EncodeError::Duplicate(_)), _) => {}
-                (Err(error), _) => {
-                    let local = matches!(error, EncodeError::Local(_));
-                    inner.endpoint.handle_denied(bth.psn, local);
-                }
-                (Ok(_), None) => {}
-            }
-        }
-        core.publish_completions(inner, self, now);
-        progress.set_timer(core, inner);
-        turn
-    }
-
-    /// Accounts for an unacknowledged packet to a local receiver, and sends a probe behind it when one is due. Returns
-    /// false if the send buffer is full.
-    fn probe(
-        &self,
-        process: LocalProcess,
-        route: Route,
-        length: usize,
-        progress: &mut PassState,
-        now: Instant,
-    ) -> bool {
-        let probe = progress.local_flow.sent(process, route, length, now);
-        let Some((route, packet)) = probe else { return true };
-        progress.tx.room()[..packet.len()].copy_from_slice(&packet);
-        let owner = Owner { queue_pair: sender(&packet), work: None };
-        self.append(&mut progress.tx, packet.len(), route, owner)
-    }
-
-    /// Completes the packet behind the batch with its ICRC and adds it; a batch that cannot take it is sent first.
-    /// Returns false if the send buffer is full.
-    fn append(&self, tx: &mut TxBatch, length: usize, route: Route, owner: Owner) -> bool {
+    /// Adds the packet behind the batch, which has no ICRC yet; a batch that cannot take it is sent first. Returns
+    /// false if the send buffer is full: the packet is kept, and nothing else may be added.
+    fn append(&mut self, adapter: &Adapter, length: usize, route: Route, owner: Owner) -> bool {
         let length = length + ICRC;
-        if !tx.takes(length, &route) {
-            let start = tx.used;
-            if !self.flush(tx) {
-                // The packet is dropped and has to be retransmitted.
+        if self.takes(length, &route) {
+            self.push(adapter, Kept { length, route, owner });
+            return true;
+        }
+        self.kept = Some(Kept { length, route, owner });
+        self.send(adapter)
+    }
+
+    /// Completes the packet behind the batch with its ICRC and adds it.
+    fn push(&mut self, adapter: &Adapter, packet: Kept) {
+        let Kept { length, route, owner } = packet;
+        if self.packets == 0 {
+            (self.segment, self.route) = (length, Some(route));
+            self.slot = slot_of(&self.bytes[self.used..]);
+        }
+        self.closed = length < self.segment;
+        let (start, end) = (self.used, self.used + length - ICRC);
+        let index = if adapter.port.sender(&route).gso() { self.packets } else { 0 };
+        let icrc = adapter.port.headers(&route).icrc(&self.bytes[start..end], index as u16);
+        self.bytes[end..end + ICRC].copy_from_slice(&icrc);
+        self.used = end + ICRC;
+        self.packets += 1;
+        self.owners.push(owner);
+    }
+
+    /// Sends everything. Returns false, and keeps what is left, if the send buffer is full.
+    pub(super) fn flush(&mut self, adapter: &Adapter) -> bool {
+        while self.packets > 0 {
+            if !self.send(adapter) {
                 return false;
             }
-            tx.bytes.copy_within(start..start + length, 0);
         }
-        if tx.packets == 0 {
-            (tx.segment, tx.route) = (length, Some(route));
-            tx.slot = slot_of(&tx.bytes[tx.used..]);
-        }
-        tx.closed = length < tx.segment;
-        let (start, end) = (tx.used, tx.used + length - ICRC);
-        let index = if self.sender(&route).gso() { tx.packets } else { 0 };
-        let icrc = self.headers(&route).icrc(&tx.bytes[start..end], index as u16);
-        tx.bytes[end..end + ICRC].copy_from_slice(&icrc);
-        tx.used = end + ICRC;
-        tx.packets += 1;
-        tx.owners.push(owner);
         true
     }
 
+    /// Sends the batch; a kept packet begins the next one. Returns false if the send buffer is full.
+    fn send(&mut self, adapter: &Adapter) -> bool {
+        let Some(route) = self.route else { return true };
+        let sender = adapter.port.sender(&route);
+        let mut start = 0;
+        while start < self.used {
+            let pieces = [IoSlice::new(&self.bytes[start..self.used])];
+            let batch = Batch {
+                destination: route.destination,
+                tos: route.traffic_class,
+                hop_limit: route.hop_limit,
+                segment: self.segment,
+                pieces: &pieces,
+            };
+            match sender.send(&batch) {
+                Ok(0) => {
+                    let kept = self.kept.map_or(0, |kept| kept.length);
+                    self.bytes.copy_within(start..self.used + kept, 0);
+                    self.used -= start;
+                    self.packets = self.owners.len();
+                    self.blocked = true;
+                    return false;
+                }
+                Ok(packets) => {
+                    let end = (start + packets * self.segment).min(self.used);
+                    self.sent(adapter, start..end, &route);
+                    start = end;
+                }
+                Err(Error::GsoRefused) => {
+                    sender.disable_gso();
+                    let headers = adapter.port.headers(&route);
+                    for packet in self.bytes[start..self.used].chunks_mut(self.segment) {
+                        if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
+                            *icrc = headers.icrc(covered, 0);
+                        }
+                    }
+                }
+                // The kernel refused the packets. They count as lost; RC retransmits them.
+                Err(error) => {
+                    tracing::debug!(destination = %route.destination, %error, "packets not sent");
+                    count(&adapter.counters.send_failed);
+                    break;
+                }
+            }
+        }
+        self.clear(adapter);
+        true
+    }
+
+    /// Empties the batch; a kept packet becomes its first.
+    fn clear(&mut self, adapter: &Adapter) {
+        let behind = self.used;
+        (self.used, self.segment, self.packets) = (0, 0, 0);
+        (self.route, self.slot, self.closed, self.blocked) = (None, None, false, false);
+        self.owners.clear();
+        if let Some(kept) = self.kept.take() {
+            self.bytes.copy_within(behind..behind + kept.length, 0);
+            self.push(adapter, kept);
+        }
+    }
+
     /// Removes the packets of a QP from a batch that did not fit into the send buffer.
-    pub(super) fn discard(&self, tx: &mut TxBatch, number: Qpn) {
-        let Some(route) = tx.route else { return };
-        let gso = self.sender(&route).gso();
-        let (headers, segment) = (self.headers(&route), tx.segment);
+    pub(super) fn discard(&mut self, adapter: &Adapter, number: Qpn) {
+        let Some(route) = self.route else { return };
+        let kept = self.kept.take_if(|kept| kept.owner.queue_pair != number);
+        let dropped = self.kept.take().is_some();
+        if !dropped && self.owners.iter().all(|owner| owner.queue_pair != number) {
+            self.kept = kept;
+            return;
+        }
+        let gso = adapter.port.sender(&route).gso();
+        let (headers, segment) = (adapter.port.headers(&route), self.segment);
         let (mut used, mut start) = (0, 0);
-        for index in 0..tx.owners.len() {
-            let end = (start + segment).min(tx.used);
-            if tx.owners[index].queue_pair != number {
-                tx.bytes.copy_within(start..end, used);
-                let packet = &mut tx.bytes[used..used + end - start];
+        for index in 0..self.owners.len() {
+            let end = (start + segment).min(self.used);
+            if self.owners[index].queue_pair != number {
+                self.bytes.copy_within(start..end, used);
+                let packet = &mut self.bytes[used..used + end - start];
                 if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
                     // The ICRC covers the IPv4 identification, which counts up within a batch.
                     let index = if gso { used / segment } else { 0 };
@@ -290,81 +413,27 @@ impl Adapter {
             }
             start = end;
         }
-        tx.owners.retain(|owner| owner.queue_pair != number);
-        (tx.used, tx.packets) = (used, tx.owners.len());
-        if tx.packets == 0 {
-            tx.clear();
+        if let Some(kept) = kept {
+            self.bytes.copy_within(self.used..self.used + kept.length, used);
+            self.kept = Some(kept);
+        }
+        self.owners.retain(|owner| owner.queue_pair != number);
+        (self.used, self.packets) = (used, self.owners.len());
+        if self.packets == 0 {
+            self.clear(adapter);
         }
     }
 
-    /// The headers of a packet on this route.
-    fn headers(&self, route: &Route) -> Headers {
-        let source = self.sender(route).local();
-        Headers { source, destination: route.destination }
-    }
-
-    /// The send socket of a route.
-    fn sender(&self, route: &Route) -> &Socket {
-        self.links[usize::from(route.link)].senders.get(route.sender)
-    }
-
-    /// Sends the batch. Returns false, and keeps the batch, if the send buffer is full.
-    pub(super) fn flush(&self, tx: &mut TxBatch) -> bool {
-        let Some(route) = tx.route else { return true };
-        let sender = self.sender(&route);
-        let mut start = 0;
-        while start < tx.used {
-            let pieces = [IoSlice::new(&tx.bytes[start..tx.used])];
-            let batch = Batch {
-                destination: route.destination,
-                tos: route.traffic_class,
-                hop_limit: route.hop_limit,
-                segment: tx.segment,
-                pieces: &pieces,
-            };
-            match sender.send(&batch) {
-                Ok(0) => {
-                    tx.bytes.copy_within(start..tx.used, 0);
-                    tx.used -= start;
-                    tx.blocked = true;
-                    return false;
-                }
-                Ok(packets) => {
-                    let end = (start + packets * tx.segment).min(tx.used);
-                    self.sent(tx, start..end, &route);
-                    start = end;
-                }
-                Err(Error::GsoRefused) => {
-                    sender.disable_gso();
-                    let headers = self.headers(&route);
-                    for packet in tx.bytes[start..tx.used].chunks_mut(tx.segment) {
-                        if let Some((covered, icrc)) = packet.split_last_chunk_mut::<ICRC>() {
-                            *icrc = headers.icrc(covered, 0);
-                        }
-                    }
-                }
-                // The kernel refused the packets. They count as lost; RC retransmits them.
-                Err(error) => {
-                    tracing::debug!(destination = %route.destination, %error, "packets not sent");
-                    count(&self.counters.send_failed);
-                    break;
-                }
-            }
-        }
-        tx.clear();
-        true
-    }
-
-    fn sent(&self, tx: &mut TxBatch, range: Range<usize>, route: &Route) {
-        let bytes = &tx.bytes[range];
-        let packets = bytes.chunks(tx.segment);
-        self.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
-        self.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let count = packets.len().min(tx.owners.len());
-        let owners = tx.owners.drain(..count);
-        if let Some(tap) = &self.tap {
-            let headers = self.headers(route);
-            let gso = self.sender(route).gso();
+    fn sent(&mut self, adapter: &Adapter, range: Range<usize>, route: &Route) {
+        let bytes = &self.bytes[range];
+        let packets = bytes.chunks(self.segment);
+        adapter.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
+        adapter.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let count = packets.len().min(self.owners.len());
+        let owners = self.owners.drain(..count);
+        if let Some(tap) = &adapter.tap {
+            let headers = adapter.port.headers(route);
+            let gso = adapter.port.sender(route).gso();
             for ((index, packet), owner) in packets.enumerate().zip(owners) {
                 let index = if gso { index as u16 } else { 0 };
                 let metadata = PacketMetadata {
@@ -387,14 +456,4 @@ fn sender(packet: &[u8]) -> Qpn {
         Some(&[a, b, c]) => Qpn(u32::from_be_bytes([0, a, b, c])),
         _ => Qpn(0),
     }
-}
-
-/// How a QP's turn ended.
-pub(super) enum Turn {
-    /// It has nothing more to send; the flag says whether it sent anything.
-    Done(bool),
-    /// It may have more to send.
-    Over,
-    /// The send buffer is full.
-    Blocked,
 }

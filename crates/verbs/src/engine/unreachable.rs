@@ -1,7 +1,5 @@
 //! ICMP port unreachable: the peer's host has no process with an open device.
 
-use std::sync::{Arc, PoisonError};
-
 use ferroce_sys::{Interest, Poller, Socket};
 use ferroce_wire::address::Gid;
 use ferroce_wire::transport::{Bth, Deth};
@@ -62,10 +60,7 @@ impl Adapter {
 
     /// Notifies the QPs that sent these packets.
     fn end_unreachable(&self, reported: &[(Route, Bth)]) {
-        let table = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
-        let cores: Vec<_> = table.values().map(Arc::clone).collect();
-        drop(table);
-        for core in cores {
+        for core in self.tables.queue_pairs() {
             let mut inner = lock(&core.inner);
             let Some(route) = inner.route.filter(|_| !inner.destroyed) else { continue };
             let peer = inner.endpoint.attributes().destination;
@@ -85,7 +80,7 @@ impl Adapter {
 
     /// The send sockets, each with the fields its routes have in common.
     fn sources(&self) -> impl Iterator<Item = (Route, &Socket)> {
-        self.links.iter().enumerate().flat_map(|(index, link)| {
+        self.port.links.iter().enumerate().flat_map(|(index, link)| {
             link.senders.iter().map(move |(sender, socket)| {
                 let route = Route {
                     link: index as u8,

@@ -7,7 +7,7 @@ mod post;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ferroce_proto::congestion::{Congestion, Window};
+use ferroce_proto::congestion::Congestion;
 use ferroce_proto::endpoint::{Endpoint, Settings};
 use ferroce_proto::qp::{Capabilities, QueuePairAttributes, ServiceType, State};
 use ferroce_proto::receive::ReceiveQueue;
@@ -124,9 +124,10 @@ impl Context {
     /// Returns the congestion control of new QPs.
     fn congestion(&self) -> Congestion {
         let adapter = self.adapter();
-        adapter.options.congestion.unwrap_or_else(|| {
-            Congestion::Window(receive_share(&adapter.links).max(Window::DEFAULT_SIZE))
-        })
+        adapter
+            .options
+            .congestion
+            .unwrap_or_else(|| Congestion::Window(receive_share(&adapter.port.links)))
     }
 }
 
@@ -155,7 +156,7 @@ impl QueuePair {
             return Err(CreateError::TooMuchInlineData { given, max: limits.max_inline_data });
         }
         let adapter = context.adapter();
-        let number = adapter.new_number()?;
+        let number = adapter.tables.new_number()?;
         let pd = match &owner {
             Owner::Pd(membership) => membership.0.pd,
             // Never the PD of an MR: a target uses the PDs of its SRQs.
@@ -191,7 +192,10 @@ impl QueuePair {
             endpoint: Endpoint::new(settings),
             route: None,
             timer: None,
+            receiver: None,
+            flow: Default::default(),
             throttled: None,
+            held: 0,
             destroyed: false,
             heard: None,
         };
@@ -203,11 +207,13 @@ impl QueuePair {
             receives,
             events: Arc::clone(&context.events),
             queued: AtomicBool::new(false),
+            owes: AtomicBool::new(false),
+            waiting: Default::default(),
         });
         for queue in [&core.sends, &core.receive_completions] {
             queue.users.fetch_add(1, Ordering::Relaxed);
         }
-        adapter.add_queue_pair(&core);
+        adapter.tables.add_queue_pair(&core);
         let completions = [options.send_cq.clone(), options.recv_cq.clone()];
         let receives = options.srq.cloned();
         let shared = Shared {
@@ -289,12 +295,12 @@ impl QueuePair {
             }
         })?;
         let index = adapter.device.interface().index;
-        let attached = adapter.groups.attach(group, core, index, &adapter.options);
+        let attached = adapter.port.groups.attach(group, core, index, &adapter.options);
         if attached.is_err() {
             datagram.detach(group);
         }
         drop(inner);
-        adapter.thread.wake();
+        adapter.signals.wake();
         Ok(attached?)
     }
 
@@ -311,7 +317,7 @@ impl QueuePair {
         let mut inner = lock(&core.inner);
         let attached = inner.endpoint.datagram().is_some_and(|datagram| datagram.detach(group));
         drop(inner);
-        self.adapter().groups.detach(Some(group), core);
+        self.adapter().port.groups.detach(Some(group), core);
         attached
     }
 
@@ -357,7 +363,7 @@ impl Shared {
             queue.users.fetch_sub(1, Ordering::Relaxed);
         }
         // Last: from here on the QPN may be reused.
-        adapter.remove_queue_pair(self.core.number);
+        adapter.tables.remove_queue_pair(self.core.number);
     }
 }
 

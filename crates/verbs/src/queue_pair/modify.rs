@@ -43,7 +43,7 @@ impl QueuePair {
             let mut inner = lock(&core.inner);
             let state = inner.endpoint.modify(change)?;
             if state == State::Reset {
-                inner.route = None;
+                (inner.route, inner.receiver) = (None, None);
                 // IBA 10.3.1.1: RESET discards the work requests and completions.
                 core.sends.forget(core.number);
                 core.receive_completions.forget(core.number);
@@ -56,7 +56,7 @@ impl QueuePair {
             if let (Some(route), Some(remote)) = (route, remote) {
                 let traffic_class = route.traffic_class | inner.endpoint.ecn().0;
                 let route = Route { traffic_class, ..route };
-                inner.route = Some(adapter.with_sender(route, core.number, remote));
+                inner.set_route(adapter.with_sender(route, core.number, remote), remote);
             }
             core.publish_completions(&mut inner, adapter, now);
             state

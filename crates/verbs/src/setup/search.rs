@@ -119,7 +119,7 @@ impl Presence {
         let mut presence =
             Self { context: context.clone(), served: Vec::new(), _listener: listener };
         let adapter = context.adapter();
-        for index in 0..adapter.links.len() as u8 {
+        for index in 0..adapter.port.links.len() as u8 {
             let config = ServerConfig::new(present(context));
             match adapter.management.exchanges.serve(adapter, index, config, None) {
                 Ok(()) => presence.served.push(index),

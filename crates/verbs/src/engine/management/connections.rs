@@ -152,7 +152,7 @@ impl Connections {
     pub(crate) fn processes(&self, adapter: &Adapter) -> Option<&Processes> {
         let announce = || {
             let processes = Processes::new().ok()?;
-            for link in &adapter.links {
+            for link in &adapter.port.links {
                 let (address, port) = (link.address.ip(), link.address.port());
                 // If the name is taken, the keepalive detects our end.
                 processes.announce(ProcessName { address, port, slot: self.slot });
@@ -169,7 +169,7 @@ impl Connections {
         link: u8,
         connection: ConnectionId,
     ) -> Option<ProcessName> {
-        let port = adapter.links.get(usize::from(link))?.address.port();
+        let port = adapter.port.links.get(usize::from(link))?.address.port();
         let manager = lock(self.managers.get(usize::from(link))?);
         let (peer, id) = manager.cm.peer(connection)?;
         Some(process_name(peer, port, id))
@@ -178,12 +178,14 @@ impl Connections {
     /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
     pub(crate) fn watch_peer(&self, adapter: &Adapter, link: u8, connection: ConnectionId) {
         let notice = self.act(adapter, link, |manager, _| manager.cm.disconnect_notice(connection));
-        if let (Some(Some(notice)), Some(here)) = (notice, adapter.links.get(usize::from(link))) {
+        if let (Some(Some(notice)), Some(here)) =
+            (notice, adapter.port.links.get(usize::from(link)))
+        {
             self.ledger.record(Gid::from_ip(here.address.ip()), &notice);
         }
         let Some(processes) = self.processes(adapter) else { return };
         let Some(name) = self.peer_process(adapter, link, connection) else { return };
-        let own = adapter.links.iter().any(|link| link.address.ip() == name.address);
+        let own = adapter.port.links.iter().any(|link| link.address.ip() == name.address);
         if own && name.slot == self.slot {
             return; // It is ourselves.
         }
@@ -202,7 +204,7 @@ impl Connections {
         }
         // Packets they sent before may still be in a socket, of this process or of another one that forwards them.
         adapter.flush_outbox();
-        for (index, link) in adapter.links.iter().enumerate() {
+        for (index, link) in adapter.port.links.iter().enumerate() {
             let port = link.address.port();
             self.act(adapter, index as u8, |manager, now| {
                 let with_ended = |connection: &ConnectionId| {
@@ -229,12 +231,12 @@ impl Connections {
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
             return true;
         }
-        let Some(index) = adapter.links.iter().position(|link| link.address == local) else {
+        let Some(index) = adapter.port.links.iter().position(|link| link.address == local) else {
             return true;
         };
         let from = Gid::from_ip(one.info.source.ip());
         let ours = self.act(adapter, index as u8, |manager, now| {
-            let slot = &adapter.links[index].slot;
+            let slot = &adapter.port.links[index].slot;
             match self.owner(&manager.cm, local, from, one.packet.payload) {
                 Owner::Us => {}
                 Owner::Other(other) => {
@@ -331,7 +333,7 @@ impl Connections {
         let timers = self.managers.iter().filter_map(|manager| lock(manager).cm.poll_timeout());
         let next = timers.min().map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
-            adapter.thread.wake();
+            adapter.signals.wake();
         }
     }
 

@@ -110,7 +110,7 @@ impl Exchanges {
         config: ServerConfig,
         events: Option<Arc<EventQueue<ServerEvent>>>,
     ) -> Result<(), SetupExchangeError> {
-        let address = adapter.links.get(usize::from(link)).map(|link| link.address);
+        let address = adapter.port.links.get(usize::from(link)).map(|link| link.address);
         let address = address.ok_or(RouteError::NoSuchGid { index: link })?;
         adapter.management.connections.services.claim(address, SERVICE)?;
         let serving = ServerState { link, machine: Server::new(config), events };
@@ -120,7 +120,7 @@ impl Exchanges {
 
     pub(crate) fn stop_serving(&self, adapter: &Adapter, link: u8) {
         lock(&self.machines).servers.retain(|one| one.link != link);
-        if let Some(link) = adapter.links.get(usize::from(link)) {
+        if let Some(link) = adapter.port.links.get(usize::from(link)) {
             adapter.management.connections.services.release(link.address, SERVICE);
         }
     }
@@ -247,7 +247,7 @@ impl Exchanges {
             true => Recipient::Slot(slot),
             false => Recipient::Service(SERVICE),
         };
-        let Some(link) = adapter.links.iter().find(|link| link.address == local) else {
+        let Some(link) = adapter.port.links.iter().find(|link| link.address == local) else {
             return true;
         };
         let counter = match link.slot.forward(other, one.info, one.bytes) {
@@ -289,7 +289,7 @@ impl Exchanges {
     ) -> bool {
         let group = local.ip().is_multicast();
         let fits = |one: &ServerState| {
-            let address = adapter.links[usize::from(one.link)].address;
+            let address = adapter.port.links[usize::from(one.link)].address;
             if !group {
                 return address == local;
             }
@@ -339,7 +339,7 @@ impl Exchanges {
         let next = servers.chain(clients).chain(others).min();
         let next = next.map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
-            adapter.thread.wake();
+            adapter.signals.wake();
         }
     }
 

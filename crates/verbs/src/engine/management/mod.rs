@@ -61,7 +61,7 @@ impl Management {
     }
 
     /// When [`Management::run`] is due, in nanoseconds of the monotonic clock. A thread that makes it earlier wakes the
-    /// device thread (`adapter.thread.wake()`).
+    /// device thread (`adapter.signals.wake()`).
     pub(crate) fn next_timer(&self) -> u64 {
         let timers = self.connections.next_timer().min(self.exchanges.next_timer());
         timers.min(self.neighbours.next_timer())

@@ -64,7 +64,7 @@ impl Neighbours {
         if Self::is_missing(&neighbour) {
             waiting.push(Waiting { id, neighbour, until });
             self.set_timer(&waiting);
-            adapter.thread.wake();
+            adapter.signals.wake();
             return true;
         }
         self.set_timer(&waiting);

@@ -1,7 +1,5 @@
 //! Batches over real sockets on the loopback.
 
-use std::cell::Cell;
-
 use super::*;
 use support::{Side, connect, gid_index, open_alone, side};
 
@@ -12,21 +10,15 @@ use crate::{Operation, Options, ServiceType};
 
 /// Posts to several queue pairs of one device before anything is sent, so that one pass sends all of it.
 fn in_one_pass(adapter: &Adapter, post: impl Fn()) {
-    let posted = Cell::new(false);
-    let claimed = || {
-        adapter.ownership.run(|| {
-            if posted.replace(true) {
-                return;
-            }
-            // The posts find the device claimed, and only queue.
-            post();
-        })
-    };
-    while !posted.get() {
-        if !claimed() {
-            std::thread::yield_now();
+    let guard = loop {
+        match adapter.driver.try_own() {
+            Some(guard) => break guard,
+            None => std::thread::yield_now(),
         }
-    }
+    };
+    // The posts find the device owned, and only queue.
+    post();
+    let _ = guard.give_up();
     adapter.drive();
 }
 

@@ -1,0 +1,296 @@
+//! A value that one thread owns at a time, and that no thread waits for.
+//!
+//! A thread that finds the value owned leaves a request and returns. The owner serves requests before it gives the
+//! value up, so whatever a thread did before its request is seen by a pass of the owner.
+
+#[cfg(ferroce_loom)]
+use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use std::ops::{Deref, DerefMut};
+#[cfg(not(ferroce_loom))]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A thread owns the value.
+const OWNED: u32 = 1 << 31;
+/// A thread panicked while it owned the value, which may be inconsistent: no thread can own it again.
+const FAILED: u32 = 1 << 30;
+
+/// What threads ask the owner to do: any combination of the lower 30 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests(u32);
+
+impl Requests {
+    /// No request.
+    pub const NONE: Self = Self(0);
+
+    /// The request with this number, from 0 to 29.
+    pub const fn bit(number: u32) -> Self {
+        assert!(number < 30);
+        Self(1 << number)
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that `other` does not have.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether the two have a request in common.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A value with the word that says which thread owns it.
+#[derive(Debug)]
+pub struct Owned<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through a `Guard`, and the word lets one thread at a time have one, with
+// acquire and release ordering between two owners.
+unsafe impl<T: Send> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// A value that no thread owns.
+    pub fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the value if no thread owns it.
+    pub fn try_own(&self) -> Option<Guard<'_, T>> {
+        // Acquire: this thread sees what the last owner did.
+        let free = self.word.compare_exchange(0, OWNED, Ordering::AcqRel, Ordering::Relaxed);
+        free.is_ok().then(|| Guard::new(self))
+    }
+
+    /// Takes the value, or leaves requests for its owner. `None`: the owner serves the requests, unless the value has
+    /// failed.
+    pub fn own_or_request(&self, requests: Requests) -> Option<Guard<'_, T>> {
+        let mut word = 0;
+        loop {
+            if word & FAILED != 0 {
+                return None;
+            }
+            let next = if word & OWNED == 0 { OWNED } else { word | requests.0 };
+            // Release: the owner sees what this thread did before, even if an equal request was there already.
+            match self.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if word & OWNED == 0 => return Some(Guard::new(self)),
+                Ok(_) => return None,
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    /// Whether a thread panicked while it owned the value.
+    pub fn has_failed(&self) -> bool {
+        self.word.load(Ordering::Acquire) & FAILED != 0
+    }
+}
+
+/// Ownership of the value. Release it with [`Guard::release`] or [`Guard::give_up`]: both say whether requests remain.
+/// A guard that is dropped discards them.
+#[derive(Debug)]
+pub struct Guard<'a, T> {
+    owned: &'a Owned<T>,
+    /// Whether the thread was panicking already: a destructor may take the value during an unrelated panic.
+    panicking: bool,
+}
+
+impl<'a, T> Guard<'a, T> {
+    fn new(owned: &'a Owned<T>) -> Self {
+        Self { owned, panicking: std::thread::panicking() }
+    }
+
+    /// Releases the value if there is no request; otherwise returns the requests with the guard.
+    pub fn release(self) -> Result<(), (Self, Requests)> {
+        let word = &self.owned.word;
+        // Release: the next owner sees what this one did. Acquire: this one sees what was done before the requests.
+        match word.compare_exchange(OWNED, 0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                std::mem::forget(self);
+                Ok(())
+            }
+            Err(_) => {
+                let requests = Requests(word.swap(OWNED, Ordering::AcqRel) & !OWNED);
+                Err((self, requests))
+            }
+        }
+    }
+
+    /// Releases the value and returns the requests that were not served: another thread has to.
+    #[must_use]
+    pub fn give_up(self) -> Requests {
+        let requests = Requests(self.owned.word.swap(0, Ordering::AcqRel) & !OWNED);
+        std::mem::forget(self);
+        requests
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking() && !self.panicking;
+        self.owned.word.store(if failed { FAILED } else { 0 }, Ordering::Release);
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: there is one guard at a time (see `Owned`), and it lends the value only as long as it is borrowed.
+        self.owned.value.with(|value| unsafe { &*value })
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; the guard is borrowed mutably.
+        self.owned.value.with_mut(|value| unsafe { &mut *value })
+    }
+}
+
+/// The standard library's cell, with the interface of loom's.
+#[cfg(not(ferroce_loom))]
+#[derive(Debug)]
+struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(ferroce_loom))]
+impl<T> UnsafeCell<T> {
+    fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    fn with<R>(&self, act: impl FnOnce(*const T) -> R) -> R {
+        act(self.0.get().cast_const())
+    }
+
+    fn with_mut<R>(&self, act: impl FnOnce(*mut T) -> R) -> R {
+        act(self.0.get())
+    }
+}
+
+#[cfg(all(test, not(ferroce_loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    use super::{Owned, Requests};
+
+    const ONE: Requests = Requests::bit(0);
+    const OTHER: Requests = Requests::bit(1);
+
+    #[test]
+    fn the_owner_gets_the_requests() {
+        let owned = Owned::new(5);
+        let guard = owned.try_own().unwrap();
+        assert!(owned.try_own().is_none());
+        assert!(owned.own_or_request(ONE).is_none());
+        assert!(owned.own_or_request(OTHER).is_none());
+        let (guard, requests) = guard.release().unwrap_err();
+        assert_eq!((*guard, requests), (5, ONE.and(OTHER)));
+        assert!(owned.own_or_request(ONE).is_none());
+        assert_eq!(guard.give_up(), ONE);
+        owned.own_or_request(ONE).unwrap().release().unwrap();
+    }
+
+    #[test]
+    fn after_a_panic_no_thread_owns_the_value_or_waits() {
+        let owned = Owned::new(0);
+        let pass = || {
+            let _guard = owned.try_own();
+            panic!("in a pass");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(pass)).is_err());
+        assert!(owned.has_failed());
+        assert!(owned.try_own().is_none() && owned.own_or_request(ONE).is_none());
+    }
+
+    #[test]
+    fn a_pass_sees_everything_done_before_it() {
+        let (owned, posted) = (Owned::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        posted.fetch_add(1, Ordering::Relaxed);
+                        let mut next = owned.own_or_request(ONE);
+                        while let Some(mut guard) = next.take() {
+                            *guard = posted.load(Ordering::Relaxed);
+                            next = guard.release().err().map(|(guard, _)| guard);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(*owned.try_own().unwrap(), 40_000);
+    }
+}
+
+#[cfg(all(test, ferroce_loom))]
+mod tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::thread;
+
+    use super::{Owned, Requests};
+
+    /// Serves requests as the device does: what both threads posted is seen by a pass, in every interleaving.
+    fn serve(owned: &Owned<[u32; 2]>, posted: &[AtomicU32; 2], request: Requests) {
+        let mut next = owned.own_or_request(request);
+        while let Some(mut guard) = next.take() {
+            for (seen, posted) in guard.iter_mut().zip(posted) {
+                *seen = posted.load(Ordering::Relaxed);
+            }
+            next = guard.release().err().map(|(guard, _)| guard);
+        }
+    }
+
+    #[test]
+    fn there_is_one_owner_and_no_lost_request() {
+        loom::model(|| {
+            let owned = Arc::new(Owned::new([0; 2]));
+            let posted = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let other = {
+                let (owned, posted) = (Arc::clone(&owned), Arc::clone(&posted));
+                thread::spawn(move || {
+                    posted[1].store(1, Ordering::Relaxed);
+                    serve(&owned, &posted, Requests::bit(1));
+                })
+            };
+            posted[0].store(1, Ordering::Relaxed);
+            serve(&owned, &posted, Requests::bit(0));
+            other.join().unwrap();
+            assert_eq!(*owned.try_own().unwrap(), [1, 1]);
+        });
+    }
+
+    /// A request that the owner did not serve is returned to it.
+    #[test]
+    fn an_unserved_request_is_returned() {
+        loom::model(|| {
+            let owned = Arc::new(Owned::new(0));
+            let asked = {
+                let owned = Arc::clone(&owned);
+                thread::spawn(move || owned.own_or_request(Requests::bit(3)).is_none())
+            };
+            let given_up = owned.try_own().map(|guard| guard.give_up());
+            let left = asked.join().unwrap();
+            assert_eq!(left, given_up.is_some_and(|requests| !requests.is_empty()));
+        });
+    }
+}

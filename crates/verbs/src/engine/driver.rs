@@ -1,0 +1,374 @@
+//! What drives a device: receiving, timers and transmission, in passes that one thread at a time makes.
+//!
+//! Threads that post, poll or wait make passes themselves, and the device thread makes them when nobody else does. A
+//! thread that finds the device owned leaves a request and does not wait; see [`ferroce_sys::owned`].
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferroce_proto::time::Instant;
+use ferroce_sys::{Guard, Requests, clock};
+
+use super::adapter::{self, Adapter, now};
+use super::destroy::IN_PASS;
+use super::flow::Flow;
+use super::link::receive_share;
+use super::local_flow::LocalFlow;
+use super::port::Port;
+use super::queue_pair::{Core, Inner, Loss};
+use super::rx::Rx;
+use super::schedule::Schedule;
+use super::tx::TxBatch;
+use crate::event::EventKind;
+use crate::faults::Faults;
+use crate::sync::lock;
+
+/// Receive from the sockets.
+pub(super) const RX: Requests = Requests::bit(0);
+/// Receive what other processes have forwarded.
+pub(super) const MAILBOX: Requests = Requests::bit(1);
+/// Run expired timers.
+pub(super) const TIMERS: Requests = Requests::bit(2);
+/// Transmit what is queued.
+pub(super) const TX: Requests = Requests::bit(3);
+
+/// The maximum number of receive calls before timers run: enough to drain a full socket buffer.
+const MAX_RX_BEFORE_TIMERS: usize = 256;
+
+/// Packets sent in one pass before it receives again.
+const PACKETS_PER_PASS: usize = 256;
+
+/// Packets that a thread that posts sends in one call. It does not receive, so more would only wait for ACKs.
+const PACKETS_PER_POST: usize = 1024;
+
+/// Passes that a thread that polls makes while there is more to send than one pass sends.
+const MAX_PASSES_PER_POLL: usize = 4;
+
+/// State that only the owner of the device uses.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(super) rx: Rx,
+    pub(super) tx: TxBatch,
+    pub(super) schedule: Schedule,
+    pub(super) flow: Flow,
+    pub(super) local_flow: LocalFlow,
+}
+
+impl Driver {
+    pub(super) fn new(port: &Port, faults: Option<Faults>) -> Self {
+        Self {
+            rx: Rx::new(&port.links, faults),
+            tx: TxBatch::new(),
+            schedule: Schedule::default(),
+            flow: Flow::new(receive_share(&port.links)),
+            local_flow: LocalFlow::new(&port.links, port.slot()),
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        self.schedule.next_timer().into_iter().chain(self.local_flow.next_timer()).min()
+    }
+
+    /// Whether packets are left to send that nothing blocks.
+    fn has_backlog(&self) -> bool {
+        self.schedule.has_ready() && self.tx.blocked_route().is_none()
+    }
+
+    /// Removes a destroyed QP.
+    pub(super) fn forget(&mut self, adapter: &Adapter, core: &Arc<Core>) {
+        let mut inner = lock(&core.inner);
+        inner.destroyed = true;
+        self.tx.discard(adapter, core.number);
+        let Self { flow, schedule, .. } = self;
+        flow.remove(core, &mut inner.flow, &mut |core| schedule.push(core));
+    }
+
+    /// Receives, runs timers and transmits. Returns whether anything was received or sent, so that there may be more.
+    ///
+    /// With `defer`, ACKs of packets that completed something stay owed: the program is waiting for the completion, and
+    /// its next post or poll sends them.
+    fn pass(&mut self, adapter: &Adapter, thorough: bool, defer: bool) -> bool {
+        self.schedule.release_owed();
+        self.rx.completed = false;
+        let mut received = self.receive_all(adapter, thorough);
+        adapter.retry_forwarding();
+        if thorough {
+            adapter.rx_passes.fetch_add(1, Ordering::Release);
+        }
+        let mut now = now();
+        if self.next_timer().is_some_and(|time| time <= now) {
+            // We may be late ourselves: the response may already be in the socket buffer.
+            self.receive_forwarded(adapter);
+            for _ in 0..MAX_RX_BEFORE_TIMERS {
+                if !self.receive_all(adapter, true) {
+                    break;
+                }
+                received = true;
+            }
+            now = adapter::now();
+            // Pollers run timers as well: the device thread might never find a gap between two polls.
+            self.run_timers(adapter, now);
+        }
+        if !(defer && self.rx.completed) {
+            self.schedule.release_owed();
+        }
+        let sent = self.transmit_all(adapter, now, PACKETS_PER_PASS);
+        received || sent
+    }
+
+    fn run_timers(&mut self, adapter: &Adapter, now: Instant) {
+        let Self { local_flow, schedule, .. } = self;
+        let resume = |core: &Arc<Core>| schedule.push(Arc::clone(core));
+        local_flow.expire(now, resume, |(route, packet)| adapter.outbox.push(route, packet.into()));
+        while let Some((time, number)) = self.schedule.pop_timer(now) {
+            let Some(core) = adapter.tables.queue_pair(number) else { continue };
+            let mut inner = lock(&core.inner);
+            // Another entry had an earlier time and was handled.
+            if inner.timer != Some(time) || inner.destroyed {
+                continue;
+            }
+            inner.timer = None;
+            if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                inner.endpoint.handle_timeout(now);
+                let published = core.publish_completions(&mut inner, adapter, now);
+                self.rx.completed |= published.some;
+                self.update(&core, &mut inner, published.lost);
+                // Its next timer is set after it has transmitted; until then `poll_timeout` may return the expired one.
+                self.schedule.push(Arc::clone(&core));
+                continue;
+            }
+            self.schedule.set_timer(&core, &mut inner);
+        }
+    }
+
+    /// Accounts for what happened to a QP, and queues the QPs that wait for the credit it returned.
+    pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
+        let Self { flow, schedule, .. } = self;
+        let in_flight = inner.endpoint.in_flight();
+        flow.update(&mut inner.flow, in_flight, &mut |core| schedule.push(core));
+        if lost.requests || lost.responses {
+            tracing::trace!(qpn = core.number.0, ?lost, "packets lost");
+            if lost.requests {
+                flow.on_loss(&inner.flow, false);
+            }
+            if lost.responses {
+                flow.on_loss(&inner.flow, true);
+            }
+        }
+    }
+}
+
+/// Ownership of the driver during passes. A panic makes the device fail: see [`EventKind::DeviceFatal`].
+pub(super) struct Pass<'a> {
+    adapter: &'a Adapter,
+    guard: Option<Guard<'a, Driver>>,
+    /// Whether the thread was panicking already: a destructor may make a pass during an unrelated panic.
+    panicking: bool,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(adapter: &'a Adapter, guard: Guard<'a, Driver>) -> Self {
+        IN_PASS.set(true);
+        Self { adapter, guard: Some(guard), panicking: std::thread::panicking() }
+    }
+
+    /// Publishes when the device has to be looked after next, for the device thread.
+    fn publish(&self) {
+        let driver: &Driver = self;
+        let signals = &self.adapter.signals;
+        signals.set_blocked(driver.tx.blocked_route());
+        signals.set_owes_acks(driver.schedule.owes_acks());
+        signals.set_timer(driver.next_timer());
+    }
+
+    /// Ends the pass. Returns the requests that came in meanwhile, with the pass to serve them.
+    fn release(mut self) -> Option<(Self, Requests)> {
+        self.publish();
+        let (guard, requests) = self.guard.take()?.release().err()?;
+        self.guard = Some(guard);
+        Some((self, requests))
+    }
+
+    /// Ends the pass whatever is left to do, which the device thread then does.
+    pub(super) fn hand_over(mut self) {
+        self.publish();
+        let left = self.has_backlog();
+        let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
+        if left || !requests.is_empty() {
+            self.adapter.signals.wake();
+        }
+    }
+}
+
+impl Deref for Pass<'_> {
+    type Target = Driver;
+
+    fn deref(&self) -> &Driver {
+        match &self.guard {
+            Some(guard) => guard,
+            None => unreachable!("the guard is taken only when the pass ends"),
+        }
+    }
+}
+
+impl DerefMut for Pass<'_> {
+    fn deref_mut(&mut self) -> &mut Driver {
+        match &mut self.guard {
+            Some(guard) => guard,
+            None => unreachable!("the guard is taken only when the pass ends"),
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        IN_PASS.set(false);
+        if std::thread::panicking() && !self.panicking {
+            // Ownership is never released after that.
+            let device = self.adapter.device.name();
+            tracing::error!(device, "the engine panicked: device fatal");
+            self.guard = None;
+            self.adapter.port.state.raise(EventKind::DeviceFatal);
+            // The thread may be asleep.
+            self.adapter.signals.wake();
+        }
+    }
+}
+
+impl Adapter {
+    /// Queues a QP for transmission and drives the device, unless another thread does.
+    pub(crate) fn kick(&self, core: &Arc<Core>) {
+        self.posted.push(core);
+        self.drive();
+    }
+
+    /// Transmits everything that is queued, or makes the current owner do it.
+    ///
+    /// It never receives: the caller may hold locks that the handler of a packet takes.
+    pub(crate) fn drive(&self) {
+        let Some(guard) = self.driver.own_or_request(TX) else { return };
+        let mut pass = Pass::new(self, guard);
+        for _ in 0..2 {
+            pass.schedule.take_posted(&self.posted);
+            // ACKs follow the data, in the same system call.
+            pass.schedule.release_owed();
+            pass.transmit_all(self, now(), PACKETS_PER_POST);
+            if pass.has_backlog() {
+                break;
+            }
+            let Some((next, requests)) = pass.release() else { return };
+            pass = next;
+            if requests != TX {
+                self.signals.wake();
+            }
+        }
+        pass.hand_over();
+    }
+
+    /// Makes a pass if no other thread owns the device: polling a CQ drives the device. A program that has armed the CQ
+    /// (`sleeps`) polls once more and then blocks, so the device thread must keep watching the sockets.
+    pub(crate) fn poll(&self, sleeps: bool) {
+        if !sleeps {
+            self.signals.polled();
+        }
+        if self.is_awaited() {
+            // The thread that destroys an object would never find the device free between two polls.
+            std::thread::yield_now();
+        }
+        let Some(guard) = self.driver.try_own() else { return };
+        let mut pass = Pass::new(self, guard);
+        let defer = self.signals.looks_soon();
+        for _ in 0..MAX_PASSES_PER_POLL {
+            pass.pass(self, false, defer);
+            if !pass.has_backlog() {
+                break;
+            }
+        }
+        if !pass.has_backlog() {
+            let Some((next, requests)) = pass.release() else { return };
+            pass = next;
+            // The device thread would keep requesting passes until the event that woke it is handled.
+            pass.serve(self, requests);
+        }
+        pass.hand_over();
+    }
+
+    /// Makes passes for the device thread until there is nothing left to do. Returns whether there was anything, or
+    /// `None` if another thread owns the device and will make another pass.
+    pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
+        let all = RX.and(TIMERS).and(TX);
+        let requests = if mailboxes { all.and(MAILBOX) } else { all };
+        let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
+        #[cfg(test)]
+        assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");
+        let mut busy = false;
+        if mailboxes {
+            pass.receive_forwarded(self);
+        }
+        // Bounded, so that a request to stop is noticed under load.
+        for _ in 0..64 {
+            let some = pass.pass(self, true, false);
+            busy |= some;
+            if self.is_awaited() {
+                break;
+            }
+            if some {
+                continue;
+            }
+            let Some((next, requests)) = pass.release() else { return Some(busy) };
+            pass = next;
+            pass.serve(self, requests);
+            busy = true;
+        }
+        pass.hand_over();
+        Some(busy)
+    }
+
+    /// Whether a thread waits for the end of the pass. That thread drives the device afterwards.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sends a packet that belongs to no QP.
+    pub(crate) fn send_packet(&self, route: super::Route, packet: Box<[u8]>) {
+        self.outbox.push(route, packet);
+        self.drive();
+    }
+
+    /// Waits until all packets in the outbox have been sent, so that a process can exit right after queueing them. A
+    /// packet to another process of this host may have been steered to our own socket, so the sockets are read as well
+    /// and such packets are forwarded.
+    ///
+    /// Takes at most 100 ms: a network that accepts no packets is not waited for. The caller must not hold a lock.
+    pub(crate) fn flush_outbox(&self) {
+        const LONGEST: u64 = 100_000_000;
+        let until = clock::now() + LONGEST;
+        let wait = |is_reached: &dyn Fn() -> bool| {
+            while !is_reached() && clock::now() < until {
+                self.run(false);
+                std::thread::yield_now();
+            }
+        };
+        let queued = self.outbox.queued();
+        wait(&|| self.outbox.has_sent(queued));
+        // A pass may already have been in progress.
+        let passes = self.rx_passes.load(Ordering::Acquire) + 2;
+        wait(&|| self.rx_passes.load(Ordering::Acquire) >= passes);
+    }
+}
+
+impl Driver {
+    /// Does what other threads requested, as far as it is not covered by a pass that is made anyway.
+    fn serve(&mut self, adapter: &Adapter, requests: Requests) {
+        if requests.intersects(MAILBOX) {
+            self.receive_forwarded(adapter);
+        }
+        if requests.intersects(RX.and(TIMERS).and(MAILBOX)) {
+            self.pass(adapter, true, false);
+        } else {
+            self.schedule.release_owed();
+            self.transmit_all(adapter, now(), PACKETS_PER_PASS);
+        }
+    }
+}

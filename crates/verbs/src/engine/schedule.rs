@@ -1,0 +1,131 @@
+//! Which QPs a pass has to serve: those with packets to send, those that owe ACKs, and those whose timer expires.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferroce_proto::endpoint::Pending;
+use ferroce_proto::time::Instant;
+use ferroce_wire::number::Qpn;
+use std::sync::Mutex;
+
+use super::queue_pair::{Core, Inner};
+use crate::sync::lock;
+
+/// QPs that threads without the device have queued for transmission.
+#[derive(Debug, Default)]
+pub(crate) struct Posted {
+    queue: Mutex<VecDeque<Arc<Core>>>,
+    /// Spares a pass the lock.
+    some: AtomicBool,
+}
+
+impl Posted {
+    pub(super) fn push(&self, core: &Arc<Core>) {
+        if core.enqueue() {
+            let mut queue = lock(&self.queue);
+            queue.push_back(Arc::clone(core));
+            self.some.store(true, Ordering::Release);
+        }
+    }
+
+    fn take(&self, into: &mut VecDeque<Arc<Core>>) {
+        if self.some.load(Ordering::Acquire) {
+            let mut queue = lock(&self.queue);
+            self.some.store(false, Ordering::Relaxed);
+            into.append(&mut queue);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    /// QPs that may have packets to send.
+    ready: VecDeque<Arc<Core>>,
+    /// QPs that have nothing to send but positive ACKs, which may leave with the next packets.
+    owed: Vec<Arc<Core>>,
+    /// Timers by QPN. An entry whose timer was postponed is detected when it expires.
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+}
+
+impl Schedule {
+    /// Queues a QP for transmission.
+    pub(super) fn push(&mut self, core: Arc<Core>) {
+        if core.enqueue() {
+            self.ready.push_back(core);
+        }
+    }
+
+    /// Queues a QP before all others.
+    pub(super) fn push_front(&mut self, core: Arc<Core>) {
+        if core.enqueue() {
+            self.ready.push_front(core);
+        }
+    }
+
+    /// Adds the QPs that other threads have queued.
+    pub(super) fn take_posted(&mut self, posted: &Posted) {
+        posted.take(&mut self.ready);
+    }
+
+    /// The next QP to serve. From here on a post queues it again.
+    pub(super) fn pop(&mut self) -> Option<Arc<Core>> {
+        let core = self.ready.pop_front()?;
+        core.queued.store(false, Ordering::Release);
+        Some(core)
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Queues a QP as far as it has something to send, after it received packets.
+    pub(super) fn received(&mut self, core: &Arc<Core>, inner: &mut Inner) {
+        match inner.endpoint.pending() {
+            Pending::Nothing => {}
+            Pending::Ack => {
+                if !core.owes.swap(true, Ordering::Relaxed) {
+                    self.owed.push(Arc::clone(core));
+                }
+            }
+            Pending::Urgent => self.push(Arc::clone(core)),
+        }
+        self.set_timer(core, inner);
+    }
+
+    /// Lets the owed ACKs be sent, behind everything that is queued already.
+    pub(super) fn release_owed(&mut self) {
+        for core in self.owed.drain(..) {
+            core.owes.store(false, Ordering::Relaxed);
+            if core.enqueue() {
+                self.ready.push_back(core);
+            }
+        }
+    }
+
+    pub(super) fn owes_acks(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Updates the timer heap for a QP. A timer that moved to an earlier time gets a second entry; one that moved to a
+    /// later time is re-armed when its entry expires.
+    pub(super) fn set_timer(&mut self, core: &Core, inner: &mut Inner) {
+        let Some(time) = inner.endpoint.poll_timeout() else { return };
+        if inner.timer.is_none_or(|standing| time < standing) {
+            inner.timer = Some(time);
+            self.timers.push(Reverse((time, core.number.0)));
+        }
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((time, _))| *time)
+    }
+
+    /// Removes the next entry that is due: its time and QPN.
+    pub(super) fn pop_timer(&mut self, now: Instant) -> Option<(Instant, Qpn)> {
+        let &Reverse((time, number)) = self.timers.peek().filter(|entry| entry.0.0 <= now)?;
+        self.timers.pop();
+        Some((time, Qpn(number)))
+    }
+}

@@ -1,0 +1,228 @@
+//! What the device thread and the threads that use the device tell each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use ferroce_proto::time::Instant;
+use ferroce_sys::Event;
+
+use super::adapter::Handle;
+use super::link::Route;
+use crate::error::SystemError;
+use crate::sync::lock;
+
+/// The time of no timer.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// What the device thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It is awake, or sleeps until something happens, packets included.
+    Watching = 0,
+    /// It leaves the sockets to a thread that polls or waits, and looks again soon.
+    Dozing = 1,
+    /// It leaves the sockets to a thread that waits, and looks again when it is woken.
+    Detached = 2,
+}
+
+#[derive(Debug)]
+pub(crate) struct Signals {
+    pub(super) wake: Event,
+    stop: AtomicBool,
+    /// The thread has stopped.
+    pub(super) stopped: AtomicBool,
+    /// A CQ was polled since the thread's last wakeup.
+    polled: AtomicBool,
+    /// How often a thread began to wait for packets itself.
+    waits: AtomicU32,
+    /// A thread waits for packets itself.
+    led: AtomicBool,
+    /// When the next QP timer expires.
+    timer: AtomicU64,
+    /// When the device thread wakes up at the latest; 0 while it is awake.
+    asleep_until: AtomicU64,
+    mode: AtomicU8,
+    /// The send socket whose buffer is full: link and sender, plus one; 0 for none.
+    blocked: AtomicU32,
+    /// ACKs wait for the next packets, or for the device thread.
+    owes_acks: AtomicBool,
+    handle: Mutex<Weak<Handle>>,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self, SystemError> {
+        Ok(Self {
+            wake: Event::new()?,
+            stop: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
+            waits: AtomicU32::new(0),
+            led: AtomicBool::new(false),
+            timer: AtomicU64::new(NEVER),
+            asleep_until: AtomicU64::new(0),
+            mode: AtomicU8::new(Mode::Watching as u8),
+            blocked: AtomicU32::new(0),
+            owes_acks: AtomicBool::new(false),
+            handle: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn handle(&self) -> Option<Arc<Handle>> {
+        lock(&self.handle).upgrade()
+    }
+
+    pub(super) fn set_handle(&self, handle: &Arc<Handle>) {
+        *lock(&self.handle) = Arc::downgrade(handle);
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wake(&self) {
+        let _ = self.wake.signal();
+    }
+}
+
+/// For threads that use the device.
+impl Signals {
+    /// Records that a program polls.
+    pub(super) fn polled(&self) {
+        if !self.polled.load(Ordering::Relaxed) {
+            self.polled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polled.load(Ordering::SeqCst)
+    }
+
+    /// Records that the calling program stops polling, and makes the device thread watch the sockets again.
+    pub(super) fn stop_polling(&self) {
+        self.polled.store(false, Ordering::SeqCst);
+        if !self.is(Mode::Watching) {
+            self.wake();
+        }
+    }
+
+    /// Makes the calling thread the one that waits for packets, unless another does.
+    pub(super) fn lead(&self) -> Option<Lead<'_>> {
+        self.led.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        Some(Lead(self))
+    }
+
+    /// Whether the device thread looks at the device soon without being woken.
+    pub(super) fn looks_soon(&self) -> bool {
+        self.is(Mode::Dozing)
+    }
+
+    /// Publishes the next timer after a pass. Wakes the thread only if it would sleep past it.
+    pub(super) fn set_timer(&self, timer: Option<Instant>) {
+        let timer = timer.map_or(NEVER, Instant::as_nanos);
+        if self.timer.load(Ordering::Relaxed) == timer {
+            return; // Only the owner of the device changes it.
+        }
+        self.timer.store(timer, Ordering::SeqCst);
+        if timer < self.asleep_until.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Publishes which send socket is full. The thread has to watch it, so it is woken.
+    pub(super) fn set_blocked(&self, route: Option<Route>) {
+        let blocked =
+            route.map_or(0, |route| 1 + u32::from(route.link) * 256 + u32::from(route.sender));
+        if self.blocked.load(Ordering::Relaxed) != blocked {
+            self.blocked.store(blocked, Ordering::SeqCst);
+            if blocked != 0 && self.asleep_until.load(Ordering::SeqCst) != 0 {
+                self.wake();
+            }
+        }
+    }
+
+    /// Publishes whether ACKs are owed. They may be only while the thread looks soon; if it has stopped to do so
+    /// meanwhile, it is woken.
+    pub(super) fn set_owes_acks(&self, owes: bool) {
+        if self.owes_acks.load(Ordering::Relaxed) != owes {
+            self.owes_acks.store(owes, Ordering::SeqCst);
+            if owes && !self.is(Mode::Dozing) {
+                self.wake();
+            }
+        }
+    }
+
+    fn is(&self, mode: Mode) -> bool {
+        self.mode.load(Ordering::SeqCst) == mode as u8
+    }
+}
+
+/// For the device thread.
+impl Signals {
+    /// Whether a program polled since the last call.
+    pub(super) fn take_polled(&self) -> bool {
+        self.polled.swap(false, Ordering::SeqCst)
+    }
+
+    /// How often a thread began to wait for packets itself.
+    pub(super) fn waits(&self) -> u32 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether a thread waits for packets itself.
+    pub(super) fn is_led(&self) -> bool {
+        self.led.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
+    pub(super) fn timer(&self) -> u64 {
+        self.timer.load(Ordering::SeqCst)
+    }
+
+    /// Announces how long the thread sleeps at most. Whatever is published after this call wakes it; what was published
+    /// before is for the caller to see now.
+    pub(super) fn sleep_until(&self, deadline: u64) {
+        self.asleep_until.store(deadline, Ordering::SeqCst);
+    }
+
+    pub(super) fn awake(&self) {
+        self.asleep_until.store(0, Ordering::SeqCst);
+    }
+
+    pub(super) fn owes_acks(&self) -> bool {
+        self.owes_acks.load(Ordering::SeqCst)
+    }
+
+    /// The link and sender of the socket that is full.
+    pub(super) fn blocked(&self) -> Option<(u8, u8)> {
+        let blocked = self.blocked.load(Ordering::SeqCst).checked_sub(1)?;
+        Some(((blocked / 256) as u8, (blocked % 256) as u8))
+    }
+}
+
+/// The calling thread waits for packets itself.
+#[derive(Debug)]
+pub(super) struct Lead<'a>(&'a Signals);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.0.led.store(false, Ordering::SeqCst);
+        // It would sleep on while nobody watches the sockets.
+        if self.0.is(Mode::Detached) {
+            self.0.wake();
+        }
+    }
+}
