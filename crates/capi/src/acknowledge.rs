@@ -1,6 +1,7 @@
 //! Counts of events that a program has received and not acknowledged; destroying the object they refer to waits for
 //! them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::sync::lock;
@@ -10,6 +11,8 @@ use crate::sync::lock;
 pub(crate) struct Unacknowledged {
     count: Mutex<u64>,
     done: Condvar,
+    /// Threads that wait.
+    waiting: AtomicU32,
 }
 
 impl Unacknowledged {
@@ -22,19 +25,26 @@ impl Unacknowledged {
     pub(crate) fn acknowledge(&self, events: u64) {
         let mut count = lock(&self.count);
         *count = count.saturating_sub(events);
-        self.done.notify_all();
+        // Waking makes a system call, and a program acknowledges every event.
+        if *count == 0 && self.waiting.load(Ordering::Relaxed) > 0 {
+            self.done.notify_all();
+        }
     }
 
     /// Blocks until all are acknowledged, as the man pages of the destroying calls specify.
     pub(crate) fn wait(&self) {
-        let waited = self.done.wait_while(lock(&self.count), |count| *count > 0);
+        let count = lock(&self.count);
+        // Changed under the lock, so that the last acknowledgement sees it.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = self.done.wait_while(count, |count| *count > 0);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
 

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Once;
 
+use ferroce::Leading;
+
 /// A number of `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
@@ -125,6 +127,8 @@ pub(crate) enum Next {
     Done,
     /// Repeat the attempt when the descriptor is readable.
     Readable(c_int),
+    /// Repeat the attempt when the descriptor or one of the sockets is readable, or when the lease of the sockets ends.
+    AnyReadable(c_int, Leading),
     /// Repeat the attempt after a signal: nothing else will happen.
     Signal,
 }
@@ -145,6 +149,18 @@ pub(crate) fn waiting(attempt: impl Fn() -> Result<Next> + Copy) -> c_int {
                 let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
                 // SAFETY: one local entry; as above.
                 (unsafe { poll(&raw mut one, 1, -1) } < 0).then(Errno::last)
+            }
+            Ok(Next::AnyReadable(fd, leading)) => {
+                let sockets = leading.sockets();
+                let mut list =
+                    [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }; 1 + Leading::MAX];
+                for (entry, &socket) in list[1..].iter_mut().zip(sockets) {
+                    entry.fd = socket;
+                }
+                let length = 1 + sockets.len() as libc::nfds_t;
+                // SAFETY: so many local entries; as above.
+                (unsafe { poll(list.as_mut_ptr(), length, leading.milliseconds()) } < 0)
+                    .then(Errno::last)
             }
             Ok(Next::Signal) => {
                 // SAFETY: the call takes no arguments; as above.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::context::Context;
 use crate::cq::{Channel, Queue, WorkCompletion};
+use crate::engine::Leading;
 use crate::error::{CreateError, ResizeError, SystemError, WaitError};
 
 /// A completion channel: delivers the events of completion queues (CQ) that were [armed](CompletionQueue::arm).
@@ -49,6 +50,33 @@ impl CompletionChannel {
         self.channel.take()
     }
 
+    /// For bindings whose threads wait themselves: drives the device once, and takes an event. `None` if there is none;
+    /// [`CompletionChannel::lead`] then says what to wait for.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be read.
+    pub fn serve(&self, context: &Context) -> Result<Option<u64>, WaitError> {
+        self.channel.set_served(true);
+        self.channel.serve(context.adapter())
+    }
+
+    /// For bindings whose threads wait themselves: the sockets to wait for besides the channel's descriptor. `None` if
+    /// another thread watches them. Call [`CompletionChannel::stop_leading`] after the wait.
+    pub fn lead(&self, context: &Context) -> Option<Leading> {
+        context.adapter().lead()
+    }
+
+    /// Ends the wait that [`CompletionChannel::lead`] began.
+    pub fn stop_leading(&self, context: &Context) {
+        context.adapter().stop_leading();
+    }
+
+    /// For bindings: the program waits for the descriptor itself, so the device thread has to watch the sockets.
+    pub fn stop_serving(&self) {
+        self.channel.set_served(false);
+    }
+
     /// Waits for an event, and returns the index of its CQ in `queues`; `None` at the deadline.
     ///
     /// # Errors
@@ -60,8 +88,16 @@ impl CompletionChannel {
         queues: &[CompletionQueue],
         deadline: Option<Instant>,
     ) -> Result<Option<usize>, WaitError> {
-        queues.iter().for_each(|queue| queue.context.adapter().stop_polling());
-        let raised = self.channel.wait(deadline)?;
+        // This thread drives the device while it waits. It cannot drive several.
+        let adapter = queues.first().map(|queue| &**queue.context.adapter());
+        let others = queues.iter().filter(|queue| {
+            adapter.is_some_and(|adapter| !std::ptr::eq(&**queue.context.adapter(), adapter))
+        });
+        let adapter = adapter.filter(|_| others.clone().next().is_none());
+        if adapter.is_none() {
+            queues.iter().for_each(|queue| queue.context.adapter().stop_polling());
+        }
+        let raised = self.channel.wait(adapter, deadline)?;
         Ok(raised.and_then(|id| queues.iter().position(|queue| queue.id() == id)))
     }
 }
@@ -148,7 +184,7 @@ impl CompletionQueue {
         if found > 0 || max == 0 {
             return found;
         }
-        self.context.adapter().poll(self.queue.ring.is_armed());
+        self.context.adapter().poll(self.queue.id, self.queue.ring.is_armed());
         self.queue.ring.take(max, each)
     }
 
@@ -170,7 +206,9 @@ impl CompletionQueue {
     #[doc(alias = "ibv_req_notify_cq")]
     pub fn arm(&self, solicited_only: bool) {
         self.queue.ring.arm(solicited_only);
-        self.context.adapter().stop_polling();
+        if !self.queue.channel.as_ref().is_some_and(|channel| channel.is_served()) {
+            self.context.adapter().stop_polling();
+        }
     }
 
     /// Waits for the next completion; the thread sleeps meanwhile.
@@ -205,7 +243,7 @@ impl CompletionQueue {
             if let Some(found) = self.poll_one() {
                 return Ok(Some(found));
             }
-            if channel.wait(deadline)?.is_none() {
+            if channel.wait(Some(self.context.adapter()), deadline)?.is_none() {
                 return Ok(self.poll_one());
             }
         }

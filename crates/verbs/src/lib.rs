@@ -122,6 +122,7 @@ pub use completion::{CompletionChannel, CompletionQueue};
 pub use context::Context;
 pub use cq::WorkCompletion;
 pub use device::{Device, GidEntry, Names, NotNames, devices};
+pub use engine::Leading;
 pub use engine::Statistics;
 pub use error::{
     CreateError, EnvironmentError, Error, MemoryError, ModifyError, MulticastError, OpenError,

@@ -1,5 +1,6 @@
 //! Completion queues, their channels, and polling.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
@@ -15,7 +16,7 @@ use crate::abi::objects::{ibv_comp_channel, ibv_cq};
 use crate::abi::work::ibv_wc;
 use crate::acknowledge::Unacknowledged;
 use crate::entry::{self, Errno, Next, Result};
-use crate::fd::{make_blocking, until_readable};
+use crate::fd::{is_blocking, make_blocking, until_readable};
 use crate::handle::context::ContextHandle;
 use crate::handle::cq::{ChannelEvents, ChannelHandle, CqHandle};
 use crate::handle::{Handle, Shown};
@@ -161,14 +162,28 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    entry::waiting(|| {
+    // Whether this thread waits for packets itself. Nothing to drop: the thread may be cancelled while it waits.
+    let leads = Cell::new(false);
+    let result = entry::waiting(|| {
         // SAFETY: the program's channel.
         let handle = unsafe { ChannelHandle::of(channel) }?;
         let events = &handle.events;
-        while let Some(id) = events.channel.take()? {
+        let context = &handle.open.context;
+        if leads.replace(false) {
+            events.channel.stop_leading(context);
+        }
+        let fd = events.channel.as_raw_fd();
+        let mut next = events.channel.take()?;
+        if next.is_none() && is_blocking(fd) {
+            next = events.channel.serve(context)?;
+        }
+        while let Some(id) = next {
             let queues = lock(&events.queues);
             // The CQ may have been destroyed.
-            let Some((object, unacknowledged)) = queues.get(&id) else { continue };
+            let Some((object, unacknowledged)) = queues.get(&id) else {
+                next = events.channel.take()?;
+                continue;
+            };
             unacknowledged.add();
             let found = ptr::with_exposed_provenance_mut::<ibv_cq>(*object);
             // SAFETY: the program's pointers; the CQ exists while it is in the list.
@@ -178,9 +193,31 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
             }
             return Ok(Next::Done);
         }
-        handle.open.context.stop_polling();
-        until_readable(events.channel.as_raw_fd())
-    })
+        let waits = until_readable(fd);
+        if waits.is_err() {
+            // The program waits for the descriptor by other means.
+            events.channel.stop_serving();
+            context.stop_polling();
+            return waits;
+        }
+        match events.channel.lead(context) {
+            None => waits,
+            Some(leading) => {
+                leads.set(true);
+                Ok(Next::AnyReadable(fd, leading))
+            }
+        }
+    });
+    if leads.get() {
+        // A signal ended the wait.
+        entry::nothing(|| {
+            // SAFETY: the program's channel.
+            let handle = unsafe { ChannelHandle::of(channel) }?;
+            handle.events.channel.stop_leading(&handle.open.context);
+            Ok(())
+        });
+    }
+    result
 }
 
 pub(crate) unsafe extern "C" fn ack_cq_events(cq: *mut ibv_cq, events: c_uint) {

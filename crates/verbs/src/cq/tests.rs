@@ -45,7 +45,7 @@ fn dropping_a_queue_removes_its_events_only() {
     assert_eq!(channel.take().unwrap(), Some(third.id));
     assert_eq!(channel.take().unwrap(), None);
     // The descriptor counts the pending events.
-    assert!(channel.channel.wait(Some(std::time::Instant::now())).unwrap().is_none());
+    assert!(channel.channel.wait(None, Some(std::time::Instant::now())).unwrap().is_none());
 }
 
 /// A program that waits arms the queue and polls once more. Treated as a program that polls continuously, it would not be

@@ -42,6 +42,9 @@ const PACKETS_PER_PASS: usize = 256;
 /// Packets that a thread that posts sends in one call. It does not receive, so more would only wait for ACKs.
 const PACKETS_PER_POST: usize = 1024;
 
+/// Polls of two CQs within this time are one: nanoseconds.
+const SAME_POLL: u64 = 1_000;
+
 /// Passes that a thread that polls makes while there is more to send than one pass sends.
 const MAX_PASSES_PER_POLL: usize = 4;
 
@@ -53,6 +56,8 @@ pub(crate) struct Driver {
     pub(super) schedule: Schedule,
     pub(super) flow: Flow,
     pub(super) local_flow: LocalFlow,
+    /// When the last pass had received.
+    now: Instant,
 }
 
 impl Driver {
@@ -63,6 +68,7 @@ impl Driver {
             schedule: Schedule::default(),
             flow: Flow::new(receive_share(&port.links)),
             local_flow: LocalFlow::new(&port.links, port.slot()),
+            now: Instant::ZERO,
         }
     }
 
@@ -113,6 +119,7 @@ impl Driver {
         if !(defer && self.rx.completed) {
             self.schedule.release_owed();
         }
+        self.now = now;
         let sent = self.transmit_all(adapter, now, PACKETS_PER_PASS);
         received || sent
     }
@@ -243,6 +250,11 @@ impl Adapter {
         self.drive();
     }
 
+    /// Queues a QP for the next pass, by whichever thread. For requests that need not be sent at once.
+    pub(crate) fn hold(&self, core: &Arc<Core>) {
+        self.posted.push(core);
+    }
+
     /// Transmits everything that is queued, or makes the current owner do it.
     ///
     /// It never receives: the caller may hold locks that the handler of a packet takes.
@@ -266,12 +278,25 @@ impl Adapter {
         pass.hand_over();
     }
 
-    /// Makes a pass if no other thread owns the device: polling a CQ drives the device. A program that has armed the CQ
+    /// Polls the CQ with this ID: makes a pass, unless another thread owns the device. A program that has armed the CQ
     /// (`sleeps`) polls once more and then blocks, so the device thread must keep watching the sockets.
-    pub(crate) fn poll(&self, sleeps: bool) {
+    pub(crate) fn poll(&self, cq: u64, sleeps: bool) {
         if !sleeps {
             self.signals.polled();
         }
+        // A program with several CQs polls them in turn: one pass is for all.
+        if self.last_poller.load(Ordering::Relaxed) != cq {
+            let last = self.last_empty_pass.load(Ordering::Relaxed);
+            if clock::now().saturating_sub(last) < SAME_POLL {
+                return;
+            }
+            self.last_poller.store(cq, Ordering::Relaxed);
+        }
+        self.make_pass();
+    }
+
+    /// Makes a pass for a thread that waits for a completion, unless another thread owns the device.
+    pub(crate) fn make_pass(&self) {
         if self.is_awaited() {
             // The thread that destroys an object would never find the device free between two polls.
             std::thread::yield_now();
@@ -279,11 +304,15 @@ impl Adapter {
         let Some(guard) = self.driver.try_own() else { return };
         let mut pass = Pass::new(self, guard);
         let defer = self.signals.looks_soon();
+        let mut busy = false;
         for _ in 0..MAX_PASSES_PER_POLL {
-            pass.pass(self, false, defer);
+            busy |= pass.pass(self, false, defer);
             if !pass.has_backlog() {
                 break;
             }
+        }
+        if !busy {
+            self.last_empty_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
         }
         if !pass.has_backlog() {
             let Some((next, requests)) = pass.release() else { return };

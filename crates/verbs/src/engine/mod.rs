@@ -25,6 +25,7 @@
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `thread` | the device thread: progress while no program polls |
 //! | `doze` | how the device thread shares the sockets with threads that poll or wait |
+//! | `wait` | waiting for packets in the thread that waits for their completions |
 //! | `signals` | what the device thread and the other threads tell each other |
 //! | `counters` | the counters of a device |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
@@ -55,6 +56,7 @@ mod tables;
 mod thread;
 mod tx;
 mod unreachable;
+mod wait;
 
 pub(crate) use adapter::{Adapter, Handle, now};
 pub use counters::Statistics;
@@ -65,3 +67,4 @@ pub(crate) use management::{
 };
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;
+pub use wait::Leading;

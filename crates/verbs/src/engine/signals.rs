@@ -14,6 +14,9 @@ use crate::sync::lock;
 /// The time of no timer.
 pub(super) const NEVER: u64 = u64::MAX;
 
+/// How long a thread waits for packets at most before it begins again, in nanoseconds.
+const LEASE: u64 = 1_000_000_000;
+
 /// What the device thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -35,8 +38,8 @@ pub(crate) struct Signals {
     polled: AtomicBool,
     /// How often a thread began to wait for packets itself.
     waits: AtomicU32,
-    /// A thread waits for packets itself.
-    led: AtomicBool,
+    /// Until when a thread waits for packets itself. A lease, because a C program can cancel the thread.
+    led_until: AtomicU64,
     /// When the next QP timer expires.
     timer: AtomicU64,
     /// When the device thread wakes up at the latest; 0 while it is awake.
@@ -57,7 +60,7 @@ impl Signals {
             stopped: AtomicBool::new(false),
             polled: AtomicBool::new(false),
             waits: AtomicU32::new(0),
-            led: AtomicBool::new(false),
+            led_until: AtomicU64::new(0),
             timer: AtomicU64::new(NEVER),
             asleep_until: AtomicU64::new(0),
             mode: AtomicU8::new(Mode::Watching as u8),
@@ -115,11 +118,27 @@ impl Signals {
         }
     }
 
-    /// Makes the calling thread the one that waits for packets, unless another does.
-    pub(super) fn lead(&self) -> Option<Lead<'_>> {
-        self.led.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+    /// Makes the calling thread the one that waits for packets, unless another does, and returns until when. It calls
+    /// [`Signals::stop_leading`] then, or begins again.
+    pub(super) fn lead(&self, now: u64) -> Option<u64> {
+        let led_until = self.led_until.load(Ordering::Relaxed);
+        let until = now + LEASE;
+        if led_until > now {
+            return None;
+        }
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        self.led_until.compare_exchange(led_until, until, order.0, order.1).ok()?;
         self.waits.fetch_add(1, Ordering::Relaxed);
-        Some(Lead(self))
+        Some(until)
+    }
+
+    /// The calling thread no longer waits for packets.
+    pub(super) fn stop_leading(&self) {
+        self.led_until.store(0, Ordering::SeqCst);
+        // It would sleep on while no thread watches the sockets.
+        if self.is(Mode::Detached) {
+            self.wake();
+        }
     }
 
     /// Whether the device thread looks at the device soon without being woken.
@@ -179,9 +198,9 @@ impl Signals {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Whether a thread waits for packets itself.
-    pub(super) fn is_led(&self) -> bool {
-        self.led.load(Ordering::SeqCst)
+    /// Until when a thread waits for packets itself; in the past if none does.
+    pub(super) fn led_until(&self) -> u64 {
+        self.led_until.load(Ordering::SeqCst)
     }
 
     pub(super) fn set_mode(&self, mode: Mode) {
@@ -210,19 +229,5 @@ impl Signals {
     pub(super) fn blocked(&self) -> Option<(u8, u8)> {
         let blocked = self.blocked.load(Ordering::SeqCst).checked_sub(1)?;
         Some(((blocked / 256) as u8, (blocked % 256) as u8))
-    }
-}
-
-/// The calling thread waits for packets itself.
-#[derive(Debug)]
-pub(super) struct Lead<'a>(&'a Signals);
-
-impl Drop for Lead<'_> {
-    fn drop(&mut self) {
-        self.0.led.store(false, Ordering::SeqCst);
-        // It would sleep on while nobody watches the sockets.
-        if self.0.is(Mode::Detached) {
-            self.0.wake();
-        }
     }
 }

@@ -90,12 +90,14 @@ pub(crate) fn run(adapter: &Adapter) {
             found: done == Some(true) || owed,
             packet,
             polled: polled || waits != before,
-            led: signals.is_led(),
+            led: signals.led_until() > now,
         };
         let mut mode = doze.next(look);
         signals.set_mode(mode);
-        if mode == Mode::Detached && !signals.is_led() {
-            mode = Mode::Watching; // It stopped waiting before it could see that it has to wake this thread.
+        // Read after the mode was set: a thread that stops waiting afterwards wakes this one.
+        let led_until = signals.led_until();
+        if mode == Mode::Detached && led_until <= now {
+            mode = Mode::Watching;
             signals.set_mode(mode);
         }
         let interest = if mode == Mode::Watching { Interest::Read } else { Interest::Nothing };
@@ -106,6 +108,8 @@ pub(crate) fn run(adapter: &Adapter) {
             deadline = deadline.min(doze.deadline(now));
         } else if signals.owes_acks() {
             deadline = now;
+        } else if mode == Mode::Detached {
+            deadline = deadline.min(led_until);
         }
         if let Some(hw_counters) = &mut hw_counters {
             let due = hw_counters.publish(&adapter.counters.read(), now);

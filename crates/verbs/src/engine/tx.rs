@@ -95,7 +95,7 @@ impl Driver {
         if inner.destroyed {
             return (0, TurnEnd::Done);
         }
-        inner.held = 0;
+        (inner.held, inner.held_bytes) = (0, 0);
         let mut budget = self.flow.budget(core, &mut inner.flow, inner.receiver);
         let mut packets = 0;
         let mut end = TurnEnd::Over;

@@ -196,6 +196,7 @@ impl QueuePair {
             flow: Default::default(),
             throttled: None,
             held: 0,
+            held_bytes: 0,
             destroyed: false,
             heard: None,
         };

@@ -89,7 +89,8 @@ impl QueuePair {
 
     /// Posts several send requests, up to the first that is refused, and drives the device once.
     pub fn post_sends(&self, requests: impl IntoIterator<Item = SendRequest>) -> Posted {
-        self.post_list(requests, |endpoint, request| {
+        let length = |request: &SendRequest| request.data.len();
+        self.post_list(requests, length, |endpoint, request| {
             // An atomic write may be inline whatever `max_inline_data` is: its 8 bytes are not payload.
             let atomic = matches!(request.operation, Operation::AtomicWrite { .. });
             if !(atomic && request.data.len() == 8) {
@@ -113,7 +114,8 @@ impl QueuePair {
         &self,
         datagrams: impl IntoIterator<Item = UdSendRequest<'a>>,
     ) -> Posted {
-        self.post_list(datagrams, |endpoint, datagram| {
+        let length = |datagram: &UdSendRequest<'_>| datagram.data.len();
+        self.post_list(datagrams, length, |endpoint, datagram| {
             self.check_data(&datagram.data)?;
             Ok(endpoint.post_datagram(datagram.into())?)
         })
@@ -122,25 +124,33 @@ impl QueuePair {
     fn post_list<T>(
         &self,
         list: impl IntoIterator<Item = T>,
+        length: impl Fn(&T) -> u64,
         post: impl Fn(&mut Endpoint<Route>, T) -> Result<(), PostError>,
     ) -> Posted {
         let core = &self.shared.core;
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         let mut result = Ok(());
-        {
+        let held = {
             let mut inner = lock(&core.inner);
             for request in list {
+                let more = length(&request);
                 result = post(&mut inner.endpoint, request);
                 if result.is_err() {
                     break;
                 }
                 count += 1;
+                bytes += more;
             }
             if inner.endpoint.state() == State::Error {
                 core.publish_completions(&mut inner, self.adapter(), now());
             }
+            inner.holds(count, bytes)
+        };
+        if held {
+            self.adapter().hold(core);
+        } else {
+            self.adapter().kick(core);
         }
-        self.adapter().kick(core);
         Posted { count, result }
     }
 

@@ -1,0 +1,65 @@
+//! Waiting for packets in the thread that waits for their completions.
+//!
+//! A packet that wakes the device thread, which wakes the program, costs two wakeups. A thread that blocks in a wait of
+//! this library watches the sockets itself and makes the passes (leader and followers: one thread at a time does).
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use ferroce_sys::{Interest, Poller, clock};
+
+use super::adapter::Adapter;
+
+/// The receive sockets of a device, for a thread that waits for packets itself, and until when it does.
+///
+/// Its size is fixed so that a wait neither allocates nor, when a C program cancels the thread, has anything to free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leading {
+    sockets: [RawFd; Leading::MAX],
+    count: usize,
+    /// When to begin again at the latest, in nanoseconds of the monotonic clock.
+    pub(crate) until: u64,
+}
+
+impl Leading {
+    /// The maximum number of sockets. A device with more is left to its own thread.
+    pub const MAX: usize = 7;
+
+    /// The time left, in milliseconds, rounded up: the timeout of poll(2).
+    pub fn milliseconds(&self) -> i32 {
+        let left = self.until.saturating_sub(clock::now());
+        i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    }
+
+    /// The descriptors of the sockets.
+    pub fn sockets(&self) -> &[RawFd] {
+        &self.sockets[..self.count]
+    }
+}
+
+impl Adapter {
+    /// Makes the calling thread the one that waits for packets. `None` if another does, or there are too many sockets.
+    pub(crate) fn lead(&self) -> Option<Leading> {
+        let links = &self.port.links;
+        if links.len() > Leading::MAX || self.driver.has_failed() {
+            return None;
+        }
+        let until = self.signals.lead(clock::now())?;
+        let mut sockets = [-1; Leading::MAX];
+        for (socket, link) in sockets.iter_mut().zip(links) {
+            *socket = link.receiver.as_fd().as_raw_fd();
+        }
+        Some(Leading { sockets, count: links.len(), until })
+    }
+
+    /// Adds the receive sockets to what a thread waits for.
+    pub(crate) fn watch_sockets(&self, poller: &mut Poller) {
+        for link in &self.port.links {
+            poller.watch(&link.receiver, Interest::Read);
+        }
+    }
+
+    /// The calling thread no longer waits for packets.
+    pub(crate) fn stop_leading(&self) {
+        self.signals.stop_leading();
+    }
+}
