@@ -81,6 +81,9 @@ impl Host {
 
 const REGION_SIZE: usize = 40 << 20;
 
+/// In place of faults: the send buffer holds two packets.
+const SMALL_SEND_BUFFER: &str = "small-send-buffer";
+
 /// Runs a host: `passive` or `active`, the address family, the faults.
 #[test]
 #[ignore = "run by the other tests, in another namespace"]
@@ -88,8 +91,19 @@ fn host() {
     let Ok(job) = std::env::var("FERROCE_TEST_JOB") else { return };
     let words: Vec<&str> = job.split_whitespace().collect();
     let [role, family, faults] = words[..] else { panic!("a job has three words") };
-    let faults = Some(faults).filter(|text| *text != "-").map(|text| text.parse().unwrap());
-    let options = Options::default().with_faults(faults);
+    let mut options = Options::default();
+    match faults {
+        "-" => {}
+        SMALL_SEND_BUFFER => {
+            let sockets = ferroce_sys::Options {
+                send_buffer: 8 << 10,
+                force_buffers: false,
+                ..ferroce_sys::Options::default()
+            };
+            options = options.with_sockets(sockets);
+        }
+        faults => options = options.with_faults(Some(faults.parse().unwrap())),
+    }
     let context = Context::open(&Device::named("eth0").unwrap(), &options).unwrap();
     let wanted = if family == "v6" { "fd00::" } else { "10.9.0." };
     let gids = context.device().gids();
@@ -146,6 +160,11 @@ fn host() {
             assert!(found == pattern(number as u64, length), "SEND of {length}");
             println!("@received");
             assert_eq!(lines.next().unwrap(), "next");
+        }
+        if faults == SMALL_SEND_BUFFER {
+            // A packet that was dropped for want of space would have left a gap.
+            let counted = context.statistics();
+            assert_eq!(counted.out_of_sequence, 0, "{counted:?}");
         }
         return;
     }
@@ -209,4 +228,24 @@ fn transfers_over_a_jumbo_mtu() {
 fn transfers_over_a_lossy_link() {
     let Some(link) = Link::new("b", 1500) else { return };
     run(&link, "v4", "loss=0.5%,duplication=1%,reordering=1%", 1024);
+}
+
+/// The link takes packets slowly, so the send buffer is full most of the time. The kernel refuses packets then, and those
+/// that have a PSN already must not be dropped.
+#[test]
+fn a_full_send_buffer_loses_nothing() {
+    let Some(link) = Link::new("s", 4200) else { return };
+    for name in &link.names {
+        let slow = ["qdisc", "add", "dev", "eth0", "root", "tbf"];
+        let rate = ["rate", "2gbit", "burst", "64kb", "limit", "4mb"];
+        let added = Command::new("ip")
+            .args(["netns", "exec", name, "tc"])
+            .args(slow.iter().chain(&rate))
+            .stderr(Stdio::null())
+            .status();
+        if !added.is_ok_and(|status| status.success()) {
+            return ferroce_test_support::skip("the kernel has no token bucket filter (tc)");
+        }
+    }
+    run(&link, "v4", SMALL_SEND_BUFFER, 4096);
 }
