@@ -49,7 +49,7 @@ fn a_hundred_connections_share_a_small_buffer_without_loss() {
         }
     }
     for (number, (one, other)) in pairs.iter().enumerate() {
-        (0..EACH).for_each(|id| drop(one.expect(id)));
+        (0..EACH).for_each(|id| _ = one.expect(id));
         assert!(other.bytes(0, LENGTH) == pattern(number as u64, LENGTH), "connection {number}");
     }
     assert_no_loss(&context);
@@ -66,7 +66,7 @@ fn reads_of_many_connections_share_the_own_buffer_without_loss() {
         }
     }
     for (number, (one, _)) in pairs.iter().enumerate() {
-        (0..2).for_each(|id| drop(one.expect(id)));
+        (0..2).for_each(|id| _ = one.expect(id));
         assert!(one.bytes(0, LENGTH) == pattern(number as u64, LENGTH), "connection {number}");
     }
     assert_no_loss(&context);
@@ -86,7 +86,7 @@ fn destroyed_connections_return_their_credit() {
         }
         let (last, _peer) = pairs.pop().unwrap();
         drop(pairs);
-        (0..4).for_each(|id| drop(last.expect(id)));
+        (0..4).for_each(|id| _ = last.expect(id));
     }
 }
 
@@ -159,7 +159,7 @@ fn held_requests_are_sent_without_further_calls() {
             let done = in_time(&to);
             assert_eq!((done.id, done.status), (WorkId(id), Status::Success), "round {round}");
         }
-        (0..COUNT).for_each(|id| drop(from.expect(id)));
+        (0..COUNT).for_each(|id| _ = from.expect(id));
     }
 }
 
