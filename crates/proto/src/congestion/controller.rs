@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Blocked, Dcqcn, DcqcnParameters, RateControl, Unlimited, Window};
+use super::{Blocked, Dcqcn, DcqcnParameters, Loss, RateControl, Unlimited, Window};
 use crate::time::Instant;
 
 /// The rate control of a QP.
@@ -105,8 +105,8 @@ impl RateControl for Controller {
         dispatch!(&mut self.requests, inner => inner.on_ack(now, bytes));
     }
 
-    fn on_loss(&mut self, now: Instant) {
-        dispatch!(&mut self.requests, inner => inner.on_loss(now));
+    fn on_loss(&mut self, now: Instant, loss: Loss) {
+        dispatch!(&mut self.requests, inner => inner.on_loss(now, loss));
     }
 
     fn on_cnp(&mut self, now: Instant) {

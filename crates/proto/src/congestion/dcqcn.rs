@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::{Blocked, NotificationPacer, RateControl, Window};
+use super::{Blocked, Loss, NotificationPacer, RateControl, Window};
 use crate::time::Instant;
 
 /// 1.0 in the fixed-point format of alpha.
@@ -250,10 +250,10 @@ impl RateControl for Dcqcn {
         self.window.on_ack(now, bytes);
     }
 
-    /// DCQCN does not react to loss, which is rare in its networks. Neither does this implementation: CNPs arrive
-    /// before a queue is full, and go-back-N slows a sender down by itself.
-    fn on_loss(&mut self, now: Instant) {
-        self.window.on_loss(now);
+    /// DCQCN does not react to loss, which is rare in its networks. Neither does the rate here: CNPs arrive before a
+    /// queue is full. The window does, since it determines how much go-back-N retransmits.
+    fn on_loss(&mut self, now: Instant, loss: Loss) {
+        self.window.on_loss(now, loss);
     }
 
     fn on_cnp(&mut self, now: Instant) {

@@ -9,6 +9,7 @@
 
 mod controller;
 mod dcqcn;
+mod loss;
 mod notification;
 mod window;
 
@@ -17,6 +18,7 @@ mod tests;
 
 pub use controller::{Congestion, Controller};
 pub use dcqcn::{Dcqcn, DcqcnParameters};
+pub use loss::Loss;
 pub use notification::NotificationPacer;
 pub use window::{Unlimited, Window};
 
@@ -55,9 +57,9 @@ pub trait RateControl {
     /// Packets of this many bytes in total are acknowledged.
     fn on_ack(&mut self, now: Instant, bytes: usize);
 
-    /// Packets are lost, and the requester goes back to the first of them: nothing counts as in flight any more, and
+    /// The requester goes back to the oldest unacknowledged packet: nothing counts as in flight any more, and
     /// retransmissions are counted again.
-    fn on_loss(&mut self, now: Instant);
+    fn on_loss(&mut self, now: Instant, loss: Loss);
 
     /// A CNP was received (IBA A17.9.3).
     fn on_cnp(&mut self, now: Instant);

@@ -1,4 +1,5 @@
 mod fairness;
+mod loss;
 mod model;
 
 use core::time::Duration;
@@ -51,7 +52,7 @@ fn a_window_fills_and_reopens() {
     assert_eq!(window.may_send(at(0), 272), Ok(()));
     window.on_ack(at(1), packet);
     assert_eq!(window.may_send(at(1), packet), Ok(()));
-    window.on_loss(at(2));
+    window.on_loss(at(2), Loss::Gap);
     assert_eq!((window.in_flight(), window.window()), (0, 10_000));
     // The window is never too small for one packet, and an oversized packet is sent alone.
     assert_eq!(Window::new(0).window(), cost(4096, 1));
@@ -96,7 +97,7 @@ fn a_loss_allows_the_next_cut() {
     let mut window = Window::new(100_000);
     window.on_sent(at(0), 60_000);
     window.on_cnp(at(1));
-    window.on_loss(at(100));
+    window.on_loss(at(100), Loss::Gap);
     window.on_cnp(at(101));
     assert_eq!(window.window(), 25_000);
 }
@@ -146,7 +147,7 @@ fn unlimited_never_blocks() {
     assert_eq!(unlimited.may_send(at(0), usize::MAX), Ok(()));
     assert_eq!((unlimited.window(), unlimited.rate(at(0))), (usize::MAX, None));
     unlimited.on_ack(at(1), usize::MAX);
-    unlimited.on_loss(at(1));
+    unlimited.on_loss(at(1), Loss::Timeout);
     assert_eq!(unlimited.in_flight(), 0);
 }
 
@@ -243,6 +244,7 @@ fn packets_are_paced_at_the_rate() {
     for n in 1..1000 {
         assert_eq!(flow.may_send(now, 1250), Ok(()));
         flow.on_sent(now, 1250);
+        flow.on_ack(now, 1250);
         let Err(Blocked::Until(next)) = flow.may_send(now, 1250) else { panic!("not paced") };
         assert_eq!(next, at(2 * n));
         now = next;
@@ -320,7 +322,7 @@ proptest! {
                 }
                 2 if pause % 16 == 0 => {
                     under_way = 0;
-                    flow.on_loss(now);
+                    flow.on_loss(now, Loss::Gap);
                 }
                 _ => match flow.may_send(now, bytes) {
                     Ok(()) => {

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use super::{Blocked, NotificationPacer, PACKET_OVERHEAD, RateControl};
+use super::loss::LossLimit;
+use super::{Blocked, Loss, NotificationPacer, PACKET_OVERHEAD, RateControl};
 use crate::time::Instant;
 
 /// No limit, for a receiver that cannot be overrun.
@@ -24,7 +25,7 @@ impl RateControl for Unlimited {
         self.in_flight = self.in_flight.saturating_sub(bytes);
     }
 
-    fn on_loss(&mut self, _now: Instant) {
+    fn on_loss(&mut self, _now: Instant, _loss: Loss) {
         self.in_flight = 0;
     }
 
@@ -48,6 +49,8 @@ impl RateControl for Unlimited {
 ///
 /// A CNP halves the window, at most once for the bytes in flight (RFC 3168, section 6.1.2: once per round trip) and
 /// once per [`Window::CUT_INTERVAL`]. Each acknowledged window enlarges it by 1/[`Window::STEPS`] of its full size.
+///
+/// Loss limits a large window towards the bandwidth-delay product, independently of CNPs.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Size without congestion.
@@ -60,6 +63,7 @@ pub struct Window {
     notified: usize,
     /// No further cut before this time.
     next_cut: Instant,
+    loss: LossLimit,
 }
 
 impl Window {
@@ -80,7 +84,12 @@ impl Window {
     pub const fn new(size: usize) -> Self {
         let full = if size < Self::MIN_SIZE { Self::MIN_SIZE } else { size };
         let next_cut = Instant::ZERO;
-        Self { full, size: full, in_flight: 0, acknowledged: 0, notified: 0, next_cut }
+        let loss = LossLimit::new(full);
+        Self { full, size: full, in_flight: 0, acknowledged: 0, notified: 0, next_cut, loss }
+    }
+
+    fn limit(&self) -> usize {
+        self.size.min(self.loss.get())
     }
 }
 
@@ -94,7 +103,7 @@ impl RateControl for Window {
     #[inline]
     fn may_send(&mut self, _now: Instant, bytes: usize) -> Result<(), Blocked> {
         // With nothing in flight no ACK can arrive, so any packet may be sent.
-        let fits = self.size.saturating_sub(self.in_flight) >= bytes;
+        let fits = self.limit().saturating_sub(self.in_flight) >= bytes;
         if fits || self.in_flight == 0 { Ok(()) } else { Err(Blocked::Window) }
     }
 
@@ -106,6 +115,7 @@ impl RateControl for Window {
     #[inline]
     fn on_ack(&mut self, _now: Instant, bytes: usize) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.loss.on_ack(bytes);
         if self.size == self.full {
             return;
         }
@@ -118,7 +128,8 @@ impl RateControl for Window {
         }
     }
 
-    fn on_loss(&mut self, _now: Instant) {
+    fn on_loss(&mut self, _now: Instant, loss: Loss) {
+        self.loss.on_loss(loss, self.in_flight);
         (self.in_flight, self.notified) = (0, 0);
     }
 
@@ -133,7 +144,7 @@ impl RateControl for Window {
     }
 
     fn window(&self) -> usize {
-        self.size
+        self.limit()
     }
 
     fn in_flight(&self) -> usize {

@@ -185,7 +185,7 @@ impl<R: Copy> Endpoint<R> {
     }
 
     /// Cost of the request packet that the last [`Endpoint::poll_transmit`] held back: a budget of at least this much
-    /// lets it go. A READ request costs up to 160 KiB at once.
+    /// lets it go. A READ request costs up to 128 KiB at once.
     pub fn over_budget(&self) -> Option<InFlight> {
         match &self.transport {
             Transport::Reliable(queue_pair) => queue_pair.over_budget(),

@@ -6,15 +6,19 @@
 //! | `requester` | the send queue, the next packet, go-back-N |
 //! | `segment` | headers and payload of one packet |
 //! | `completer` | ACKs, NAKs, READ and atomic responses, timeouts |
+//! | `probe` | packets sent again to find out what the responder has |
+//! | `rtt` | the round-trip time |
 //! | `responder` | the checks on requests and their execution |
 //! | `responses` | queued ACKs, READ and atomic responses; responses to duplicates |
 //! | `sequence` | PSNs extended to 64 bits |
 
 mod completer;
+mod probe;
 mod queue_pair;
 mod requester;
 mod responder;
 mod responses;
+mod rtt;
 mod segment;
 mod sequence;
 

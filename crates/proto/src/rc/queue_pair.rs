@@ -72,7 +72,7 @@ pub struct Config {
     pub receive_psn: Psn,
     /// Local ACK timeout; `None` disables it.
     pub timeout: Option<Duration>,
-    /// Retry count: timeouts and sequence errors without progress.
+    /// Retry count: timeouts without progress.
     pub retry_count: u8,
     /// RNR retry count; 7 is unlimited.
     pub rnr_retry: u8,

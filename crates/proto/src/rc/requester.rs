@@ -14,11 +14,13 @@ use core::time::Duration;
 
 use ferroce_wire::number::Psn;
 
+use super::probe::Probe;
 use super::queue_pair::{Config, Role};
+use super::rtt::RoundTrip;
 use super::segment::packet;
 use super::sequence::Sequence;
 use crate::budget::{Budget, InFlight};
-use crate::congestion::{Blocked, Controller, RateControl, cost};
+use crate::congestion::{Blocked, Controller, Loss, RateControl, cost};
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::qp::Fault;
@@ -85,7 +87,7 @@ const ACK_REQUEST_INTERVAL: u32 = 16;
 
 /// Maximum cost of a READ chunk: a chunk is requested at once, so a larger one would wait for that much budget, and
 /// could not follow a window that loss has reduced.
-const MAX_CHUNK_COST: usize = 160 * 1024;
+const MAX_CHUNK_COST: usize = 128 * 1024;
 
 /// Whether new requests may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,8 @@ pub(super) struct Requester {
     /// End positions of the outstanding READ chunks and atomics.
     pub(super) outstanding: VecDeque<Sequence>,
     pub(super) timer: Option<Instant>,
+    pub(super) rtt: RoundTrip,
+    pub(super) probe: Probe,
     /// RNR wait: nothing is sent before this time.
     pub(super) rnr_wait_until: Option<Instant>,
     /// Pacing: nothing is sent before this time.
@@ -156,6 +160,8 @@ impl Requester {
             next_index: 0,
             outstanding: VecDeque::new(),
             timer: None,
+            rtt: RoundTrip::default(),
+            probe: Probe::default(),
             rnr_wait_until: None,
             paced_until: None,
             retries_left: config.retry_count,
@@ -256,6 +262,9 @@ impl Requester {
         budget: &mut Budget,
         config: &Config,
     ) -> Option<Transmit<'_>> {
+        if let Some(sequence) = self.next_probe() {
+            return self.packet_in_flight(sequence, config);
+        }
         // Until a packet is found.
         self.stalled = true;
         if self.next >= self.tail || self.rnr_wait_until.is_some_and(|time| now < time) {
@@ -288,6 +297,10 @@ impl Requester {
         }
         if !budget.fits(sent) {
             self.over_budget = sent;
+            // The budget became smaller before an ACK was requested: the newest packet is sent again to request it.
+            if core::mem::take(&mut self.since_ack_request) > 0 {
+                return self.packet_in_flight(self.next.before(), config);
+            }
             return None;
         }
         self.stalled = false;
@@ -295,7 +308,7 @@ impl Requester {
         self.in_flight.add(sent);
         self.rate.on_sent(now, bytes);
         let last = end == queued.packets;
-        let psn = self.next.psn();
+        let (psn, answered_by) = (self.next.psn(), self.next.plus(1));
         self.next = queued.start.plus(end);
         self.newest = self.newest.max(self.next);
         if wants_response {
@@ -310,10 +323,12 @@ impl Requester {
             last || edge || wants_response || self.since_ack_request >= ACK_REQUEST_INTERVAL;
         if ack_request {
             self.since_ack_request = 0;
+            self.rtt.on_sent(now, answered_by);
         }
         self.next_index += usize::from(last);
         if self.timer.is_none() {
             self.timer = config.timeout.map(|timeout| now + timeout);
+            self.probe.reset(now);
         }
         let queued = &self.queue[self.next_index - usize::from(last)];
         Some(packet(queued, index..end, psn, ack_request, config))
@@ -352,7 +367,7 @@ impl Requester {
     }
 
     /// Go-back-N: retransmits everything unacknowledged. Completed requests have left the queue.
-    pub(super) fn go_back(&mut self, now: Instant) {
+    pub(super) fn go_back(&mut self, now: Instant, loss: Loss) {
         self.next = self.unacknowledged;
         self.next_index = 0;
         self.outstanding.clear();
@@ -360,12 +375,14 @@ impl Requester {
         self.since_ack_request = 0;
         self.in_flight = InFlight::NONE;
         self.stalled = false;
-        self.rate.on_loss(now);
+        self.rate.on_loss(now, loss);
+        self.rtt.cancel();
+        self.probe.cancel();
     }
 
     /// Whether a packet might be sent now.
     pub(super) fn wants_to_send(&self) -> bool {
-        self.next_index < self.queue.len() && !self.stalled
+        self.probe.is_pending() || (self.next_index < self.queue.len() && !self.stalled)
     }
 
     /// Whether a packet was sent and not acknowledged, even if it will be retransmitted.
@@ -403,7 +420,7 @@ impl Requester {
     /// Time of the next timeout.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.rnr_wait_until.or(self.paced_until).filter(|_| self.next < self.tail);
-        [waiting, self.timer].into_iter().flatten().min()
+        [waiting, self.probe_due(), self.timer].into_iter().flatten().min()
     }
 
     pub(super) fn rearm(&mut self, now: Instant, timeout: Option<Duration>) {

@@ -1,9 +1,11 @@
 //! Random programs over all scenarios, services and set-up methods.
 
+mod recovery;
+
 use ferroce_proto::work::Status;
 
 use super::host::RdmaHost;
-use super::{Congestion, Service, Services, SetUp, Simulation, Summary, Transfer, Workload};
+use super::{Congestion, Service, Services, SetUp, Simulation, Summary, Workload};
 use crate::{Capture, Scenario, Vantage};
 
 /// Runs a simulation, which must have no violation.
@@ -196,43 +198,4 @@ fn tampering_is_detected() {
         region.into_iter().for_each(|region| region.bytes[9_072] += 20);
     };
     assert!(is_detected(Service::Reliable, &miscount));
-}
-
-/// Goodput in Gbit/s of 4 MiB in WRITEs, by loss and path MTU: the median of seven seeds, so that one unlucky loss does
-/// not dominate.
-fn recovery_table() -> String {
-    let mut text = String::from("| loss | MTU 256 | MTU 1024 | MTU 4096 |\n|---|---|---|---|\n");
-    for (name, loss) in [("0", 0.0), ("0.1 %", 0.001), ("1 %", 0.01), ("5 %", 0.05), ("10 %", 0.1)]
-    {
-        text += &format!("| {name} |");
-        for mtu in [256, 1024, 4096] {
-            let scenario = if loss == 0.0 { Scenario::Clean } else { Scenario::lossy(loss) };
-            let mut times: Vec<_> = (0..7)
-                .filter_map(|seed| Transfer { scenario, seed, mtu, bytes: 4 << 20 }.run())
-                .collect();
-            times.sort();
-            let gigabits =
-                |time: std::time::Duration| f64::from(4 << 20) * 8.0 / time.as_secs_f64() / 1e9;
-            text += &match times.get(3) {
-                Some(&time) => format!(" {:.3} |", gigabits(time)),
-                None => " fails |".to_owned(),
-            };
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// A snapshot: a change of loss recovery shows here. `FERROCE_UPDATE_DOCS=1` rewrites it.
-#[test]
-fn recovery_is_as_fast_as_documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recovery.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let (start, table) = (text.find("| loss").unwrap(), recovery_table());
-    let end = start + text[start..].find("\n\n").map_or(text.len() - start, |end| end + 1);
-    if std::env::var_os("FERROCE_UPDATE_DOCS").is_some() {
-        std::fs::write(path, [&text[..start], &table, &text[end..]].concat()).unwrap();
-        return;
-    }
-    assert_eq!(&text[start..end], table, "FERROCE_UPDATE_DOCS=1 rewrites docs/recovery.md");
 }

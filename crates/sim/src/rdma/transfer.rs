@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ferroce_proto::congestion::{Congestion, cost};
 use ferroce_proto::memory::AccessFlags;
+use ferroce_proto::rc;
 use ferroce_proto::receive::ReceiveQueue;
 use ferroce_proto::time::Instant;
 use ferroce_proto::work::{Data, Operation, RemoteAddress, SendRequest, SgList, Status, WorkId};
@@ -17,6 +18,7 @@ use super::plan::reliable;
 use crate::fabric::Fabric;
 use crate::limit::Outcome;
 use crate::scenario::Scenario;
+use crate::settings::Settings;
 
 /// A transfer to be timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,8 +36,20 @@ pub struct Transfer {
 impl Transfer {
     /// Returns the virtual time that the transfer takes, or `None` if it fails.
     pub fn run(&self) -> Option<Duration> {
-        const WRITE_LEN: u32 = 64 << 10;
         const WINDOW_PACKETS: usize = 64;
+        let window = cost(WINDOW_PACKETS * usize::from(self.mtu), WINDOW_PACKETS);
+        self.run_over(self.scenario.settings(self.seed, 2), |config| {
+            config.congestion = Congestion::Window(window);
+        })
+    }
+
+    /// The same over another network, with other attributes of both QPs.
+    pub(super) fn run_over(
+        &self,
+        settings: Settings,
+        edit: impl Fn(&mut rc::Config),
+    ) -> Option<Duration> {
+        const WRITE_LEN: u32 = 64 << 10;
         let wanted = self.bytes.div_ceil(WRITE_LEN) as usize;
         let request = |id: u32| {
             let length = WRITE_LEN.min(self.bytes - id * WRITE_LEN) as usize;
@@ -44,7 +58,7 @@ impl Transfer {
             let data = Data::SgList(SgList::from(local(0, 0, length)));
             SendRequest::new(WorkId(u64::from(id)), operation, data)
         };
-        let mut fabric = Fabric::new(self.seed, self.scenario.settings(self.seed, 2));
+        let mut fabric = Fabric::new(self.seed, settings);
         let mut sender = None;
         for side in 0..2 {
             let mut host = RdmaHost::new(address(side));
@@ -52,8 +66,7 @@ impl Transfer {
             host.memory.add(vec![side as u8; WRITE_LEN as usize], PD, access);
             let mut config = reliable(qpn(0), self.mtu, Psn(0));
             config.destination = qpn(0);
-            config.congestion =
-                Congestion::Window(cost(WINDOW_PACKETS * usize::from(self.mtu), WINDOW_PACKETS));
+            edit(&mut config);
             config.send_capacity = wanted;
             let endpoint = host.add_endpoint(Endpoint::new(
                 address(1 - side),
