@@ -97,6 +97,9 @@ impl Config {
     }
 }
 
+/// The maximum number of requests that are sent before an ACK that is owed.
+const MAX_REQUESTS_BEFORE_ACKS: u8 = 16;
+
 /// A connected QP.
 #[derive(Debug)]
 pub struct QueuePair {
@@ -112,6 +115,8 @@ pub struct QueuePair {
     refusal: Option<NakCode>,
     /// READ responses are paced until then.
     responses_paced_until: Option<Instant>,
+    /// Requests sent while ACKs were owed.
+    requests_before_acks: u8,
     counters: Counters,
 }
 
@@ -136,6 +141,7 @@ impl QueuePair {
             notify: false,
             refusal: None,
             responses_paced_until: None,
+            requests_before_acks: 0,
             counters: Counters::default(),
         }
     }
@@ -318,8 +324,8 @@ impl QueuePair {
         receives.flush(&mut self.receive_done);
     }
 
-    /// The next packet to send: responses first, since the peer waits for them. Executes local requests when they
-    /// reach the head of the queue.
+    /// The next packet to send: responses first, since the peer waits for them, but positive ACKs behind requests.
+    /// Executes local requests when they reach the head of the queue.
     ///
     /// A request is sent only if its cost fits into `budget`, and is subtracted from it. Responses are free.
     pub fn poll_transmit(
@@ -333,7 +339,9 @@ impl QueuePair {
             self.counters.np_cnp_sent += 1;
             return Some(self.notification());
         }
-        if self.responder.wants_to_send() && !self.pace_response(now) {
+        let acks_follow = self.acks_follow();
+        if self.responder.wants_to_send() && !acks_follow && !self.pace_response(now) {
+            self.requests_before_acks = 0;
             return self.responder.poll_transmit(&self.config);
         }
         if self.fault.is_some() {
@@ -343,7 +351,26 @@ impl QueuePair {
             self.enter_error(Fault::Requester);
             return None;
         }
-        self.requester.poll_transmit(now, budget, &self.config)
+        if let Some(request) = self.requester.poll_transmit(now, budget, &self.config) {
+            self.requests_before_acks += u8::from(acks_follow);
+            return Some(request);
+        }
+        if !acks_follow {
+            return None;
+        }
+        self.requests_before_acks = 0;
+        self.responder.poll_transmit(&self.config)
+    }
+
+    /// Whether positive ACKs are sent behind requests that are ready. An ACK is shorter than a request, so the two leave
+    /// in one batch only in this order; and it may wait, since later ACKs cover it (IBA 9.7.5.1.2). Other responses are
+    /// sent first, because the peer waits for them.
+    fn acks_follow(&self) -> bool {
+        self.requests_before_acks < MAX_REQUESTS_BEFORE_ACKS
+            && self.fault.is_none()
+            && self.responder.wants_to_send()
+            && self.responder.owes_only_acks()
+            && self.requester.wants_to_send()
     }
 
     /// Cost of the request packet that did not fit into the budget of the last [`QueuePair::poll_transmit`]; `None`

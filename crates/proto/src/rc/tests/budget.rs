@@ -248,3 +248,34 @@ fn blocked_requests_are_not_pending() {
     assert_eq!(pair.hosts[0].qp.pending(), Pending::Nothing);
     assert!(pair.hosts[0].qp.in_flight().peer < 50 * PACKET);
 }
+
+#[test]
+fn acks_follow_the_requests_that_are_ready() {
+    let opcodes = |host: &mut Host| {
+        let mut sent = Vec::new();
+        let budget = &mut Budget::UNLIMITED;
+        while let Some(one) = host.qp.poll_transmit(Instant::ZERO, budget, &mut host.memory) {
+            sent.push(one.bth.opcode);
+        }
+        sent
+    };
+    for (requests, before) in [(1, 1), (20, 16)] {
+        let mut pair = clean(1024);
+        pair.hosts[0].qp.post_send(write(1, 8)).unwrap();
+        pair.drain();
+        assert!(pair.step());
+        (0..requests).for_each(|id| pair.hosts[1].qp.post_send(write(id, 8)).unwrap());
+        let sent = opcodes(&mut pair.hosts[1]);
+        assert_eq!(sent.len(), requests as usize + 1);
+        let ack = sent.iter().position(|opcode| *opcode == Opcode::RC_ACKNOWLEDGE);
+        assert_eq!(ack, Some(before), "of {requests} requests");
+    }
+    // A READ response is not delayed.
+    let mut pair = clean(1024);
+    pair.hosts[0].qp.post_send(read(1, 8)).unwrap();
+    pair.drain();
+    assert!(pair.step());
+    pair.hosts[1].qp.post_send(write(1, 8)).unwrap();
+    let sent = opcodes(&mut pair.hosts[1]);
+    assert_eq!(sent, [Opcode::RC_RDMA_READ_RESPONSE_ONLY, Opcode::RC_RDMA_WRITE_ONLY]);
+}
