@@ -24,6 +24,7 @@ pub mod cm;
 pub mod congestion;
 pub mod counters;
 pub mod endpoint;
+mod inline_data;
 pub mod memory;
 pub mod qp;
 pub mod rc;

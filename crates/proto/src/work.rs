@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use ferroce_wire::number::{Immediate, Qpn, RKey, VirtualAddress};
 use ferroce_wire::transport::{FlushPlacement, FlushSelectivity};
 
+pub use crate::inline_data::InlineData;
 use crate::memory::{Accessor, Bind, Denied, Memory, PdId, Sge};
 
 /// The caller's ID of a work request (`wr_id`), returned in its completion.
@@ -127,7 +128,7 @@ pub enum Data {
     /// SGEs in registered memory.
     SgList(SgList),
     /// Inline data, copied when the request was posted: it needs no key, and the caller's buffer is free immediately.
-    Inline(Box<[u8]>),
+    Inline(InlineData),
 }
 
 /// A scatter/gather list. One SGE, the common case, needs no allocation.

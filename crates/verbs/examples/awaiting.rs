@@ -45,7 +45,7 @@ mod tokio_only {
         }
 
         fn send(&self, number: u64) -> Result<(), PostError> {
-            let data = Data::Inline(Box::new(number.to_be_bytes()));
+            let data = Data::Inline(number.to_be_bytes().into());
             let mut request = SendRequest::new(WorkId(2), Operation::SEND, data);
             request.signaled = false; // Only a failure generates a completion.
             self.queue_pair.post_send(request)

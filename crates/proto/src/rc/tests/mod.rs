@@ -9,6 +9,7 @@ mod large;
 mod local;
 mod naks;
 mod pair;
+mod pool;
 mod probes;
 mod programs;
 mod responses;
