@@ -253,7 +253,7 @@ fn blocked_requests_are_not_pending() {
 fn acks_follow_the_requests_that_are_ready() {
     let opcodes = |host: &mut Host| {
         let mut sent = Vec::new();
-        let budget = &mut Budget::UNLIMITED;
+        let budget = &mut { Budget::UNLIMITED };
         while let Some(one) = host.qp.poll_transmit(Instant::ZERO, budget, &mut host.memory) {
             sent.push(one.bth.opcode);
         }
