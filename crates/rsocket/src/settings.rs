@@ -5,6 +5,11 @@ use ferroce::Context;
 /// Control messages of a stream that may be in flight. They use no credits: the peer may have no receive posted for
 /// them, and they are retransmitted (RNR).
 pub(crate) const MAX_CONTROL_MESSAGES: u32 = 4;
+/// Receives posted in addition to those that the peer has credits for. A program that makes no call posts no receives: without
+/// these, the credit updates and the disconnect of a peer that has used all its credits would be retransmitted (RNR) until it
+/// does, and the peer would wait for it in `rclose`. That many suffice: two updates with a target, one without, a shutdown and a
+/// disconnect.
+pub(crate) const CONTROL_RECEIVES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {

@@ -15,7 +15,7 @@ use super::iomap::{self, IoMaps};
 use super::wire::{ByteOrder, ConnectData, IoMap, MAP_BYTES, StreamMessage, TARGET_BYTES, Target};
 use crate::completions::Completions;
 use crate::error::{Errno, Result};
-use crate::settings::{MAX_CONTROL_MESSAGES, Settings};
+use crate::settings::{CONTROL_RECEIVES, MAX_CONTROL_MESSAGES, Settings};
 
 /// Length limit of the first message of a call. Each one after it may be twice as long, up to [`MAX_CHUNK_BYTES`]: the
 /// peer processes the first part while the next is copied.
@@ -87,11 +87,12 @@ impl Connection {
     pub(crate) fn new(id: &CmId, context: &Context, settings: Settings) -> Result<Self> {
         let settings = settings.clamp_to(context);
         let (sends, receives) = (u32::from(settings.max_send_wr), u32::from(settings.max_recv_wr));
-        let completions = Completions::new(context, (sends + receives) as usize)?;
+        let posted_receives = receives + CONTROL_RECEIVES;
+        let completions = Completions::new(context, (sends + posted_receives) as usize)?;
         let pd = context.protection_domain();
         let capabilities = Capabilities {
             max_send_wr: sends,
-            max_recv_wr: receives,
+            max_recv_wr: posted_receives,
             max_send_sge: 2,
             max_recv_sge: 1,
             max_inline_data: u32::from(settings.inline_bytes).max(MAP_BYTES as u32),
@@ -118,7 +119,7 @@ impl Connection {
             peer: None,
             maps: IoMaps::default(),
         };
-        for _ in 0..settings.max_recv_wr {
+        for _ in 0..posted_receives {
             connection.post_receive()?;
         }
         Ok(connection)
