@@ -1,7 +1,6 @@
 //! Counts of events that a program has received and not acknowledged; destroying the object they refer to waits for
 //! them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::sync::lock;
@@ -9,42 +8,44 @@ use crate::sync::lock;
 /// The unacknowledged events of one object.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
-    count: Mutex<u64>,
+    counts: Mutex<Counts>,
     done: Condvar,
-    /// Threads that wait.
-    waiting: AtomicU32,
+}
+
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    /// Threads in [`Unacknowledged::wait`]. Notifying is a system call even without them, and programs acknowledge every event.
+    waiting: u32,
 }
 
 impl Unacknowledged {
     /// Counts an event that the program received.
     pub(crate) fn add(&self) {
-        *lock(&self.count) += 1;
+        lock(&self.counts).events += 1;
     }
 
     /// Subtracts events that the program acknowledged.
     pub(crate) fn acknowledge(&self, events: u64) {
-        let mut count = lock(&self.count);
-        *count = count.saturating_sub(events);
-        // Waking makes a system call, and a program acknowledges every event.
-        if *count == 0 && self.waiting.load(Ordering::Relaxed) > 0 {
+        let mut counts = lock(&self.counts);
+        counts.events = counts.events.saturating_sub(events);
+        if counts.events == 0 && counts.waiting > 0 {
             self.done.notify_all();
         }
     }
 
     /// Blocks until all are acknowledged, as the man pages of the destroying calls specify.
     pub(crate) fn wait(&self) {
-        let count = lock(&self.count);
-        // Changed under the lock, so that the last acknowledgement sees it.
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waited = self.done.wait_while(count, |count| *count > 0);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let mut counts = lock(&self.counts);
+        counts.waiting += 1;
+        let waited = self.done.wait_while(counts, |counts| counts.events > 0);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -75,6 +76,6 @@ mod tests {
         events.acknowledge(9);
         events.wait();
         events.add();
-        assert_eq!(*lock(&events.count), 1);
+        assert_eq!(lock(&events.counts).events, 1);
     }
 }

@@ -17,6 +17,20 @@ fn server(listen: &str) -> Server {
     Server::start(Command::new(FERROCE).args(["server", "--json", "--listen", listen]))
 }
 
+/// Every operation's rate follows from its bytes and its time, and bulk writes every byte once.
+fn check_rates(json: &Value) {
+    for one in json["operations"].as_array().unwrap() {
+        let number = |key: &str| one[key].as_f64().unwrap();
+        assert!(number("duration_ns") > 0.0, "{json}");
+        let rate = number("bytes") / f64::from(1 << 20) / (number("duration_ns") / 1e9);
+        assert!((number("mib_per_second") / rate - 1.0).abs() < 1e-6, "{json}");
+    }
+    if json["job"] == "bulk" {
+        assert_eq!(json["operations"].as_array().unwrap().len(), 1, "{json}");
+        assert_eq!(json["operations"][0]["bytes"], json["size"], "{json}");
+    }
+}
+
 fn check_all_jobs(listen: &str) {
     let scratch = Scratch::new(&format!("jobs-{}", listen.len()));
     let mut server = server(listen);
@@ -27,6 +41,9 @@ fn check_all_jobs(listen: &str) {
         (&["imm", "--count", "10"], 4096, 40_960),
         // The last chunk is shorter than the others.
         (&["bulk", "--size", "20000001", "--chunk", "64K"], 20_000_001, 20_000_001),
+        // Two batches, and a chunk that is longer than the whole.
+        (&["bulk", "--size", "70000001", "--chunk", "8M"], 70_000_001, 70_000_001),
+        (&["bulk", "--size", "5000"], 5000, 5000),
     ] {
         let capture = format!("{}.pcapng", job[0]);
         let mut arguments = vec!["client", &address];
@@ -37,6 +54,7 @@ fn check_all_jobs(listen: &str) {
         assert_eq!(json["verified_bytes"], verified, "{json}");
         let count = job.iter().position(|word| *word == "--count").map_or("1", |at| job[at + 1]);
         assert_eq!(json["operations"][0]["count"].to_string(), count, "{json}");
+        check_rates(&json);
         let file = fs::File::open(scratch.path(&capture)).unwrap();
         let report = analyze("capture", file, &Options::default(), &mut |_| {});
         assert_eq!((report.icrc.bad, &report.problems[..]), (0, &[][..]));

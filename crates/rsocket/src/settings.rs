@@ -5,6 +5,11 @@ use ferroce::Context;
 /// Control messages of a stream that may be in flight. They use no credits: the peer may have no receive posted for
 /// them, and they are retransmitted (RNR).
 pub(crate) const MAX_CONTROL_MESSAGES: u32 = 4;
+/// Receives posted in addition to those that the peer has credits for. A program that makes no call posts no receives: without
+/// these, the credit updates and the disconnect of a peer that has used all its credits would be retransmitted (RNR) until it
+/// does, and the peer would wait for it in `rclose`. That many suffice: two updates with a target, one without, a shutdown and a
+/// disconnect.
+pub(crate) const CONTROL_RECEIVES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -20,18 +25,20 @@ pub(crate) struct Settings {
     pub(crate) maps: u16,
 }
 
-/// The defaults of rdma-core, documented in rsocket(7).
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            max_send_wr: 384,
-            max_recv_wr: 384,
-            inline_bytes: 64,
-            send_bytes: 1 << 17,
-            receive_bytes: 1 << 17,
-            maps: 0,
-        }
-    }
+impl Settings {
+    /// The defaults of datagram sockets: those of rdma-core, documented in rsocket(7).
+    pub(crate) const DATAGRAM: Self = Self {
+        max_send_wr: 384,
+        max_recv_wr: 384,
+        inline_bytes: 64,
+        send_bytes: 1 << 17,
+        receive_bytes: 1 << 17,
+        maps: 0,
+    };
+    /// The defaults of streams. Buffers are longer than rdma-core's 128 KiB: a sender that waits for a half of the peer's buffer
+    /// waits for two threads to be scheduled, so a half has to hold what is sent meanwhile. Pages are allocated when used.
+    pub(crate) const STREAM: Self =
+        Self { send_bytes: 1 << 20, receive_bytes: 1 << 20, ..Self::DATAGRAM };
 }
 
 /// From the shortest queue that works to the longest within which 16-bit sequence numbers do not wrap.
@@ -105,7 +112,7 @@ mod tests {
 
     #[test]
     fn buffers_are_twice_the_requested_length_within_limits() {
-        let mut settings = Settings::default();
+        let mut settings = Settings::STREAM;
         settings.set_send_bytes(10_000);
         settings.set_receive_bytes(1);
         assert_eq!((settings.send_bytes, settings.receive_bytes), (20_000, 4096));
@@ -115,7 +122,7 @@ mod tests {
 
     #[test]
     fn queue_capacities_are_clamped_when_the_connection_is_made() {
-        let mut settings = Settings::default();
+        let mut settings = Settings::STREAM;
         settings.set_max_send_wr(1);
         settings.set_max_recv_wr(100_000);
         settings.set_inline_bytes(70_000);
@@ -129,7 +136,7 @@ mod tests {
 
     #[test]
     fn datagram_queues_have_no_more_wrs_than_slots() {
-        let mut settings = Settings::default();
+        let mut settings = Settings::DATAGRAM;
         assert_eq!(settings.datagram_queues(2048), (64, 64));
         settings.set_max_send_wr(8);
         settings.set_receive_bytes(1 << 20);

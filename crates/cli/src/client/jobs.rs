@@ -1,5 +1,6 @@
 //! The jobs. Each verifies every byte it transfers.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use ferroce::{Data, Immediate, MemoryRegion, Operation, clock};
@@ -9,17 +10,14 @@ use super::connect::Connection;
 use super::output::Outcome;
 use crate::progress::{Progress, Unit};
 use crate::session::bytes::{Pattern, Size};
-use crate::session::end::{COMPLETION_TIMEOUT, End, LOCAL};
+use crate::session::end::{COMPLETION_TIMEOUT, End, LOCAL, SENDS};
 use crate::session::failure::Failure;
 use crate::session::protocol::SessionMessage;
 
 /// The longest message (IBA 9.7.7).
 const LONGEST: u64 = 1 << 31;
 
-/// The maximum number of WRITEs in flight, if their bytes do not exceed [`BUFFER`].
-const DEPTH: u64 = 16;
-
-/// The maximum number of bytes in flight, but at least one chunk.
+/// The length of the buffer that bulk writes from, but at least one chunk. It bounds the bytes in flight.
 const BUFFER: u64 = 64 << 20;
 
 /// The page size of the test pattern: a chunk consists of whole pages.
@@ -127,6 +125,8 @@ pub(super) fn imm(
     Ok(())
 }
 
+/// Measures WRITEs as a benchmark does: they are timed from the first post to the last acknowledgement, while the pages of both
+/// sides are faulted in, the buffer is filled and the result is verified outside the timed part.
 pub(super) fn bulk(
     connection: &Connection,
     chunk: Size,
@@ -135,35 +135,64 @@ pub(super) fn bulk(
 ) -> Result<(), Failure> {
     let (end, size) = (&connection.end, connection.wish.size);
     let chunk = chunk.0.min(size);
-    let depth = (BUFFER / chunk).clamp(1, DEPTH).min(size.div_ceil(chunk));
-    let tx = register(end, chunk * depth)?;
+    // The connection drains at the end of a batch, so a batch is long.
+    let batch = chunk * (BUFFER / chunk).max(1).min(size.div_ceil(chunk));
+    let tx = register(end, batch)?;
     let pattern = Pattern::new(clock::now());
-    for slot in 0..depth {
-        pattern.write(&tx, (slot * chunk) as usize, slot * chunk, chunk as usize)?;
-    }
+    pattern.write(&tx, 0, 0, batch as usize)?;
+    wait_for_server(end, size)?;
     let mut progress = Progress::new("bulk", Some(size), Unit::Bytes, quiet);
-    let (since, mut under_way) = (clock::now(), 0);
-    for (number, place) in (0..size).step_by(chunk as usize).enumerate() {
-        if under_way == depth {
-            // Requests complete in order, so the slot of the oldest is free.
-            end.completed()?;
-            under_way -= 1;
-            progress.show(place - under_way * chunk);
-        }
-        let (slot, length) = (number as u64 % depth * chunk, chunk.min(size - place));
-        pattern.move_to(&tx, slot as usize, place, length as usize)?;
-        let write = Operation::Write { remote: connection.grant.at(place), immediate: None };
-        end.queue_pair.post_send(end.request(write, data(&tx, slot, length)))?;
-        under_way += 1;
+    let mut duration = 0;
+    for start in (0..size).step_by(batch as usize) {
+        let length = batch.min(size - start);
+        pattern.move_to(&tx, 0, start, length as usize)?;
+        let since = clock::now();
+        write_batch(connection, &tx, start..start + length, chunk, &mut progress)?;
+        duration += clock::now().saturating_sub(since);
     }
-    while under_way > 0 {
-        end.completed()?;
-        under_way -= 1;
-    }
-    outcome.timed("WRITE", size, since);
+    outcome.lasted("WRITE", size, duration);
     progress.erase();
     end.send(&SessionMessage::Check { seed: pattern.seed(), length: size })?;
     verdict(end, size)?;
     outcome.verified(size);
+    Ok(())
+}
+
+/// Waits until the server has faulted in the pages of its memory, which it does before it answers messages.
+fn wait_for_server(end: &End, size: u64) -> Result<(), Failure> {
+    end.send(&SessionMessage::Text("bulk".into()))?;
+    let timeout = COMPLETION_TIMEOUT + Duration::from_secs(size / SLOWEST);
+    match end.answer(timeout)?.0 {
+        SessionMessage::Text(_) => Ok(()),
+        _ => Err(Failure::IncompatiblePeer),
+    }
+}
+
+/// Writes the buffer to this range of the server's memory, and waits for all acknowledgements.
+fn write_batch(
+    connection: &Connection,
+    tx: &MemoryRegion,
+    range: Range<u64>,
+    chunk: u64,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let end = &connection.end;
+    let mut in_flight = 0;
+    for place in range.clone().step_by(chunk as usize) {
+        if in_flight == u64::from(SENDS) {
+            end.completed()?;
+            in_flight -= 1;
+            progress.show(place - in_flight * chunk);
+        }
+        let length = chunk.min(range.end - place);
+        let write = Operation::Write { remote: connection.grant.at(place), immediate: None };
+        end.queue_pair.post_send(end.request(write, data(tx, place - range.start, length)))?;
+        in_flight += 1;
+    }
+    while in_flight > 0 {
+        end.completed()?;
+        in_flight -= 1;
+        progress.show(range.end.saturating_sub(in_flight * chunk));
+    }
     Ok(())
 }

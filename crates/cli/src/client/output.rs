@@ -84,7 +84,11 @@ impl Outcome {
 
     /// Records an operation that began at this time.
     pub(super) fn timed(&mut self, operation: &'static str, bytes: u64, since: u64) {
-        let took = clock::now().saturating_sub(since);
+        self.lasted(operation, bytes, clock::now().saturating_sub(since));
+    }
+
+    /// Records an operation that took this time, in nanoseconds.
+    pub(super) fn lasted(&mut self, operation: &'static str, bytes: u64, took: u64) {
         let found = self.operations.iter().position(|one| one.operation == operation);
         let at = found.unwrap_or_else(|| {
             let none =
@@ -149,6 +153,10 @@ impl Outcome {
                 one.mib_per_second,
                 units::bit_rate(one.bytes, one.duration_ns).unwrap_or_default(),
             )?;
+        }
+        if self.job == Job::Bulk.name() {
+            let timed = "until the last ACK, without filling the buffers and verifying";
+            writeln!(output, "  {:<15} {timed}", "timed")?;
         }
         if let Some(times) = &self.round_trips {
             writeln!(

@@ -125,6 +125,11 @@ impl Offer {
             return Err(Failure::Other(reason));
         };
         reporter.report(&Report::Connected { client, bytes: wish.size });
+        if let Some(buffer) = region.buffer() {
+            // So that the client does not measure our page faults. The kernel may not support it, and the client may be writing
+            // already: contents do not change.
+            let _ = ferroce_sys::memory::populate(buffer.address(), buffer.len(), true);
+        }
         let mut session = Session::new(reporter);
         let served = session.converse(&end, &region);
         let failure = served.as_ref().err().map(Failure::to_string);

@@ -16,7 +16,7 @@ use super::protocol::{MAIL, SessionMessage};
 const RECEIVES: usize = 16;
 
 /// The length of the SQ.
-const SENDS: u32 = 64;
+pub(crate) const SENDS: u32 = 64;
 
 /// How long a completion may take. Network failures show earlier, by the transport's own timers.
 pub(crate) const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -166,7 +166,7 @@ impl State {
     fn new(nonblocking: bool) -> Self {
         Self {
             flags: FileFlags::new(nonblocking),
-            settings: Settings::default(),
+            settings: Settings::DATAGRAM,
             receive_timeout: None,
             local: None,
             peer: None,

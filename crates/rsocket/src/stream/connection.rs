@@ -15,14 +15,16 @@ use super::iomap::{self, IoMaps};
 use super::wire::{ByteOrder, ConnectData, IoMap, MAP_BYTES, StreamMessage, TARGET_BYTES, Target};
 use crate::completions::Completions;
 use crate::error::{Errno, Result};
-use crate::settings::{MAX_CONTROL_MESSAGES, Settings};
+use crate::settings::{CONTROL_RECEIVES, MAX_CONTROL_MESSAGES, Settings};
 
-/// Length limit of the first message of a call. Each one after it may be twice as long, up to [`MAX_CHUNK_BYTES`]: the
-/// peer processes the first part while the next is copied.
-pub(crate) const FIRST_CHUNK_BYTES: usize = 2048;
-const MAX_CHUNK_BYTES: usize = 65536;
-/// A stream is writable if it can take this number of bytes without blocking.
-const WRITABLE_BYTES: u32 = 2048;
+/// Length limit of a message. Every message costs a WR, a CQE and often a wakeup on both sides, so that long ones need the
+/// least CPU time per byte. rdma-core starts with 2 KiB, doubles up to 64 KiB, and lets the peer process the first part while the
+/// next is copied; here that costs more than it saves.
+const CHUNK_BYTES: usize = 1 << 17;
+/// A stream is writable if it can take this part of the send buffer without blocking, and at least [`MIN_WRITABLE_BYTES`]. A
+/// sender that had to wait then continues with a long message, not with one for every few bytes that become free.
+const WRITABLE_PART: u32 = 8;
+const MIN_WRITABLE_BYTES: u32 = 2048;
 
 const RECEIVE: WorkId = WorkId(1);
 const SEND: WorkId = WorkId(0);
@@ -87,11 +89,12 @@ impl Connection {
     pub(crate) fn new(id: &CmId, context: &Context, settings: Settings) -> Result<Self> {
         let settings = settings.clamp_to(context);
         let (sends, receives) = (u32::from(settings.max_send_wr), u32::from(settings.max_recv_wr));
-        let completions = Completions::new(context, (sends + receives) as usize)?;
+        let posted_receives = receives + CONTROL_RECEIVES;
+        let completions = Completions::new(context, (sends + posted_receives) as usize)?;
         let pd = context.protection_domain();
         let capabilities = Capabilities {
             max_send_wr: sends,
-            max_recv_wr: receives,
+            max_recv_wr: posted_receives,
             max_send_sge: 2,
             max_recv_sge: 1,
             max_inline_data: u32::from(settings.inline_bytes).max(MAP_BYTES as u32),
@@ -118,7 +121,7 @@ impl Connection {
             peer: None,
             maps: IoMaps::default(),
         };
-        for _ in 0..settings.max_recv_wr {
+        for _ in 0..posted_receives {
             connection.post_receive()?;
         }
         Ok(connection)
@@ -223,10 +226,7 @@ impl Connection {
         let (mut any, mut outcome) = (false, None);
         loop {
             let batch = self.completions.poll();
-            if batch[0].is_none() {
-                break;
-            }
-            any = true;
+            any |= batch[0].is_some();
             for completion in batch.iter().flatten() {
                 let next = if completion.id == RECEIVE {
                     self.complete_receive(completion)
@@ -238,6 +238,10 @@ impl Connection {
                     (None | Some(Outcome::Shutdown), Some(next)) => Some(next),
                     (before, _) => before,
                 };
+            }
+            // The CQ is empty after a batch that is not full. Another poll would drive the device once more.
+            if batch.iter().any(Option::is_none) {
+                break;
             }
         }
         if matches!(outcome, None | Some(Outcome::Shutdown)) {
@@ -296,7 +300,11 @@ impl Connection {
     /// Whether the SQ and the send buffer have space.
     fn has_send_space(&self) -> bool {
         self.sends_in_flight < u32::from(self.settings.max_send_wr) - MAX_CONTROL_MESSAGES
-            && self.settings.send_bytes - self.bytes_in_flight >= WRITABLE_BYTES
+            && self.settings.send_bytes - self.bytes_in_flight >= self.writable_bytes()
+    }
+
+    fn writable_bytes(&self) -> u32 {
+        (self.settings.send_bytes / WRITABLE_PART).max(MIN_WRITABLE_BYTES)
     }
 
     /// Whether bytes can be sent now.
@@ -326,13 +334,12 @@ impl Connection {
         peer.flow.sendable()
     }
 
-    /// Sends as many of the bytes as one message takes, and returns their number, zero if none can be sent now. `chunk`
-    /// is the length limit of the message, and is raised for the next one.
-    pub(crate) fn send(&mut self, bytes: &[u8], chunk: &mut usize) -> Result<usize> {
+    /// Sends as many of the bytes as one message takes, and returns their number, zero if none can be sent now.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize> {
         if !self.can_send() {
             return Ok(0);
         }
-        let length = self.next_length(bytes.len(), chunk).min(self.sendable() as usize);
+        let length = self.next_length(bytes.len()).min(self.sendable() as usize);
         let (data, buffered) = self.stage(&bytes[..length]);
         let Some(peer) = &mut self.peer else { return Ok(0) };
         let to = peer.flow.send(length as u32);
@@ -342,13 +349,8 @@ impl Connection {
     }
 
     /// Writes as many of the bytes as one WR takes to a mapped buffer of the peer, without notifying its program.
-    pub(crate) fn write_remote(
-        &mut self,
-        bytes: &[u8],
-        to: RemoteAddress,
-        chunk: &mut usize,
-    ) -> Result<usize> {
-        let length = self.next_length(bytes.len(), chunk);
+    pub(crate) fn write_remote(&mut self, bytes: &[u8], to: RemoteAddress) -> Result<usize> {
+        let length = self.next_length(bytes.len());
         let (data, buffered) = self.stage(&bytes[..length]);
         let operation = Operation::Write { remote: to, immediate: None };
         self.post(operation, data, PostedSend { is_control: false, bytes: buffered })?;
@@ -393,11 +395,9 @@ impl Connection {
         iomap::find(maps, offset)
     }
 
-    fn next_length(&self, left: usize, chunk: &mut usize) -> usize {
+    fn next_length(&self, left: usize) -> usize {
         let space = (self.settings.send_bytes - self.bytes_in_flight) as usize;
-        let length = left.min(*chunk).min(space);
-        *chunk = (*chunk * 2).min(MAX_CHUNK_BYTES);
-        length
+        left.min(CHUNK_BYTES).min(space)
     }
 
     /// Copies bytes of the program: short ones into the WR, others into the send buffer. Returns the number of bytes of

@@ -4,7 +4,6 @@ use std::ffi::c_int;
 
 use ferroce::{AccessFlags, AddressRange, VirtualAddress};
 
-use super::connection::FIRST_CHUNK_BYTES;
 use super::iomap::MappedBuffer;
 use super::socket::{State, StreamSocket};
 use crate::error::{Errno, Result};
@@ -57,11 +56,10 @@ impl StreamSocket {
     pub fn write_at(&self, bytes: &[u8], offset: u64, flags: c_int) -> Result<usize> {
         let wait = self.waits(flags);
         let _turn = lock(&self.sending);
-        let (mut done, mut chunk) = (0, FIRST_CHUNK_BYTES);
+        let mut done = 0;
         while done < bytes.len() {
             let at = offset.wrapping_add(done as u64);
-            let wrote =
-                self.wait_until(wait, None, |state| state.write_at(&bytes[done..], at, &mut chunk));
+            let wrote = self.wait_until(wait, None, |state| state.write_at(&bytes[done..], at));
             match wrote.and_then(|wrote| wrote) {
                 Ok(0) => break,
                 Ok(wrote) => done += wrote,
@@ -78,7 +76,7 @@ impl StreamSocket {
 }
 
 impl State {
-    fn write_at(&mut self, bytes: &[u8], offset: u64, chunk: &mut usize) -> Option<Result<usize>> {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Option<Result<usize>> {
         if !self.phase.is_writable() {
             return Some(Err(Errno(libc::ECONNRESET)));
         }
@@ -91,6 +89,6 @@ impl State {
             return None;
         }
         let length = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        Some(connection.write_remote(&bytes[..length], to, chunk))
+        Some(connection.write_remote(&bytes[..length], to))
     }
 }

@@ -91,7 +91,7 @@ impl StreamSocket {
     pub fn new(family: c_int, nonblocking: bool) -> Result<Arc<Self>> {
         let channel = EventChannel::from_env()?;
         let id = CmId::new(&channel, PortSpace::Tcp)?;
-        let state = State::new(FileFlags::new(nonblocking), Settings::default());
+        let state = State::new(FileFlags::new(nonblocking), Settings::STREAM);
         Ok(Self::with_id(channel, id, family, state))
     }
 

@@ -6,7 +6,7 @@ const WRITE_ENDED: Phase = Phase::Connected { readable: true, writable: false };
 const NO_MORE: Phase = Phase::Connected { readable: false, writable: false };
 
 fn state(phase: Phase) -> State {
-    let mut state = State::new(FileFlags::default(), Settings::default());
+    let mut state = State::new(FileFlags::default(), Settings::STREAM);
     state.phase = phase;
     state
 }

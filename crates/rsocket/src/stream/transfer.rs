@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 
-use super::connection::FIRST_CHUNK_BYTES;
 use super::socket::{Phase, State, StreamSocket};
 use crate::error::{Errno, Result};
 use crate::sync::lock;
@@ -28,9 +27,13 @@ impl State {
         let connection = self.connection.as_mut();
         if let Some(connection) = connection.filter(|connection| connection.has_data()) {
             let received = connection.receive(out, peek);
-            let outcome =
-                if self.phase.is_connected() { connection.return_credits() } else { None };
-            self.apply(outcome);
+            if self.phase.is_connected() {
+                if let Some(failure) = connection.return_credits() {
+                    // The CQ is not polled after a failure: take what arrived before it.
+                    let (_, earlier) = connection.process_completions();
+                    self.apply(earlier.or(Some(failure)));
+                }
+            }
             return Some(Ok(received));
         }
         if self.phase.is_readable() {
@@ -40,7 +43,7 @@ impl State {
     }
 
     /// Sends some of the bytes. Returns `None` if none can be sent yet.
-    fn send(&mut self, bytes: &[u8], chunk: &mut usize) -> Option<Result<usize>> {
+    fn send(&mut self, bytes: &[u8]) -> Option<Result<usize>> {
         if !self.phase.is_writable() {
             return Some(match self.check_connection()? {
                 // Shut down by this side.
@@ -56,7 +59,7 @@ impl State {
         if bytes.is_empty() {
             return Some(Ok(0));
         }
-        match connection.send(bytes, chunk) {
+        match connection.send(bytes) {
             Ok(0) => None,
             sent => Some(sent),
         }
@@ -119,10 +122,10 @@ impl StreamSocket {
         }
         let wait = self.waits(flags);
         let _turn = lock(&self.sending);
-        let (mut done, mut chunk) = (0, FIRST_CHUNK_BYTES);
+        let mut done = 0;
         // An empty send reports errors, too.
         while done < bytes.len() || done == 0 {
-            let sent = self.wait_until(wait, None, |state| state.send(&bytes[done..], &mut chunk));
+            let sent = self.wait_until(wait, None, |state| state.send(&bytes[done..]));
             match sent.and_then(|sent| sent) {
                 Ok(0) => break,
                 Ok(sent) => done += sent,
