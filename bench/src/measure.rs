@@ -15,8 +15,8 @@ use crate::sample;
 use crate::sandbox::Network;
 use crate::sysctl::{Changed, RMEM_MAX};
 
-/// How often a sample is repeated whose program could not calibrate its clock.
-const CALIBRATION_ATTEMPTS: usize = 5;
+/// How often a sample is taken whose program fails for reasons of its own.
+const ATTEMPTS: usize = 5;
 
 /// Programs that every sample needs.
 const NEEDED: [&str; 3] = ["unshare", "ip", "nsenter"];
@@ -47,7 +47,7 @@ fn measure(row: &Row, repetitions: usize) -> Outcome<'_> {
                 continue;
             }
             progress(row, &format!("{repetition}/{repetitions} {}", side.name), false);
-            match calibrated(row, side) {
+            match repeated(row, side) {
                 Ok(sample) => samples[index].push(sample),
                 Err(error) => {
                     progress(row, &format!("{} failed: {error}", side.name), true);
@@ -63,12 +63,12 @@ fn measure(row: &Row, repetitions: usize) -> Outcome<'_> {
     Outcome { row, samples, failures, skipped: None }
 }
 
-/// Takes a sample; repeats it if perftest could not calibrate its clock, which is unrelated to what is measured.
-fn calibrated(row: &Row, side: &Side) -> Result<Sample, String> {
+/// Takes a sample. Repeats it after a failure that is unrelated to what is measured: see [`crate::parse::is_transient`].
+fn repeated(row: &Row, side: &Side) -> Result<Sample, String> {
     let mut last = String::new();
-    for _ in 0..CALIBRATION_ATTEMPTS {
+    for _ in 0..ATTEMPTS {
         match take(row, side) {
-            Err(error) if crate::parse::perftest::is_uncalibrated(&error) => last = error,
+            Err(error) if crate::parse::is_transient(&error) => last = error,
             other => return other,
         }
     }
@@ -103,7 +103,7 @@ fn take(row: &Row, side: &Side) -> Result<Sample, String> {
     let said = process.finish(until);
     interrupt::set_sample(None);
     interrupt::kill_group(group);
-    let said = said.map_err(|error| one_line(&error))?;
+    let said = said.map_err(|error| one_line(reason(&error)))?;
     serde_json::from_str(said.lines().next_back().unwrap_or_default())
         .map_err(|error| format!("{error}: {}", one_line(&said)))
 }
@@ -121,6 +121,11 @@ fn isolated(network: Network) -> Command {
     }
     command.args(["--net", "--mount", "--"]);
     command
+}
+
+/// A failure without how this program was started.
+fn reason(error: &str) -> &str {
+    error.split_once("ferroce-bench: ").map_or(error, |(_, reason)| reason)
 }
 
 /// The last part of a long message, without line breaks.
@@ -147,6 +152,13 @@ fn progress(row: &Row, text: &str, end: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_begins_with_its_reason() {
+        let error = "unshare: exit status: 1: ferroce-bench: the client failed: x";
+        assert_eq!(reason(error), "the client failed: x");
+        assert_eq!(reason("timeout: unshare"), "timeout: unshare");
+    }
 
     #[test]
     fn long_messages_keep_their_end() {

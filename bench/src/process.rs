@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -24,7 +25,8 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it.
     pub(crate) fn start(mut command: Command) -> Result<Self, String> {
-        let name = command.get_program().to_string_lossy().into_owned();
+        let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

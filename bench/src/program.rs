@@ -93,12 +93,14 @@ impl Program {
     /// The program that has to be installed, and the Debian package that has it, if it is not.
     pub(crate) fn missing(&self) -> Option<String> {
         let name = match self.runner {
-            Runner::Plain | Runner::Ferroce => self.line.split(' ').next().unwrap_or_default(),
-            Runner::Driver | Runner::Command => "",
+            // `env NAME=VALUE… PROGRAM`.
+            Runner::Plain | Runner::Ferroce => {
+                self.line.split(' ').find(|word| *word != "env" && !word.contains('='))
+            }
+            Runner::Driver | Runner::Command => None,
         };
         let setpriv = self.ordinary_user.then_some("setpriv");
-        let mut needed = [name].into_iter().chain(setpriv).filter(|name| !name.is_empty());
-        let name = needed.find(|name| !is_installed(name))?;
+        let name = name.into_iter().chain(setpriv).find(|name| !is_installed(name))?;
         Some(format!("{name} is not installed: apt-get install {}", package(name)))
     }
 
@@ -177,7 +179,7 @@ mod tests {
     fn a_missing_program_names_its_package() {
         let missing = Program::plain("ib_no_such_thing -q 1").missing().unwrap();
         assert_eq!(missing, "ib_no_such_thing is not installed: apt-get install perftest");
-        assert_eq!(Program::plain("sh -c true").missing(), None);
+        assert_eq!(Program::plain("env A=b sh -c true").missing(), None);
         assert_eq!(Program::driver("write-server").missing(), None);
     }
 }

@@ -5,6 +5,7 @@
 
 mod control;
 mod end;
+mod many;
 mod tcp;
 mod usage;
 mod write;
@@ -21,6 +22,8 @@ pub(crate) enum Driver {
     WriteServer(end::Setup),
     /// RDMA WRITEs over any number of QPs
     WriteClient(write::Client),
+    /// Many pairs of `write-server` and `write-client` at once
+    Many(many::Many),
     /// Memory for the bytes of `tcp-client`
     TcpServer(tcp::Transfer),
     /// Bytes over a TCP connection
@@ -32,6 +35,7 @@ pub(crate) fn run(driver: &Driver) -> Result<(), String> {
     match driver {
         Driver::WriteServer(setup) => write::serve(setup),
         Driver::WriteClient(client) => write::run(client),
+        Driver::Many(many) => many::run(many),
         Driver::TcpServer(transfer) => tcp::serve(transfer),
         Driver::TcpClient(transfer) => tcp::run(transfer),
     }

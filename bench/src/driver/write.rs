@@ -16,6 +16,10 @@ use crate::statistics::jain;
 /// Before the measurement, WRITEs flow for this long.
 const WARM_UP: Duration = Duration::from_millis(250);
 
+/// Lines of a client that waits: before and after the measurement.
+pub(super) const READY: &str = "ready";
+pub(super) const DONE: &str = "done";
+
 /// The options of the client.
 #[derive(Args, Debug)]
 pub(crate) struct Client {
@@ -36,7 +40,7 @@ pub(crate) struct Client {
     /// Wait for completions instead of polling
     #[arg(long)]
     events: bool,
-    /// Print "ready" and wait for a line on standard input before the measurement
+    /// Print a line and wait for one on standard input before the measurement, and print one after it
     #[arg(long)]
     wait: bool,
 }
@@ -74,10 +78,6 @@ pub(crate) fn run(client: &Client) -> Result<(), String> {
         ("qp_microseconds", cost.microseconds),
         ("qp_kib", cost.kib.max(theirs.get(1).copied().unwrap_or(0.0))),
     ]);
-    if client.wait {
-        println!("ready");
-        std::io::stdin().lock().read_line(&mut String::new()).map_err(|error| error.to_string())?;
-    }
     if client.bytes.is_some() || client.seconds > 0.0 {
         let mut writer =
             Writer::new(&end, remote, client.size, client.depth as usize, client.events);
@@ -91,9 +91,17 @@ pub(crate) fn run(client: &Client) -> Result<(), String> {
         };
         control.send("begin")?;
         control.expect("begun")?;
+        if client.wait {
+            println!("{READY}");
+            let mut line = String::new();
+            std::io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
+        }
         let before = cpu_seconds();
         let moved = writer.run(amount)?;
         let ours = cpu_seconds() - before;
+        if client.wait {
+            println!("{DONE}");
+        }
         control.send("end")?;
         let theirs = control.numbers::<f64>()?.first().copied().unwrap_or(0.0);
         let total: u64 = moved.bytes.iter().sum();

@@ -30,6 +30,8 @@ pub(super) fn rows() -> Vec<Row> {
         lines.push(line("throughput", "rate", "GB/s").bar(Bar::RatioAtLeast(1.0)));
         lines.push(line("CPU per GB, both ends", "cpu", "s").bar(Bar::RatioAtMost(1.3)));
     }
+    sides.push(super::streams::iperf3_tcp("iperf3"));
+    lines.push(Line::new("hot, iperf3", "rate", "GB/s", "ferroce hot").against("iperf3"));
     vec![Row {
         name: "bulk",
         title: "1 GB landing in memory: WRITEs of 4 MiB against TCP",

@@ -2,8 +2,13 @@
 
 mod bulk;
 mod latency;
+mod loss;
+mod messaging;
+mod per_qp;
+mod processes;
 mod qps;
 mod rate;
+mod streams;
 
 use crate::program::{Program, Ready};
 use crate::row::Row;
@@ -13,7 +18,17 @@ const PERFTEST: u16 = 18_515;
 
 /// All rows, in the order of the table.
 pub(crate) fn all() -> Vec<Row> {
-    let rows = [qps::rows(), rate::rows(), latency::rows(), bulk::rows()];
+    let rows = [
+        qps::rows(),
+        processes::rows(),
+        rate::rows(),
+        latency::rows(),
+        bulk::rows(),
+        messaging::rows(),
+        streams::rows(),
+        loss::rows(),
+        per_qp::rows(),
+    ];
     rows.into_iter().flatten().collect()
 }
 
@@ -24,8 +39,13 @@ pub(crate) fn selected(only: &[String]) -> Vec<Row> {
 }
 
 /// Why a row cannot run on this machine.
-pub(crate) fn unavailable(_row: &Row) -> Option<String> {
-    None
+pub(crate) fn unavailable(row: &Row) -> Option<String> {
+    match row.name {
+        "rsockets" if streams::preload().is_none() => {
+            Some("librspreload.so is not installed: apt-get install librdmacm1".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// Both ends of a program of perftest on Ferroce.
