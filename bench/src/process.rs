@@ -5,11 +5,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often the state of a process is looked at.
 const INTERVAL: Duration = Duration::from_millis(2);
+
+/// How long the last lines of a process that has ended may take.
+const PIPE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A child process, which is killed when this is dropped.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub(crate) struct Process {
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     seen: String,
-    errors: Option<JoinHandle<String>>,
+    errors: Receiver<String>,
 }
 
 impl Process {
@@ -30,19 +33,8 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let errors = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = err.map(|mut err| err.read_to_end(&mut bytes));
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
-        let (send, lines) = mpsc::channel();
-        thread::spawn(move || {
-            let lines = out.into_iter().flat_map(|out| BufReader::new(out).split(b'\n'));
-            for line in lines.map_while(Result::ok) {
-                let _ = send.send(String::from_utf8_lossy(&line).into_owned());
-            }
-        });
-        Ok(Self { name, child, input, lines, seen: String::new(), errors: Some(errors) })
+        let (lines, errors) = (read(out), read(err));
+        Ok(Self { name, child, input, lines, seen: String::new(), errors })
     }
 
     /// Returns the process ID.
@@ -100,10 +92,15 @@ impl Process {
         format!("{}: {status}: {said}", self.name)
     }
 
+    /// What it printed. A child of a killed process may keep the pipes open, so this does not wait for their end.
     fn output(&mut self) -> String {
         let mut said = std::mem::take(&mut self.seen);
-        self.lines.iter().for_each(|line| said += &(line + "\n"));
-        said + &self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default()
+        for pipe in [&self.lines, &self.errors] {
+            while let Ok(line) = pipe.recv_timeout(PIPE_LIMIT) {
+                said += &(line + "\n");
+            }
+        }
+        said
     }
 
     /// Waits for its exit, and returns its output. An exit status other than 0 and a timeout are errors.
@@ -127,6 +124,18 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a thread that reads lines.
+fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n'));
+        for line in lines.map_while(Result::ok) {
+            let _ = send.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+    lines
 }
 
 /// Whether a socket in a process's network namespace listens on a TCP port. Connecting instead would look like the
@@ -171,6 +180,12 @@ mod tests {
     #[test]
     fn a_deadline_kills() {
         let error = sh("exec sleep 600").finish(Instant::now()).unwrap_err();
+        assert!(error.starts_with("timeout"), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_keeps_the_pipe_does_not_block() {
+        let error = sh("echo a; sleep 5 & wait").finish(Instant::now() + INTERVAL).unwrap_err();
         assert!(error.starts_with("timeout"), "{error}");
     }
 

@@ -71,7 +71,7 @@ impl Program {
     }
 
     /// Takes CAP_NET_ADMIN away.
-    pub(crate) fn as_ordinary_user(mut self) -> Self {
+    pub(crate) fn for_ordinary_user(mut self) -> Self {
         self.ordinary_user = true;
         self
     }
@@ -159,6 +159,7 @@ pub(crate) fn package(name: &str) -> &str {
         "unshare" | "setpriv" | "nsenter" => "util-linux",
         "ip" => "iproute2",
         "qemu-system-x86_64" => "qemu-system-x86",
+        "dumpcap" => "wireshark-common",
         other => other,
     }
 }
@@ -171,7 +172,7 @@ mod tests {
     fn commands_are_shown_as_a_user_types_them() {
         let program = Program::on_ferroce("ib_write_bw -q 2").with("FERROCE_FAULTS", "loss=1%");
         assert_eq!(program.shown(), "FERROCE_FAULTS=loss=1% ferroce run -- ib_write_bw -q 2");
-        let program = Program::driver("write-server").as_ordinary_user();
+        let program = Program::driver("write-server").for_ordinary_user();
         assert!(program.shown().ends_with("-net_admin -- ferroce-bench driver write-server"));
     }
 

@@ -86,9 +86,20 @@ pub(crate) struct Line {
     pub(crate) unit: &'static str,
     /// The name of our side.
     pub(crate) ours: String,
-    /// The name of the side that it is compared with.
-    pub(crate) against: Option<String>,
+    /// What it is compared with.
+    pub(crate) against: Option<Against>,
     pub(crate) bar: Bar,
+}
+
+/// The other figure of a comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Against {
+    /// The name for readers.
+    pub(crate) name: String,
+    /// The name of the side.
+    pub(crate) side: String,
+    /// The figure of its samples.
+    pub(crate) figure: &'static str,
 }
 
 impl Line {
@@ -103,9 +114,16 @@ impl Line {
         Self { name, figure, unit, ours, against: None, bar: Bar::None }
     }
 
-    /// Sets the side to compare with.
+    /// Compares with the same figure of another side.
     pub(crate) fn against(mut self, side: impl Into<String>) -> Self {
-        self.against = Some(side.into());
+        let (side, figure) = (side.into(), self.figure);
+        self.against = Some(Against { name: side.clone(), side, figure });
+        self
+    }
+
+    /// Compares with another figure of the same samples.
+    pub(crate) fn against_figure(mut self, name: impl Into<String>, figure: &'static str) -> Self {
+        self.against = Some(Against { name: name.into(), side: self.ours.clone(), figure });
         self
     }
 
@@ -202,7 +220,8 @@ impl Outcome<'_> {
     /// Returns the figures of a line: ours, theirs, the ratio of the medians.
     pub(crate) fn compare(&self, line: &Line) -> (Option<Summary>, Option<Summary>, Option<f64>) {
         let ours = self.summary(&line.ours, line.figure);
-        let theirs = line.against.as_ref().and_then(|side| self.summary(side, line.figure));
+        let theirs =
+            line.against.as_ref().and_then(|other| self.summary(&other.side, other.figure));
         let ratio = ours.zip(theirs).filter(|(_, theirs)| theirs.median != 0.0);
         (ours, theirs, ratio.map(|(ours, theirs)| ours.median / theirs.median))
     }

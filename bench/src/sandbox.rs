@@ -4,7 +4,8 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::process::Process;
 use crate::program::{Program, Ready, command};
@@ -57,7 +58,16 @@ impl Sandbox {
         run(&format!("ip link add eth0 mtu {mtu} type veth peer name eth0 mtu {mtu} netns {id}"))?;
         for (enter, number) in [(String::new(), 1), (format!("nsenter -t {id} -n -- "), 2)] {
             run(&format!("{enter}ip address add 10.9.0.{number}/24 dev eth0"))?;
-            run(&format!("{enter}ip link set eth0 up"))?;
+            // No link-local address: it would become another GID some time after the start.
+            run(&format!("{enter}ip link set eth0 addrgenmode none up"))?;
+        }
+        for enter in [String::new(), format!("nsenter -t {id} -n -- ")] {
+            while !run(&format!("{enter}ip -o link show eth0"))?.contains("state UP") {
+                if Instant::now() > until {
+                    return Err("eth0 has no carrier: timeout".to_owned());
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
         }
         Ok(Self { network, other: Some(other) })
     }
@@ -103,12 +113,14 @@ impl Sandbox {
     }
 }
 
-/// Runs a command without output.
-fn run(line: &str) -> Result<(), String> {
+/// Runs a command, and returns its output.
+fn run(line: &str) -> Result<String, String> {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let output = command(&words).stdin(Stdio::null()).output();
     match output {
-        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
         Ok(output) => Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr).trim())),
         Err(error) => Err(format!("{line}: {error}")),
     }

@@ -6,6 +6,7 @@ pub(crate) mod fabric;
 pub(crate) mod iperf3;
 pub(crate) mod perftest;
 pub(crate) mod qperf;
+pub(crate) mod rxe;
 pub(crate) mod snmp;
 pub(crate) mod sockperf;
 pub(crate) mod ucx;

@@ -21,7 +21,7 @@ fn row(outcome: &Outcome<'_>) -> Value {
             "name": line.name,
             "unit": line.unit,
             "ours": ours.map(|ours| ours.median),
-            "against": line.against,
+            "against": line.against.as_ref().map(|other| &other.name),
             "theirs": theirs.map(|theirs| theirs.median),
             "ratio": ratio,
             "result": verdict(line.bar.judge(ours, ratio)),

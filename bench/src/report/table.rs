@@ -46,7 +46,7 @@ fn lines<'a>(outcome: &'a Outcome<'_>) -> impl Iterator<Item = [String; 7]> + us
         [
             format!("{}: {}", outcome.row.name, line.name),
             summary(ours, line.unit),
-            line.against.clone().unwrap_or_else(|| "–".to_owned()),
+            line.against.as_ref().map_or_else(|| "–".to_owned(), |other| other.name.clone()),
             line.against.as_ref().map_or_else(|| "–".to_owned(), |_| summary(theirs, line.unit)),
             ratio(of),
             bar(line.bar, line.unit),

@@ -8,6 +8,7 @@ mod per_qp;
 mod processes;
 mod qps;
 mod rate;
+mod rxe;
 mod streams;
 
 use crate::program::{Program, Ready};
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Row> {
         messaging::rows(),
         streams::rows(),
         loss::rows(),
+        rxe::rows(),
         per_qp::rows(),
     ];
     rows.into_iter().flatten().collect()
@@ -44,6 +46,7 @@ pub(crate) fn unavailable(row: &Row) -> Option<String> {
         "rsockets" if streams::preload().is_none() => {
             Some("librspreload.so is not installed: apt-get install librdmacm1".to_owned())
         }
+        rxe::NAME => rxe::unavailable(),
         _ => None,
     }
 }
@@ -70,7 +73,7 @@ mod tests {
                 assert_eq!(sides.iter().filter(|other| *other == side).count(), 1, "{side}");
             }
             for line in &row.lines {
-                let named = [Some(&line.ours), line.against.as_ref()];
+                let named = [Some(&line.ours), line.against.as_ref().map(|other| &other.side)];
                 assert!(
                     named.into_iter().flatten().all(|side| sides.contains(&side.as_str())),
                     "{line:?}"

@@ -30,7 +30,7 @@ fn side(name: &str, qps: usize, limit: Option<u64>) -> Side {
     let mut server = Program::driver(format!("write-server {common}"));
     let mut client = Program::driver(format!("write-client {common} --depth {}", depth(qps)));
     if limit.is_some() {
-        (server, client) = (server.as_ordinary_user(), client.as_ordinary_user());
+        (server, client) = (server.for_ordinary_user(), client.for_ordinary_user());
     }
     let mut side = Side::new(name, (server, Ready::Once(7000)), client, driver::figures);
     side.rmem_max = limit;
