@@ -89,9 +89,7 @@ fn take(row: &Row, side: &Side) -> Result<Sample, String> {
     command.arg(exe).args(["sample", row.name, &side.name]);
     command.args(["--parent", &std::process::id().to_string()]);
     // The user's settings of Ferroce would change what is measured.
-    for (name, _) in
-        env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FERROCE_"))
-    {
+    for (name, _) in env::vars_os().filter(|(name, _)| is_setting(&name.to_string_lossy())) {
         command.env_remove(name);
     }
     command.process_group(0);
@@ -106,6 +104,11 @@ fn take(row: &Row, side: &Side) -> Result<Sample, String> {
     let said = said.map_err(|error| one_line(reason(&error)))?;
     serde_json::from_str(said.lines().next_back().unwrap_or_default())
         .map_err(|error| format!("{error}: {}", one_line(&said)))
+}
+
+/// Whether a variable changes how Ferroce works. The folder of the virtual machine's image does not.
+fn is_setting(variable: &str) -> bool {
+    variable.starts_with("FERROCE_") && variable != "FERROCE_PEER_CACHE"
 }
 
 /// Returns `unshare` with what this user may do.
