@@ -1,7 +1,7 @@
 # Development tasks. `make help` lists them.
 #
 #   FUZZ_SECONDS          seconds for each fuzz target: 5 for `make test`, 30 for `make test-all`, 300 for `make fuzz`
-#   BENCH                 for `make bench`: run only benchmarks whose name contains this
+#   BENCH                 for `make microbench`: run only benchmarks whose name contains this
 #   SEED, SECONDS, LANES  for `make stress`: defaults 1, 60 and 4; LANES is the number of thread pairs
 
 SHELL := /bin/bash
@@ -10,7 +10,7 @@ CARGO_HOME ?= $(HOME)/.cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup test test-all lint docs msrv miri asan bench coverage interop fuzz soak stress install uninstall clean
+.PHONY: help build setup test test-all lint docs msrv miri asan bench microbench coverage interop fuzz soak stress install uninstall clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -46,7 +46,11 @@ miri: ## unit tests of wire, proto and memory in Miri (needs a nightly toolchain
 asan: ## C tests over libibverbs with AddressSanitizer (needs a nightly toolchain)
 	@scripts/asan
 
-bench: ## run the benchmarks (BENCH=name for some of them)
+bench: ## compare Ferroce with TCP, UCX, libfabric and rdma_rxe, and write docs/benchmarks.md
+	cargo build --locked --release -p ferroce-cli -p ferroce-capi -p ferroce-view -p ferroce-sockets -p ferroce-bench
+	"$(or $(CARGO_TARGET_DIR),target)/release/ferroce-bench" --write
+
+microbench: ## run the benchmarks of single functions (BENCH=name for some of them)
 	cargo bench --locked --workspace --bench '*' -- $(BENCH)
 
 coverage: ## line coverage of the protocol core

@@ -1,0 +1,48 @@
+//! Programs that we measure with: `ferroce-bench driver NAME`.
+//!
+//! Server and client are processes of their own. They agree over a TCP connection, [`control`], and the client prints
+//! the figures of both as JSON.
+
+mod control;
+mod end;
+mod many;
+mod tcp;
+mod usage;
+mod write;
+mod write_loop;
+
+use clap::Subcommand;
+
+use crate::row::Sample;
+
+/// A driver.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Driver {
+    /// Memory for the WRITEs of `write-client`
+    WriteServer(end::Setup),
+    /// RDMA WRITEs over any number of QPs
+    WriteClient(write::Client),
+    /// Many pairs of `write-server` and `write-client` at once
+    Many(many::Many),
+    /// Memory for the bytes of `tcp-client`
+    TcpServer(tcp::Transfer),
+    /// Bytes over a TCP connection
+    TcpClient(tcp::Transfer),
+}
+
+/// Runs a driver.
+pub(crate) fn run(driver: &Driver) -> Result<(), String> {
+    match driver {
+        Driver::WriteServer(setup) => write::serve(setup),
+        Driver::WriteClient(client) => write::run(client),
+        Driver::Many(many) => many::run(many),
+        Driver::TcpServer(transfer) => tcp::serve(transfer),
+        Driver::TcpClient(transfer) => tcp::run(transfer),
+    }
+}
+
+/// Prints the figures.
+fn print(figures: &Sample) -> Result<(), String> {
+    println!("{}", serde_json::to_string(figures).map_err(|error| error.to_string())?);
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Latency: SEND against TCP, WRITE and READ.
+
+use super::perftest;
+use crate::parse;
+use crate::program::{Program, Ready};
+use crate::row::{Bar, Line, Row, Side};
+
+/// sockperf's TCP port.
+const SOCKPERF: u16 = 11_111;
+
+pub(super) fn rows() -> Vec<Row> {
+    let poll = ("polling", "", " --nonblocked");
+    let events = ("events", " -e", "");
+    vec![
+        send("send-lat", "64 B SEND, both ends polling, against TCP", poll, 1.1),
+        send(
+            "events",
+            "64 B SEND, both ends waiting for events, against blocking TCP",
+            events,
+            1.3,
+        ),
+        one_sided("write-lat", "64 B WRITE", "ib_write_lat", 12.0),
+        one_sided("read-lat", "64 B READ", "ib_read_lat", 9.0),
+    ]
+}
+
+fn send(
+    name: &'static str,
+    title: &'static str,
+    (how, option, sockperf): (&str, &str, &str),
+    bar: f64,
+) -> Row {
+    let (server, client) = perftest(&format!("ib_send_lat -F -s 64 -n 20000{option}"));
+    let ours = Side::new("ferroce", server, client, parse::perftest::latency);
+    let server = Program::plain(format!("sockperf server --tcp -i 127.0.0.1{sockperf}"));
+    let client = format!("sockperf ping-pong --tcp -i 127.0.0.1 -m 64 -t 2{sockperf}");
+    let server = (server, Ready::Serves(SOCKPERF));
+    let tcp = Side::new("tcp", server, Program::plain(client), parse::sockperf::latency);
+    let line = |what: &str, figure| {
+        Line::new(format!("{how}, {what}"), figure, "µs", "ferroce").against("tcp")
+    };
+    Row {
+        name,
+        title,
+        sides: vec![ours, tcp],
+        lines: vec![line("median", "typical").bar(Bar::RatioAtMost(bar)), line("p99.9", "p999")],
+        note: "Both programs report half of a round trip.",
+    }
+}
+
+fn one_sided(name: &'static str, title: &'static str, program: &str, bar: f64) -> Row {
+    let (server, client) = perftest(&format!("{program} -F -s 64 -n 20000"));
+    let side = Side::new("ferroce", server, client, parse::perftest::latency);
+    let line = |name, figure, bar| Line::new(name, figure, "µs", "ferroce").bar(Bar::AtMost(bar));
+    Row {
+        name,
+        title,
+        sides: vec![side],
+        lines: vec![line("median", "typical", bar), line("p99.9", "p999", 200.0)],
+        note: "",
+    }
+}
