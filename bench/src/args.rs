@@ -19,7 +19,8 @@ Only ratios within one run are comparable. Let nothing else run on the machine.
 
 Exit status:
   0  all rows ran, whether or not they meet their bars
-  1  a row failed to run, or wrong usage";
+  1  a row failed to run
+  2  wrong usage";
 
 /// Compare Ferroce with TCP, UCX, libfabric and rdma_rxe on this machine.
 #[derive(Parser, Debug)]

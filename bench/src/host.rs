@@ -15,6 +15,12 @@ const PACKAGES: [&str; 8] = [
     "qemu-system-x86",
 ];
 
+/// Processes that ran or waited for a processor in the last minute, on average.
+pub(crate) fn load() -> f64 {
+    let text = read("/proc/loadavg");
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}
+
 /// Name and value of each property.
 pub(crate) fn properties() -> Vec<(String, String)> {
     let mut all = vec![

@@ -50,6 +50,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// The load average above which figures are not reliable.
+const BUSY: f64 = 0.5;
+
 /// Runs the selected rows and reports them.
 fn bench(args: &Args) -> ExitCode {
     let rows = rows::selected(&args.only);
@@ -60,6 +63,12 @@ fn bench(args: &Args) -> ExitCode {
     if args.list {
         rows.iter().for_each(|row| println!("{:12} {}", row.name, row.title));
         return ExitCode::SUCCESS;
+    }
+    let load = host::load();
+    if load > BUSY {
+        eprintln!(
+            "ferroce-bench: the load average is {load}: other programs are running, so the figures are not reliable"
+        );
     }
     let outcomes = match measure::all(&rows, args.repetitions()) {
         Ok(outcomes) => outcomes,
@@ -74,7 +83,7 @@ fn bench(args: &Args) -> ExitCode {
         print!("{}", report::text(&outcomes));
     }
     if args.write {
-        if let Err(error) = report::write_document(&outcomes, args.repetitions()) {
+        if let Err(error) = report::write_document(&outcomes, args.repetitions(), load) {
             eprintln!("ferroce-bench: {error}");
             return ExitCode::FAILURE;
         }

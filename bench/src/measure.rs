@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::interrupt;
 use crate::process::Process;
-use crate::program::{is_installed, package};
+use crate::program::{Program, is_installed, package};
 use crate::row::{Outcome, Row, Sample, Side};
 use crate::sample;
 use crate::sandbox::Network;
@@ -35,8 +35,8 @@ fn measure(row: &Row, repetitions: usize) -> Outcome<'_> {
     let mut samples = vec![Vec::new(); row.sides.len()];
     let mut failures: Vec<String> = Vec::new();
     let mut failed = vec![false; row.sides.len()];
-    let missing = row.sides.iter().flat_map(Side::programs).find_map(|program| program.missing());
-    if let Some(skipped) = missing.or_else(|| crate::rows::unavailable(row)) {
+    let missing = || row.sides.iter().flat_map(Side::programs).find_map(Program::missing);
+    if let Some(skipped) = crate::rows::unavailable(row).or_else(missing) {
         progress(row, &format!("skipped: {skipped}"), true);
         return Outcome { row, samples, failures, skipped: Some(skipped) };
     }

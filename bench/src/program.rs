@@ -86,8 +86,15 @@ impl Program {
             Runner::Driver => "ferroce-bench driver ",
             Runner::Command => "ferroce ",
         };
+        // The folder of this program, as `make bench` has it.
+        let exe = env::current_exe().ok();
+        let folder = exe.as_deref().and_then(Path::parent).map(Path::to_string_lossy);
+        let line = match folder {
+            Some(folder) => self.line.replace(&*folder, "target/release"),
+            None => self.line.clone(),
+        };
         let user = if self.ordinary_user { "setpriv --bounding-set -net_admin -- " } else { "" };
-        format!("{variables}{user}{runner}{}", self.line)
+        format!("{variables}{user}{runner}{line}")
     }
 
     /// The program that has to be installed, and the Debian package that has it, if it is not.
@@ -172,6 +179,9 @@ mod tests {
     fn commands_are_shown_as_a_user_types_them() {
         let program = Program::on_ferroce("ib_write_bw -q 2").with("FERROCE_FAULTS", "loss=1%");
         assert_eq!(program.shown(), "FERROCE_FAULTS=loss=1% ferroce run -- ib_write_bw -q 2");
+        let exe = env::current_exe().unwrap();
+        let program = Program::plain(format!("peer {}", exe.parent().unwrap().display()));
+        assert_eq!(program.shown(), "peer target/release");
         let program = Program::driver("write-server").for_ordinary_user();
         assert!(program.shown().ends_with("-net_admin -- ferroce-bench driver write-server"));
     }

@@ -24,12 +24,14 @@ Every sample runs in a new network namespace, on its loopback unless the row say
 ";
 
 /// Writes the document.
-pub(crate) fn write(outcomes: &[Outcome<'_>], repetitions: usize) -> Result<(), String> {
+pub(crate) fn write(outcomes: &[Outcome<'_>], repetitions: usize, load: f64) -> Result<(), String> {
     let path = Path::new(PATH);
     if !path.parent().is_some_and(Path::is_dir) {
         return Err(format!("cannot write {PATH}: run it in the root of the repository"));
     }
-    fs::write(path, document(outcomes, repetitions, &host::properties()))
+    let mut properties = host::properties();
+    properties.push(("load average before the run".to_owned(), load.to_string()));
+    fs::write(path, document(outcomes, repetitions, &properties))
         .map_err(|error| format!("cannot write {PATH}: {error}"))
 }
 

@@ -59,7 +59,8 @@ fn qps() -> Row {
         lines,
         note: "Both ends have 64 MiB of memory, which all QPs together walk through. Each QP posts again when one of its \
                WRITEs completes; Jain's index is of the bytes of each QP in 2 seconds. The sides with rmem_max run \
-               without CAP_NET_ADMIN.",
+               without CAP_NET_ADMIN, after `sysctl net.core.rmem_max=…` where that is permitted; elsewhere the driver asks for \
+               buffers of that size.",
     }
 }
 

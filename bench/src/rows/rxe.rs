@@ -19,9 +19,6 @@ const IMAGE: &str = "tests/peer/image";
 pub(super) fn rows() -> Vec<Row> {
     let folder = std::env::current_exe().ok();
     let folder = folder.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-    // The path as a reader would write it.
-    let here = std::env::current_dir().ok();
-    let folder = here.and_then(|here| folder.strip_prefix(here).ok()).unwrap_or(folder);
     let client =
         format!("{PEER} with --memory 768 --processors 2 bench/rxe {}", folder.to_string_lossy());
     let side = Side::alone("machine", Program::plain(client), parse::rxe::figures);
