@@ -16,14 +16,20 @@ const MAX_LOOK: u64 = 500_000;
 /// Wakeups in vain before the thread leaves the sockets to the program that polls.
 const MAX_VAIN: u32 = 2;
 
+/// Looks in a row that find packets before the thread watches the sockets although the program polls. A single one may be
+/// chance.
+const MIN_FOUND: u32 = 2;
+
 /// Looks of the maximum length after which the thread leaves the sockets to a waiting thread until it is woken.
 const IDLE_LOOKS: u32 = 20;
 
 /// What the device thread learned when it woke up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// Its pass received or sent something, or requested acknowledgements were owed.
+    /// Packets were waiting in a socket.
     pub(super) found: bool,
+    /// It received or sent something.
+    pub(super) busy: bool,
     /// It was woken by a packet.
     pub(super) packet: bool,
     /// A program polled or waited since the last look, or owns the device now.
@@ -39,19 +45,22 @@ pub(super) struct Doze {
     look: u64,
     /// Consecutive wakeups by packets that another thread had handled.
     vain: u32,
+    /// Consecutive looks that found packets.
+    found: u32,
     /// Consecutive looks that found nothing while a thread waits.
     idle: u32,
 }
 
 impl Doze {
     pub(super) fn new() -> Self {
-        Self { mode: Mode::Watching, look: MIN_LOOK, vain: 0, idle: 0 }
+        Self { mode: Mode::Watching, look: MIN_LOOK, vain: 0, found: 0, idle: 0 }
     }
 
     pub(super) fn next(&mut self, look: Look) -> Mode {
         let was = self.mode;
+        self.found = if look.found { self.found + 1 } else { 0 };
         self.mode = self.choose(was, look);
-        if self.mode == Mode::Dozing && was == Mode::Dozing && !look.found {
+        if self.mode == Mode::Dozing && was == Mode::Dozing && !look.busy {
             self.look = (2 * self.look).min(MAX_LOOK);
         } else {
             self.look = MIN_LOOK;
@@ -78,7 +87,7 @@ impl Doze {
                 self.vain = if look.found { 0 } else { self.vain + 1 };
                 if self.vain < MAX_VAIN { Mode::Watching } else { Mode::Dozing }
             }
-            Mode::Dozing | Mode::Detached if look.found => {
+            Mode::Dozing | Mode::Detached if self.found >= MIN_FOUND => {
                 self.vain = 0;
                 Mode::Watching
             }
@@ -96,7 +105,8 @@ impl Doze {
 mod tests {
     use super::*;
 
-    const NOTHING: Look = Look { found: false, packet: false, polled: false, led: false };
+    const NOTHING: Look =
+        Look { found: false, busy: false, packet: false, polled: false, led: false };
     const POLLED: Look = Look { polled: true, ..NOTHING };
     const LED: Look = Look { led: true, ..NOTHING };
 
@@ -120,7 +130,10 @@ mod tests {
     fn watches_for_a_program_that_polls_too_rarely() {
         let mut doze = Doze::new();
         assert_eq!(doze.next(POLLED), Mode::Dozing);
-        assert_eq!(doze.next(Look { found: true, ..POLLED }), Mode::Watching);
+        let found = Look { found: true, busy: true, ..POLLED };
+        assert_eq!(doze.next(found), Mode::Dozing, "one may be chance");
+        assert_eq!(doze.deadline(0), MIN_LOOK, "but it looks again soon");
+        assert_eq!(doze.next(found), Mode::Watching);
         let woken = Look { packet: true, ..POLLED };
         for _ in 0..10 {
             assert_eq!(doze.next(Look { found: true, ..woken }), Mode::Watching);

@@ -6,6 +6,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ferroce_proto::time::Instant;
 use ferroce_sys::{Guard, Requests, clock};
@@ -42,6 +43,9 @@ const PACKETS_PER_PASS: usize = 256;
 /// Packets that a thread that posts sends in one call. It does not receive, so more would only wait for ACKs.
 const PACKETS_PER_POST: usize = 1024;
 
+/// How long polls find nothing before they give the core to other threads that are ready to run.
+const YIELD_AFTER: Duration = Duration::from_micros(100);
+
 /// Polls of two CQs within this time are one: nanoseconds.
 const SAME_POLL: u64 = 1_000;
 
@@ -58,6 +62,8 @@ pub(crate) struct Driver {
     pub(super) local_flow: LocalFlow,
     /// When the last pass had received.
     now: Instant,
+    /// When a thread that polled last found something to do.
+    busy_at: Instant,
 }
 
 impl Driver {
@@ -69,6 +75,7 @@ impl Driver {
             flow: Flow::new(receive_share(&port.links)),
             local_flow: LocalFlow::new(&port.links, port.slot()),
             now: Instant::ZERO,
+            busy_at: Instant::ZERO,
         }
     }
 
@@ -98,6 +105,7 @@ impl Driver {
         self.schedule.release_owed();
         self.rx.completed = false;
         let mut received = self.receive_all(adapter, thorough);
+        self.rx.received = received;
         adapter.retry_forwarding();
         if thorough {
             adapter.rx_passes.fetch_add(1, Ordering::Release);
@@ -164,6 +172,15 @@ impl Driver {
             }
         }
     }
+}
+
+/// What the device thread found to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ran {
+    /// Something was received or sent.
+    pub(super) busy: bool,
+    /// Packets were waiting in a socket.
+    pub(super) received: bool,
 }
 
 /// Ownership of the driver during passes. A panic makes the device fail: see [`EventKind::DeviceFatal`].
@@ -311,11 +328,20 @@ impl Adapter {
                 break;
             }
         }
-        if !busy {
+        if busy {
+            pass.busy_at = pass.now;
+        } else {
             self.last_empty_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
         }
+        // With more pollers than cores, the peer may be waiting for this one.
+        let yields = pass.now.since(pass.busy_at) > YIELD_AFTER;
         if !pass.has_backlog() {
-            let Some((next, requests)) = pass.release() else { return };
+            let Some((next, requests)) = pass.release() else {
+                if yields {
+                    std::thread::yield_now();
+                }
+                return;
+            };
             pass = next;
             // The device thread would keep requesting passes until the event that woke it is handled.
             pass.serve(self, requests);
@@ -323,35 +349,36 @@ impl Adapter {
         pass.hand_over();
     }
 
-    /// Makes passes for the device thread until there is nothing left to do. Returns whether there was anything, or
-    /// `None` if another thread owns the device and will make another pass.
-    pub(crate) fn run(&self, mailboxes: bool) -> Option<bool> {
+    /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another
+    /// thread owns the device and will make another pass.
+    pub(crate) fn run(&self, mailboxes: bool) -> Option<Ran> {
         let all = RX.and(TIMERS).and(TX);
         let requests = if mailboxes { all.and(MAILBOX) } else { all };
         let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
         #[cfg(test)]
         assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");
-        let mut busy = false;
+        let mut ran = Ran::default();
         if mailboxes {
             pass.receive_forwarded(self);
         }
         // Bounded, so that a request to stop is noticed under load.
         for _ in 0..64 {
             let some = pass.pass(self, true, false);
-            busy |= some;
+            ran.busy |= some;
+            ran.received |= pass.rx.received;
             if self.is_awaited() {
                 break;
             }
             if some {
                 continue;
             }
-            let Some((next, requests)) = pass.release() else { return Some(busy) };
+            let Some((next, requests)) = pass.release() else { return Some(ran) };
             pass = next;
             pass.serve(self, requests);
-            busy = true;
+            ran.busy = true;
         }
         pass.hand_over();
-        Some(busy)
+        Some(ran)
     }
 
     /// Whether a thread waits for the end of the pass. That thread drives the device afterwards.

@@ -78,6 +78,8 @@ pub(super) struct Rx {
     active: usize,
     histories: Histories,
     failing: Option<FaultInjector>,
+    /// The last pass found packets in a socket.
+    pub(super) received: bool,
     /// Completions were published since this was last reset.
     pub(super) completed: bool,
 }
@@ -91,6 +93,7 @@ impl Rx {
             active: 0,
             histories: Histories::default(),
             failing: faults.map(FaultInjector::new),
+            received: false,
             completed: false,
         }
     }

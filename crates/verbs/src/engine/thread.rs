@@ -59,8 +59,8 @@ pub(crate) fn run(adapter: &Adapter) {
         }
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
         let packet = sockets.iter().any(|&index| poller.readiness(index).readable);
-        let owed = signals.owes_acks();
         let done = adapter.run(forwarded);
+        let is_busy = done.is_some_and(|ran| ran.busy);
         adapter.management.run(adapter);
         if processes.is_some_and(|index| poller.readiness(index).readable) {
             adapter.management.connections.end_of_processes(adapter);
@@ -77,7 +77,7 @@ pub(crate) fn run(adapter: &Adapter) {
         let readable =
             |index: Option<_>| index.is_some_and(|index| poller.readiness(index).readable);
         // A process that ended may have freed its slot.
-        let busy = done == Some(true) || readable(processes);
+        let busy = is_busy || readable(processes);
         steering.run(adapter, readable(services), busy, now);
 
         // Set before the flags are read: a program that stops polling afterwards wakes this thread.
@@ -87,7 +87,8 @@ pub(crate) fn run(adapter: &Adapter) {
         let polled = signals.take_polled() || done.is_none();
         let before = std::mem::replace(&mut waits, signals.waits());
         let look = Look {
-            found: done == Some(true) || owed,
+            found: done.is_some_and(|ran| ran.received),
+            busy: is_busy,
             packet,
             polled: polled || waits != before,
             led: signals.led_until() > now,
