@@ -13,12 +13,20 @@ use super::signals::Mode;
 const MIN_LOOK: u64 = 20_000;
 const MAX_LOOK: u64 = 500_000;
 
-/// Wakeups in vain before the thread leaves the sockets to the program that polls.
-const MAX_VAIN: u32 = 2;
+/// A program that polls continuously makes a pass at least this often, in nanoseconds. What the thread finds earlier, the
+/// program would have found as well.
+pub(super) const GAP: u64 = 10_000;
 
-/// Looks in a row that find packets before the thread watches the sockets although the program polls. A single one may be
-/// chance.
-const MIN_FOUND: u32 = 2;
+/// The evidence that a program polls too rarely: a look that finds packets counts for more than one that finds none,
+/// because the peer may be waiting for this process. With [`ENOUGH`] the thread watches the sockets.
+const FOUND: u32 = 3;
+const ENOUGH: u32 = 6;
+
+/// How many packets wake the thread before it dozes again to see whether that is still necessary. A thread that watches
+/// preempts the program that polls and takes its packets, so only a look from a doze tells. Packets that the program took
+/// count for [`VAIN`].
+const MAX_WAKEUPS: u32 = 64;
+const VAIN: u32 = 8;
 
 /// Looks of the maximum length after which the thread leaves the sockets to a waiting thread until it is woken.
 const IDLE_LOOKS: u32 = 20;
@@ -27,9 +35,9 @@ const IDLE_LOOKS: u32 = 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// Packets were waiting in a socket.
+    pub(super) received: bool,
+    /// And no program had polled for [`GAP`].
     pub(super) found: bool,
-    /// It received or sent something.
-    pub(super) busy: bool,
     /// It was woken by a packet.
     pub(super) packet: bool,
     /// A program polled or waited since the last look, or owns the device now.
@@ -43,24 +51,23 @@ pub(super) struct Look {
 pub(super) struct Doze {
     mode: Mode,
     look: u64,
-    /// Consecutive wakeups by packets that another thread had handled.
-    vain: u32,
-    /// Consecutive looks that found packets.
-    found: u32,
+    /// Evidence that packets are left lying.
+    evidence: u32,
+    /// Wakeups left before the thread dozes.
+    wakeups: u32,
     /// Consecutive looks that found nothing while a thread waits.
     idle: u32,
 }
 
 impl Doze {
     pub(super) fn new() -> Self {
-        Self { mode: Mode::Watching, look: MIN_LOOK, vain: 0, found: 0, idle: 0 }
+        Self { mode: Mode::Watching, look: MIN_LOOK, evidence: 0, wakeups: 0, idle: 0 }
     }
 
     pub(super) fn next(&mut self, look: Look) -> Mode {
         let was = self.mode;
-        self.found = if look.found { self.found + 1 } else { 0 };
         self.mode = self.choose(was, look);
-        if self.mode == Mode::Dozing && was == Mode::Dozing && !look.busy {
+        if self.mode == Mode::Dozing && was == Mode::Dozing && !look.found {
             self.look = (2 * self.look).min(MAX_LOOK);
         } else {
             self.look = MIN_LOOK;
@@ -79,20 +86,24 @@ impl Doze {
             return Mode::Dozing;
         }
         if !look.polled {
-            self.vain = 0;
+            (self.evidence, self.wakeups) = (0, 0);
             return Mode::Watching;
         }
-        match was {
-            Mode::Watching if look.packet => {
-                self.vain = if look.found { 0 } else { self.vain + 1 };
-                if self.vain < MAX_VAIN { Mode::Watching } else { Mode::Dozing }
+        if was == Mode::Watching && look.packet {
+            self.wakeups = self.wakeups.saturating_sub(if look.received { 1 } else { VAIN });
+            if self.wakeups == 0 {
+                // One look that finds packets is enough to watch again.
+                self.evidence = self.evidence.min(ENOUGH - FOUND);
             }
-            Mode::Dozing | Mode::Detached if self.found >= MIN_FOUND => {
-                self.vain = 0;
-                Mode::Watching
+        } else if look.found {
+            self.evidence += FOUND;
+            if self.evidence >= ENOUGH {
+                (self.evidence, self.wakeups) = (ENOUGH - FOUND, MAX_WAKEUPS);
             }
-            _ => Mode::Dozing,
+        } else {
+            self.evidence = self.evidence.saturating_sub(1);
         }
+        if self.wakeups > 0 { Mode::Watching } else { Mode::Dozing }
     }
 
     /// When the thread looks again if it dozes.
@@ -106,7 +117,7 @@ mod tests {
     use super::*;
 
     const NOTHING: Look =
-        Look { found: false, busy: false, packet: false, polled: false, led: false };
+        Look { received: false, found: false, packet: false, polled: false, led: false };
     const POLLED: Look = Look { polled: true, ..NOTHING };
     const LED: Look = Look { led: true, ..NOTHING };
 
@@ -130,18 +141,23 @@ mod tests {
     fn watches_for_a_program_that_polls_too_rarely() {
         let mut doze = Doze::new();
         assert_eq!(doze.next(POLLED), Mode::Dozing);
-        let found = Look { found: true, busy: true, ..POLLED };
+        let found = Look { received: true, found: true, ..POLLED };
         assert_eq!(doze.next(found), Mode::Dozing, "one may be chance");
         assert_eq!(doze.deadline(0), MIN_LOOK, "but it looks again soon");
+        assert_eq!(doze.next(POLLED), Mode::Dozing, "the peer answers late");
+        assert_eq!(doze.next(found), Mode::Dozing);
         assert_eq!(doze.next(found), Mode::Watching);
-        let woken = Look { packet: true, ..POLLED };
-        for _ in 0..10 {
-            assert_eq!(doze.next(Look { found: true, ..woken }), Mode::Watching);
-            assert_eq!(doze.next(woken), Mode::Watching, "once in vain may be chance");
+        let woken = Look { received: true, packet: true, ..POLLED };
+        for _ in 1..MAX_WAKEUPS {
+            assert_eq!(doze.next(woken), Mode::Watching);
         }
-        assert_eq!(doze.next(Look { found: true, ..woken }), Mode::Watching);
-        assert_eq!(doze.next(woken), Mode::Watching);
-        assert_eq!(doze.next(woken), Mode::Dozing);
+        assert_eq!(doze.next(woken), Mode::Dozing, "is it still necessary?");
+        assert_eq!(doze.next(found), Mode::Watching);
+        let vain = Look { packet: true, ..POLLED };
+        for _ in 1..MAX_WAKEUPS / VAIN {
+            assert_eq!(doze.next(vain), Mode::Watching);
+        }
+        assert_eq!(doze.next(vain), Mode::Dozing, "the program takes all packets");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::link::receive_share;
 use super::local_flow::LocalFlow;
 use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
-use super::rx::Rx;
+use super::rx::{Links, Rx};
 use super::schedule::Schedule;
 use super::tx::TxBatch;
 use crate::event::EventKind;
@@ -101,13 +101,13 @@ impl Driver {
     ///
     /// With `defer`, ACKs of packets that completed something stay owed: the program is waiting for the completion, and
     /// its next post or poll sends them.
-    fn pass(&mut self, adapter: &Adapter, thorough: bool, defer: bool) -> bool {
+    fn pass(&mut self, adapter: &Adapter, links: Links, defer: bool) -> bool {
         self.schedule.release_owed();
         self.rx.completed = false;
-        let mut received = self.receive_all(adapter, thorough);
+        let mut received = self.receive_all(adapter, links);
         self.rx.received = received;
         adapter.retry_forwarding();
-        if thorough {
+        if links == Links::All {
             adapter.rx_passes.fetch_add(1, Ordering::Release);
         }
         let mut now = now();
@@ -115,7 +115,7 @@ impl Driver {
             // We may be late ourselves: the response may already be in the socket buffer.
             self.receive_forwarded(adapter);
             for _ in 0..MAX_RX_BEFORE_TIMERS {
-                if !self.receive_all(adapter, true) {
+                if !self.receive_all(adapter, Links::All) {
                     break;
                 }
                 received = true;
@@ -323,11 +323,12 @@ impl Adapter {
         let defer = self.signals.looks_soon();
         let mut busy = false;
         for _ in 0..MAX_PASSES_PER_POLL {
-            busy |= pass.pass(self, false, defer);
+            busy |= pass.pass(self, Links::Lively, defer);
             if !pass.has_backlog() {
                 break;
             }
         }
+        self.last_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
         if busy {
             pass.busy_at = pass.now;
         } else {
@@ -351,7 +352,7 @@ impl Adapter {
 
     /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another
     /// thread owns the device and will make another pass.
-    pub(crate) fn run(&self, mailboxes: bool) -> Option<Ran> {
+    pub(super) fn run(&self, mailboxes: bool, links: Links) -> Option<Ran> {
         let all = RX.and(TIMERS).and(TX);
         let requests = if mailboxes { all.and(MAILBOX) } else { all };
         let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
@@ -363,13 +364,13 @@ impl Adapter {
         }
         // Bounded, so that a request to stop is noticed under load.
         for _ in 0..64 {
-            let some = pass.pass(self, true, false);
-            ran.busy |= some;
+            ran.busy |= pass.pass(self, links, false);
             ran.received |= pass.rx.received;
             if self.is_awaited() {
                 break;
             }
-            if some {
+            // Packets that arrive later wake the thread: a pass to see whether there are any would be a waste.
+            if pass.rx.more || pass.has_backlog() {
                 continue;
             }
             let Some((next, requests)) = pass.release() else { return Some(ran) };
@@ -402,7 +403,7 @@ impl Adapter {
         let until = clock::now() + LONGEST;
         let wait = |is_reached: &dyn Fn() -> bool| {
             while !is_reached() && clock::now() < until {
-                self.run(false);
+                self.run(false, Links::All);
                 std::thread::yield_now();
             }
         };
@@ -421,7 +422,7 @@ impl Driver {
             self.receive_forwarded(adapter);
         }
         if requests.intersects(RX.and(TIMERS).and(MAILBOX)) {
-            self.pass(adapter, true, false);
+            self.pass(adapter, Links::All, false);
         } else {
             self.schedule.release_owed();
             self.transmit_all(adapter, now(), PACKETS_PER_PASS);

@@ -80,6 +80,8 @@ pub(super) struct Rx {
     failing: Option<FaultInjector>,
     /// The last pass found packets in a socket.
     pub(super) received: bool,
+    /// A socket may have more packets than were received.
+    pub(super) more: bool,
     /// Completions were published since this was last reset.
     pub(super) completed: bool,
 }
@@ -94,21 +96,39 @@ impl Rx {
             histories: Histories::default(),
             failing: faults.map(FaultInjector::new),
             received: false,
+            more: false,
             completed: false,
         }
     }
 }
 
+/// Which links a pass receives from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    All,
+    /// Those that had packets lately. Pollers make many passes, so most of them skip quiet links.
+    Lively,
+    /// The one whose socket is readable.
+    One(usize),
+}
+
 impl Driver {
-    /// Receives from all links and returns whether anything arrived. A pass that is not `thorough` skips most reads of
-    /// quiet links, because pollers make many passes.
-    pub(super) fn receive_all(&mut self, adapter: &Adapter, thorough: bool) -> bool {
+    /// Receives and returns whether anything arrived.
+    pub(super) fn receive_all(&mut self, adapter: &Adapter, links: Links) -> bool {
         let mut some = false;
+        self.rx.more = false;
         self.rx.rounds = self.rx.rounds.wrapping_add(1);
         for (index, link) in adapter.port.links.iter().enumerate() {
             let pace = self.rx.paces[index];
-            let quiet = pace.quiet > QUIET_AFTER && index != self.rx.active;
-            if quiet && !thorough && self.rx.rounds % QUIET_LINK_INTERVAL != 0 {
+            let skipped = match links {
+                Links::All => false,
+                Links::Lively => {
+                    let quiet = pace.quiet > QUIET_AFTER && index != self.rx.active;
+                    quiet && self.rx.rounds % QUIET_LINK_INTERVAL != 0
+                }
+                Links::One(only) => index != only,
+            };
+            if skipped {
                 continue;
             }
             // Preparing for many datagrams costs more, and most calls return one.
@@ -125,11 +145,15 @@ impl Driver {
                 *pace = Pace { quiet: pace.quiet.saturating_add(1), burst: 1 };
                 continue;
             }
+            self.rx.more |= count == most;
             let burst = if count == most { (most * 2).min(MAX_BURST) } else { most };
             *pace = Pace { quiet: 0, burst };
             self.rx.active = index;
             some = true;
             self.dispatch(adapter, link.address);
+        }
+        if let Links::One(_) = links {
+            return some;
         }
         adapter.port.groups.each(|socket, address| {
             let Some(batch) = &mut self.rx.batch else { return };

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ferroce_sys::{Interest, Poller, clock, thread};
 
 use super::adapter::Adapter;
-use super::doze::{Doze, Look};
+use super::doze::{self, Doze, Look};
 use super::hw_counters::HwCounters;
+use super::rx::Links;
 use super::signals::{Mode, NEVER};
 use super::steering::Steering;
 
@@ -58,9 +59,16 @@ pub(crate) fn run(adapter: &Adapter) {
             return;
         }
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
-        let packet = sockets.iter().any(|&index| poller.readiness(index).readable);
-        let done = adapter.run(forwarded);
+        let mut readable = sockets.iter().map(|&index| poller.readiness(index).readable);
+        let links = match (readable.position(|readable| readable), readable.any(|more| more)) {
+            (Some(link), false) if !forwarded => Links::One(link),
+            _ => Links::All,
+        };
+        let packet = links != Links::All;
+        let unpolled = clock::now().saturating_sub(adapter.last_pass.load(Ordering::Relaxed));
+        let done = adapter.run(forwarded, links);
         let is_busy = done.is_some_and(|ran| ran.busy);
+        let received = done.is_some_and(|ran| ran.received);
         adapter.management.run(adapter);
         if processes.is_some_and(|index| poller.readiness(index).readable) {
             adapter.management.connections.end_of_processes(adapter);
@@ -87,8 +95,8 @@ pub(crate) fn run(adapter: &Adapter) {
         let polled = signals.take_polled() || done.is_none();
         let before = std::mem::replace(&mut waits, signals.waits());
         let look = Look {
-            found: done.is_some_and(|ran| ran.received),
-            busy: is_busy,
+            received,
+            found: received && unpolled > doze::GAP,
             packet,
             polled: polled || waits != before,
             led: signals.led_until() > now,
@@ -105,7 +113,7 @@ pub(crate) fn run(adapter: &Adapter) {
         sockets.iter().for_each(|&index| poller.set(index, interest));
 
         let mut deadline = adapter.management.next_timer().min(steering.next());
-        if mode == Mode::Dozing || !adapter.forwarding.is_empty() {
+        if mode == Mode::Dozing || done.is_none() || !adapter.forwarding.is_empty() {
             deadline = deadline.min(doze.deadline(now));
         } else if signals.owes_acks() {
             deadline = now;
@@ -116,9 +124,13 @@ pub(crate) fn run(adapter: &Adapter) {
             let due = hw_counters.publish(&adapter.counters.read(), now);
             deadline = deadline.min(due.unwrap_or(NEVER));
         }
-        signals.sleep_until(deadline.min(signals.timer()));
-        // A timer or a full socket published in the meantime is seen here, or this thread is woken.
-        let timer = signals.timer().min(deadline);
+        // A thread that polls or owns the device runs the QP timers. Waking for them as well would compete with it, and
+        // while it is preempted in the middle of a pass, an expired timer would keep this thread spinning.
+        if mode != Mode::Dozing && done.is_some() {
+            signals.sleep_until(deadline.min(signals.timer()));
+            // A timer or a full socket published in the meantime is seen here, or this thread is woken.
+            deadline = deadline.min(signals.timer());
+        }
         let blocked = adapter.blocked_sender();
         let version = Some((adapter.port.groups.version(), adapter.port.senders()));
         if version != metadata || watches_sender || blocked.is_some() {
@@ -129,7 +141,7 @@ pub(crate) fn run(adapter: &Adapter) {
             watches_sender = blocked.is_some();
             blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
-        let waited = poller.wait(Some(timer).filter(|&timer| timer != NEVER));
+        let waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));
         signals.awake();
         if waited.is_ok() && poller.readiness(wake).readable {
             let _ = signals.wake.take();
@@ -160,7 +172,7 @@ fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
     let until = clock::now() + DISCONNECT_TIMEOUT;
     let mut next_dreq = clock::now() + DREQ_INTERVAL;
     loop {
-        adapter.run(true);
+        adapter.run(true, Links::All);
         let now = clock::now();
         if connections.unconfirmed() == 0 || now >= until {
             return;
