@@ -72,6 +72,23 @@ fn reads_of_many_connections_share_the_own_buffer_without_loss() {
     assert_no_loss(&context);
 }
 
+/// The chunks of a READ follow the window, which a program may set; the pool follows the buffer.
+#[test]
+fn a_read_chunk_may_be_larger_than_the_buffer() {
+    let sockets = ferroce_sys::Options {
+        receive_buffer: 64 << 10,
+        force_buffers: false,
+        ..ferroce_sys::Options::default()
+    };
+    let options = Options::default().with_sockets(sockets);
+    let context = open_alone(&options.with_congestion(Congestion::Unlimited));
+    let (one, other) = pairs(&context, 1, 1 << 20).pop().unwrap();
+    other.region.write(0, &pattern(7, 1 << 20)).unwrap();
+    one.post(1, Operation::Read { remote: other.region.remote(0) }, 0, 1 << 20);
+    one.expect(1);
+    assert!(one.bytes(0, 1 << 20) == pattern(7, 1 << 20), "the bytes differ");
+}
+
 /// Destroying connections with packets in flight returns their credit: the others go on.
 #[test]
 fn destroyed_connections_return_their_credit() {

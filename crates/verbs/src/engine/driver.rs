@@ -278,6 +278,7 @@ impl Adapter {
     pub(crate) fn drive(&self) {
         let Some(guard) = self.driver.own_or_request(TX) else { return };
         let mut pass = Pass::new(self, guard);
+        let mut left = Requests::NONE;
         for _ in 0..2 {
             pass.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
@@ -286,11 +287,17 @@ impl Adapter {
             if pass.has_backlog() {
                 break;
             }
-            let Some((next, requests)) = pass.release() else { return };
+            let Some((next, requests)) = pass.release() else {
+                if left.intersects(RX.and(MAILBOX).and(TIMERS)) {
+                    self.signals.wake();
+                }
+                return;
+            };
             pass = next;
-            if requests != TX {
-                self.signals.wake();
-            }
+            left = left.and(requests);
+        }
+        if !left.is_empty() {
+            self.signals.wake();
         }
         pass.hand_over();
     }

@@ -136,8 +136,9 @@ impl Flow {
         core: &Core,
         member: &mut Member,
         receiver: Option<Receiver>,
+        resume: &mut impl FnMut(Arc<Core>),
     ) -> Budget {
-        self.join(member, receiver);
+        self.join(member, receiver, resume);
         let reserved = core.waiting.take_reserved();
         let own = self.pools[OWN.0].turn(reserved.own);
         let peer = member.receiver.map(|(_, id)| self.pools[id.0].turn(reserved.peer));
@@ -145,11 +146,20 @@ impl Flow {
     }
 
     /// Assigns the QP to the pool of its receiver. When it was connected to another one, it leaves that pool.
-    fn join(&mut self, member: &mut Member, receiver: Option<Receiver>) {
+    fn join(
+        &mut self,
+        member: &mut Member,
+        receiver: Option<Receiver>,
+        resume: &mut impl FnMut(Arc<Core>),
+    ) {
         if member.receiver.map(|(receiver, _)| receiver) == receiver {
             return;
         }
+        let before = member.receiver;
         self.release(member);
+        if let Some((_, id)) = before {
+            self.pools[id.0].resume(resume);
+        }
         member.receiver = receiver.map(|receiver| {
             let next = PoolId(self.pools.len());
             let id = *self.ids.entry(receiver).or_insert(next);
@@ -183,20 +193,28 @@ impl Flow {
         self.pools[OWN.0].resume(resume);
     }
 
-    /// Makes a QP wait whose next packet needs this much credit. Returns false if there is as much by now, so that the
-    /// QP may try again.
-    pub(super) fn wait(&mut self, core: &Arc<Core>, member: &Member, needs: InFlight) -> bool {
+    /// Makes a QP wait whose next packet needs this much credit. Returns false if its next turn would have as much, so
+    /// that it may try again.
+    pub(super) fn wait(
+        &mut self,
+        core: &Arc<Core>,
+        member: &Member,
+        needs: InFlight,
+        resume: &mut impl FnMut(Arc<Core>),
+    ) -> bool {
         let id = if needs.own > 0 { OWN } else { member.receiver.map_or(OWN, |(_, id)| id) };
         let pool = &mut self.pools[id.0];
         let bytes = needs.own.max(needs.peer);
         if core.waiting.state() != NOT_WAITING {
             return true;
         }
-        if pool.waiting.is_empty() && pool.free() >= bytes {
+        if pool.waiting.is_empty() && pool.free().min(pool.limit) >= bytes {
             return false;
         }
         core.waiting.state.store(WAITING, Ordering::Relaxed);
         pool.waiting.push_back((Arc::clone(core), bytes));
+        // With nothing in flight no ACK would resume it: a READ may be larger than the pool.
+        pool.resume(resume);
         true
     }
 
@@ -314,5 +332,50 @@ impl Pool {
             self.reserved += bytes;
             resume(core);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_shrinks_once_for_the_bytes_in_flight_and_grows_back() {
+        let mut pool = Pool::new(4 << 20, RESUMED);
+        pool.charge(0, 1 << 20);
+        pool.cut();
+        assert_eq!(pool.limit, 2 << 20);
+        pool.cut();
+        assert_eq!(pool.limit, 2 << 20, "these bytes were in flight at the first loss as well");
+        pool.charge(1 << 20, 0);
+        for _ in 0..10 {
+            pool.cut();
+        }
+        assert_eq!(pool.limit, MIN_LIMIT);
+        let mut acknowledged = 0;
+        while pool.limit < pool.full {
+            pool.charge(0, PACKET);
+            pool.charge(PACKET, 0);
+            acknowledged += PACKET;
+            assert!(acknowledged < 200 << 20, "it does not grow: {}", pool.limit);
+        }
+        assert_eq!(pool.used, 0);
+    }
+
+    #[test]
+    fn a_small_pool_is_not_cut_below_its_size() {
+        let mut pool = Pool::new(2 * PACKET, RESUMED);
+        pool.cut();
+        assert_eq!((pool.limit, pool.turn_size()), (2 * PACKET, PACKET));
+    }
+
+    #[test]
+    fn an_idle_pool_takes_a_request_larger_than_itself() {
+        let mut pool = Pool::new(2 * PACKET, RESUMED_OWN);
+        assert_eq!(pool.free(), usize::MAX);
+        pool.charge(0, 1);
+        assert_eq!(pool.free(), 2 * PACKET - 1);
+        pool.charge(1, 5 * PACKET);
+        assert_eq!(pool.free(), 0);
     }
 }

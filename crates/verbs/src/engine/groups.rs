@@ -16,7 +16,7 @@ use crate::options::Options;
 struct Group {
     gid: Gid,
     address: SocketAddr,
-    socket: Socket,
+    socket: Arc<Socket>,
     members: Vec<Arc<Core>>,
 }
 
@@ -45,7 +45,7 @@ impl Groups {
         if let (SocketAddr::V6(address), IpAddr::V6(_)) = (&mut address, ip) {
             address.set_scope_id(interface);
         }
-        let socket = Socket::group(address, interface, &options.sockets)?;
+        let socket = Arc::new(Socket::group(address, interface, &options.sockets)?);
         groups.push(Group { gid, address, socket, members: vec![Arc::clone(core)] });
         self.1.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -67,9 +67,11 @@ impl Groups {
         group.map(|group| group.members.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn each(&self, mut act: impl FnMut(&Socket, SocketAddr)) {
+    /// The sockets of all groups. The lock is not held while they are used: the handler of a packet takes it again, which
+    /// would deadlock with a thread that waits to change the groups.
+    pub(crate) fn sockets(&self) -> Vec<(Arc<Socket>, SocketAddr)> {
         let groups = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        groups.iter().for_each(|group| act(&group.socket, group.address));
+        groups.iter().map(|group| (Arc::clone(&group.socket), group.address)).collect()
     }
 
     pub(crate) fn version(&self) -> u64 {

@@ -155,13 +155,13 @@ impl Driver {
         if let Links::One(_) = links {
             return some;
         }
-        adapter.port.groups.each(|socket, address| {
-            let Some(batch) = &mut self.rx.batch else { return };
+        for (socket, address) in adapter.port.groups.sockets() {
+            let Some(batch) = &mut self.rx.batch else { return some };
             if socket.receive(batch).is_ok_and(|count| count > 0) {
                 some = true;
                 self.dispatch(adapter, address);
             }
-        });
+        }
         some
     }
 

@@ -96,7 +96,9 @@ impl Driver {
             return (0, TurnEnd::Done);
         }
         (inner.held, inner.held_bytes) = (0, 0);
-        let mut budget = self.flow.budget(core, &mut inner.flow, inner.receiver);
+        let Self { flow, schedule, .. } = self;
+        let mut resume = |core| schedule.push(core);
+        let mut budget = flow.budget(core, &mut inner.flow, inner.receiver, &mut resume);
         let mut packets = 0;
         let mut end = TurnEnd::Over;
         while packets < TURN {
@@ -115,7 +117,8 @@ impl Driver {
         let lost = core.publish_completions(inner, adapter, now).lost;
         self.update(core, inner, lost);
         if let (TurnEnd::Done, Some(needs)) = (end, inner.endpoint.over_budget()) {
-            if !self.flow.wait(core, &inner.flow, needs) {
+            let Self { flow, schedule, .. } = self;
+            if !flow.wait(core, &inner.flow, needs, &mut |core| schedule.push(core)) {
                 end = TurnEnd::Over;
             }
         }

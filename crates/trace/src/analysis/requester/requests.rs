@@ -142,8 +142,12 @@ impl Requester {
         reporter.anomaly(AnomalyKind::Retransmission, psn, text);
         let end = self.record_retransmission(observed, sequence, mtu, reporter);
         if let Some(cause) = cause {
-            self.report_gap_in_run(sequence, psn, reporter);
-            self.retransmit_run = Some((cause, end));
+            if self.is_probe(cause, sequence, end) {
+                self.retransmit_run = None;
+            } else {
+                self.report_gap_in_run(sequence, psn, reporter);
+                self.retransmit_run = Some((cause, end));
+            }
         }
         // The following packets may be acknowledged again.
         self.window.mark_retransmitted(sequence);
@@ -227,6 +231,14 @@ impl Requester {
         let end = request.end();
         self.insert(request, reporter);
         end
+    }
+
+    /// Whether a retransmission is the end of a probe: a requester that has waited long for an ACK may send its oldest and
+    /// its newest packet again, without those between them.
+    fn is_probe(&self, cause: RetransmitCause, sequence: u64, end: u64) -> bool {
+        let gap = self.retransmit_run.is_some_and(|(_, expected)| expected < sequence);
+        let newest = self.next.is_some_and(|next| next.sequence == end);
+        gap && newest && matches!(cause, RetransmitCause::Timeout)
     }
 
     /// Reports packets of a run of retransmissions that are not in the capture.
