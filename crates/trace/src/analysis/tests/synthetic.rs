@@ -200,6 +200,29 @@ fn a_receiver_not_ready_causes_a_retransmission() {
 }
 
 #[test]
+fn a_probe_repeats_the_oldest_and_the_newest_packet_alone() {
+    let run = |repeated: &[u32]| {
+        let mut wire = CaptureBuilder::new();
+        for psn in 0..5 {
+            wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8);
+        }
+        wire.wait(10_000_000);
+        for &psn in repeated {
+            wire.send(A, 2, Opcode::RC_SEND_ONLY, psn, 8);
+        }
+        wire.ack(B, 1, 4);
+        wire.report().anomaly_counts
+    };
+    assert_eq!(run(&[0, 4]), [("timeout", 1), ("retransmission", 2)].into());
+    let missing = run(&[0, 3, 4]);
+    assert_eq!(
+        missing.get("missing_request"),
+        Some(&1),
+        "PSN 1 and 2 of a longer run: {missing:?}"
+    );
+}
+
+#[test]
 fn invalid_packets_are_problems_with_a_position() {
     let mut wire = CaptureBuilder::new();
     wire.send(A, 2, Opcode::RC_SEND_ONLY, 1, 64);
