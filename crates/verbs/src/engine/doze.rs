@@ -13,6 +13,11 @@ use super::signals::Mode;
 const MIN_LOOK: u64 = 20_000;
 const MAX_LOOK: u64 = 500_000;
 
+/// With more threads that poll than cores, the thread wakes up late. Looking often would only cost the others time, so it
+/// stretches its looks while that lasts, up to this factor. Late: by more than this many nanoseconds.
+const MAX_STRETCH: u64 = 32;
+const LATE: u64 = 1_000_000;
+
 /// A program that polls continuously makes a pass at least this often, in nanoseconds. What the thread finds earlier, the
 /// program would have found as well.
 pub(super) const GAP: u64 = 10_000;
@@ -40,6 +45,8 @@ pub(super) struct Look {
     pub(super) found: bool,
     /// It was woken by a packet.
     pub(super) packet: bool,
+    /// How much later than it wanted it woke up, in nanoseconds.
+    pub(super) late: u64,
     /// A program polled or waited since the last look, or owns the device now.
     pub(super) polled: bool,
     /// A thread waits for packets now.
@@ -51,6 +58,8 @@ pub(super) struct Look {
 pub(super) struct Doze {
     mode: Mode,
     look: u64,
+    /// The factor by which looks are longer than usual.
+    stretch: u64,
     /// Evidence that packets are left lying.
     evidence: u32,
     /// Wakeups left before the thread dozes.
@@ -61,13 +70,21 @@ pub(super) struct Doze {
 
 impl Doze {
     pub(super) fn new() -> Self {
-        Self { mode: Mode::Watching, look: MIN_LOOK, evidence: 0, wakeups: 0, idle: 0 }
+        Self { mode: Mode::Watching, look: MIN_LOOK, stretch: 1, evidence: 0, wakeups: 0, idle: 0 }
     }
 
     pub(super) fn next(&mut self, look: Look) -> Mode {
         let was = self.mode;
-        self.mode = self.choose(was, look);
-        if self.mode == Mode::Dozing && was == Mode::Dozing && !look.found {
+        self.stretch = match look.late > LATE {
+            true => (2 * self.stretch).min(MAX_STRETCH),
+            false => (self.stretch / 2).max(1),
+        };
+        self.mode = match self.choose(was, look) {
+            Mode::Dozing if self.stretch > 1 => Mode::Resting,
+            mode => mode,
+        };
+        let was_dozing = matches!(was, Mode::Dozing | Mode::Resting);
+        if was_dozing && self.mode != Mode::Watching && !look.found {
             self.look = (2 * self.look).min(MAX_LOOK);
         } else {
             self.look = MIN_LOOK;
@@ -108,7 +125,7 @@ impl Doze {
 
     /// When the thread looks again if it dozes.
     pub(super) fn deadline(&self, now: u64) -> u64 {
-        now + self.look
+        now + self.look * self.stretch
     }
 }
 
@@ -117,7 +134,7 @@ mod tests {
     use super::*;
 
     const NOTHING: Look =
-        Look { received: false, found: false, packet: false, polled: false, led: false };
+        Look { received: false, found: false, packet: false, late: 0, polled: false, led: false };
     const POLLED: Look = Look { polled: true, ..NOTHING };
     const LED: Look = Look { led: true, ..NOTHING };
 
@@ -158,6 +175,24 @@ mod tests {
             assert_eq!(doze.next(vain), Mode::Watching);
         }
         assert_eq!(doze.next(vain), Mode::Dozing, "the program takes all packets");
+    }
+
+    #[test]
+    fn looks_rarely_while_there_are_more_threads_than_cores() {
+        let mut doze = Doze::new();
+        let late = Look { late: 2 * LATE, ..POLLED };
+        let times: Vec<_> = (0..12)
+            .map(|_| {
+                assert_eq!(doze.next(late), Mode::Resting);
+                doze.deadline(0)
+            })
+            .collect();
+        assert_eq!(times[11], MAX_STRETCH * MAX_LOOK);
+        for _ in 0..MAX_STRETCH.ilog2() - 1 {
+            assert_eq!(doze.next(POLLED), Mode::Resting);
+        }
+        assert_eq!(doze.next(POLLED), Mode::Dozing);
+        assert_eq!(doze.deadline(0), MAX_LOOK);
     }
 
     #[test]

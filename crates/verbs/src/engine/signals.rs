@@ -26,6 +26,8 @@ pub(super) enum Mode {
     Dozing = 1,
     /// It leaves the sockets to a thread that waits, and looks again when it is woken.
     Detached = 2,
+    /// As dozing, for longer: there are more threads than cores.
+    Resting = 3,
 }
 
 #[derive(Debug)]

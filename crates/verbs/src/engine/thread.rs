@@ -52,6 +52,7 @@ pub(crate) fn run(adapter: &Adapter) {
     let mut hw_counters = HwCounters::of(adapter.device.name());
     let mut doze = Doze::new();
     let mut waits = 0;
+    let mut late = 0;
     let mut steering = Steering::new(clock::now());
     let _stopped = Stopped(&signals.stopped);
     while !signals.is_stopping() {
@@ -98,6 +99,7 @@ pub(crate) fn run(adapter: &Adapter) {
             received,
             found: received && unpolled > doze::GAP,
             packet,
+            late: std::mem::take(&mut late),
             polled: polled || waits != before,
             led: signals.led_until() > now,
         };
@@ -113,7 +115,8 @@ pub(crate) fn run(adapter: &Adapter) {
         sockets.iter().for_each(|&index| poller.set(index, interest));
 
         let mut deadline = adapter.management.next_timer().min(steering.next());
-        if mode == Mode::Dozing || done.is_none() || !adapter.forwarding.is_empty() {
+        let dozes = matches!(mode, Mode::Dozing | Mode::Resting);
+        if dozes || done.is_none() || !adapter.forwarding.is_empty() {
             deadline = deadline.min(doze.deadline(now));
         } else if signals.owes_acks() {
             deadline = now;
@@ -126,7 +129,7 @@ pub(crate) fn run(adapter: &Adapter) {
         }
         // A thread that polls or owns the device runs the QP timers. Waking for them as well would compete with it, and
         // while it is preempted in the middle of a pass, an expired timer would keep this thread spinning.
-        if mode != Mode::Dozing && done.is_some() {
+        if !dozes && done.is_some() {
             signals.sleep_until(deadline.min(signals.timer()));
             // A timer or a full socket published in the meantime is seen here, or this thread is woken.
             deadline = deadline.min(signals.timer());
@@ -142,6 +145,9 @@ pub(crate) fn run(adapter: &Adapter) {
             blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
         let waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));
+        if waited.as_ref().is_ok_and(|&ready| ready == 0) {
+            late = clock::now().saturating_sub(deadline);
+        }
         signals.awake();
         if waited.is_ok() && poller.readiness(wake).readable {
             let _ = signals.wake.take();
