@@ -120,18 +120,25 @@ fn streams_that_both_sides_close_without_reading_do_not_hang() {
     }
 }
 
-/// The program of the peer makes no call meanwhile, so it posts no receives.
+/// The program of the peer makes no call meanwhile, so it posts no receives. A close that waits for the peer's service thread
+/// takes [`UNATTENDED`] every time; a busy machine delays one now and then, so the fastest of three counts.
 #[test]
 fn closing_does_not_wait_for_a_peer_that_does_not_read() {
     for pair in [pair, pair_with_few_receives] {
         for length in [1, 2000, 100_000] {
-            let (client, server) = pair();
-            let sent = fill(&client, &vec![7; length]);
-            let start = Instant::now();
-            without_hanging(move || close(client));
-            assert!(start.elapsed() < UNATTENDED, "it waited for the peer's service thread");
-            let received = without_hanging(move || receive_all(&server, 4096)).unwrap();
-            assert!(received.len() == sent && received.iter().all(|&byte| byte == 7), "{length}");
+            let close_once = |_| {
+                let (client, server) = pair();
+                let sent = fill(&client, &vec![7; length]);
+                let start = Instant::now();
+                without_hanging(move || close(client));
+                let elapsed = start.elapsed();
+                let received = without_hanging(move || receive_all(&server, 4096)).unwrap();
+                let all = received.iter().all(|&byte| byte == 7);
+                assert!(received.len() == sent && all, "{length}");
+                elapsed
+            };
+            let fast = (0..3).map(close_once).any(|elapsed| elapsed < UNATTENDED);
+            assert!(fast, "it waited for the peer's service thread");
         }
     }
 }
