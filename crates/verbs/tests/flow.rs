@@ -197,6 +197,39 @@ fn an_owed_ack_is_sent_without_further_calls() {
     }
 }
 
+/// Completions of the SQ and the RQ have no order, but programs depend on the one that adapters show: a request completes
+/// before the reply to it arrives, although the replies leave together with their ACKs.
+#[test]
+fn a_request_completes_before_its_reply() {
+    const ROUNDS: u64 = 300;
+    let (one, other) = two_devices();
+    let (from, to) = connect_without_timer(&one, &other);
+    // One packet, an empty one, several packets, and several messages.
+    for (messages, length) in [(1, 64), (1, 0), (1, 5000), (3, 64)] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    to.post_receive(0, 0, 64);
+                    while in_time(&to).kind != CompletionKind::Receive {}
+                    (0..messages).for_each(|id| to.post(id, Operation::SEND, 0, length));
+                }
+                // The requests of the last round, and none of them fails.
+                to.post_receive(0, 0, 64);
+                while in_time(&to).kind != CompletionKind::Receive {}
+            });
+            for round in 0..ROUNDS {
+                (0..messages).for_each(|id| from.post_receive(id, 0, length));
+                from.post(9, Operation::SEND, 0, 64);
+                let done = in_time(&from);
+                assert_eq!(done.id, WorkId(9), "round {round}: {messages} of {length} bytes");
+                (0..messages).for_each(|id| _ = from.expect(id));
+            }
+            from.post(9, Operation::SEND, 0, 64);
+            from.expect(9);
+        });
+    }
+}
+
 /// One of the waiting threads waits for packets, for all of them.
 #[test]
 fn threads_wait_for_different_queues_of_a_device() {

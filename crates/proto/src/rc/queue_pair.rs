@@ -97,9 +97,6 @@ impl Config {
     }
 }
 
-/// The maximum number of requests that are sent before an ACK that is owed.
-const MAX_REQUESTS_BEFORE_ACKS: u8 = 16;
-
 /// A connected QP.
 #[derive(Debug)]
 pub struct QueuePair {
@@ -115,8 +112,6 @@ pub struct QueuePair {
     refusal: Option<NakCode>,
     /// READ responses are paced until then.
     responses_paced_until: Option<Instant>,
-    /// Requests sent while ACKs were owed.
-    requests_before_acks: u8,
     counters: Counters,
 }
 
@@ -141,7 +136,6 @@ impl QueuePair {
             notify: false,
             refusal: None,
             responses_paced_until: None,
-            requests_before_acks: 0,
             counters: Counters::default(),
         }
     }
@@ -324,7 +318,7 @@ impl QueuePair {
         receives.flush(&mut self.receive_done);
     }
 
-    /// The next packet to send: responses first, since the peer waits for them, but positive ACKs behind requests.
+    /// The next packet to send: responses first, since the peer waits for them, but positive ACKs behind a single request.
     /// Executes local requests when they reach the head of the queue.
     ///
     /// A request is sent only if its cost fits into `budget`, and is subtracted from it. Responses are free.
@@ -341,7 +335,6 @@ impl QueuePair {
         }
         let acks_follow = self.acks_follow();
         if self.responder.wants_to_send() && !acks_follow && !self.pace_response(now) {
-            self.requests_before_acks = 0;
             return self.responder.poll_transmit(&self.config);
         }
         if self.fault.is_some() {
@@ -352,25 +345,23 @@ impl QueuePair {
             return None;
         }
         if let Some(request) = self.requester.poll_transmit(now, budget, &self.config) {
-            self.requests_before_acks += u8::from(acks_follow);
             return Some(request);
         }
         if !acks_follow {
             return None;
         }
-        self.requests_before_acks = 0;
         self.responder.poll_transmit(&self.config)
     }
 
-    /// Whether positive ACKs are sent behind requests that are ready. An ACK is shorter than a request, so the two leave
-    /// in one batch only in this order; and it may wait, since later ACKs cover it (IBA 9.7.5.1.2). Other responses are
-    /// sent first, because the peer waits for them.
+    /// Whether positive ACKs are sent behind the request that is ready. An ACK is shorter than the request, so the two
+    /// leave in one batch only in this order. More than one packet would delay the ACK, and the peer might complete its
+    /// request after the receive of our reply: the order is not specified, but many programs depend on it. Other
+    /// responses are sent first, because the peer waits for them.
     fn acks_follow(&self) -> bool {
-        self.requests_before_acks < MAX_REQUESTS_BEFORE_ACKS
-            && self.fault.is_none()
+        self.fault.is_none()
             && self.responder.wants_to_send()
             && self.responder.owes_only_acks()
-            && self.requester.wants_to_send()
+            && self.requester.wants_to_send_one()
     }
 
     /// Cost of the request packet that did not fit into the budget of the last [`QueuePair::poll_transmit`]; `None`

@@ -13,6 +13,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use ferroce_wire::number::Psn;
+use ferroce_wire::transport::Aeth;
 
 use super::probe::Probe;
 use super::queue_pair::{Config, Role};
@@ -383,6 +384,15 @@ impl Requester {
     /// Whether a packet might be sent now.
     pub(super) fn wants_to_send(&self) -> bool {
         self.probe.is_pending() || (self.next_index < self.queue.len() && !self.stalled)
+    }
+
+    /// Whether exactly one packet might be sent now, and is at least as long as an ACK.
+    pub(super) fn wants_to_send_one(&self) -> bool {
+        let longer = |queued: &QueuedRequest| queued.request.data.len() >= Aeth::LEN as u64;
+        !self.probe.is_pending()
+            && !self.stalled
+            && self.tail.since(self.next) == 1
+            && self.queue.get(self.next_index).is_some_and(longer)
     }
 
     /// Whether a packet was sent and not acknowledged, even if it will be retransmitted.
