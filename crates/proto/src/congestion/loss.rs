@@ -1,6 +1,6 @@
 //! The part of a window's limit that follows loss.
 
-use super::PACKET_OVERHEAD;
+use super::{PACKET_OVERHEAD, cost};
 
 /// Why a requester goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,12 @@ pub enum Loss {
 ///
 /// Go-back-N retransmits what was in flight behind the lost packet, so each loss wastes the bytes of the window, and
 /// those above the bandwidth-delay product bring nothing in return. A gap divides the limit by [`LossLimit::DIVISOR`],
-/// and a timeout reduces it to [`LossLimit::FLOOR`]. There is one cut per round trip, since one event may lose many
+/// and a timeout reduces it to [`LossLimit::FLOOR`]; until the peer answers, only [`LossLimit::RESTART`] is in flight,
+/// since a peer that is not scheduled would collect a copy of the window at each timeout. There is one cut per round trip, since one event may lose many
 /// packets. Each acknowledged limit enlarges it, slowly after loss: with one loss in a thousand packets it stays near
 /// the floor, and without loss it returns to the full size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LossLimit {
+pub(crate) struct LossLimit {
     full: usize,
     limit: usize,
     /// Bytes acknowledged since the last increase.
@@ -30,6 +31,8 @@ pub(super) struct LossLimit {
     cut: usize,
     /// The limit was cut and has not returned to the full size.
     lossy: bool,
+    /// The ACK timer expired, and nothing was acknowledged since.
+    silent: bool,
 }
 
 impl LossLimit {
@@ -42,21 +45,25 @@ impl LossLimit {
 
     pub(super) const DIVISOR: usize = 8;
 
+    /// Limit between a timeout and the next ACK: four of the largest packets.
+    pub(crate) const RESTART: usize = 4 * cost(4096, 1);
+
     /// Steps from zero to the full size, each after one acknowledged limit: without loss, and after it.
     pub(super) const STEPS: usize = 64;
     pub(super) const STEPS_AFTER_LOSS: usize = 512;
 
     pub(super) const fn new(full: usize) -> Self {
         let limit = if full < Self::INITIAL { full } else { Self::INITIAL };
-        Self { full, limit, acknowledged: 0, cut: 0, lossy: false }
+        Self { full, limit, acknowledged: 0, cut: 0, lossy: false, silent: false }
     }
 
-    pub(super) const fn get(&self) -> usize {
-        self.limit
+    pub(super) fn get(&self) -> usize {
+        if self.silent { self.limit.min(Self::RESTART) } else { self.limit }
     }
 
     #[inline]
     pub(super) fn on_ack(&mut self, bytes: usize) {
+        self.silent = false;
         if self.limit == self.full {
             return;
         }
@@ -72,6 +79,7 @@ impl LossLimit {
     }
 
     pub(super) fn on_loss(&mut self, loss: Loss, in_flight: usize) {
+        self.silent = loss == Loss::Timeout;
         let target = match loss {
             Loss::Gap if self.cut == 0 => self.limit / Self::DIVISOR,
             Loss::Gap | Loss::NotReady => return,

@@ -19,6 +19,8 @@ mod tests;
 pub use controller::{Congestion, Controller};
 pub use dcqcn::{Dcqcn, DcqcnParameters};
 pub use loss::Loss;
+#[cfg(test)]
+pub(crate) use loss::LossLimit;
 pub use notification::NotificationPacer;
 pub use window::{Unlimited, Window};
 

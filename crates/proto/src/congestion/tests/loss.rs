@@ -47,6 +47,8 @@ fn a_timeout_cuts_to_the_floor_and_an_rnr_nak_not_at_all() {
     assert_eq!((window.window(), window.in_flight()), (FULL, 0));
     window.on_sent(at(1), FULL);
     window.on_loss(at(1), Loss::Timeout);
+    assert_eq!(window.window(), LossLimit::RESTART, "until the peer answers");
+    acknowledge(&mut window, 1);
     assert_eq!(window.window(), LossLimit::FLOOR);
 }
 
@@ -67,6 +69,10 @@ fn rare_loss_keeps_the_window_small_and_no_loss_restores_it() {
 #[test]
 fn a_small_window_does_not_react_to_loss() {
     let mut window = Window::default();
+    window.on_loss(at(1), Loss::Gap);
+    assert_eq!(window.window(), Window::DEFAULT_SIZE);
     window.on_loss(at(1), Loss::Timeout);
+    assert_eq!(window.window(), LossLimit::RESTART, "until the peer answers");
+    acknowledge(&mut window, 1);
     assert_eq!(window.window(), Window::DEFAULT_SIZE);
 }

@@ -8,6 +8,7 @@ use ferroce_wire::packet::Packet;
 use super::helpers::{REMOTE_OFFSET, opcodes, read, remote, request, statuses, write};
 use super::pair::{Faults, Pair};
 use crate::budget::{Budget, InFlight, Pending};
+use crate::congestion::{Congestion, LossLimit, cost};
 use crate::rc::Config;
 use crate::work::{Operation, SendRequest, Status};
 
@@ -137,6 +138,22 @@ fn probes_cost_no_retry_and_end() {
     assert_eq!(pair.now.since(start), 2 * TIMEOUT, "the ACK timer decides");
     // Two transmissions of two packets, and six probes of two packets before each expiry.
     assert_eq!(opcodes(&pair, 0).len(), 2 * (2 + 6 * 2));
+}
+
+/// A receiver that is not scheduled collects a copy in its socket buffer at each timeout.
+#[test]
+fn a_timeout_sends_a_few_packets_until_the_peer_answers() {
+    const PACKETS: usize = 60;
+    let mut pair = trusted(|config| {
+        config.retry_count = 3;
+        config.congestion = Congestion::Window(PACKETS * cost(1024, 1));
+    });
+    pair.faults.loss = 1000;
+    pair.hosts[0].qp.post_send(write(1, 100 * 1024)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [(1, Status::RetryExceeded)]);
+    let restart = LossLimit::RESTART / cost(1024, 1);
+    assert_eq!(opcodes(&pair, 0).len(), PACKETS + 3 * restart + 4 * 6 * 2);
 }
 
 #[test]
