@@ -52,9 +52,9 @@ pub(crate) struct Adapter {
     pub(super) waiting: AtomicU32,
     /// Completed passes over all receive sockets.
     pub(super) rx_passes: AtomicU64,
-    /// The CQ that was polled last; when a poll last made a pass, and when one last found nothing to do.
+    /// The CQ that was polled last; when a program last polled or posted, and when a poll last found nothing to do.
     pub(super) last_poller: AtomicU64,
-    pub(super) last_pass: AtomicU64,
+    pub(super) last_call: AtomicU64,
     pub(super) last_empty_pass: AtomicU64,
     pub(crate) signals: Signals,
     /// Makes the next pass of the device thread panic.
@@ -128,7 +128,7 @@ impl Adapter {
             waiting: AtomicU32::new(0),
             rx_passes: AtomicU64::new(0),
             last_poller: AtomicU64::new(0),
-            last_pass: AtomicU64::new(0),
+            last_call: AtomicU64::new(0),
             last_empty_pass: AtomicU64::new(0),
             signals: Signals::new()?,
             #[cfg(test)]

@@ -219,8 +219,10 @@ impl<'a> Pass<'a> {
         self.publish();
         let left = self.has_backlog();
         let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
-        if left || !requests.is_empty() {
+        if left {
             self.adapter.signals.wake();
+        } else {
+            self.adapter.pass_on(requests);
         }
     }
 }
@@ -283,23 +285,29 @@ impl Adapter {
             pass.schedule.take_posted(&self.posted);
             // ACKs follow the data, in the same system call.
             pass.schedule.release_owed();
-            pass.transmit_all(self, now(), PACKETS_PER_POST);
+            let now = now();
+            pass.transmit_all(self, now, PACKETS_PER_POST);
+            self.last_call.store(now.as_nanos(), Ordering::Relaxed);
             if pass.has_backlog() {
                 break;
             }
             let Some((next, requests)) = pass.release() else {
-                if left.intersects(RX.and(MAILBOX).and(TIMERS)) {
-                    self.signals.wake();
-                }
+                self.pass_on(left.without(TX));
                 return;
             };
             pass = next;
             left = left.and(requests);
         }
-        if !left.is_empty() {
+        self.pass_on(left);
+        pass.hand_over();
+    }
+
+    /// Leaves requests to the device thread. All but TX are its own, and if it dozes, it looks again soon: waking it would
+    /// only preempt the program that polls.
+    fn pass_on(&self, requests: Requests) {
+        if requests.intersects(TX) || !requests.is_empty() && !self.signals.looks_soon() {
             self.signals.wake();
         }
-        pass.hand_over();
     }
 
     /// Polls the CQ with this ID: makes a pass, unless another thread owns the device. A program that has armed the CQ
@@ -335,7 +343,7 @@ impl Adapter {
                 break;
             }
         }
-        self.last_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
+        self.last_call.store(pass.now.as_nanos(), Ordering::Relaxed);
         if busy {
             pass.busy_at = pass.now;
         } else {
@@ -360,8 +368,7 @@ impl Adapter {
     /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another
     /// thread owns the device and will make another pass.
     pub(super) fn run(&self, mailboxes: bool, links: Links) -> Option<Ran> {
-        let all = RX.and(TIMERS).and(TX);
-        let requests = if mailboxes { all.and(MAILBOX) } else { all };
+        let requests = if mailboxes { RX.and(TIMERS).and(MAILBOX) } else { RX.and(TIMERS) };
         let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
         #[cfg(test)]
         assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");

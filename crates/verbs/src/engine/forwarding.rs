@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_sys::{Error, Recipient, RxInfo};
 
@@ -26,7 +27,11 @@ struct ForwardedPacket {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Forwarding(Mutex<Backlog>);
+pub(crate) struct Forwarding {
+    backlog: Mutex<Backlog>,
+    /// Packets are queued. Spares a pass the lock.
+    some: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Backlog {
@@ -36,7 +41,7 @@ struct Backlog {
 
 impl Forwarding {
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).waiting.is_empty()
+        !self.some.load(Ordering::Acquire)
     }
 }
 
@@ -49,7 +54,7 @@ impl Adapter {
         info: &RxInfo,
         data: &[u8],
     ) -> bool {
-        let mut backlog = lock(&self.forwarding.0);
+        let mut backlog = lock(&self.forwarding.backlog);
         // In order: later packets must not overtake queued ones.
         let behind = backlog.waiting.iter().any(|packet| packet.to == to);
         let sent =
@@ -64,6 +69,7 @@ impl Adapter {
                     info: *info,
                     data: data.into(),
                 });
+                self.forwarding.some.store(true, Ordering::Release);
             }
             Err(Error::NoOwner) => {
                 count(&self.counters.forward_failed);
@@ -88,10 +94,10 @@ impl Adapter {
 
     /// Retries the queued packets.
     pub(crate) fn retry_forwarding(&self) {
-        let mut backlog = lock(&self.forwarding.0);
-        if backlog.waiting.is_empty() {
+        if self.forwarding.is_empty() {
             return;
         }
+        let mut backlog = lock(&self.forwarding.backlog);
         let mut busy: Vec<Recipient> = Vec::new();
         let waiting = std::mem::take(&mut backlog.waiting);
         for packet in waiting {
@@ -111,5 +117,6 @@ impl Adapter {
             }
             backlog.bytes -= packet.data.len();
         }
+        self.forwarding.some.store(!backlog.waiting.is_empty(), Ordering::Release);
     }
 }

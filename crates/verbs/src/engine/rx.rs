@@ -1,6 +1,7 @@
 //! A packet's way in: the system call, the checks, the QP it belongs to, and what follows for that QP.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -407,8 +408,33 @@ impl ReceivedPacket<'_> {
 /// address.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
-    pairs: HashMap<(IpAddr, IpAddr), IdentificationHistory>,
-    flows: HashMap<(SocketAddr, IpAddr), IdentificationHistory>,
+    pairs: HistoriesBy<(IpAddr, IpAddr)>,
+    flows: HistoriesBy<(SocketAddr, IpAddr)>,
+    /// The flow of the last datagram, with the positions of its histories: the next is often of the same flow.
+    last: Option<(SocketAddr, IpAddr, [usize; 2])>,
+}
+
+#[derive(Debug)]
+struct HistoriesBy<K> {
+    positions: HashMap<K, usize>,
+    list: Vec<IdentificationHistory>,
+}
+
+impl<K> Default for HistoriesBy<K> {
+    fn default() -> Self {
+        Self { positions: HashMap::new(), list: Vec::new() }
+    }
+}
+
+impl<K: Eq + Hash> HistoriesBy<K> {
+    fn position(&mut self, key: K) -> usize {
+        let next = self.list.len();
+        let position = *self.positions.entry(key).or_insert(next);
+        if position == next {
+            self.list.push(IdentificationHistory::default());
+        }
+        position
+    }
 }
 
 /// The two histories that apply to a flow: of its address pair, and of the flow itself.
@@ -425,16 +451,23 @@ impl Histories {
         if info.source.is_ipv6() {
             return None;
         }
-        if self.pairs.len() > MAX_HISTORIES {
-            self.pairs.clear();
-        }
-        if self.flows.len() > MAX_HISTORIES {
-            self.flows.clear();
-        }
         let (source, destination) = (info.source, info.destination);
-        let pair = self.pairs.entry((source.ip(), destination)).or_default();
-        let flow = self.flows.entry((source, destination)).or_default();
-        Some(History { pair, flow })
+        let last = self.last.filter(|last| (last.0, last.1) == (source, destination));
+        let found = last.map_or_else(|| self.find(source, destination), |(.., found)| found);
+        self.last = Some((source, destination, found));
+        let (pair, flow) = (self.pairs.list.get_mut(found[0]), self.flows.list.get_mut(found[1]));
+        Some(History { pair: pair?, flow: flow? })
+    }
+
+    /// The positions of the histories of a flow's address pair, and of the flow.
+    fn find(&mut self, source: SocketAddr, destination: IpAddr) -> [usize; 2] {
+        if self.flows.list.len() > MAX_HISTORIES {
+            *self = Self::default();
+        }
+        [
+            self.pairs.position((source.ip(), destination)),
+            self.flows.position((source, destination)),
+        ]
     }
 }
 

@@ -95,7 +95,11 @@ impl Schedule {
     }
 
     /// Lets the owed ACKs be sent, behind everything that is queued already.
+    #[inline]
     pub(super) fn release_owed(&mut self) {
+        if self.owed.is_empty() {
+            return;
+        }
         for core in self.owed.drain(..) {
             core.owes.store(false, Ordering::Relaxed);
             if core.enqueue() {

@@ -66,7 +66,7 @@ pub(crate) fn run(adapter: &Adapter) {
             _ => Links::All,
         };
         let packet = links != Links::All;
-        let unpolled = clock::now().saturating_sub(adapter.last_pass.load(Ordering::Relaxed));
+        let unpolled = clock::now().saturating_sub(adapter.last_call.load(Ordering::Relaxed));
         let done = adapter.run(forwarded, links);
         let is_busy = done.is_some_and(|ran| ran.busy);
         let received = done.is_some_and(|ran| ran.received);
