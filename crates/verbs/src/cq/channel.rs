@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use ferroce_sys::{Event, Interest, Poller};
+use ferroce_sys::{Event, Interest, Poller, clock};
 
-use crate::engine::{Adapter, Leading};
+use crate::engine::{Adapter, Leading, Spin};
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
 use crate::time::nanos;
@@ -26,6 +26,8 @@ pub(crate) struct Channel {
     raised: Mutex<Raised>,
     /// The last wait for its events made passes itself.
     served: AtomicBool,
+    /// Whether such a wait spins.
+    spin: Spin,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +41,12 @@ struct Raised {
 
 impl Channel {
     pub(crate) fn new() -> Result<Self, SystemError> {
-        let served = AtomicBool::new(false);
-        Ok(Self { event: Event::counting()?, raised: Mutex::default(), served })
+        Ok(Self {
+            event: Event::counting()?,
+            raised: Mutex::default(),
+            served: AtomicBool::new(false),
+            spin: Spin::default(),
+        })
     }
 
     pub(crate) fn raise(&self, queue: u64) {
@@ -93,18 +99,30 @@ impl Channel {
         self.served.store(served, Ordering::Relaxed);
     }
 
-    /// Makes a pass, whose events raise no descriptor, and takes the first event.
+    /// Makes a pass, whose events raise no descriptor, and takes the first event. Makes more if an event will come soon.
     pub(crate) fn serve(&self, adapter: &Adapter) -> Result<Option<u64>, WaitError> {
         SERVED.set(self);
         adapter.make_pass();
+        while lock(&self.raised).queues.is_empty() && self.spins(adapter) {
+            std::thread::yield_now();
+            adapter.spin_pass();
+        }
         SERVED.set(ptr::null());
         let taken = self.take();
+        if let Ok(Some(_)) = taken {
+            self.spin.end(clock::now(), adapter.bytes());
+        }
         // Other events are for other threads.
         let mut raised = lock(&self.raised);
         for _ in 0..std::mem::take(&mut raised.unsignaled) {
             let _ = self.event.signal();
         }
         taken
+    }
+
+    /// Whether the thread that waits looks for packets again before it sleeps.
+    fn spins(&self, adapter: &Adapter) -> bool {
+        self.spin.wait(clock::now(), adapter.bytes()).is_some()
     }
 
     /// Waits for an event. With a device, this thread waits for its packets itself, unless another thread does.

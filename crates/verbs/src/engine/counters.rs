@@ -98,6 +98,12 @@ impl Statistics {
 }
 
 impl Counters {
+    /// The bytes received and sent.
+    pub(super) fn bytes(&self) -> u64 {
+        let [received, sent] = [&self.bytes_in, &self.bytes_out];
+        received.load(Ordering::Relaxed).wrapping_add(sent.load(Ordering::Relaxed))
+    }
+
     /// Adds the counts of a QP.
     pub(crate) fn add(&self, counted: &proto::Counters) {
         let proto::Counters {

@@ -327,6 +327,12 @@ impl Adapter {
         self.make_pass();
     }
 
+    /// Makes a pass for a thread that spins: it will make another soon, so the device thread may leave the sockets to it.
+    pub(crate) fn spin_pass(&self) {
+        self.signals.polled();
+        self.make_pass();
+    }
+
     /// Makes a pass for a thread that waits for a completion, unless another thread owns the device.
     pub(crate) fn make_pass(&self) {
         if self.is_awaited() {

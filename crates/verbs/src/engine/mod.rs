@@ -26,6 +26,7 @@
 //! | `thread` | the device thread: progress while no program polls |
 //! | `doze` | how the device thread shares the sockets with threads that poll or wait |
 //! | `wait` | waiting for packets in the thread that waits for their completions |
+//! | `spin` | whether a thread that waits spins before it sleeps |
 //! | `signals` | what the device thread and the other threads tell each other |
 //! | `counters` | the counters of a device |
 //! | `hw_counters` | the same counters in the files that `ferroce run` provides |
@@ -51,6 +52,7 @@ mod rx;
 mod schedule;
 mod senders;
 mod signals;
+mod spin;
 mod steering;
 mod tables;
 mod thread;
@@ -67,4 +69,5 @@ pub(crate) use management::{
 };
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;
+pub(crate) use spin::Spin;
 pub use wait::Leading;

@@ -9,6 +9,7 @@ use super::doze::{self, Doze, Look};
 use super::hw_counters::HwCounters;
 use super::rx::Links;
 use super::signals::{Mode, NEVER};
+use super::spin::Spin;
 use super::steering::Steering;
 
 /// How long the thread waits for DREPs when the device closes, and how often it repeats the DREQs: nanoseconds.
@@ -51,6 +52,7 @@ pub(crate) fn run(adapter: &Adapter) {
     thread::set_short_time_slice();
     let mut hw_counters = HwCounters::of(adapter.device.name());
     let mut doze = Doze::new();
+    let spin = Spin::default();
     let mut waits = 0;
     let mut late = 0;
     let mut steering = Steering::new(clock::now());
@@ -70,6 +72,9 @@ pub(crate) fn run(adapter: &Adapter) {
         let done = adapter.run(forwarded, links);
         let is_busy = done.is_some_and(|ran| ran.busy);
         let received = done.is_some_and(|ran| ran.received);
+        if received {
+            spin.end(clock::now(), adapter.bytes());
+        }
         adapter.management.run(adapter);
         if processes.is_some_and(|index| poller.readiness(index).readable) {
             adapter.management.connections.end_of_processes(adapter);
@@ -144,7 +149,16 @@ pub(crate) fn run(adapter: &Adapter) {
             watches_sender = blocked.is_some();
             blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
-        let waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));
+        // Beside a program that polls there may be no processor to spin on.
+        let spins =
+            (mode == Mode::Watching && !polled).then(|| spin.wait(clock::now(), adapter.bytes()));
+        let mut waited = Ok(0);
+        if let Some(until) = spins.flatten() {
+            waited = Adapter::spin(&mut poller, until.min(deadline));
+        }
+        if waited.as_ref().is_ok_and(|&ready| ready == 0) {
+            waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));
+        }
         if waited.as_ref().is_ok_and(|&ready| ready == 0) {
             late = clock::now().saturating_sub(deadline);
         }
