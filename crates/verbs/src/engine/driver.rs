@@ -225,6 +225,16 @@ impl<'a> Pass<'a> {
             self.adapter.pass_on(requests);
         }
     }
+
+    /// Ends the pass of a thread that polls, whatever is left to do. It polls again soon, and if it does not, a device
+    /// thread that dozes will see; woken, that thread would send while this one polls in vain.
+    fn leave(mut self) {
+        self.publish();
+        let left = self.has_backlog();
+        let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
+        let requests = if left { requests.and(RX) } else { requests };
+        self.adapter.pass_on(requests);
+    }
 }
 
 impl Deref for Pass<'_> {
@@ -368,7 +378,7 @@ impl Adapter {
             // The device thread would keep requesting passes until the event that woke it is handled.
             pass.serve(self, requests);
         }
-        pass.hand_over();
+        pass.leave();
     }
 
     /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another
