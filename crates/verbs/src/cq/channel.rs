@@ -102,10 +102,9 @@ impl Channel {
     /// Makes a pass, whose events raise no descriptor, and takes the first event. Makes more if an event will come soon.
     pub(crate) fn serve(&self, adapter: &Adapter) -> Result<Option<u64>, WaitError> {
         SERVED.set(self);
-        adapter.make_pass();
-        while lock(&self.raised).queues.is_empty() && self.spins(adapter) {
-            std::thread::yield_now();
-            adapter.spin_pass();
+        let mut left = adapter.make_pass();
+        while lock(&self.raised).queues.is_empty() && (left || self.spins()) {
+            left = adapter.spin_pass();
         }
         SERVED.set(ptr::null());
         let taken = self.take();
@@ -121,8 +120,8 @@ impl Channel {
     }
 
     /// Whether the thread that waits looks for packets again before it sleeps.
-    fn spins(&self, adapter: &Adapter) -> bool {
-        self.spin.wait(clock::now(), adapter.bytes()).is_some()
+    fn spins(&self) -> bool {
+        self.spin.wait(clock::now()).is_some()
     }
 
     /// Waits for an event. With a device, this thread waits for its packets itself, unless another thread does.

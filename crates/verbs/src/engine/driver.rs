@@ -228,12 +228,13 @@ impl<'a> Pass<'a> {
 
     /// Ends the pass of a thread that polls, whatever is left to do. It polls again soon, and if it does not, a device
     /// thread that dozes will see; woken, that thread would send while this one polls in vain.
-    fn leave(mut self) {
+    /// Returns whether packets are left to send.
+    fn leave(mut self) -> bool {
         self.publish();
         let left = self.has_backlog();
         let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
-        let requests = if left { requests.and(RX) } else { requests };
-        self.adapter.pass_on(requests);
+        self.adapter.pass_on(if left { requests.and(RX) } else { requests });
+        left
     }
 }
 
@@ -338,18 +339,19 @@ impl Adapter {
     }
 
     /// Makes a pass for a thread that spins: it will make another soon, so the device thread may leave the sockets to it.
-    pub(crate) fn spin_pass(&self) {
+    pub(crate) fn spin_pass(&self) -> bool {
         self.signals.polled();
-        self.make_pass();
+        self.make_pass()
     }
 
-    /// Makes a pass for a thread that waits for a completion, unless another thread owns the device.
-    pub(crate) fn make_pass(&self) {
+    /// Makes a pass for a thread that waits for a completion, unless another thread owns the device. Returns whether the
+    /// thread has packets left to send, and should make another pass before it sleeps.
+    pub(crate) fn make_pass(&self) -> bool {
         if self.is_awaited() {
             // The thread that destroys an object would never find the device free between two polls.
             std::thread::yield_now();
         }
-        let Some(guard) = self.driver.try_own() else { return };
+        let Some(guard) = self.driver.try_own() else { return false };
         let mut pass = Pass::new(self, guard);
         let defer = self.signals.looks_soon();
         let mut busy = false;
@@ -372,13 +374,13 @@ impl Adapter {
                 if yields {
                     std::thread::yield_now();
                 }
-                return;
+                return false;
             };
             pass = next;
             // The device thread would keep requesting passes until the event that woke it is handled.
             pass.serve(self, requests);
         }
-        pass.leave();
+        pass.leave()
     }
 
     /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another

@@ -149,12 +149,14 @@ pub(crate) fn run(adapter: &Adapter) {
             watches_sender = blocked.is_some();
             blocked.map(|sender| poller.watch(sender, Interest::Write));
         }
-        // Beside a program that polls there may be no processor to spin on.
-        let spins =
-            (mode == Mode::Watching && !polled).then(|| spin.wait(clock::now(), adapter.bytes()));
         let mut waited = Ok(0);
-        if let Some(until) = spins.flatten() {
-            waited = Adapter::spin(&mut poller, until.min(deadline));
+        // Beside a program that polls there may be no processor to spin on.
+        while mode == Mode::Watching
+            && !polled
+            && waited.as_ref().is_ok_and(|&ready| ready == 0)
+            && spin.wait(clock::now()).is_some_and(|until| until < deadline)
+        {
+            waited = poller.wait(Some(0));
         }
         if waited.as_ref().is_ok_and(|&ready| ready == 0) {
             waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use ferroce_sys::{Error, Interest, Poller, clock};
+use ferroce_sys::{Interest, Poller, clock};
 
 use super::adapter::Adapter;
 
@@ -61,17 +61,6 @@ impl Adapter {
     /// The bytes that the device has received and sent.
     pub(crate) fn bytes(&self) -> u64 {
         self.counters.bytes()
-    }
-
-    /// Waits without sleeping.
-    pub(super) fn spin(poller: &mut Poller, until: u64) -> Result<usize, Error> {
-        loop {
-            let ready = poller.wait(Some(0))?;
-            if ready > 0 || clock::now() >= until {
-                return Ok(ready);
-            }
-            std::thread::yield_now();
-        }
     }
 
     /// The calling thread no longer waits for packets.
