@@ -17,7 +17,8 @@ This file is written by `make bench`, which builds the release version and runs 
 
 All figures are of one run on one machine. **Ratios last, absolute figures do not**: they depend on the machine, the kernel
 and everything else that runs. Each row measures its sides alternately and repeatedly. A figure is the median, followed by the
-minimum and maximum; a ratio is that of the medians. A bar that is not met is stated with its distance.
+minimum and maximum; a ratio is that of the medians. A bar that is not met is stated with its distance;
+[performance.md](performance.md) says what limits the figure and what was tried.
 
 Every sample runs in a new network namespace, on its loopback unless the row says otherwise. Programs run unmodified, by
 `ferroce run`, with everything on that users get: ICRC, checks and counters. 1 GB/s is 10⁹ bytes per second.

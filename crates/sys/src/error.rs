@@ -115,6 +115,11 @@ impl Error {
         }
     }
 
+    /// Whether no later call can succeed either: the program has closed the descriptor, or replaced it.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.errno(), libc::EBADF | libc::ENOTSOCK)
+    }
+
     /// Classifies an error of the operating system.
     pub(crate) fn system(action: &'static str, error: impl Into<io::Error>) -> Self {
         let error = error.into();

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A thread owns the value.
 const OWNED: u32 = 1 << 31;
-/// A thread panicked while it owned the value, which may be inconsistent: no thread can own it again.
+/// A thread panicked while it owned the value, which may be inconsistent, or gave it up for good: no thread can own it
+/// again.
 const FAILED: u32 = 1 << 30;
 
 /// What threads ask the owner to do: any combination of the lower 30 bits.
@@ -96,7 +97,7 @@ impl<T> Owned<T> {
         }
     }
 
-    /// Whether a thread panicked while it owned the value.
+    /// Whether no thread can own the value again.
     pub fn has_failed(&self) -> bool {
         self.word.load(Ordering::Acquire) & FAILED != 0
     }
@@ -130,6 +131,12 @@ impl<'a, T> Guard<'a, T> {
                 Err((self, requests))
             }
         }
+    }
+
+    /// Gives the value up for good: no thread can own it again.
+    pub fn fail(self) {
+        self.owned.word.store(FAILED, Ordering::Release);
+        std::mem::forget(self);
     }
 
     /// Releases the value and returns the requests that were not served: another thread has to.

@@ -166,6 +166,9 @@ impl Channel {
             if let Some(queue) = self.serve(adapter)? {
                 return Ok(Waited::Event(queue));
             }
+            if adapter.has_failed() {
+                return Ok(Waited::Again);
+            }
             let until = deadline.map_or(leading.until, |deadline| deadline.min(leading.until));
             let ready = poller.wait(Some(until))?;
             if ready == 0 && Some(until) == deadline {

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_proto::counters as proto;
+use ferroce_sys::Error;
 
 macro_rules! counters {
     ($( $(#[$doc:meta])+ $name:ident, )+) => {
-        /// Counts since the device was opened. They never decrease.
+        /// Counts since the device was opened, which never decrease, and last error numbers.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $( $(#[$doc])+ pub(crate) $name: AtomicU64, )+
@@ -63,8 +64,12 @@ counters! {
     forward_failed,
     /// Packets that the kernel refused to send.
     send_failed,
+    /// The error number (`errno`) of the last of them.
+    send_errno,
     /// Receive calls that the kernel refused.
     receive_failed,
+    /// The error number (`errno`) of the last of them.
+    receive_errno,
     /// Completions lost because the CQ was full.
     overruns,
     /// Responder: requests that had been executed before.
@@ -135,6 +140,12 @@ impl Counters {
             }
         }
     }
+}
+
+/// Counts a failed system call, with the number of its error.
+pub(super) fn count_error(counter: &AtomicU64, number: &AtomicU64, error: &Error) {
+    count(counter);
+    number.store(error.errno().unsigned_abs().into(), Ordering::Relaxed);
 }
 
 /// Increments a counter.

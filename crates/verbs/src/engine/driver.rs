@@ -206,9 +206,20 @@ impl<'a> Pass<'a> {
         signals.set_timer(driver.next_timer());
     }
 
+    /// Makes the device fail if one of its sockets is gone: the program has closed descriptors that are not its own.
+    fn check(&mut self) {
+        if (self.rx.broken || self.tx.broken) && !self.adapter.driver.has_failed() {
+            if let Some(guard) = self.guard.take() {
+                guard.fail();
+            }
+            self.adapter.fail("a socket was closed or replaced");
+        }
+    }
+
     /// Ends the pass. Returns the requests that came in meanwhile, with the pass to serve them.
     fn release(mut self) -> Option<(Self, Requests)> {
         self.publish();
+        self.check();
         let (guard, requests) = self.guard.take()?.release().err()?;
         self.guard = Some(guard);
         Some((self, requests))
@@ -218,6 +229,7 @@ impl<'a> Pass<'a> {
     pub(super) fn hand_over(mut self) {
         self.publish();
         let left = self.has_backlog();
+        self.check();
         let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
         if left {
             self.adapter.signals.wake();
@@ -227,11 +239,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Ends the pass of a thread that polls, whatever is left to do. It polls again soon, and if it does not, a device
-    /// thread that dozes will see; woken, that thread would send while this one polls in vain.
-    /// Returns whether packets are left to send.
+    /// thread that dozes will see; woken, that thread would send while this one polls in vain. Returns whether packets are
+    /// left to send.
     fn leave(mut self) -> bool {
         self.publish();
         let left = self.has_backlog();
+        self.check();
         let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
         self.adapter.pass_on(if left { requests.and(RX) } else { requests });
         left
@@ -263,17 +276,21 @@ impl Drop for Pass<'_> {
         IN_PASS.set(false);
         if std::thread::panicking() && !self.panicking {
             // Ownership is never released after that.
-            let device = self.adapter.device.name();
-            tracing::error!(device, "the engine panicked: device fatal");
             self.guard = None;
-            self.adapter.port.state.raise(EventKind::DeviceFatal);
-            // The thread may be asleep.
-            self.adapter.signals.wake();
+            self.adapter.fail("the engine panicked");
         }
     }
 }
 
 impl Adapter {
+    /// Tells the program that the device has failed. No thread can own the driver any more.
+    fn fail(&self, reason: &str) {
+        tracing::error!(device = self.device.name(), reason, "device fatal");
+        self.port.state.raise(EventKind::DeviceFatal);
+        // The thread may be asleep.
+        self.signals.wake();
+    }
+
     /// Queues a QP for transmission and drives the device, unless another thread does.
     pub(crate) fn kick(&self, core: &Arc<Core>) {
         self.posted.push(core);

@@ -19,7 +19,7 @@ use ferroce_wire::number::{PKey, Qpn};
 use ferroce_wire::packet::Packet;
 
 use super::adapter::{Adapter, now};
-use super::counters::count;
+use super::counters::{count, count_error};
 use super::driver::Driver;
 use super::link::Link;
 use super::local_flow;
@@ -85,6 +85,8 @@ pub(super) struct Rx {
     pub(super) more: bool,
     /// Completions were published since this was last reset.
     pub(super) completed: bool,
+    /// A socket is gone.
+    pub(super) broken: bool,
 }
 
 impl Rx {
@@ -99,6 +101,7 @@ impl Rx {
             received: false,
             more: false,
             completed: false,
+            broken: false,
         }
     }
 }
@@ -138,7 +141,9 @@ impl Driver {
             let received = link.receiver.receive_up_to(batch, most);
             let count = received.unwrap_or_else(|error| {
                 tracing::debug!(address = %link.address, %error, "cannot receive packets");
-                count(&adapter.counters.receive_failed);
+                let counters = &adapter.counters;
+                count_error(&counters.receive_failed, &counters.receive_errno, &error);
+                self.rx.broken |= error.is_fatal();
                 0
             });
             let pace = &mut self.rx.paces[index];

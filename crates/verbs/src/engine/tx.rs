@@ -18,7 +18,7 @@ use ferroce_wire::icrc::hidden::Identification;
 use ferroce_wire::number::Qpn;
 
 use super::adapter::Adapter;
-use super::counters::count;
+use super::counters::count_error;
 use super::driver::Driver;
 use super::link::Route;
 use super::local_flow::LocalProcess;
@@ -241,6 +241,8 @@ pub(super) struct TxBatch {
     kept: Option<Kept>,
     /// How many packets of the outbox were ever added.
     management: u64,
+    /// A socket is gone.
+    pub(super) broken: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +267,7 @@ impl TxBatch {
             blocked: false,
             kept: None,
             management: 0,
+            broken: false,
         }
     }
 
@@ -369,7 +372,9 @@ impl TxBatch {
                 // The kernel refused the packets. They count as lost; RC retransmits them.
                 Err(error) => {
                     tracing::debug!(destination = %route.destination, %error, "packets not sent");
-                    count(&adapter.counters.send_failed);
+                    let counters = &adapter.counters;
+                    count_error(&counters.send_failed, &counters.send_errno, &error);
+                    self.broken |= error.is_fatal();
                     break;
                 }
             }

@@ -58,6 +58,11 @@ impl Adapter {
         }
     }
 
+    /// Whether the device has failed: it neither receives nor sends any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.driver.has_failed()
+    }
+
     /// The bytes that the device has received and sent.
     pub(crate) fn bytes(&self) -> u64 {
         self.counters.bytes()
