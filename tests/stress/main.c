@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LANES = 64, GRACE = 60 };
+enum { LANES = 64, GRACE = 180 };
 
 struct counts *counts;
 uint64_t run_seed = 1;
