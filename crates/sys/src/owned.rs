@@ -202,6 +202,14 @@ mod tests {
     const OTHER: Requests = Requests::bit(1);
 
     #[test]
+    fn a_value_given_up_for_good_has_no_owner() {
+        let owned = Owned::new(5);
+        owned.try_own().unwrap().fail();
+        assert!(owned.has_failed());
+        assert!(owned.try_own().is_none() && owned.own_or_request(ONE).is_none());
+    }
+
+    #[test]
     fn the_owner_gets_the_requests() {
         let owned = Owned::new(5);
         let guard = owned.try_own().unwrap();

@@ -56,6 +56,8 @@ fn a_replaced_receive_socket_is_a_fatal_event() {
     let context = open(&options);
     let pair = pair(&context);
     replace(|port| port == options.port);
+    // A thread that sleeps waits for the socket that it found when it went to sleep, so the program's own poll notices.
+    assert!(pair.0.completions.poll_one().is_none());
     expect_fatal(&context);
     let counted = context.statistics();
     assert!(counted.receive_failed > 0);

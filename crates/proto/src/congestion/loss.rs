@@ -17,10 +17,12 @@ pub enum Loss {
 ///
 /// Go-back-N retransmits what was in flight behind the lost packet, so each loss wastes the bytes of the window, and
 /// those above the bandwidth-delay product bring nothing in return. A gap divides the limit by [`LossLimit::DIVISOR`],
-/// and a timeout reduces it to [`LossLimit::FLOOR`]; until the peer answers, only [`LossLimit::RESTART`] is in flight,
-/// since a peer that is not scheduled would collect a copy of the window at each timeout. There is one cut per round trip, since one event may lose many
+/// and a timeout reduces it to [`LossLimit::FLOOR`]. There is one cut per round trip, since one event may lose many
 /// packets. Each acknowledged limit enlarges it, slowly after loss: with one loss in a thousand packets it stays near
 /// the floor, and without loss it returns to the full size.
+///
+/// Between a timeout and the next answer of the peer, only [`LossLimit::RESTART`] is in flight: a peer that is not
+/// scheduled would collect a copy of the window in its socket at each timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LossLimit {
     full: usize,

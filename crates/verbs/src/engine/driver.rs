@@ -208,7 +208,7 @@ impl<'a> Pass<'a> {
 
     /// Makes the device fail if one of its sockets is gone: the program has closed descriptors that are not its own.
     fn check(&mut self) {
-        if (self.rx.broken || self.tx.broken) && !self.adapter.driver.has_failed() {
+        if self.rx.broken || self.tx.broken {
             if let Some(guard) = self.guard.take() {
                 guard.fail();
             }
@@ -226,28 +226,32 @@ impl<'a> Pass<'a> {
     }
 
     /// Ends the pass whatever is left to do, which the device thread then does.
-    pub(super) fn hand_over(mut self) {
-        self.publish();
-        let left = self.has_backlog();
-        self.check();
-        let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
+    pub(super) fn hand_over(self) {
+        let adapter = self.adapter;
+        let (left, requests) = self.give_up();
         if left {
-            self.adapter.signals.wake();
+            adapter.signals.wake();
         } else {
-            self.adapter.pass_on(requests);
+            adapter.pass_on(requests);
         }
     }
 
     /// Ends the pass of a thread that polls, whatever is left to do. It polls again soon, and if it does not, a device
     /// thread that dozes will see; woken, that thread would send while this one polls in vain. Returns whether packets are
     /// left to send.
-    fn leave(mut self) -> bool {
+    fn leave(self) -> bool {
+        let adapter = self.adapter;
+        let (left, requests) = self.give_up();
+        adapter.pass_on(if left { requests.and(RX) } else { requests });
+        left
+    }
+
+    /// Ends the pass. Returns whether packets are left to send, and the requests that were not served.
+    fn give_up(mut self) -> (bool, Requests) {
         self.publish();
         let left = self.has_backlog();
         self.check();
-        let requests = self.guard.take().map_or(Requests::NONE, Guard::give_up);
-        self.adapter.pass_on(if left { requests.and(RX) } else { requests });
-        left
+        (left, self.guard.take().map_or(Requests::NONE, Guard::give_up))
     }
 }
 
