@@ -123,10 +123,12 @@ static int post(struct half *h, int i)
     return ibv_post_send(h->qp, &wr, &bad);
 }
 
-/* Waits for a completion, or in a life without events polls up to the given number of times. */
-static bool take(struct half *h, struct ibv_wc *wc, long looks)
+/* Waits for a completion; with `may_be_lost`, only as long as one that has arrived can take to be found. On a busy machine
+ * each poll may take a time slice, so neither a number of polls nor a time is enough on its own. */
+static bool take(struct half *h, struct ibv_wc *wc, bool may_be_lost)
 {
-    for (long look = 0; looks < 0 || look < looks; look++) {
+    double until = now() + 0.05;
+    for (long look = 0; !may_be_lost || look < 100 || now() < until; look++) {
         int found = ibv_poll_cq(h->cq, 1, wc);
         MUST(h, found >= 0);
         if (found) {
@@ -134,7 +136,7 @@ static bool take(struct half *h, struct ibv_wc *wc, long looks)
                 fail(h, "a completion of queue pair %#x, which is not that of this life", wc->qp_num);
             return true;
         }
-        if (h->channel && looks < 0) {
+        if (h->channel && !may_be_lost) {
             struct ibv_cq *cq;
             void *context;
             MUST(h, !ibv_req_notify_cq(h->cq, 0));
@@ -191,7 +193,7 @@ static void send_all(struct half *h)
             MUST(h, !post(h, posted));
             posted++;
         }
-        take(h, &wc, -1);
+        take(h, &wc, false);
         if (wc.status != IBV_WC_SUCCESS || wc.wr_id != (uint64_t)done)
             fail(h, "completion %d: of request %lu, %s", done, (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
         struct operation *it = &life->operations[done];
@@ -247,7 +249,7 @@ static void receive_all(struct half *h)
             continue;
         churn(h, &r);
         /* All unreliable messages were sent before, and have arrived or are lost. */
-        if (!take(h, &wc, reliable(life->service) ? -1 : 200000)) {
+        if (!take(h, &wc, !reliable(life->service))) {
             for (; i < life->count; i++)
                 counts->lost += takes_receive(life->operations[i].kind);
             return;

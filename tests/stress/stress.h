@@ -75,6 +75,7 @@ struct counts {
 extern struct counts *counts;
 extern uint64_t run_seed;
 
+double now(void);
 _Noreturn void fail(struct half *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define MUST(half, what)                                                                               \
