@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ferroce_tests::c;
 
 #[track_caller]
-fn stress(arguments: &[&str], faults: Option<&str>) {
+fn stress(arguments: &[&str], variables: &[(&str, &str)]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("stress");
     let mut sources: Vec<PathBuf> = fs::read_dir(folder)
         .expect("the program's folder")
@@ -16,10 +16,8 @@ fn stress(arguments: &[&str], faults: Option<&str>) {
     sources.sort();
     let Some(program) = c::compile("stress", &sources, "infiniband/verbs.h") else { return };
     let mut command = c::command(&program);
-    if let Some(faults) = faults {
-        command.env("FERROCE_FAULTS", faults);
-    }
-    let output = command.args(arguments).output().expect("the program starts");
+    command.args(arguments).envs(variables.iter().copied());
+    let output = command.output().expect("the program starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     // Each service was used.
@@ -31,24 +29,36 @@ fn stress(arguments: &[&str], faults: Option<&str>) {
 }
 
 /// Injected faults.
-const FAULTS: &str = "loss=2%,duplication=1%,reordering=2%,seed=3";
+const FAULTS: (&str, &str) = ("FERROCE_FAULTS", "loss=2%,duplication=1%,reordering=2%,seed=3");
+
+const SHARDS: (&str, &str) = ("FERROCE_SHARDS", "3");
 
 #[test]
 fn stress_in_one_process() {
-    stress(&["-s", "1", "-t", "3"], None);
+    stress(&["-s", "1", "-t", "3"], &[]);
 }
 
 #[test]
 fn stress_between_two_processes() {
-    stress(&["-s", "2", "-t", "3", "-p", "2"], None);
+    stress(&["-s", "2", "-t", "3", "-p", "2"], &[]);
 }
 
 #[test]
 fn stress_in_one_process_with_faults() {
-    stress(&["-s", "3", "-t", "3"], Some(FAULTS));
+    stress(&["-s", "3", "-t", "3"], &[FAULTS]);
 }
 
 #[test]
 fn stress_between_two_processes_with_faults() {
-    stress(&["-s", "4", "-t", "3", "-p", "2"], Some(FAULTS));
+    stress(&["-s", "4", "-t", "3", "-p", "2"], &[FAULTS]);
+}
+
+#[test]
+fn stress_with_shards() {
+    stress(&["-s", "5", "-t", "3"], &[SHARDS]);
+}
+
+#[test]
+fn stress_between_two_processes_with_shards_and_faults() {
+    stress(&["-s", "6", "-t", "3", "-p", "2"], &[SHARDS, FAULTS]);
 }

@@ -27,6 +27,9 @@ pub(crate) struct Setup {
     /// Size of the sockets' receive buffers where net.core.rmem_max is another
     #[arg(long)]
     pub(super) receive_buffer: Option<usize>,
+    /// Number of shards of the device
+    #[arg(long)]
+    pub(super) shards: Option<u8>,
 }
 
 /// One end.
@@ -55,7 +58,7 @@ pub(super) struct Cost {
 impl End {
     /// Creates device, memory and QPs with room for `depth` sends each. All pages of the memory are touched.
     pub(super) fn new(setup: &Setup, depth: u32) -> Result<Self, String> {
-        let mut options = Options::default();
+        let mut options = Options::default().with_shards(setup.shards);
         if let Some(bytes) = setup.receive_buffer.filter(|bytes| !is_limit(*bytes)) {
             options.sockets.receive_buffer = bytes;
             options.sockets.force_buffers = false;

@@ -7,6 +7,7 @@ mod control;
 mod end;
 mod many;
 mod tcp;
+mod threads;
 mod usage;
 mod write;
 mod write_loop;
@@ -24,6 +25,8 @@ pub(crate) enum Driver {
     WriteClient(write::Client),
     /// Many pairs of `write-server` and `write-client` at once
     Many(many::Many),
+    /// Threads of one process that write to themselves
+    Threads(threads::Threads),
     /// Memory for the bytes of `tcp-client`
     TcpServer(tcp::Transfer),
     /// Bytes over a TCP connection
@@ -36,6 +39,7 @@ pub(crate) fn run(driver: &Driver) -> Result<(), String> {
         Driver::WriteServer(setup) => write::serve(setup),
         Driver::WriteClient(client) => write::run(client),
         Driver::Many(many) => many::run(many),
+        Driver::Threads(threads) => threads::run(threads),
         Driver::TcpServer(transfer) => tcp::serve(transfer),
         Driver::TcpClient(transfer) => tcp::run(transfer),
     }

@@ -9,6 +9,7 @@ mod processes;
 mod qps;
 mod rate;
 mod rxe;
+mod shards;
 mod streams;
 
 use crate::program::{Program, Ready};
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Row> {
         qps::rows(),
         processes::rows(),
         rate::rows(),
+        shards::rows(),
         latency::rows(),
         bulk::rows(),
         messaging::rows(),

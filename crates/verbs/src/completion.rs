@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::context::Context;
 use crate::cq::{Channel, Queue, WorkCompletion};
-use crate::engine::Leading;
+use crate::engine::{Adapter, Leading};
 use crate::error::{CreateError, ResizeError, SystemError, WaitError};
 
 /// A completion channel: delivers the events of completion queues (CQ) that were [armed](CompletionQueue::arm).
@@ -58,18 +58,23 @@ impl CompletionChannel {
     /// When the descriptor cannot be read.
     pub fn serve(&self, context: &Context) -> Result<Option<u64>, WaitError> {
         self.channel.set_served(true);
-        self.channel.serve(context.adapter())
+        self.channel.serve(self.shard(context))
     }
 
     /// For bindings whose threads wait themselves: the sockets to wait for besides the channel's descriptor. `None` if
     /// another thread watches them. Call [`CompletionChannel::stop_leading`] after the wait.
     pub fn lead(&self, context: &Context) -> Option<Leading> {
-        context.adapter().lead()
+        self.shard(context).lead()
     }
 
     /// Ends the wait that [`CompletionChannel::lead`] began.
-    pub fn stop_leading(&self, context: &Context) {
-        context.adapter().stop_leading();
+    pub fn stop_leading(&self, context: &Context, leading: &Leading) {
+        context.handle.shard(leading.shard).stop_leading();
+    }
+
+    /// The shard to drive in a wait for its events.
+    fn shard<'a>(&self, context: &'a Context) -> &'a Adapter {
+        context.handle.shard(self.channel.shards.first().unwrap_or(0))
     }
 
     /// For bindings: the program waits for the descriptor itself, so the device thread has to watch the sockets.
@@ -89,13 +94,14 @@ impl CompletionChannel {
         deadline: Option<Instant>,
     ) -> Result<Option<usize>, WaitError> {
         // This thread drives the device while it waits. It cannot drive several.
-        let adapter = queues.first().map(|queue| &**queue.context.adapter());
-        let others = queues.iter().filter(|queue| {
-            adapter.is_some_and(|adapter| !std::ptr::eq(&**queue.context.adapter(), adapter))
-        });
-        let adapter = adapter.filter(|_| others.clone().next().is_none());
+        let first = queues.first().map(|queue| &queue.context);
+        let is_first = |queue: &CompletionQueue| {
+            first.is_some_and(|first| Arc::ptr_eq(&first.handle, &queue.context.handle))
+        };
+        let context = first.filter(|_| queues.iter().all(is_first));
+        let adapter = context.map(|context| self.shard(context));
         if adapter.is_none() {
-            queues.iter().for_each(|queue| queue.context.adapter().stop_polling());
+            queues.iter().for_each(|queue| queue.context.stop_polling());
         }
         let raised = self.channel.wait(adapter, deadline)?;
         Ok(raised.and_then(|id| queues.iter().position(|queue| queue.id() == id)))
@@ -184,7 +190,8 @@ impl CompletionQueue {
         if found > 0 || max == 0 {
             return found;
         }
-        self.context.adapter().poll(self.queue.id, self.queue.ring.is_armed());
+        let armed = self.queue.ring.is_armed();
+        self.shards().for_each(|shard| shard.poll(self.queue.id, armed));
         self.queue.ring.take(max, each)
     }
 
@@ -207,8 +214,13 @@ impl CompletionQueue {
     pub fn arm(&self, solicited_only: bool) {
         self.queue.ring.arm(solicited_only);
         if !self.queue.channel.as_ref().is_some_and(|channel| channel.is_served()) {
-            self.context.adapter().stop_polling();
+            self.shards().for_each(|shard| shard.stop_polling());
         }
+    }
+
+    /// The shards whose queue pairs complete here.
+    fn shards(&self) -> impl Iterator<Item = &Adapter> {
+        self.queue.shards.iter().map(|shard| &**self.context.handle.shard(shard))
     }
 
     /// Waits for the next completion; the thread sleeps meanwhile.
@@ -243,7 +255,8 @@ impl CompletionQueue {
             if let Some(found) = self.poll_one() {
                 return Ok(Some(found));
             }
-            if channel.wait(Some(self.context.adapter()), deadline)?.is_none() {
+            let shard = self.context.handle.shard(self.queue.shard().unwrap_or(0));
+            if channel.wait(Some(shard), deadline)?.is_none() {
                 return Ok(self.poll_one());
             }
         }
@@ -284,6 +297,11 @@ impl CompletionQueue {
         if let Some(channel) = &self.queue.channel {
             channel.forget(self.queue.id);
         }
+    }
+
+    /// The shard that a queue pair with this CQ should belong to, if others with it do.
+    pub(crate) fn shard(&self) -> Option<u8> {
+        self.queue.shard()
     }
 
     pub(crate) fn share(&self) -> Arc<Queue> {

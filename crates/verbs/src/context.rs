@@ -58,18 +58,18 @@ impl Context {
     pub fn open(device: &Device, options: &Options) -> Result<Self, OpenError> {
         exit::register();
         let (handle, events) = (Adapter::open(device, options)?, Arc::new(Events::new()?));
-        handle.adapter.port.state.subscribe(&events);
+        handle.adapter().port.state.subscribe(&events);
         Ok(Self { handle, events })
     }
 
     /// Returns a context of a device that is open already, with the events of the device itself.
     pub(crate) fn of(handle: Arc<Handle>) -> Self {
-        let events = Arc::clone(&handle.adapter.events);
+        let events = Arc::clone(&handle.adapter().events);
         Self { handle, events }
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter> {
-        &self.handle.adapter
+        self.handle.adapter()
     }
 
     /// Returns the device.
@@ -112,11 +112,11 @@ impl Context {
     /// Whether a queue pair number (QPN) belongs to this host: to a QP of this process, or to the range of another process
     /// that has the device open.
     pub fn is_on_this_host(&self, number: Qpn) -> bool {
-        let (adapter, slot) = (self.adapter(), (number.0 >> 16) as u8);
-        if slot == adapter.tables.slot() {
-            return adapter.tables.queue_pair(number).is_some();
+        let slot = (number.0 >> 16) as u8;
+        if let Some(shard) = self.handle.shards().find(|shard| shard.tables.slot() == slot) {
+            return shard.tables.queue_pair(number).is_some();
         }
-        let others = adapter.port.links.first().and_then(|link| link.slot.others().ok());
+        let others = self.adapter().port.links.first().and_then(|link| link.slot.others().ok());
         others.is_some_and(|others| others.contains(&slot))
     }
 
@@ -149,7 +149,7 @@ impl Context {
     /// Call it before blocking on [`Context::event_fd`] or on the descriptor of a channel. The waiting functions of this
     /// library do so themselves.
     pub fn stop_polling(&self) {
-        self.adapter().stop_polling();
+        self.handle.shards().for_each(|shard| shard.stop_polling());
     }
 
     /// Returns the counters of the device since it was opened.

@@ -39,7 +39,13 @@ pub struct Options {
     pub capture: Option<PathBuf>,
     /// Faults to inject into the received packets.
     pub faults: Option<Faults>,
+    /// The number of shards, each with sockets and a thread of its own, so that threads with different CQs can use different
+    /// cores; at most [`MAX_SHARDS`]. Queue pairs that share a CQ or a channel are in the same shard. `None` is one.
+    pub shards: Option<u8>,
 }
+
+/// The maximum of [`Options::shards`].
+pub const MAX_SHARDS: u8 = 16;
 
 impl Default for Options {
     fn default() -> Self {
@@ -49,6 +55,7 @@ impl Default for Options {
             congestion: None,
             capture: None,
             faults: None,
+            shards: None,
         }
     }
 }
@@ -60,6 +67,7 @@ impl Options {
     /// |---|---|---|
     /// | `FERROCE_CAPTURE` | [`capture`](Self::capture) | a path |
     /// | `FERROCE_FAULTS` | [`faults`](Self::faults) | see [`Faults`] |
+    /// | `FERROCE_SHARDS` | [`shards`](Self::shards) | 1 to 16 |
     ///
     /// An empty value is the same as none. A set-user-ID program ignores all of them.
     ///
@@ -74,12 +82,19 @@ impl Options {
         value: impl Fn(&str) -> Option<std::ffi::OsString>,
     ) -> Result<Self, EnvironmentError> {
         const FAULTS: &str = "FERROCE_FAULTS";
+        const SHARDS: &str = "FERROCE_SHARDS";
         let capture = value("FERROCE_CAPTURE").map(PathBuf::from);
         let faults = value(FAULTS).map(|value| match value.to_str().map(str::parse::<Faults>) {
             Some(Ok(faults)) => Ok(faults),
             _ => Err(EnvironmentError::new(FAULTS, value, Faults::SYNTAX)),
         });
-        Ok(Self { capture, faults: faults.transpose()?, ..Self::default() })
+        let shards = value(SHARDS).map(|value| {
+            let number = value.to_str().and_then(|text| text.parse().ok());
+            let valid = number.filter(|number| (1..=MAX_SHARDS).contains(number));
+            valid.ok_or_else(|| EnvironmentError::new(SHARDS, value, "a number from 1 to 16"))
+        });
+        let (faults, shards) = (faults.transpose()?, shards.transpose()?);
+        Ok(Self { capture, faults, shards, ..Self::default() })
     }
 
     /// Sets the socket features and buffer sizes.
@@ -107,6 +122,13 @@ impl Options {
     #[must_use]
     pub fn with_capture(mut self, capture: impl Into<Option<PathBuf>>) -> Self {
         self.capture = capture.into();
+        self
+    }
+
+    /// Sets how many threads with sockets of their own may serve the queue pairs.
+    #[must_use]
+    pub fn with_shards(mut self, shards: impl Into<Option<u8>>) -> Self {
+        self.shards = shards.into();
         self
     }
 

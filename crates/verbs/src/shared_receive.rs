@@ -79,6 +79,8 @@ impl ProtectionDomain {
         adapter.tables.add_receive_queue(number, &receives);
         if let Some(completions) = &receives.completions {
             completions.users.fetch_add(1, Ordering::Relaxed);
+            // The shard of XRC targets.
+            completions.add_shard(0);
         }
         let membership = self.join();
         Ok(SharedReceiveQueue {
@@ -162,7 +164,7 @@ impl SharedReceiveQueue {
 impl Drop for Shared {
     fn drop(&mut self) {
         let context = self.membership.context();
-        context.adapter().destroy_receive_queue(self.number);
+        context.handle.destroy_receive_queue(self.number);
         if let Some(completions) = &self.receives.completions {
             completions.users.fetch_sub(1, Ordering::Relaxed);
         }

@@ -162,15 +162,15 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // Whether this thread waits for packets itself. Nothing to drop: the thread may be cancelled while it waits.
-    let leads = Cell::new(false);
+    // What this thread waits for, if for packets. Nothing to drop: the thread may be cancelled while it waits.
+    let leads = Cell::new(None);
     let result = entry::waiting(|| {
         // SAFETY: the program's channel.
         let handle = unsafe { ChannelHandle::of(channel) }?;
         let events = &handle.events;
         let context = &handle.open.context;
-        if leads.replace(false) {
-            events.channel.stop_leading(context);
+        if let Some(leading) = leads.take() {
+            events.channel.stop_leading(context, &leading);
         }
         let fd = events.channel.as_raw_fd();
         let mut next = events.channel.take()?;
@@ -203,17 +203,17 @@ pub(crate) unsafe extern "C-unwind" fn get_cq_event(
         match events.channel.lead(context) {
             None => waits,
             Some(leading) => {
-                leads.set(true);
+                leads.set(Some(leading));
                 Ok(Next::AnyReadable(fd, leading))
             }
         }
     });
-    if leads.get() {
+    if let Some(leading) = leads.take() {
         // A signal ended the wait.
         entry::nothing(|| {
             // SAFETY: the program's channel.
             let handle = unsafe { ChannelHandle::of(channel) }?;
-            handle.events.channel.stop_leading(&handle.open.context);
+            handle.events.channel.stop_leading(&handle.open.context, &leading);
             Ok(())
         });
     }

@@ -250,7 +250,7 @@ impl Handler<'_> {
         if process.is_some_and(|name| processes.is_some_and(|all| all.is_alive(name))) {
             return; // The process is stopped or busy. Its exit would raise an event.
         }
-        let core = self.adapter.tables.queue_pair(number);
+        let core = self.adapter.signals.handle().and_then(|handle| handle.queue_pair(number));
         let heard = core.and_then(|core| lock(&core.inner).heard);
         self.act(|manager, now| {
             if heard.is_none_or(|heard| heard < begun) {

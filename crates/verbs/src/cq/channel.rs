@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ferroce_sys::{Event, Interest, Poller, clock};
 
-use crate::engine::{Adapter, Leading, Spin};
+use crate::engine::{Adapter, Leading, ShardSet, Spin};
 use crate::error::{SystemError, WaitError};
 use crate::sync::lock;
 use crate::time::nanos;
@@ -28,6 +28,8 @@ pub(crate) struct Channel {
     served: AtomicBool,
     /// Whether such a wait spins.
     spin: Spin,
+    /// The shards of the queue pairs whose CQs raise events here.
+    pub(crate) shards: ShardSet,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +48,7 @@ impl Channel {
             raised: Mutex::default(),
             served: AtomicBool::new(false),
             spin: Spin::default(),
+            shards: ShardSet::default(),
         })
     }
 

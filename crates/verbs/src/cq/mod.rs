@@ -16,6 +16,7 @@ use ferroce_wire::number::Qpn;
 
 pub(crate) use self::channel::Channel;
 use self::ring::Ring;
+use crate::engine::ShardSet;
 use crate::event::{AsyncEvent, Events, Source};
 use crate::time::Timestamp;
 
@@ -51,6 +52,8 @@ pub(crate) struct Queue {
     pub(crate) id: u64,
     /// Queue pairs and shared receive queues that complete here.
     pub(crate) users: AtomicUsize,
+    /// The shards of its queue pairs.
+    pub(crate) shards: ShardSet,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -68,6 +71,7 @@ impl Queue {
             events,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             users: AtomicUsize::new(0),
+            shards: ShardSet::default(),
         }
     }
 
@@ -85,6 +89,19 @@ impl Queue {
             channel.raise(self.id);
         }
         Ok(())
+    }
+
+    /// The shard of its queue pairs, or of others with the same channel. `None` if there are none yet.
+    pub(crate) fn shard(&self) -> Option<u8> {
+        self.shards.first().or_else(|| self.channel.as_ref()?.shards.first())
+    }
+
+    /// A queue pair of this shard completes here.
+    pub(crate) fn add_shard(&self, shard: u8) {
+        self.shards.add(shard);
+        if let Some(channel) = &self.channel {
+            channel.shards.add(shard);
+        }
     }
 
     /// Removes the completions of a destroyed or reset QP (IBA 10.3.1.1).

@@ -1,12 +1,11 @@
-//! The state that all handles of one device share in a process.
+//! An open device in a process, or one of its shards: see [`super::shards`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
-use std::thread::JoinHandle;
 
 use ferroce_memory::Registry;
 use ferroce_proto::time::Instant;
-use ferroce_sys::{Owned, Socket, clock, random, signal};
+use ferroce_sys::{Owned, Socket, clock, random};
 use ferroce_wire::number::Qpn;
 
 use super::counters::Counters;
@@ -17,8 +16,9 @@ use super::management::Management;
 use super::outbox::Outbox;
 use super::port::Port;
 use super::schedule::Posted;
+use super::shards::Handle;
 use super::signals::Signals;
-use super::tables::Tables;
+use super::tables::{Objects, Tables};
 use super::thread;
 use crate::device::Device;
 use crate::error::OpenError;
@@ -31,16 +31,18 @@ use crate::tap::Tap;
 pub(crate) struct Adapter {
     pub(crate) device: Device,
     pub(crate) options: Options,
+    /// Its number among the shards of the device.
+    pub(super) shard: u8,
     /// The process that opened the device.
     pub(super) process: u32,
     pub(crate) port: Port,
     pub(crate) tables: Tables,
-    pub(crate) memory: Registry,
+    pub(crate) memory: Arc<Registry>,
     pub(crate) management: Management,
     /// Async events of objects that belong to no opened context, such as an incoming connection.
     pub(crate) events: Arc<Events>,
-    pub(crate) counters: Counters,
-    pub(crate) tap: Option<Tap>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) tap: Option<Arc<Tap>>,
 
     /// What only the thread that makes a pass may use.
     pub(super) driver: Owned<Driver>,
@@ -62,7 +64,16 @@ pub(crate) struct Adapter {
     pub(super) panics: std::sync::atomic::AtomicBool,
 }
 
-/// The devices open in this process. A forked child has none: the sockets and the thread belong to its parent.
+/// What all shards of a device share.
+struct Common {
+    memory: Arc<Registry>,
+    events: Arc<Events>,
+    counters: Arc<Counters>,
+    tap: Option<Arc<Tap>>,
+    objects: Arc<Objects>,
+}
+
+/// The devices open in this process, with all shards. A forked child has none: the sockets and the thread belong to its parent.
 static OPEN: Mutex<Vec<(u32, Weak<Adapter>)>> = Mutex::new(Vec::new());
 
 impl Adapter {
@@ -72,7 +83,8 @@ impl Adapter {
         let mut open = lock(&OPEN);
         open.retain(|(owner, adapter)| *owner == process && adapter.strong_count() > 0);
         let same = |adapter: &Arc<Self>| {
-            adapter.device.name() == device.name() && adapter.options == *options
+            let same_device = adapter.device.name() == device.name();
+            adapter.shard == 0 && same_device && adapter.options == *options
         };
         if let Some(adapter) = open.iter().filter_map(|(_, adapter)| adapter.upgrade()).find(same) {
             if let Some(handle) = adapter.signals.handle() {
@@ -109,18 +121,62 @@ impl Adapter {
 
     fn new(device: Device, options: Options) -> Result<Self, OpenError> {
         device.mtu()?;
-        let (port, device) = Port::open(device, &options)?;
-        let sources = port.links.iter().map(|link| link.senders.first().local());
-        let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, sources));
+        let (port, device) = Port::open(device, &options, None)?;
+        let tap = options.capture.as_ref().map(|path| Tap::open(path, &device, port.sources()));
+        let common = Common {
+            memory: Arc::new(Registry::with_source(random::number)),
+            events: Arc::new(Events::new()?),
+            counters: Arc::default(),
+            tap: tap.transpose()?.map(Arc::new),
+            objects: Arc::default(),
+        };
+        Self::with(0, device, options, port, common)
+    }
+
+    /// Opens a further shard of a device.
+    pub(super) fn open_shard(first: &Self, shard: u8) -> Result<Arc<Self>, OpenError> {
+        let state = Some(Arc::clone(&first.port.state));
+        let (port, device) = Port::open(first.device.clone(), &first.options, state)?;
+        // Routes refer to links by index, so all shards need the same.
+        if device != first.device {
+            let interface = device.interface().name.clone();
+            return Err(OpenError::NoAddress { interface });
+        }
+        let common = Common {
+            memory: Arc::clone(&first.memory),
+            events: Arc::clone(&first.events),
+            counters: Arc::clone(&first.counters),
+            tap: first.tap.clone(),
+            objects: Arc::clone(first.tables.objects()),
+        };
+        if let Some(tap) = &common.tap {
+            port.sources().for_each(|source| tap.add_source(source));
+        }
+        let adapter = Self::with(shard, device, first.options.clone(), port, common)?;
+        let adapter = Arc::new(adapter);
+        tracing::info!(shard, slot = adapter.tables.slot(), "shard opened");
+        lock(&OPEN).push((first.process, Arc::downgrade(&adapter)));
+        Ok(adapter)
+    }
+
+    fn with(
+        shard: u8,
+        device: Device,
+        options: Options,
+        port: Port,
+        common: Common,
+    ) -> Result<Self, OpenError> {
+        let Common { memory, events, counters, tap, objects } = common;
         let slot = port.slot();
         Ok(Self {
+            shard,
             process: std::process::id(),
-            tables: Tables::new(slot),
-            memory: Registry::with_source(random::number),
+            tables: Tables::new(slot, objects),
+            memory,
             management: Management::new(slot, &device),
-            events: Arc::new(Events::new()?),
-            counters: Counters::default(),
-            tap: tap.transpose()?,
+            events,
+            counters,
+            tap,
             driver: Owned::new(Driver::new(&port, options.faults)),
             posted: Posted::default(),
             outbox: Outbox::default(),
@@ -137,6 +193,16 @@ impl Adapter {
             device,
             options,
         })
+    }
+
+    /// Its number among the shards of the device.
+    pub(crate) fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// Whether this is the first shard, which does what is done once per device.
+    pub(super) fn is_first(&self) -> bool {
+        self.shard == 0
     }
 
     /// The GID index that represents a link. A loopback link outside the GID table uses the index of an address of its
@@ -187,46 +253,6 @@ pub(crate) fn now() -> Instant {
 impl std::fmt::Debug for Adapter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Adapter").field("device", &self.device.name()).finish_non_exhaustive()
-    }
-}
-
-/// Keeps a device running: its thread stops when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) adapter: Arc<Adapter>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    process: u32,
-}
-
-impl Handle {
-    fn start(adapter: Arc<Adapter>) -> Result<Arc<Self>, OpenError> {
-        let worker = Arc::clone(&adapter);
-        let name = format!("{:.15}", adapter.device.name());
-        let thread = std::thread::Builder::new().name(name);
-        let thread = signal::with_signals_blocked(|| thread.spawn(move || thread::run(&worker)))
-            .map_err(OpenError::Thread)?;
-        let handle = Arc::new(Self {
-            adapter,
-            thread: Mutex::new(Some(thread)),
-            process: std::process::id(),
-        });
-        handle.adapter.signals.set_handle(&handle);
-        Ok(handle)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            return; // The thread stayed with the parent.
-        }
-        self.adapter.signals.stop();
-        let thread = lock(&self.thread).take();
-        // The device thread itself may drop the last handle, in an event handler.
-        if let Some(thread) = thread.filter(|one| one.thread().id() != std::thread::current().id())
-        {
-            let _ = thread.join();
-        }
     }
 }
 

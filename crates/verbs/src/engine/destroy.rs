@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_sys::clock;
-use ferroce_wire::number::Qpn;
 
 use super::adapter::{Adapter, now};
 use super::driver::Pass;
@@ -63,11 +62,9 @@ impl Adapter {
         self.drive();
     }
 
-    /// Removes an SRQ from the engine.
-    pub(crate) fn destroy_receive_queue(&self, number: Qpn) {
-        let pass = self.between_passes();
-        self.tables.remove_receive_queue(number);
-        if let Some(pass) = pass {
+    /// Waits until no pass is in progress that began before this call.
+    pub(super) fn wait_for_pass(&self) {
+        if let Some(pass) = self.between_passes() {
             pass.hand_over();
         }
         self.drive();

@@ -2,7 +2,8 @@
 //!
 //! | file | role |
 //! |---|---|
-//! | `adapter` | an open device: its identity and its parts |
+//! | `adapter` | an open device, or a shard of it: its identity and its parts |
+//! | `shards` | the shards of a device, for processes that use more than one core |
 //! | `port` | its addresses with their sockets, and its multicast groups |
 //! | `port_state` | whether its interface is up, and the async events about that |
 //! | `link` | one address of a port and its sockets; routes |
@@ -51,6 +52,7 @@ mod queue_pair;
 mod rx;
 mod schedule;
 mod senders;
+mod shards;
 mod signals;
 mod spin;
 mod steering;
@@ -60,7 +62,7 @@ mod tx;
 mod unreachable;
 mod wait;
 
-pub(crate) use adapter::{Adapter, Handle, now};
+pub(crate) use adapter::{Adapter, now};
 pub use counters::Statistics;
 pub(crate) use link::{Route, receive_share};
 pub(crate) use management::{
@@ -69,5 +71,6 @@ pub(crate) use management::{
 };
 pub(crate) use queue_pair::{Core, Inner, RecvQueue};
 pub(crate) use rx::ReceivedPacket;
+pub(crate) use shards::{Handle, ShardSet};
 pub(crate) use spin::Spin;
 pub use wait::Leading;

@@ -1,6 +1,7 @@
 //! The port of a device: its addresses with their sockets, its multicast groups, and its state.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ferroce_sys::interface::Interface;
 use ferroce_sys::{Slot, Socket};
@@ -20,20 +21,30 @@ pub(crate) struct Port {
     /// One link per entry of the GID table, in its order, then the links of loopback addresses.
     pub(crate) links: Vec<Link>,
     pub(crate) groups: Groups,
-    pub(crate) state: PortState,
+    pub(crate) state: Arc<PortState>,
 }
 
 impl Port {
-    /// Opens the sockets of all addresses that can be used. Returns the port and the device without the others.
-    pub(super) fn open(device: Device, options: &Options) -> Result<(Self, Device), OpenError> {
+    /// Opens the sockets of all addresses that can be used. Returns the port and the device without the others. Shards of
+    /// a device share the `state`.
+    pub(super) fn open(
+        device: Device,
+        options: &Options,
+        state: Option<Arc<PortState>>,
+    ) -> Result<(Self, Device), OpenError> {
         let (device, addresses, opened) = open_links(device, options)?;
         let mut links = Vec::new();
         for ((slot, receiver), address) in opened.into_iter().zip(addresses) {
             let sender = open_sender(first_port(address), device.interface(), options)?;
             links.push(Link { address, receiver, senders: Senders::new(sender), slot });
         }
-        let state = PortState::new(&device);
+        let state = state.unwrap_or_else(|| Arc::new(PortState::new(&device)));
         Ok((Self { links, groups: Groups::default(), state }, device))
+    }
+
+    /// The addresses of the first send socket of each link.
+    pub(super) fn sources(&self) -> impl Iterator<Item = SocketAddr> {
+        self.links.iter().map(|link| link.senders.first().local())
     }
 
     /// The slot of this process, the same at all addresses.

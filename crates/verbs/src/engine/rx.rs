@@ -376,7 +376,7 @@ impl Adapter {
             marked: received.info.ecn() == CONGESTION_EXPERIENCED,
             envelope: &envelope,
         };
-        let mut memory = &self.memory;
+        let mut memory = &*self.memory;
         if inner.endpoint.settings().service == ServiceType::XrcTarget {
             let named = received.packet.extensions.xrceth.map(|header| header.receive_queue.into());
             let receives = named.and_then(|number| self.tables.receive_queue(number));

@@ -1,13 +1,20 @@
 //! What the device thread and the threads that use the device tell each other.
+//!
+//! The device thread announces what it is about to do and then looks whether there is a reason not to; the others create
+//! the reason and then look what the thread does. Each has a fence between its two steps, so at least one sees the other,
+//! and no wakeup is lost. Loom checks this.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+#[cfg(ferroce_loom)]
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(ferroce_loom))]
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, Weak};
 
 use ferroce_proto::time::Instant;
 use ferroce_sys::Event;
 
-use super::adapter::Handle;
 use super::link::Route;
+use super::shards::Handle;
 use crate::error::SystemError;
 use crate::sync::lock;
 
@@ -35,7 +42,7 @@ pub(crate) struct Signals {
     pub(super) wake: Event,
     stop: AtomicBool,
     /// The thread has stopped.
-    pub(super) stopped: AtomicBool,
+    stopped: AtomicBool,
     /// A CQ was polled since the thread's last wakeup.
     polled: AtomicBool,
     /// How often a thread began to wait for packets itself.
@@ -89,6 +96,10 @@ impl Signals {
         self.stop.load(Ordering::Acquire)
     }
 
+    pub(super) fn set_stopped(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
     pub(super) fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -109,12 +120,13 @@ impl Signals {
 
     #[cfg(test)]
     pub(crate) fn is_polled(&self) -> bool {
-        self.polled.load(Ordering::SeqCst)
+        self.polled.load(Ordering::Relaxed)
     }
 
     /// Records that the calling program stops polling, and makes the device thread watch the sockets again.
     pub(super) fn stop_polling(&self) {
-        self.polled.store(false, Ordering::SeqCst);
+        self.polled.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         if !self.is(Mode::Watching) {
             self.wake();
         }
@@ -128,7 +140,7 @@ impl Signals {
         if led_until > now {
             return None;
         }
-        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
         self.led_until.compare_exchange(led_until, until, order.0, order.1).ok()?;
         self.waits.fetch_add(1, Ordering::Relaxed);
         Some(until)
@@ -136,7 +148,8 @@ impl Signals {
 
     /// The calling thread no longer waits for packets.
     pub(super) fn stop_leading(&self) {
-        self.led_until.store(0, Ordering::SeqCst);
+        self.led_until.store(0, Ordering::Release);
+        fence(Ordering::SeqCst);
         // It would sleep on while no thread watches the sockets.
         if self.is(Mode::Detached) {
             self.wake();
@@ -154,8 +167,9 @@ impl Signals {
         if self.timer.load(Ordering::Relaxed) == timer {
             return; // Only the owner of the device changes it.
         }
-        self.timer.store(timer, Ordering::SeqCst);
-        if timer < self.asleep_until.load(Ordering::SeqCst) {
+        self.timer.store(timer, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if timer < self.asleep_until.load(Ordering::Relaxed) {
             self.wake();
         }
     }
@@ -165,8 +179,9 @@ impl Signals {
         let blocked =
             route.map_or(0, |route| 1 + u32::from(route.link) * 256 + u32::from(route.sender));
         if self.blocked.load(Ordering::Relaxed) != blocked {
-            self.blocked.store(blocked, Ordering::SeqCst);
-            if blocked != 0 && self.asleep_until.load(Ordering::SeqCst) != 0 {
+            self.blocked.store(blocked, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if blocked != 0 && self.asleep_until.load(Ordering::Relaxed) != 0 {
                 self.wake();
             }
         }
@@ -176,7 +191,8 @@ impl Signals {
     /// meanwhile, it is woken.
     pub(super) fn set_owes_acks(&self, owes: bool) {
         if self.owes_acks.load(Ordering::Relaxed) != owes {
-            self.owes_acks.store(owes, Ordering::SeqCst);
+            self.owes_acks.store(owes, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
             if owes && !self.is(Mode::Dozing) {
                 self.wake();
             }
@@ -184,7 +200,7 @@ impl Signals {
     }
 
     fn is(&self, mode: Mode) -> bool {
-        self.mode.load(Ordering::SeqCst) == mode as u8
+        self.mode.load(Ordering::Relaxed) == mode as u8
     }
 }
 
@@ -192,7 +208,7 @@ impl Signals {
 impl Signals {
     /// Whether a program polled since the last call.
     pub(super) fn take_polled(&self) -> bool {
-        self.polled.swap(false, Ordering::SeqCst)
+        self.polled.swap(false, Ordering::Relaxed)
     }
 
     /// How often a thread began to wait for packets itself.
@@ -202,34 +218,183 @@ impl Signals {
 
     /// Until when a thread waits for packets itself; in the past if none does.
     pub(super) fn led_until(&self) -> u64 {
-        self.led_until.load(Ordering::SeqCst)
+        self.led_until.load(Ordering::Acquire)
     }
 
+    /// Announces what the thread is about to do. What keeps it from that is for the caller to read afterwards.
     pub(super) fn set_mode(&self, mode: Mode) {
-        self.mode.store(mode as u8, Ordering::SeqCst);
+        self.mode.store(mode as u8, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     pub(super) fn timer(&self) -> u64 {
-        self.timer.load(Ordering::SeqCst)
+        self.timer.load(Ordering::Relaxed)
     }
 
     /// Announces how long the thread sleeps at most. Whatever is published after this call wakes it; what was published
     /// before is for the caller to see now.
     pub(super) fn sleep_until(&self, deadline: u64) {
-        self.asleep_until.store(deadline, Ordering::SeqCst);
+        self.asleep_until.store(deadline, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     pub(super) fn awake(&self) {
-        self.asleep_until.store(0, Ordering::SeqCst);
+        self.asleep_until.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn owes_acks(&self) -> bool {
-        self.owes_acks.load(Ordering::SeqCst)
+        self.owes_acks.load(Ordering::Relaxed)
     }
 
     /// The link and sender of the socket that is full.
     pub(super) fn blocked(&self) -> Option<(u8, u8)> {
-        let blocked = self.blocked.load(Ordering::SeqCst).checked_sub(1)?;
+        let blocked = self.blocked.load(Ordering::Relaxed).checked_sub(1)?;
         Some(((blocked / 256) as u8, (blocked % 256) as u8))
+    }
+}
+
+#[cfg(all(test, ferroce_loom))]
+mod tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Runs both at the same time, and returns the result of the device thread and whether it was woken.
+    fn model(
+        set_up: fn(&Signals),
+        program: fn(&Signals),
+        device_thread: fn(&Signals) -> bool,
+        check: fn(slept: bool, woken: bool),
+    ) {
+        loom::model(move || {
+            let signals = Arc::new(Signals::new().unwrap());
+            set_up(&signals);
+            let other = {
+                let signals = Arc::clone(&signals);
+                thread::spawn(move || program(&signals))
+            };
+            let slept = device_thread(&signals);
+            other.join().unwrap();
+            check(slept, signals.wake.take().unwrap() > 0);
+        });
+    }
+
+    const LED: u64 = LEASE;
+
+    /// The device thread leaves the sockets to a thread that waits, and that thread stops.
+    #[test]
+    fn somebody_watches_when_a_waiting_thread_stops() {
+        model(
+            |signals| assert_eq!(signals.lead(0), Some(LED)),
+            |signals| signals.stop_leading(),
+            |signals| {
+                signals.set_mode(Mode::Detached);
+                signals.led_until() > 0
+            },
+            |slept, woken| assert!(!slept || woken),
+        );
+    }
+
+    /// One waiting thread stops, and another begins: the device thread may sleep only while one of them leads.
+    #[test]
+    fn a_follower_takes_over() {
+        model(
+            |signals| assert_eq!(signals.lead(0), Some(LED)),
+            |signals| {
+                signals.stop_leading();
+                if signals.lead(0).is_some() {
+                    signals.stop_leading();
+                }
+            },
+            |signals| {
+                signals.set_mode(Mode::Detached);
+                signals.led_until() > 0
+            },
+            |slept, woken| assert!(!slept || woken),
+        );
+    }
+
+    /// Two threads want to wait for packets: one of them does.
+    #[test]
+    fn one_thread_leads() {
+        loom::model(|| {
+            let signals = Arc::new(Signals::new().unwrap());
+            let other = {
+                let signals = Arc::clone(&signals);
+                thread::spawn(move || signals.lead(0).is_some())
+            };
+            let this = signals.lead(0).is_some();
+            assert!(this != other.join().unwrap());
+        });
+    }
+
+    /// The device thread leaves the sockets to a program that polls, and the program stops.
+    #[test]
+    fn a_program_that_stops_polling_is_noticed() {
+        model(
+            Signals::polled,
+            Signals::stop_polling,
+            |signals| {
+                signals.set_mode(Mode::Dozing);
+                let dozes = signals.take_polled();
+                if !dozes {
+                    signals.set_mode(Mode::Watching);
+                }
+                dozes
+            },
+            |dozes, woken| assert!(!dozes || woken),
+        );
+    }
+
+    #[test]
+    fn no_timer_is_slept_through() {
+        model(
+            |_| {},
+            |signals| signals.set_timer(Some(Instant::from_nanos(5))),
+            |signals| {
+                signals.sleep_until(signals.timer().min(9));
+                signals.timer() > 5
+            },
+            |oversleeps, woken| assert!(!oversleeps || woken),
+        );
+    }
+
+    #[test]
+    fn a_full_socket_is_watched() {
+        const ROUTE: Route = Route {
+            link: 0,
+            sender: 0,
+            flow_label: 0,
+            destination: std::net::SocketAddr::new(
+                std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+                0,
+            ),
+            traffic_class: 0,
+            hop_limit: None,
+        };
+        model(
+            |_| {},
+            |signals| signals.set_blocked(Some(ROUTE)),
+            |signals| {
+                signals.sleep_until(NEVER);
+                signals.blocked().is_none()
+            },
+            |unseen, woken| assert!(!unseen || woken),
+        );
+    }
+
+    /// ACKs may stay owed only while the device thread looks again soon.
+    #[test]
+    fn no_ack_stays_owed() {
+        model(
+            |signals| signals.set_mode(Mode::Dozing),
+            |signals| signals.set_owes_acks(true),
+            |signals| {
+                signals.set_mode(Mode::Watching);
+                !signals.owes_acks()
+            },
+            |unseen, woken| assert!(!unseen || woken),
+        );
     }
 }

@@ -42,24 +42,29 @@ pub(crate) struct Tables {
     /// The slot in the top bits of this process's QPNs.
     slot: u8,
     queue_pairs: Table<Core>,
-    receive_queues: Table<RecvQueue>,
     numbers: Mutex<Numbers>,
+    objects: Arc<Objects>,
+}
+
+/// The objects that all shards of a device share.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    receive_queues: Table<RecvQueue>,
+    /// The number of PDs created.
     pds: AtomicU32,
 }
 
 impl Tables {
-    pub(super) fn new(slot: u8) -> Self {
-        Self {
-            slot,
-            queue_pairs: Table::default(),
-            receive_queues: Table::default(),
-            numbers: Mutex::default(),
-            pds: AtomicU32::new(1),
-        }
+    pub(super) fn new(slot: u8, objects: Arc<Objects>) -> Self {
+        Self { slot, queue_pairs: Table::default(), numbers: Mutex::default(), objects }
+    }
+
+    pub(super) fn objects(&self) -> &Arc<Objects> {
+        &self.objects
     }
 
     pub(crate) fn new_pd(&self) -> PdId {
-        PdId(self.pds.fetch_add(1, Ordering::Relaxed))
+        PdId(1 + self.objects.pds.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The slot in the top bits of this process's QPNs.
@@ -75,7 +80,8 @@ impl Tables {
     /// A number that no QP and no SRQ of this process has.
     pub(crate) fn new_number(&self) -> Result<Qpn, CreateError> {
         let queue_pairs = self.queue_pairs.read().unwrap_or_else(PoisonError::into_inner);
-        let receive_queues = self.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
+        let receive_queues =
+            self.objects.receive_queues.read().unwrap_or_else(PoisonError::into_inner);
         let number = |low: u32| u32::from(self.slot) << 16 | low;
         let is_taken = |low| {
             queue_pairs.contains_key(&number(low)) || receive_queues.contains_key(&number(low))
@@ -103,15 +109,15 @@ impl Tables {
     }
 
     pub(crate) fn add_receive_queue(&self, number: Qpn, receives: &Arc<RecvQueue>) {
-        insert(&self.receive_queues, number, receives);
+        insert(&self.objects.receive_queues, number, receives);
     }
 
     pub(super) fn remove_receive_queue(&self, number: Qpn) {
-        remove(&self.receive_queues, number);
+        remove(&self.objects.receive_queues, number);
     }
 
     pub(crate) fn receive_queue(&self, number: Qpn) -> Option<Arc<RecvQueue>> {
-        find(&self.receive_queues, number)
+        find(&self.objects.receive_queues, number)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The device thread: makes progress while the application does something else.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use ferroce_sys::{Interest, Poller, clock, thread};
 
@@ -8,7 +8,7 @@ use super::adapter::Adapter;
 use super::doze::{self, Doze, Look};
 use super::hw_counters::HwCounters;
 use super::rx::Links;
-use super::signals::{Mode, NEVER};
+use super::signals::{Mode, NEVER, Signals};
 use super::spin::Spin;
 use super::steering::Steering;
 
@@ -25,11 +25,12 @@ pub(crate) fn run(adapter: &Adapter) {
         adapter.port.links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
     let services = adapter.management.connections.services.changed();
     let services = services.map(|event| poller.watch(event, Interest::Read));
-    let processes = adapter.management.connections.processes(adapter);
-    let processes = processes.map(|processes| poller.watch(processes, Interest::Read));
+    let processes = adapter.is_first().then(|| adapter.management.connections.processes(adapter));
+    let processes = processes.flatten().map(|processes| poller.watch(processes, Interest::Read));
     let neighbours = adapter.management.neighbours.watch();
     let neighbours = neighbours.map(|monitor| poller.watch(monitor, Interest::Read));
-    let port = adapter.port.state.watch().map(|monitor| poller.watch(monitor, Interest::Read));
+    let port = adapter.port.state.watch().filter(|_| adapter.is_first());
+    let port = port.map(|monitor| poller.watch(monitor, Interest::Read));
     let sockets: Vec<_> = adapter
         .port
         .links
@@ -50,13 +51,13 @@ pub(crate) fn run(adapter: &Adapter) {
     let mut metadata = None;
     thread::set_low_timer_slack();
     thread::set_short_time_slice();
-    let mut hw_counters = HwCounters::of(adapter.device.name());
+    let mut hw_counters = HwCounters::of(adapter.device.name()).filter(|_| adapter.is_first());
     let mut doze = Doze::new();
     let spin = Spin::default();
     let mut waits = 0;
     let mut late = 0;
     let mut steering = Steering::new(clock::now());
-    let _stopped = Stopped(&signals.stopped);
+    let _stopped = Stopped(signals);
     while !signals.is_stopping() {
         if adapter.driver.has_failed() {
             return;
@@ -178,11 +179,11 @@ pub(crate) fn run(adapter: &Adapter) {
 }
 
 /// Sets the flag when the thread ends, also by a panic.
-struct Stopped<'a>(&'a AtomicBool);
+struct Stopped<'a>(&'a Signals);
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.0.set_stopped();
     }
 }
 

@@ -141,7 +141,7 @@ impl Driver {
         if process.is_some_and(|to| self.local_flow.must_wait(to, core, throttled, sent)) {
             return Sent::Nothing;
         }
-        let mut memory = &adapter.memory;
+        let mut memory = &*adapter.memory;
         let outgoing = inner.endpoint.poll_transmit(now, budget, &mut memory);
         let Some(outgoing) = outgoing else { return Sent::Nothing };
         let bth = outgoing.transmit.bth;
@@ -234,6 +234,8 @@ pub(super) struct TxBatch {
     closed: bool,
     /// The QP and work request of each packet.
     owners: Vec<Owner>,
+    /// How many of its first packets are in the capture already.
+    recorded: usize,
     /// The socket's send buffer was full.
     blocked: bool,
     /// The packet behind the batch, which could not join it when the send buffer was full. Its PSN is used up and its
@@ -264,6 +266,7 @@ impl TxBatch {
             slot: None,
             closed: false,
             owners: Vec::new(),
+            recorded: 0,
             blocked: false,
             kept: None,
             management: 0,
@@ -338,6 +341,9 @@ impl TxBatch {
         let sender = adapter.port.sender(&route);
         let mut start = 0;
         while start < self.used {
+            if adapter.records_before_sending() {
+                self.record(adapter, start, self.owners.len(), &route);
+            }
             let pieces = [IoSlice::new(&self.bytes[start..self.used])];
             let batch = Batch {
                 destination: route.destination,
@@ -389,6 +395,7 @@ impl TxBatch {
         (self.used, self.segment, self.packets) = (0, 0, 0);
         (self.route, self.slot, self.closed, self.blocked) = (None, None, false, false);
         self.owners.clear();
+        self.recorded = 0;
         if let Some(kept) = self.kept.take() {
             self.bytes.copy_within(behind..behind + kept.length, 0);
             self.push(adapter, kept);
@@ -425,6 +432,8 @@ impl TxBatch {
             self.bytes.copy_within(self.used..self.used + kept.length, used);
             self.kept = Some(kept);
         }
+        let is_left = |owner: &&Owner| owner.queue_pair != number;
+        self.recorded = self.owners[..self.recorded].iter().filter(is_left).count();
         self.owners.retain(|owner| owner.queue_pair != number);
         (self.used, self.packets) = (used, self.owners.len());
         if self.packets == 0 {
@@ -433,28 +442,41 @@ impl TxBatch {
     }
 
     fn sent(&mut self, adapter: &Adapter, range: Range<usize>, route: &Route) {
-        let bytes = &self.bytes[range];
-        let packets = bytes.chunks(self.segment);
-        adapter.counters.packets_out.fetch_add(packets.len() as u64, Ordering::Relaxed);
-        adapter.counters.bytes_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let count = packets.len().min(self.owners.len());
-        let owners = self.owners.drain(..count);
-        if let Some(tap) = &adapter.tap {
-            let headers = adapter.port.headers(route);
-            let gso = adapter.port.sender(route).gso();
-            for ((index, packet), owner) in packets.enumerate().zip(owners) {
-                let index = if gso { index as u16 } else { 0 };
-                let metadata = PacketMetadata {
-                    direction: Direction::Out,
-                    headers,
-                    traffic_class: route.traffic_class,
-                    hop_limit: route.hop_limit.unwrap_or(DEFAULT_HOPS),
-                    identification: Identification::of_segment(index),
-                    owner,
-                };
-                tap.record(&metadata, packet);
-            }
+        let packets = range.len().div_ceil(self.segment);
+        adapter.counters.packets_out.fetch_add(packets as u64, Ordering::Relaxed);
+        adapter.counters.bytes_out.fetch_add(range.len() as u64, Ordering::Relaxed);
+        self.record(adapter, range.start, packets, route);
+        self.owners.drain(..packets.min(self.owners.len()));
+        self.recorded = self.recorded.saturating_sub(packets);
+    }
+
+    /// Captures the first packets of the batch, which begin at `start`, as far as they are not captured yet.
+    fn record(&mut self, adapter: &Adapter, start: usize, packets: usize, route: &Route) {
+        let Some(tap) = &adapter.tap else { return };
+        let headers = adapter.port.headers(route);
+        let gso = adapter.port.sender(route).gso();
+        let bytes = self.bytes[start..self.used].chunks(self.segment).take(packets);
+        let all = bytes.zip(&self.owners).enumerate();
+        for (index, (packet, owner)) in all.skip(self.recorded) {
+            let metadata = PacketMetadata {
+                direction: Direction::Out,
+                headers,
+                traffic_class: route.traffic_class,
+                hop_limit: route.hop_limit.unwrap_or(DEFAULT_HOPS),
+                identification: Identification::of_segment(if gso { index as u16 } else { 0 }),
+                owner: *owner,
+            };
+            tap.record(&metadata, packet);
         }
+        self.recorded = self.recorded.max(packets.min(self.owners.len()));
+    }
+}
+
+impl Adapter {
+    /// Whether packets are captured before they are sent, as kernels do: otherwise the response, which another shard
+    /// receives, could come first. With one shard they are captured afterwards, and those that the kernel refused are not.
+    fn records_before_sending(&self) -> bool {
+        self.tap.is_some() && self.options.shards.is_some_and(|shards| shards > 1)
     }
 }
 

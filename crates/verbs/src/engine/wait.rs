@@ -16,6 +16,8 @@ use super::adapter::Adapter;
 pub struct Leading {
     sockets: [RawFd; Leading::MAX],
     count: usize,
+    /// The shard that they belong to.
+    pub(crate) shard: u8,
     /// When to begin again at the latest, in nanoseconds of the monotonic clock.
     pub(crate) until: u64,
 }
@@ -48,7 +50,7 @@ impl Adapter {
         for (socket, link) in sockets.iter_mut().zip(links) {
             *socket = link.receiver.as_fd().as_raw_fd();
         }
-        Some(Leading { sockets, count: links.len(), until })
+        Some(Leading { sockets, count: links.len(), shard: self.shard, until })
     }
 
     /// Adds the receive sockets to what a thread waits for.

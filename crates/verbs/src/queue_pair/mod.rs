@@ -76,6 +76,8 @@ pub struct QueuePair {
 #[derive(Debug)]
 struct Shared {
     core: Arc<Core>,
+    /// The shard it belongs to.
+    adapter: Arc<Adapter>,
     owner: Owner,
     capabilities: Capabilities,
     destroyed: AtomicBool,
@@ -155,7 +157,11 @@ impl QueuePair {
         if given > limits.max_inline_data {
             return Err(CreateError::TooMuchInlineData { given, max: limits.max_inline_data });
         }
-        let adapter = context.adapter();
+        let adapter = match &owner {
+            Owner::Pd(_) => context.handle.shard(shard(context, options)),
+            // Its receive completions go to CQs of SRQs, which know only this shard.
+            Owner::Xrc(_) => context.adapter(),
+        };
         let number = adapter.tables.new_number()?;
         let pd = match &owner {
             Owner::Pd(membership) => membership.0.pd,
@@ -213,12 +219,14 @@ impl QueuePair {
         });
         for queue in [&core.sends, &core.receive_completions] {
             queue.users.fetch_add(1, Ordering::Relaxed);
+            queue.add_shard(adapter.shard());
         }
         adapter.tables.add_queue_pair(&core);
         let completions = [options.send_cq.clone(), options.recv_cq.clone()];
         let receives = options.srq.cloned();
         let shared = Shared {
             core,
+            adapter: Arc::clone(adapter),
             owner,
             capabilities,
             destroyed: AtomicBool::new(false),
@@ -270,7 +278,7 @@ impl QueuePair {
     }
 
     fn adapter(&self) -> &Arc<Adapter> {
-        self.shared.owner.context().adapter()
+        &self.shared.adapter
     }
 
     /// Returns the context it was created from.
@@ -335,6 +343,13 @@ impl QueuePair {
     }
 }
 
+/// The shard of a new QP: see [`crate::engine`], `shards`.
+fn shard(context: &Context, options: &QueuePairOptions<'_>) -> u8 {
+    let queues = [options.send_cq, options.recv_cq];
+    let used = queues.iter().find_map(|queue| queue.shard());
+    used.unwrap_or_else(|| context.handle.next_shard())
+}
+
 fn has_receives(service: ServiceType) -> bool {
     !matches!(service, ServiceType::XrcInitiator | ServiceType::XrcTarget)
 }
@@ -354,7 +369,7 @@ impl Shared {
         if self.destroyed.swap(true, Ordering::Relaxed) {
             return;
         }
-        let adapter = self.owner.context().adapter();
+        let adapter = &self.adapter;
         adapter.destroy_queue_pair(&self.core);
         // The QPN may be reused, and windows of type 2 are bound to a QP.
         adapter.memory.forget_queue_pair(self.core.number);
