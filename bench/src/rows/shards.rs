@@ -9,7 +9,11 @@ pub(super) fn rows() -> Vec<Row> {
     for (size, depth, label, figure, unit) in
         [(65_536, 32, "64 KiB", "rate", "GB/s"), (64, 128, "64 B", "messages", "M/s")]
     {
-        let name = |threads: u8, shards: u8| format!("{label}, {threads} threads, {shards} shards");
+        let name = |threads: u8, shards: u8| {
+            let plural = |count: u8| if count == 1 { "" } else { "s" };
+            let (more, several) = (plural(threads), plural(shards));
+            format!("{label}, {threads} thread{more}, {shards} shard{several}")
+        };
         for (threads, shards) in [(1, 1), (2, 1), (2, 2)] {
             let options = format!("--threads {threads} --shards {shards} --size {size}");
             let driver = format!("threads {options} --depth {depth} --footprint {}", 64 << 20);
