@@ -19,6 +19,7 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn new(context: &Context, capacity: usize) -> Result<Self> {
         let channel = CompletionChannel::new()?;
+        channel.start_serving();
         let queue = context.completion_queue(capacity, Some(&channel))?;
         Ok(Self { queue, channel, armed: false })
     }
@@ -62,5 +63,9 @@ impl Completions {
 
     pub(crate) fn context(&self) -> &Context {
         self.queue.context()
+    }
+
+    pub(crate) fn channel(&self) -> &CompletionChannel {
+        &self.channel
     }
 }

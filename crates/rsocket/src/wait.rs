@@ -11,9 +11,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ferroce::Context;
+use ferroce::{CompletionChannel, Context, Leading};
 use ferroce_sys::poll::{PollEntry, poll_numbers};
 
+use crate::completions::Completions;
 use crate::error::{Errno, Result};
 use crate::sync::lock;
 
@@ -109,29 +110,58 @@ impl Waiters {
     }
 }
 
-/// What a thread blocks on: descriptors, and the devices behind them.
+/// What a thread blocks on: descriptors, and the completion channels among them.
 pub(crate) struct WaitSet {
     list: Vec<PollEntry>,
-    contexts: Vec<Context>,
+    channels: Vec<(CompletionChannel, Context)>,
 }
 
 impl WaitSet {
     /// Starts with descriptors of the kernel.
     pub(crate) fn new(list: Vec<PollEntry>) -> Self {
-        Self { list, contexts: Vec::new() }
+        Self { list, channels: Vec::new() }
     }
 
-    /// Adds the completion channel of a CQ of this device.
-    pub(crate) fn add(&mut self, fd: RawFd, context: &Context) {
-        self.list.push(poll_entry(fd, libc::POLLIN));
-        self.contexts.push(context.clone());
+    /// Adds the completion channel of a CQ.
+    pub(crate) fn add(&mut self, completions: &Completions) {
+        self.list.push(poll_entry(completions.event_fd(), libc::POLLIN));
+        self.channels.push((completions.channel().clone(), completions.context().clone()));
     }
 
-    /// Blocks, and leaves packet processing to the device threads meanwhile.
+    /// Blocks until one of the descriptors is ready. The thread receives packets itself meanwhile: otherwise they would
+    /// wake the device thread, which would then wake this one. It cannot do so for several devices.
     pub(crate) fn block(&mut self, deadline: Option<Instant>) -> Result<()> {
-        self.contexts.iter().for_each(Context::stop_polling);
-        block(&mut self.list, deadline)
+        let Self { list, channels } = self;
+        let count = list.len();
+        while let Some(leading) = lead(channels) {
+            let sockets = leading.sockets().iter().map(|&fd| poll_entry(fd, libc::POLLIN));
+            list.extend(sockets);
+            let until = Instant::now() + Duration::from_millis(leading.milliseconds() as u64);
+            let blocked = block(list, Some(deadline.map_or(until, |end| end.min(until))));
+            let packets = list.drain(count..).any(|socket| socket.revents != 0);
+            let ready = list.iter().any(|entry| entry.revents != 0);
+            if let Some((channel, context)) = channels.first() {
+                if packets && !ready {
+                    channel.drive(context);
+                }
+                channel.stop_leading(context, &leading);
+            }
+            let ended = ready || deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if blocked.is_err() || ended || poll_numbers(list, Some(Duration::ZERO))? > 0 {
+                return blocked;
+            }
+        }
+        channels.iter().for_each(|(_, context)| context.stop_polling());
+        block(list, deadline)
     }
+}
+
+/// Makes the calling thread the one that receives the packets of these channels, if they belong together and no other
+/// thread does.
+fn lead(channels: &[(CompletionChannel, Context)]) -> Option<Leading> {
+    let (first, context) = channels.first()?;
+    let together = channels.iter().all(|(other, of)| first.is_led_with(context, other, of));
+    together.then(|| first.lead(context))?
 }
 
 /// The state of a socket, as seen by threads that wait for it.

@@ -67,6 +67,23 @@ impl CompletionChannel {
         self.shard(context).lead()
     }
 
+    /// For bindings: drives the device once. The events that follow make the descriptors of their channels readable.
+    pub fn drive(&self, context: &Context) {
+        self.shard(context).make_pass();
+    }
+
+    /// For bindings whose threads wait for several channels: whether a thread that [leads](CompletionChannel::lead) for
+    /// this channel also receives the packets of the other.
+    pub fn is_led_with(&self, context: &Context, other: &Self, of: &Context) -> bool {
+        let same_device = Arc::ptr_eq(&context.handle, &of.handle);
+        same_device && std::ptr::eq(self.shard(context), other.shard(of))
+    }
+
+    /// For bindings: the program waits in calls of the binding, which drive the device, and not for the descriptor.
+    pub fn start_serving(&self) {
+        self.channel.set_served(true);
+    }
+
     /// Ends the wait that [`CompletionChannel::lead`] began.
     pub fn stop_leading(&self, context: &Context, leading: &Leading) {
         context.handle.shard(leading.shard).stop_leading();

@@ -333,7 +333,7 @@ impl Pollable for State {
     fn add_waiter(&mut self, waker: &Arc<Waker>, set: &mut WaitSet) {
         self.waiters.add(waker);
         for queue in &self.queues {
-            set.add(queue.completions.event_fd(), queue.completions.context());
+            set.add(&queue.completions);
         }
     }
 

@@ -272,7 +272,7 @@ impl Pollable for State {
     fn add_waiter(&mut self, waker: &Arc<Waker>, set: &mut WaitSet) {
         self.waiters.add(waker);
         if let Some(connection) = &self.connection {
-            set.add(connection.completions.event_fd(), connection.completions.context());
+            set.add(&connection.completions);
         }
     }
 
