@@ -18,3 +18,4 @@ mod interfaces;
 mod one_device;
 mod other;
 mod processes;
+mod waiting;
