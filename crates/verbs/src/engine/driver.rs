@@ -12,6 +12,7 @@ use ferroce_proto::time::Instant;
 use ferroce_sys::{Guard, Requests, clock};
 
 use super::adapter::{self, Adapter, now};
+use super::deferral::Deferral;
 use super::destroy::IN_PASS;
 use super::flow::Flow;
 use super::link::receive_share;
@@ -60,6 +61,7 @@ pub(crate) struct Driver {
     pub(super) schedule: Schedule,
     pub(super) flow: Flow,
     pub(super) local_flow: LocalFlow,
+    deferral: Deferral,
     /// When the last pass had received.
     now: Instant,
     /// When a thread that polled last found something to do.
@@ -74,6 +76,7 @@ impl Driver {
             schedule: Schedule::default(),
             flow: Flow::new(receive_share(&port.links)),
             local_flow: LocalFlow::new(&port.links, port.slot()),
+            deferral: Deferral::default(),
             now: Instant::ZERO,
             busy_at: Instant::ZERO,
         }
@@ -86,6 +89,13 @@ impl Driver {
     /// Whether packets are left to send that nothing blocks.
     fn has_backlog(&self) -> bool {
         self.schedule.has_ready() && self.tx.blocked_route().is_none()
+    }
+
+    /// The program has made a call.
+    fn called(&mut self) {
+        if self.schedule.owes_acks() {
+            self.deferral.in_time();
+        }
     }
 
     /// Removes a destroyed QP.
@@ -124,8 +134,12 @@ impl Driver {
             // Pollers run timers as well: the device thread might never find a gap between two polls.
             self.run_timers(adapter, now);
         }
+        let defer = defer && self.deferral.allows();
         if !(defer && self.rx.completed) {
             self.schedule.release_owed();
+            if self.rx.completed {
+                self.deferral.sent_at_once();
+            }
         }
         self.now = now;
         let sent = self.transmit_all(adapter, now, PACKETS_PER_PASS);
@@ -312,6 +326,7 @@ impl Adapter {
     pub(crate) fn drive(&self) {
         let Some(guard) = self.driver.own_or_request(TX) else { return };
         let mut pass = Pass::new(self, guard);
+        pass.called();
         let mut left = Requests::NONE;
         for _ in 0..2 {
             pass.schedule.take_posted(&self.posted);
@@ -374,6 +389,7 @@ impl Adapter {
         }
         let Some(guard) = self.driver.try_own() else { return false };
         let mut pass = Pass::new(self, guard);
+        pass.called();
         let defer = self.signals.looks_soon();
         let mut busy = false;
         for _ in 0..MAX_PASSES_PER_POLL {
@@ -411,6 +427,9 @@ impl Adapter {
         let mut pass = Pass::new(self, self.driver.own_or_request(requests)?);
         #[cfg(test)]
         assert!(!self.panics.load(Ordering::Relaxed), "a test wants a panic");
+        if pass.schedule.owes_acks() {
+            pass.deferral.late();
+        }
         let mut ran = Ran::default();
         if mailboxes {
             pass.receive_forwarded(self);

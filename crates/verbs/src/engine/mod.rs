@@ -25,6 +25,7 @@
 //! | `steering` | updating the kernel's table of which process receives which packet |
 //! | `unreachable` | peers whose UDP port is closed |
 //! | `thread` | the device thread: progress while no program polls |
+//! | `deferral` | whether ACKs may wait for the program's next call |
 //! | `doze` | how the device thread shares the sockets with threads that poll or wait |
 //! | `wait` | waiting for packets in the thread that waits for their completions |
 //! | `spin` | whether a thread that waits spins before it sleeps |
@@ -34,6 +35,7 @@
 
 mod adapter;
 mod counters;
+mod deferral;
 mod destroy;
 mod doze;
 mod driver;
