@@ -11,12 +11,11 @@ use ferroce_wire::cm::ServiceId;
 use ferroce_wire::rdmacm::{self, PortSpace};
 
 use super::event::EventKind;
-use super::id::{CmId, LocalLink, Stage, State};
+use super::id::{CmId, Stage, State};
+use super::link::LocalLink;
 use super::parameters::Route;
-use crate::context::Context;
 use crate::device::{Device, devices, own_name};
-use crate::engine::Adapter;
-use crate::error::{CmError as Error, OpenError, SystemError};
+use crate::error::{CmError as Error, SystemError};
 use crate::options::Options;
 use ferroce_sys::random::number as random;
 
@@ -26,28 +25,6 @@ const PORT_COUNT: u16 = 28_232;
 
 fn any_port() -> u16 {
     FIRST_PORT + (random() % u64::from(PORT_COUNT)) as u16
-}
-
-impl LocalLink {
-    fn open(device: &Device, ip: IpAddr, options: &Options) -> Result<Self, Error> {
-        // The cm_ids of a device share it and its asynchronous events; they have channels for their own events.
-        let context = Context::of(Adapter::open(device, options)?);
-        let index = context.adapter().port.link_of(ip);
-        // The device does not listen on an address that was added after it was opened.
-        let index = index
-            .ok_or_else(|| OpenError::NoAddress { interface: device.interface().name.clone() })?;
-        Ok(Self { context, index })
-    }
-
-    /// Returns the link of the same device that packets to a destination leave from: loopback addresses reach each other.
-    fn toward(self, destination: IpAddr) -> Self {
-        let is_loopback = self.address().is_some_and(|own| own.ip().is_loopback());
-        let index = match destination.is_loopback() && !is_loopback {
-            true => self.adapter().port.loopback_link(destination.is_ipv4()).unwrap_or(self.index),
-            false => self.index,
-        };
-        Self { index, ..self }
-    }
 }
 
 /// Returns the links of an address: one, or all of its family for the unspecified address.
@@ -224,8 +201,7 @@ impl CmId {
         // If the next hop cannot be determined, the first packet resolves it.
         let Ok(Some(next)) = Neighbour::next_hop(destination) else { return false };
         let until = clock::now().saturating_add(timeout.as_nanos() as u64);
-        let neighbours = &local_link.adapter().management.neighbours;
-        neighbours.wait(local_link.adapter(), self.shared().handler(), next, until)
+        local_link.wait_for_neighbour(self.shared().handler(), next, until)
     }
 
     fn find_route(&self, state: &mut State, destination: SocketAddr) -> Result<(), Error> {
@@ -252,7 +228,7 @@ impl CmId {
         }
         // Nothing is ever sent to the port in our request, so it need not be unique.
         local.set_port(state.local.map_or_else(any_port, |bound| bound.port()));
-        local_link.adapter().route_to(local_link.index, Gid::from_ip(destination.ip()))?;
+        local_link.route_to(Gid::from_ip(destination.ip()))?;
         state.local = Some(local);
         state.peer = Some(destination);
         state.local_link = Some(local_link);

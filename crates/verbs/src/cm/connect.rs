@@ -14,7 +14,8 @@ use ferroce_wire::rdmacm::{self, IpHeader, PortSpace};
 
 use super::address::claim;
 use super::attributes::{self, Negotiated};
-use super::id::{CmId, Exchange, LocalLink, Stage, State};
+use super::id::{CmId, Exchange, Stage, State};
+use super::link::LocalLink;
 use super::parameters::ConnectParameters;
 use crate::error::CmError as Error;
 use crate::queue_pair::QueuePair;
@@ -62,7 +63,7 @@ impl CmId {
             (call(&mut state), state.local_link.clone())
         };
         if let Some(local_link) = local_link {
-            local_link.adapter().flush_outbox();
+            local_link.flush();
         }
         result
     }
@@ -352,7 +353,7 @@ impl CmId {
         let local_link = state.local_link()?;
         local_link.act(ready)?.map_err(|_| Error::PeerGaveUp)?;
         state.stage = Stage::Connected;
-        local_link.connections().watch_peer(local_link.adapter(), local_link.index, connection);
+        local_link.watch_peer(connection);
         Ok(())
     }
 
@@ -376,7 +377,7 @@ impl CmId {
             )?;
             local_link
         };
-        local_link.connections().deliver_events(local_link.adapter());
+        local_link.deliver_events();
         Ok(())
     }
 

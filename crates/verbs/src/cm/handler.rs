@@ -16,8 +16,8 @@ use ferroce_wire::rdmacm::{split_private_data, split_service_id};
 use super::attributes::{self, Negotiated};
 use super::connect::{random_psn, set_established};
 use super::event::{DatagramPeer, Established, EventKind, PeerParameters, Request};
-use super::id::{CmId, Exchange, LocalLink, Shared, Stage, State};
-use crate::context::Context;
+use super::id::{CmId, Exchange, Shared, Stage, State};
+use super::link::LocalLink;
 use crate::engine::Adapter;
 use crate::error::CmError;
 use crate::sync::lock;
@@ -75,10 +75,13 @@ impl Handler<'_> {
         self.adapter.management.connections.act(self.adapter, self.link, act)
     }
 
+    fn local_link(&self) -> Option<LocalLink> {
+        self.adapter.signals.handle().map(|handle| LocalLink::of(handle, self.link))
+    }
+
     /// Returns the state of the new cm_id of a request.
     fn incoming_state(&self, from: Gid, service: ServiceId, port: u16) -> Option<State> {
-        let handle = self.adapter.signals.handle()?;
-        let local_link = LocalLink { context: Context::of(handle), index: self.link };
+        let local_link = self.local_link()?;
         let mut local = local_link.address()?;
         local.set_port(split_service_id(service).map_or(0, |(_, port)| port));
         let mut peer = SocketAddr::new(from.to_ip(), port);
@@ -114,9 +117,9 @@ impl Handler<'_> {
         };
         let device = self.adapter.device.mtu().unwrap_or_default();
         let path_mtu = || {
-            let context = Context::of(self.adapter.signals.handle()?);
-            let back = self.adapter.route_to(self.link, request.from).ok()?;
-            context.path_mtu_to(back.destination).ok()
+            let local_link = self.local_link()?;
+            let back = local_link.route_to(request.from).ok()?;
+            local_link.context.path_mtu_to(back.destination).ok()
         };
         // Only a peer on this host can have a larger path MTU than the device.
         let ours = match request.path_mtu.bytes() > device.bytes() {

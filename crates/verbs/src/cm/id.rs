@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use ferroce_proto::cm::{self, ConnectionId, QueryId, ResolutionId};
 use ferroce_proto::qp::{PathMtu, QueuePairAttributes, ServiceType};
-use ferroce_proto::time::Instant;
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{ServiceId, SidrStatus};
 use ferroce_wire::rdmacm::PortSpace;
@@ -13,9 +12,10 @@ use ferroce_wire::rdmacm::PortSpace;
 use super::attributes::{self, Negotiated};
 use super::channel::{Channel, EventChannel};
 use super::event::{Event, EventKind, IdName, UserEvent};
+use super::link::LocalLink;
 use super::parameters::Route;
 use crate::context::Context;
-use crate::engine::{Adapter, CmEventHandler, Connections, Manager};
+use crate::engine::{Adapter, CmEventHandler};
 use crate::error::CmError as Error;
 use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
@@ -54,39 +54,6 @@ pub(super) enum Exchange {
     Connection(ConnectionId),
     Resolution(ResolutionId),
     Query(QueryId),
-}
-
-/// A link: an address of an open device.
-#[derive(Clone, Debug)]
-pub(super) struct LocalLink {
-    pub(super) context: Context,
-    /// Index among the links of the device.
-    pub(super) index: u8,
-}
-
-impl LocalLink {
-    pub(super) fn adapter(&self) -> &Adapter {
-        self.context.adapter()
-    }
-
-    pub(super) fn connections(&self) -> &Connections {
-        &self.adapter().management.connections
-    }
-
-    /// Returns its address, with the UDP port of RoCEv2.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        Some(self.adapter().port.links.get(usize::from(self.index))?.address)
-    }
-
-    /// Returns its index in the GID table, or that of the GID which replaces it.
-    pub(super) fn source_index(&self) -> u8 {
-        self.adapter().source_index(self.index)
-    }
-
-    /// Runs a closure with the connection manager of the link.
-    pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Result<T, Error> {
-        self.connections().act(self.adapter(), self.index, act).ok_or(Error::Closed)
-    }
 }
 
 #[derive(Debug, Default)]
@@ -248,7 +215,7 @@ impl CmId {
         let local_link = self.state().local_link.clone();
         self.owner.end();
         if let Some(local_link) = local_link {
-            local_link.adapter().flush_outbox();
+            local_link.flush();
         }
     }
 

@@ -71,6 +71,7 @@ mod event;
 mod group;
 mod handler;
 mod id;
+mod link;
 mod parameters;
 
 pub use channel::EventChannel;
