@@ -27,15 +27,15 @@ pub fn disconnect_orphans(ledger: &Path, options: &Options) -> usize {
         let Some((_, context, link)) = open.iter().find(|(gid, ..)| *gid == local) else {
             continue;
         };
-        let adapter = context.adapter();
+        let (adapter, transport) = (context.adapter(), context.adapter().mads());
         let Transmit { destination, traffic_class, .. } = notice.dreq();
-        let Ok(mut route) = adapter.route_to(*link, destination) else { continue };
+        let Ok(mut route) = transport.route_to(*link, destination) else { continue };
         route.traffic_class = traffic_class & !3;
         let psn = adapter.management.connections.next_psn();
         let dreq = notice.dreq().to_mad();
-        adapter.send_management(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
+        transport.send(route, MANAGEMENT, QUEUE_KEY, psn, &dreq);
         sent += 1;
     }
-    open.iter().for_each(|(_, context, _)| context.adapter().flush_outbox());
+    open.iter().for_each(|(_, context, _)| context.adapter().mads().flush());
     sent
 }

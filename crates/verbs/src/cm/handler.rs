@@ -18,13 +18,19 @@ use super::connect::{random_psn, set_established};
 use super::event::{DatagramPeer, Established, EventKind, PeerParameters, Request};
 use super::id::{CmId, Exchange, Shared, Stage, State};
 use super::link::LocalLink;
-use crate::engine::Adapter;
+use crate::engine::{Connections, MadTransport, Manager};
 use crate::error::CmError;
 use crate::sync::lock;
 
 /// Handles an event of the connection manager for a cm_id.
-pub(super) fn handle(adapter: &Adapter, link: u8, id: &Arc<Shared>, event: Event) {
-    let handler = Handler { adapter, link, id };
+pub(super) fn handle(
+    connections: &Connections,
+    transport: MadTransport<'_>,
+    link: u8,
+    id: &Arc<Shared>,
+    event: Event,
+) {
+    let handler = Handler { connections, transport, link, id };
     match event {
         Event::Request(connection, request) => handler.handle_request(connection, &request),
         Event::Query(query, request) => handler.handle_query(query, &request),
@@ -57,9 +63,10 @@ pub(super) fn handle(adapter: &Adapter, link: u8, id: &Arc<Shared>, event: Event
     }
 }
 
-/// A cm_id, and the link of the event.
+/// A cm_id, and the link of the event. The device may be closing, so there may be no [`LocalLink`] any more.
 struct Handler<'a> {
-    adapter: &'a Adapter,
+    connections: &'a Connections,
+    transport: MadTransport<'a>,
     link: u8,
     id: &'a Arc<Shared>,
 }
@@ -71,12 +78,16 @@ impl Handler<'_> {
         Some(lock(&self.id.state)).filter(|state| !state.closed)
     }
 
-    fn act<T>(&self, act: impl FnOnce(&mut crate::engine::Manager, Instant) -> T) -> Option<T> {
-        self.adapter.management.connections.act(self.adapter, self.link, act)
+    fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Option<T> {
+        self.connections.act(self.transport, self.link, act)
     }
 
     fn local_link(&self) -> Option<LocalLink> {
-        self.adapter.signals.handle().map(|handle| LocalLink::of(handle, self.link))
+        self.transport.handle().map(|handle| LocalLink::of(handle, self.link))
+    }
+
+    fn watch_peer(&self, connection: ConnectionId) {
+        self.connections.watch_peer(self.transport, self.link, connection);
     }
 
     /// Returns the state of the new cm_id of a request.
@@ -115,7 +126,7 @@ impl Handler<'_> {
             Ok((header, rest)) => (header.source_port, rest),
             Err(_) => (0, &data[..]),
         };
-        let device = self.adapter.device.mtu().unwrap_or_default();
+        let device = self.transport.mtu();
         let path_mtu = || {
             let local_link = self.local_link()?;
             let back = local_link.route_to(request.from).ok()?;
@@ -142,7 +153,7 @@ impl Handler<'_> {
             self.act(|manager, now| manager.drop_connection(now, connection));
             return;
         };
-        state.negotiated = Negotiated::of_request(self.adapter.source_index(self.link), request);
+        state.negotiated = Negotiated::of_request(self.transport.source_index(self.link), request);
         state.negotiated.receive_psn = random_psn();
         state.path_mtu = request.path_mtu;
         state.traffic_class = request.path.traffic_class.0;
@@ -168,7 +179,7 @@ impl Handler<'_> {
         };
         let parameters = PeerParameters::datagram(ferroce_wire::number::Qpn(0));
         (state.exchange, state.service) = (Exchange::Query(query), Some(parameters.service));
-        state.path_mtu = self.adapter.device.mtu().unwrap_or_default();
+        state.path_mtu = self.transport.mtu();
         let id = CmId::with_state(self.id.channel(), self.id.space, state);
         self.deliver_request(id, parameters, private_data);
     }
@@ -206,12 +217,12 @@ impl Handler<'_> {
             state.stage = Stage::Connected;
             self.id.raise(EventKind::Established(established));
             drop(state);
-            self.adapter.management.connections.watch_peer(self.adapter, self.link, connection);
+            self.watch_peer(connection);
         }
     }
 
     fn handle_established(&self, connection: ConnectionId) {
-        self.adapter.management.connections.watch_peer(self.adapter, self.link, connection);
+        self.watch_peer(connection);
         let Some(mut state) = self.state() else { return };
         set_established(state.queue_pair.as_ref());
         state.stage = Stage::Connected;
@@ -247,14 +258,12 @@ impl Handler<'_> {
         else {
             return;
         };
-        let connections = &self.adapter.management.connections;
-        let process = connections.peer_process(self.adapter, self.link, connection);
-        let processes = connections.processes(self.adapter);
+        let process = self.connections.peer_process(self.transport, self.link, connection);
+        let processes = self.connections.processes(self.transport);
         if process.is_some_and(|name| processes.is_some_and(|all| all.is_alive(name))) {
             return; // The process is stopped or busy. Its exit would raise an event.
         }
-        let core = self.adapter.signals.handle().and_then(|handle| handle.queue_pair(number));
-        let heard = core.and_then(|core| lock(&core.inner).heard);
+        let heard = self.transport.last_heard(number);
         self.act(|manager, now| {
             if heard.is_none_or(|heard| heard < begun) {
                 let _ = manager.cm.peer_is_lost(now, connection);
@@ -286,7 +295,7 @@ impl Handler<'_> {
         let Some(peer) = state.peer else { return };
         let address = AddressVector {
             port: 1,
-            source_index: self.adapter.source_index(self.link),
+            source_index: self.transport.source_index(self.link),
             destination: Gid::from_ip(peer.ip()),
             traffic_class: state.traffic_class,
             flow_label: state.route.map_or(0, |route| route.flow_label),

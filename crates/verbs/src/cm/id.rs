@@ -15,7 +15,7 @@ use super::event::{Event, EventKind, IdName, UserEvent};
 use super::link::LocalLink;
 use super::parameters::Route;
 use crate::context::Context;
-use crate::engine::{Adapter, CmEventHandler};
+use crate::engine::{CmEventHandler, Connections, MadTransport};
 use crate::error::CmError as Error;
 use crate::pd::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairOptions};
@@ -423,8 +423,14 @@ impl State {
 }
 
 impl CmEventHandler for Shared {
-    fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: cm::Event) {
-        super::handler::handle(adapter, link, &self, event);
+    fn handle_cm_event(
+        self: Arc<Self>,
+        connections: &Connections,
+        transport: MadTransport<'_>,
+        link: u8,
+        event: cm::Event,
+    ) {
+        super::handler::handle(connections, transport, link, &self, event);
     }
 
     fn handle_neighbour(self: Arc<Self>, failure: Option<Error>) {

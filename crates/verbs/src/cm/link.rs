@@ -10,7 +10,7 @@ use ferroce_wire::address::Gid;
 
 use crate::context::Context;
 use crate::device::Device;
-use crate::engine::{Adapter, CmEventHandler, Connections, Handle, Manager, Route};
+use crate::engine::{Adapter, CmEventHandler, Connections, Handle, MadTransport, Manager, Route};
 use crate::error::{CmError as Error, OpenError, RouteError};
 use crate::options::Options;
 
@@ -51,17 +51,17 @@ impl LocalLink {
 
     /// Returns its address, with the UDP port of RoCEv2.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        Some(self.adapter().port.links.get(usize::from(self.index))?.address)
+        self.transport().address(self.index)
     }
 
     /// Returns its index in the GID table, or that of the GID which replaces it.
     pub(super) fn source_index(&self) -> u8 {
-        self.adapter().source_index(self.index)
+        self.transport().source_index(self.index)
     }
 
     /// Returns the route of packets to a GID.
     pub(super) fn route_to(&self, destination: Gid) -> Result<Route, RouteError> {
-        self.adapter().route_to(self.index, destination)
+        self.transport().route_to(self.index, destination)
     }
 
     pub(super) fn connections(&self) -> &Connections {
@@ -70,17 +70,17 @@ impl LocalLink {
 
     /// Runs a closure with the connection manager of the link.
     pub(super) fn act<T>(&self, act: impl FnOnce(&mut Manager, Instant) -> T) -> Result<T, Error> {
-        self.connections().act(self.adapter(), self.index, act).ok_or(Error::Closed)
+        self.connections().act(self.transport(), self.index, act).ok_or(Error::Closed)
     }
 
     /// Delivers pending events. The caller must not hold a cm_id's lock.
     pub(super) fn deliver_events(&self) {
-        self.connections().deliver_events(self.adapter());
+        self.connections().deliver_events(self.transport());
     }
 
     /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
     pub(super) fn watch_peer(&self, connection: ConnectionId) {
-        self.connections().watch_peer(self.adapter(), self.index, connection);
+        self.connections().watch_peer(self.transport(), self.index, connection);
     }
 
     /// Lets a cm_id wait for a neighbour. Returns false if there is no need to.
@@ -91,12 +91,16 @@ impl LocalLink {
         until: u64,
     ) -> bool {
         let neighbours = &self.adapter().management.neighbours;
-        neighbours.wait(self.adapter(), id, neighbour, until)
+        neighbours.wait(self.transport(), id, neighbour, until)
     }
 
     /// Waits until all messages are sent. The caller must not hold a lock.
     pub(super) fn flush(&self) {
-        self.adapter().flush_outbox();
+        self.transport().flush();
+    }
+
+    fn transport(&self) -> MadTransport<'_> {
+        self.adapter().mads()
     }
 
     fn adapter(&self) -> &Adapter {

@@ -458,33 +458,6 @@ impl Adapter {
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
-
-    /// Sends a packet that belongs to no QP.
-    pub(crate) fn send_packet(&self, route: super::Route, packet: Box<[u8]>) {
-        self.outbox.push(route, packet);
-        self.drive();
-    }
-
-    /// Waits until all packets in the outbox have been sent, so that a process can exit right after queueing them. A
-    /// packet to another process of this host may have been steered to our own socket, so the sockets are read as well
-    /// and such packets are forwarded.
-    ///
-    /// Takes at most 100 ms: a network that accepts no packets is not waited for. The caller must not hold a lock.
-    pub(crate) fn flush_outbox(&self) {
-        const LONGEST: u64 = 100_000_000;
-        let until = clock::now() + LONGEST;
-        let wait = |is_reached: &dyn Fn() -> bool| {
-            while !is_reached() && clock::now() < until {
-                self.run(false, Links::All);
-                std::thread::yield_now();
-            }
-        };
-        let queued = self.outbox.queued();
-        wait(&|| self.outbox.has_sent(queued));
-        // A pass may already have been in progress.
-        let passes = self.rx_passes.load(Ordering::Acquire) + 2;
-        wait(&|| self.rx_passes.load(Ordering::Acquire) >= passes);
-    }
 }
 
 impl Driver {

@@ -21,6 +21,7 @@
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | forwarding packets that belong to another process |
+//! | `mad` | the part of the device that management sees: its addresses, sending, forwarding |
 //! | `management` | management datagrams: the connection manager and the set-up exchange |
 //! | `steering` | updating the kernel's table of which process receives which packet |
 //! | `unreachable` | peers whose UDP port is closed |
@@ -45,6 +46,7 @@ mod groups;
 mod hw_counters;
 mod link;
 mod local_flow;
+mod mad;
 mod management;
 mod numbers;
 mod outbox;
@@ -67,6 +69,7 @@ mod wait;
 pub(crate) use adapter::{Adapter, now};
 pub use counters::Statistics;
 pub(crate) use link::{Route, receive_share};
+pub(crate) use mad::MadTransport;
 pub(crate) use management::{
     CmEventHandler, Connections, LEDGER_RECORD_LEN, MANAGEMENT, Manager, QUEUE_KEY,
     parse_ledger_record,

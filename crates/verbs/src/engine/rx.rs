@@ -254,7 +254,7 @@ impl Driver {
                 // The owner of a management datagram is known only after it is parsed. Its responses are sent after
                 // this.
                 if number.0 < 3 && core.is_none() {
-                    if adapter.management.handle(adapter, local, &received) {
+                    if adapter.management.handle(adapter.mads(), local, &received) {
                         adapter.record(&received, None);
                     }
                     continue;

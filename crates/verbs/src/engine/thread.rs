@@ -23,9 +23,10 @@ pub(crate) fn run(adapter: &Adapter) {
     let wake = poller.watch(&signals.wake, Interest::Read);
     let mailboxes: Vec<_> =
         adapter.port.links.iter().map(|link| poller.watch(&link.slot, Interest::Read)).collect();
-    let services = adapter.management.connections.services.changed();
+    let connections = &adapter.management.connections;
+    let services = connections.services.changed();
     let services = services.map(|event| poller.watch(event, Interest::Read));
-    let processes = adapter.is_first().then(|| adapter.management.connections.processes(adapter));
+    let processes = adapter.is_first().then(|| connections.processes(adapter.mads()));
     let processes = processes.flatten().map(|processes| poller.watch(processes, Interest::Read));
     let neighbours = adapter.management.neighbours.watch();
     let neighbours = neighbours.map(|monitor| poller.watch(monitor, Interest::Read));
@@ -76,9 +77,9 @@ pub(crate) fn run(adapter: &Adapter) {
         if received {
             spin.end(clock::now(), adapter.bytes());
         }
-        adapter.management.run(adapter);
+        adapter.management.run(adapter.mads());
         if processes.is_some_and(|index| poller.readiness(index).readable) {
-            adapter.management.connections.end_of_processes(adapter);
+            connections.end_of_processes(adapter.mads());
         }
         let monitor = neighbours.is_some_and(|index| poller.readiness(index).readable);
         adapter.management.neighbours.run(monitor);
@@ -172,7 +173,7 @@ pub(crate) fn run(adapter: &Adapter) {
     }
     sockets.iter().for_each(|&index| poller.set(index, Interest::Read));
     finish_disconnects(adapter, &mut poller);
-    adapter.management.connections.ledger.remove();
+    connections.ledger.remove();
     if let Some(hw_counters) = &mut hw_counters {
         hw_counters.finish(&adapter.counters.read());
     }
@@ -201,7 +202,7 @@ fn finish_disconnects(adapter: &Adapter, poller: &mut Poller) {
             return;
         }
         if now >= next_dreq {
-            connections.repeat_disconnects(adapter);
+            connections.repeat_disconnects(adapter.mads());
             next_dreq = now + DREQ_INTERVAL;
         }
         let _ = poller.wait(Some(next_dreq));

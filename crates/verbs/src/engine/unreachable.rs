@@ -37,7 +37,8 @@ impl Adapter {
                 if bth.destination == MANAGEMENT {
                     let mad = rest.get(Deth::LEN..).unwrap_or_default();
                     let peer = Gid::from_ip(destination.ip());
-                    self.management.connections.handle_unreachable(self, route.link, peer, mad);
+                    let connections = &self.management.connections;
+                    connections.handle_unreachable(self.mads(), route.link, peer, mad);
                     continue;
                 }
                 // Unreachable responses are ignored: the requester repeats its request, or is gone.

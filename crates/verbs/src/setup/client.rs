@@ -89,7 +89,7 @@ impl Client {
         };
         let events = Arc::new(EventQueue::new()?);
         let exchanges = &adapter.management.exchanges;
-        exchanges.begin(adapter, source_index, server, config, Arc::clone(&events))?;
+        exchanges.begin(adapter.mads(), source_index, server, config, Arc::clone(&events))?;
         Ok(Self { context: context.clone(), source_index, server, exchange, events })
     }
 
@@ -237,7 +237,7 @@ impl Client {
         act: impl FnOnce(&mut setup::Client, ferroce_proto::time::Instant) -> T,
     ) -> Option<T> {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.with_client(adapter, self.exchange, act)
+        adapter.management.exchanges.with_client(adapter.mads(), self.exchange, act)
     }
 
     fn step(
@@ -262,6 +262,6 @@ impl AsFd for Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.remove_client(adapter, self.exchange);
+        adapter.management.exchanges.remove_client(adapter.mads(), self.exchange);
     }
 }

@@ -51,7 +51,7 @@ impl Search {
             targets.extend(groups);
         }
         for &(link, target) in &targets {
-            adapter.route_to(link, target)?;
+            adapter.mads().route_to(link, target)?;
         }
         let exchanges = &adapter.management.exchanges;
         let exchange = exchanges.new_exchange();
@@ -64,7 +64,7 @@ impl Search {
         // All copies are sent in the first half, so that the last can be answered.
         config.retry.first = config.retry.first.min(duration / 4);
         let events = Arc::new(EventQueue::new()?);
-        exchanges.search(adapter, config, targets, Arc::clone(&events));
+        exchanges.search(adapter.mads(), config, targets, Arc::clone(&events));
         Ok(Self { context: context.clone(), exchange, events })
     }
 
@@ -85,7 +85,7 @@ impl Search {
 impl Drop for Search {
     fn drop(&mut self) {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.stop_searching(adapter, self.exchange);
+        adapter.management.exchanges.stop_searching(adapter.mads(), self.exchange);
     }
 }
 
@@ -121,7 +121,7 @@ impl Presence {
         let adapter = context.adapter();
         for index in 0..adapter.port.links.len() as u8 {
             let config = ServerConfig::new(present(context));
-            match adapter.management.exchanges.serve(adapter, index, config, None) {
+            match adapter.management.exchanges.serve(adapter.mads(), index, config, None) {
                 Ok(()) => presence.served.push(index),
                 Err(Error::System(SystemError::ServiceTaken { .. })) => {}
                 Err(error) => return Err(error),
@@ -164,7 +164,7 @@ impl Drop for Presence {
     fn drop(&mut self) {
         let adapter = self.context.adapter();
         for &index in &self.served {
-            adapter.management.exchanges.stop_serving(adapter, index);
+            adapter.management.exchanges.stop_serving(adapter.mads(), index);
         }
     }
 }

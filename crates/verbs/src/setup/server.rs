@@ -97,7 +97,7 @@ impl Server {
         let events = Arc::new(EventQueue::new()?);
         let adapter = context.adapter();
         let exchanges = &adapter.management.exchanges;
-        exchanges.serve(adapter, source_index, config, Some(Arc::clone(&events)))?;
+        exchanges.serve(adapter.mads(), source_index, config, Some(Arc::clone(&events)))?;
         Ok(Self {
             context: context.clone(),
             source_index,
@@ -269,7 +269,7 @@ impl Server {
         act: impl FnOnce(&mut setup::Server, ferroce_proto::time::Instant) -> T,
     ) -> Option<T> {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.with_server(adapter, self.source_index, act)
+        adapter.management.exchanges.with_server(adapter.mads(), self.source_index, act)
     }
 
     fn respond(
@@ -304,6 +304,6 @@ impl AsFd for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let adapter = self.context.adapter();
-        adapter.management.exchanges.stop_serving(adapter, self.source_index);
+        adapter.management.exchanges.stop_serving(adapter.mads(), self.source_index);
     }
 }

@@ -16,14 +16,14 @@ use ferroce_proto::cm::{
     Config, ConnectionId, ConnectionManager, Event, Keepalive, QueryId, ResolutionId, State,
 };
 use ferroce_proto::time::Instant;
-use ferroce_sys::{ProcessName, Processes, Recipient, Slot};
+use ferroce_sys::{ProcessName, Processes, Recipient};
 use ferroce_wire::address::Gid;
 use ferroce_wire::cm::{CmMessage, CommId, SidrStatus};
 use ferroce_wire::mad::Mad;
 use ferroce_wire::number::{Guid, Psn, QKey, Qpn};
 use ferroce_wire::opcode::Opcode;
 
-use super::super::{Adapter, ReceivedPacket, now};
+use super::super::{MadTransport, ReceivedPacket, now};
 use super::ledger::Ledger;
 use super::random;
 use super::services::Services;
@@ -49,7 +49,13 @@ enum Owner {
 /// The consumer of a connection's events: a cm_id.
 pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
     /// Handles an event of the manager of `link`.
-    fn handle_cm_event(self: Arc<Self>, adapter: &Adapter, link: u8, event: Event);
+    fn handle_cm_event(
+        self: Arc<Self>,
+        connections: &Connections,
+        transport: MadTransport<'_>,
+        link: u8,
+        event: Event,
+    );
 
     /// The neighbour on the route was resolved, or resolving it failed with this error.
     fn handle_neighbour(self: Arc<Self>, failure: Option<CmError>);
@@ -59,7 +65,7 @@ pub(crate) trait CmEventHandler: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Connections {
     managers: Vec<Mutex<Manager>>,
-    pub(crate) services: Services,
+    pub(crate) services: Arc<Services>,
     slot: u8,
     /// Held while events are delivered, so that those of one connection stay in order.
     delivering: Mutex<()>,
@@ -87,7 +93,7 @@ pub(crate) struct Manager {
 }
 
 impl Connections {
-    pub(crate) fn new(slot: u8, device: &Device) -> Self {
+    pub(crate) fn new(slot: u8, device: &Device, services: Arc<Services>) -> Self {
         let manager = || {
             let config = Config {
                 slot: Some(slot),
@@ -103,7 +109,7 @@ impl Connections {
         };
         Self {
             managers: device.addresses().iter().map(|_| manager()).collect(),
-            services: Services::new(slot),
+            services,
             slot,
             delivering: Mutex::new(()),
             next: AtomicU64::new(u64::MAX),
@@ -126,34 +132,34 @@ impl Connections {
     }
 
     /// Repeats these DREQs.
-    pub(crate) fn repeat_disconnects(&self, adapter: &Adapter) {
+    pub(crate) fn repeat_disconnects(&self, transport: MadTransport<'_>) {
         for link in 0..self.managers.len() {
-            self.act(adapter, link as u8, |manager, _| manager.cm.repeat_disconnects());
+            self.act(transport, link as u8, |manager, _| manager.cm.repeat_disconnects());
         }
     }
 
     /// Calls a function on the manager of a link, and sends the resulting messages. Does not deliver events.
     pub(crate) fn act<T>(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         link: u8,
         act: impl FnOnce(&mut Manager, Instant) -> T,
     ) -> Option<T> {
-        self.processes(adapter);
+        self.processes(transport);
         let mut manager = lock(self.managers.get(usize::from(link))?);
         let result = act(&mut manager, now());
-        self.transmit(adapter, link, &mut manager.cm);
+        self.transmit(transport, link, &mut manager.cm);
         drop(manager);
-        self.set_timer(adapter);
+        self.set_timer(transport);
         Some(result)
     }
 
     /// The watched processes. The first call announces this process to the others.
-    pub(crate) fn processes(&self, adapter: &Adapter) -> Option<&Processes> {
+    pub(crate) fn processes(&self, transport: MadTransport<'_>) -> Option<&Processes> {
         let announce = || {
             let processes = Processes::new().ok()?;
-            for link in &adapter.port.links {
-                let (address, port) = (link.address.ip(), link.address.port());
+            for (_, own) in transport.links() {
+                let (address, port) = (own.ip(), own.port());
                 // If the name is taken, the keepalive detects our end.
                 processes.announce(ProcessName { address, port, slot: self.slot });
             }
@@ -165,51 +171,56 @@ impl Connections {
     /// The name of the process at the other end of a connection, as if it were on this host.
     pub(crate) fn peer_process(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         link: u8,
         connection: ConnectionId,
     ) -> Option<ProcessName> {
-        let port = adapter.port.links.get(usize::from(link))?.address.port();
+        let port = transport.address(link)?.port();
         let manager = lock(self.managers.get(usize::from(link))?);
         let (peer, id) = manager.cm.peer(connection)?;
         Some(process_name(peer, port, id))
     }
 
     /// Watches the peer of a new connection: if it is a process of this host, its end ends the connection.
-    pub(crate) fn watch_peer(&self, adapter: &Adapter, link: u8, connection: ConnectionId) {
-        let notice = self.act(adapter, link, |manager, _| manager.cm.disconnect_notice(connection));
-        if let (Some(Some(notice)), Some(here)) =
-            (notice, adapter.port.links.get(usize::from(link)))
-        {
-            self.ledger.record(Gid::from_ip(here.address.ip()), &notice);
+    pub(crate) fn watch_peer(
+        &self,
+        transport: MadTransport<'_>,
+        link: u8,
+        connection: ConnectionId,
+    ) {
+        let notice =
+            self.act(transport, link, |manager, _| manager.cm.disconnect_notice(connection));
+        if let (Some(Some(notice)), Some(own)) = (notice, transport.address(link)) {
+            self.ledger.record(Gid::from_ip(own.ip()), &notice);
         }
-        let Some(processes) = self.processes(adapter) else { return };
-        let Some(name) = self.peer_process(adapter, link, connection) else { return };
-        let own = adapter.port.links.iter().any(|link| link.address.ip() == name.address);
+        let Some(processes) = self.processes(transport) else { return };
+        let Some(name) = self.peer_process(transport, link, connection) else { return };
+        let own = transport.has_address(name.address);
         if own && name.slot == self.slot {
             return; // It is ourselves.
         }
         if !processes.watch(name) && own {
             // It may have ended before it was watched.
-            self.act(adapter, link, |manager, now| manager.cm.probe(now, connection).ok());
+            self.act(transport, link, |manager, now| manager.cm.probe(now, connection).ok());
         }
     }
 
     /// Ends the connections of processes that have ended.
-    pub(crate) fn end_of_processes(&self, adapter: &Adapter) {
-        let Some(processes) = self.processes(adapter) else { return };
+    pub(crate) fn end_of_processes(&self, transport: MadTransport<'_>) {
+        let Some(processes) = self.processes(transport) else { return };
         let ended = processes.take_ended();
         if ended.is_empty() {
             return;
         }
         // Packets they sent before may still be in a socket, of this process or of another one that forwards them.
-        adapter.flush_outbox();
-        for (index, link) in adapter.port.links.iter().enumerate() {
-            let port = link.address.port();
-            self.act(adapter, index as u8, |manager, now| {
+        transport.flush();
+        for (link, own) in transport.links() {
+            self.act(transport, link, |manager, now| {
                 let with_ended = |connection: &ConnectionId| {
                     let peer = manager.cm.peer(*connection);
-                    peer.is_some_and(|(peer, id)| ended.contains(&process_name(peer, port, id)))
+                    peer.is_some_and(|(peer, id)| {
+                        ended.contains(&process_name(peer, own.port(), id))
+                    })
                 };
                 let lost: Vec<_> = manager.cm.established().filter(with_ended).collect();
                 for connection in lost {
@@ -217,13 +228,13 @@ impl Connections {
                 }
             });
         }
-        self.deliver_events(adapter);
+        self.deliver_events(transport);
     }
 
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     pub(crate) fn handle(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
@@ -231,22 +242,19 @@ impl Connections {
         if one.packet.bth.opcode != Opcode::UD_SEND_ONLY || key != Some(QUEUE_KEY) {
             return true;
         }
-        let Some(index) = adapter.port.links.iter().position(|link| link.address == local) else {
-            return true;
-        };
+        let Some(link) = transport.link_at(local) else { return true };
         let from = Gid::from_ip(one.info.source.ip());
-        let ours = self.act(adapter, index as u8, |manager, now| {
-            let slot = &adapter.port.links[index].slot;
+        let ours = self.act(transport, link, |manager, now| {
             match self.owner(&manager.cm, local, from, one.packet.payload) {
                 Owner::Us => {}
                 Owner::Other(other) => {
                     // If no process has it, we reject it.
-                    if adapter.forward(local, other, one.info, one.bytes) {
+                    if transport.forward(local, other, one.info, one.bytes) {
                         return false;
                     }
                 }
                 Owner::Unnamed => {
-                    self.pass_to_all(slot, one);
+                    transport.forward_to_all(link, one.info, one.bytes);
                     return false;
                 }
             }
@@ -255,17 +263,23 @@ impl Connections {
             let _ = manager.cm.handle_datagram(now, from, class, one.packet.payload);
             true
         });
-        self.deliver_events(adapter);
+        self.deliver_events(transport);
         ours.unwrap_or(true)
     }
 
     /// A message that began with `quoted` found the peer's port closed.
-    pub(crate) fn handle_unreachable(&self, adapter: &Adapter, link: u8, peer: Gid, quoted: &[u8]) {
+    pub(crate) fn handle_unreachable(
+        &self,
+        transport: MadTransport<'_>,
+        link: u8,
+        peer: Gid,
+        quoted: &[u8],
+    ) {
         // A quote of anything else is forged, or belongs to another process.
-        self.act(adapter, link, |manager, now| {
+        self.act(transport, link, |manager, now| {
             manager.cm.handle_unreachable(now, peer, quoted).ok()
         });
-        self.deliver_events(adapter);
+        self.deliver_events(transport);
     }
 
     /// Finds the process that a message belongs to.
@@ -300,27 +314,20 @@ impl Connections {
         }
     }
 
-    fn pass_to_all(&self, slot: &Slot, one: &ReceivedPacket<'_>) {
-        for other in slot.others().unwrap_or_default() {
-            // A process whose mailbox is full receives the peer's retry.
-            let _ = slot.forward(Recipient::Slot(other), one.info, one.bytes);
-        }
-    }
-
     /// Sets whether the packets being handled were forwarded by another process; those are not broadcast again.
     pub(crate) fn set_forwarded(&self, forwarded: bool) {
         self.forwarded.store(forwarded, Ordering::Relaxed);
     }
 
-    pub(crate) fn run(&self, adapter: &Adapter) {
+    pub(crate) fn run(&self, transport: MadTransport<'_>) {
         let due = now();
         if self.next_timer() > due.as_nanos() {
             return;
         }
         for link in 0..self.managers.len() {
-            self.act(adapter, link as u8, |manager, now| manager.cm.handle_timeout(now));
+            self.act(transport, link as u8, |manager, now| manager.cm.handle_timeout(now));
         }
-        self.deliver_events(adapter);
+        self.deliver_events(transport);
     }
 
     pub(crate) fn next_timer(&self) -> u64 {
@@ -328,12 +335,12 @@ impl Connections {
     }
 
     /// Computes the next timer, and wakes the thread if it is earlier than before.
-    fn set_timer(&self, adapter: &Adapter) {
+    fn set_timer(&self, transport: MadTransport<'_>) {
         let _timing = lock(&self.timing);
         let timers = self.managers.iter().filter_map(|manager| lock(manager).cm.poll_timeout());
         let next = timers.min().map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
-            adapter.signals.wake();
+            transport.wake_thread();
         }
     }
 
@@ -342,10 +349,10 @@ impl Connections {
     }
 
     /// Sends the messages of a manager, under its lock, so that they stay in order.
-    fn transmit(&self, adapter: &Adapter, link: u8, manager: &mut ConnectionManager) {
+    fn transmit(&self, transport: MadTransport<'_>, link: u8, manager: &mut ConnectionManager) {
         while let Some(transmit) = manager.poll_transmit() {
             // Without a route, the peer counts as not responding.
-            let mut route = match adapter.route_to(link, transmit.destination) {
+            let mut route = match transport.route_to(link, transmit.destination) {
                 Ok(route) => route,
                 Err(error) => {
                     tracing::debug!(to = ?transmit.destination, %error, "no route for a CM message");
@@ -353,19 +360,13 @@ impl Connections {
                 }
             };
             route.traffic_class = transmit.traffic_class & !3;
-            adapter.send_management(
-                route,
-                MANAGEMENT,
-                QUEUE_KEY,
-                self.next_psn(),
-                &transmit.to_mad(),
-            );
+            transport.send(route, MANAGEMENT, QUEUE_KEY, self.next_psn(), &transmit.to_mad());
         }
     }
 
     /// Answers the peer for a cm_id that no longer exists.
-    fn refuse(&self, adapter: &Adapter, link: u8, event: Event) {
-        self.act(adapter, link, |manager, now| match event {
+    fn refuse(&self, transport: MadTransport<'_>, link: u8, event: Event) {
+        self.act(transport, link, |manager, now| match event {
             Event::Request(connection, _)
             | Event::Reply(connection, _)
             | Event::Established(connection, _)
@@ -379,7 +380,7 @@ impl Connections {
     }
 
     /// Delivers all pending events to their cm_ids. The caller must not hold a cm_id's lock.
-    pub(crate) fn deliver_events(&self, adapter: &Adapter) {
+    pub(crate) fn deliver_events(&self, transport: MadTransport<'_>) {
         let _telling = lock(&self.delivering);
         for (index, manager) in self.managers.iter().enumerate() {
             loop {
@@ -391,8 +392,8 @@ impl Connections {
                 tracing::debug!(link = index, ?event, "CM event");
                 let link = index as u8;
                 match target {
-                    Some(id) => id.handle_cm_event(adapter, link, event),
-                    None => self.refuse(adapter, link, event),
+                    Some(id) => id.handle_cm_event(self, transport, link, event),
+                    None => self.refuse(transport, link, event),
                 }
             }
         }

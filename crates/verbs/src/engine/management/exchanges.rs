@@ -26,9 +26,9 @@ use ferroce_wire::setup::{
     ExchangeId, MAX_LEN, Magic, MessageType, Prefix, QUEUE_KEY, QUEUE_PAIR, SetupMessage, Status,
 };
 
-use super::super::{Adapter, ReceivedPacket, now};
+use super::super::{MadTransport, ReceivedPacket, now};
 use super::random;
-use crate::device::Device;
+use super::services::Services;
 use crate::error::{RouteError, SetupExchangeError};
 use crate::event_queue::EventQueue;
 use crate::sync::lock;
@@ -37,6 +37,7 @@ use crate::sync::lock;
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     slot: u8,
+    services: Arc<Services>,
     machines: Mutex<Machines>,
     /// When the next timer of any state machine expires.
     next: AtomicU64,
@@ -88,9 +89,10 @@ fn is_answer(message: MessageType) -> bool {
 }
 
 impl Exchanges {
-    pub(crate) fn new(slot: u8, _device: &Device) -> Self {
+    pub(crate) fn new(slot: u8, services: Arc<Services>) -> Self {
         Self {
             slot,
+            services,
             machines: Mutex::default(),
             next: AtomicU64::new(u64::MAX),
             psn: AtomicU32::new(0),
@@ -105,77 +107,76 @@ impl Exchanges {
     /// Serves the exchanges of an address. Without an event queue, it only answers discovery requests.
     pub(crate) fn serve(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         link: u8,
         config: ServerConfig,
         events: Option<Arc<EventQueue<ServerEvent>>>,
     ) -> Result<(), SetupExchangeError> {
-        let address = adapter.port.links.get(usize::from(link)).map(|link| link.address);
-        let address = address.ok_or(RouteError::NoSuchGid { index: link })?;
-        adapter.management.connections.services.claim(address, SERVICE)?;
+        let address = transport.address(link).ok_or(RouteError::NoSuchGid { index: link })?;
+        self.services.claim(address, SERVICE)?;
         let serving = ServerState { link, machine: Server::new(config), events };
         lock(&self.machines).servers.push(serving);
         Ok(())
     }
 
-    pub(crate) fn stop_serving(&self, adapter: &Adapter, link: u8) {
+    pub(crate) fn stop_serving(&self, transport: MadTransport<'_>, link: u8) {
         lock(&self.machines).servers.retain(|one| one.link != link);
-        if let Some(link) = adapter.port.links.get(usize::from(link)) {
-            adapter.management.connections.services.release(link.address, SERVICE);
+        if let Some(address) = transport.address(link) {
+            self.services.release(address, SERVICE);
         }
     }
 
     /// Calls a function on the server of a link, and sends the resulting messages.
     pub(crate) fn with_server<T>(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         link: u8,
         act: impl FnOnce(&mut Server, Instant) -> T,
     ) -> Option<T> {
         let mut machines = lock(&self.machines);
         let serving = machines.servers.iter_mut().find(|one| one.link == link)?;
         let result = act(&mut serving.machine, now());
-        self.pump_server(adapter, serving);
-        self.set_timer(adapter, &machines);
+        self.pump_server(transport, serving);
+        self.set_timer(transport, &machines);
         Some(result)
     }
 
     /// Begins an exchange.
     pub(crate) fn begin(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         link: u8,
         server: Gid,
         config: ClientConfig,
         events: Arc<EventQueue<ClientEvent>>,
     ) -> Result<(), RouteError> {
-        adapter.route_to(link, server)?;
+        transport.route_to(link, server)?;
         let machine = Client::new(config, Peer::service(server), now());
         let mut asking = ClientState { link, machine, events: Some(events) };
         let mut machines = lock(&self.machines);
-        self.pump_client(adapter, &mut asking);
+        self.pump_client(transport, &mut asking);
         machines.clients.push(asking);
-        self.set_timer(adapter, &machines);
+        self.set_timer(transport, &machines);
         Ok(())
     }
 
     /// Calls a function on an exchange, and sends the resulting messages.
     pub(crate) fn with_client<T>(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         exchange: ExchangeId,
         act: impl FnOnce(&mut Client, Instant) -> T,
     ) -> Option<T> {
         let mut machines = lock(&self.machines);
         let asking = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange)?;
         let result = act(&mut asking.machine, now());
-        self.pump_client(adapter, asking);
-        self.set_timer(adapter, &machines);
+        self.pump_client(transport, asking);
+        self.set_timer(transport, &machines);
         Some(result)
     }
 
     /// The handle of an exchange was dropped: an unconnected exchange ends, others remain to answer repeated messages.
-    pub(crate) fn remove_client(&self, adapter: &Adapter, exchange: ExchangeId) {
+    pub(crate) fn remove_client(&self, transport: MadTransport<'_>, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
         let found = machines.clients.iter_mut().find(|one| one.machine.exchange() == exchange);
         let Some(asking) = found else { return };
@@ -183,15 +184,15 @@ impl Exchanges {
         if !asking.machine.is_connected() {
             asking.machine.abort(now(), Status::REJECTED);
         }
-        self.pump_client(adapter, asking);
+        self.pump_client(transport, asking);
         machines.clients.retain(|one| one.events.is_some() || !one.machine.is_drained());
-        self.set_timer(adapter, &machines);
+        self.set_timer(transport, &machines);
     }
 
     /// Begins a discovery.
     pub(crate) fn search(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         config: DiscoveryConfig,
         targets: Vec<(u8, Gid)>,
         events: Arc<EventQueue<DiscoveryEvent>>,
@@ -199,21 +200,21 @@ impl Exchanges {
         let machine = Discovery::new(config, now());
         let mut searching = DiscoveryState { exchange: config.exchange, machine, targets, events };
         let mut machines = lock(&self.machines);
-        self.pump_discovery(adapter, &mut searching);
+        self.pump_discovery(transport, &mut searching);
         machines.discoveries.push(searching);
-        self.set_timer(adapter, &machines);
+        self.set_timer(transport, &machines);
     }
 
-    pub(crate) fn stop_searching(&self, adapter: &Adapter, exchange: ExchangeId) {
+    pub(crate) fn stop_searching(&self, transport: MadTransport<'_>, exchange: ExchangeId) {
         let mut machines = lock(&self.machines);
         machines.discoveries.retain(|one| one.exchange != exchange);
-        self.set_timer(adapter, &machines);
+        self.set_timer(transport, &machines);
     }
 
     /// Handles a message or forwards it to its owner. Returns whether it belongs to this process.
     pub(crate) fn handle(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         local: SocketAddr,
         one: &ReceivedPacket<'_>,
     ) -> bool {
@@ -231,11 +232,11 @@ impl Exchanges {
         let from = Peer::service(Gid::from_ip(one.info.source.ip()));
         let mut machines = lock(&self.machines);
         let ours = if is_answer(prefix.message_type) {
-            self.answered(adapter, &mut machines, from, prefix.exchange, payload)
+            self.answered(transport, &mut machines, from, prefix.exchange, payload)
         } else {
-            self.asked(adapter, &mut machines, local, from, payload)
+            self.asked(transport, &mut machines, local, from, payload)
         };
-        self.set_timer(adapter, &machines);
+        self.set_timer(transport, &machines);
         drop(machines);
         if ours || local.ip().is_multicast() {
             return true;
@@ -247,20 +248,14 @@ impl Exchanges {
             true => Recipient::Slot(slot),
             false => Recipient::Service(SERVICE),
         };
-        let Some(link) = adapter.port.links.iter().find(|link| link.address == local) else {
-            return true;
-        };
-        let counter = match link.slot.forward(other, one.info, one.bytes) {
-            Ok(()) => &adapter.counters.forwarded_out,
-            Err(_) => &adapter.counters.forward_failed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let Some(link) = transport.link_at(local) else { return true };
+        transport.try_forward(link, other, one.info, one.bytes);
         false
     }
 
     fn answered(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         machines: &mut Machines,
         from: Peer,
         exchange: ExchangeId,
@@ -269,19 +264,19 @@ impl Exchanges {
         let clients = &mut machines.clients;
         if let Some(asking) = clients.iter_mut().find(|one| one.machine.exchange() == exchange) {
             asking.machine.handle_datagram(now(), from, payload);
-            self.pump_client(adapter, asking);
+            self.pump_client(transport, asking);
             return true;
         }
         let found = machines.discoveries.iter_mut().find(|one| one.exchange == exchange);
         let Some(searching) = found else { return false };
         searching.machine.handle_datagram(now(), from, payload);
-        self.pump_discovery(adapter, searching);
+        self.pump_discovery(transport, searching);
         true
     }
 
     fn asked(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         machines: &mut Machines,
         local: SocketAddr,
         from: Peer,
@@ -289,7 +284,7 @@ impl Exchanges {
     ) -> bool {
         let group = local.ip().is_multicast();
         let fits = |one: &ServerState| {
-            let address = adapter.port.links[usize::from(one.link)].address;
+            let Some(address) = transport.address(one.link) else { return false };
             if !group {
                 return address == local;
             }
@@ -301,11 +296,11 @@ impl Exchanges {
         };
         let Some(serving) = machines.servers.iter_mut().find(|one| fits(one)) else { return false };
         serving.machine.handle_datagram(now(), from, payload);
-        self.pump_server(adapter, serving);
+        self.pump_server(transport, serving);
         true
     }
 
-    pub(crate) fn run(&self, adapter: &Adapter) {
+    pub(crate) fn run(&self, transport: MadTransport<'_>) {
         let time = now();
         if self.next_timer() > time.as_nanos() {
             return;
@@ -313,18 +308,18 @@ impl Exchanges {
         let mut machines = lock(&self.machines);
         for serving in &mut machines.servers {
             serving.machine.handle_timeout(time);
-            self.pump_server(adapter, serving);
+            self.pump_server(transport, serving);
         }
         for asking in &mut machines.clients {
             asking.machine.handle_timeout(time);
-            self.pump_client(adapter, asking);
+            self.pump_client(transport, asking);
         }
         for searching in &mut machines.discoveries {
             searching.machine.handle_timeout(time);
-            self.pump_discovery(adapter, searching);
+            self.pump_discovery(transport, searching);
         }
         machines.clients.retain(|one| one.events.is_some() || !one.machine.is_drained());
-        self.set_timer(adapter, &machines);
+        self.set_timer(transport, &machines);
     }
 
     pub(crate) fn next_timer(&self) -> u64 {
@@ -332,18 +327,18 @@ impl Exchanges {
     }
 
     /// Computes the next timer, and wakes the thread if it is earlier than before.
-    fn set_timer(&self, adapter: &Adapter, machines: &Machines) {
+    fn set_timer(&self, transport: MadTransport<'_>, machines: &Machines) {
         let servers = machines.servers.iter().filter_map(|one| one.machine.poll_timeout());
         let clients = machines.clients.iter().filter_map(|one| one.machine.poll_timeout());
         let others = machines.discoveries.iter().filter_map(|one| one.machine.poll_timeout());
         let next = servers.chain(clients).chain(others).min();
         let next = next.map_or(u64::MAX, Instant::as_nanos);
         if next < self.next.swap(next, Ordering::SeqCst) {
-            adapter.signals.wake();
+            transport.wake_thread();
         }
     }
 
-    fn pump_server(&self, adapter: &Adapter, serving: &mut ServerState) {
+    fn pump_server(&self, transport: MadTransport<'_>, serving: &mut ServerState) {
         let machine = &mut serving.machine;
         while !serving.events.as_ref().is_some_and(|events| events.is_full()) {
             let Some(event) = machine.poll_event() else { break };
@@ -357,13 +352,13 @@ impl Exchanges {
             }
         }
         while let Some(transmit) = machine.poll_transmit() {
-            self.send(adapter, serving.link, transmit.to.address, &transmit.message);
+            self.send(transport, serving.link, transmit.to.address, &transmit.message);
         }
     }
 
-    fn pump_client(&self, adapter: &Adapter, asking: &mut ClientState) {
+    fn pump_client(&self, transport: MadTransport<'_>, asking: &mut ClientState) {
         while let Some(transmit) = asking.machine.poll_transmit() {
-            self.send(adapter, asking.link, transmit.to.address, &transmit.message);
+            self.send(transport, asking.link, transmit.to.address, &transmit.message);
         }
         while let Some(event) = asking.machine.poll_event() {
             if let Some(events) = &asking.events {
@@ -372,10 +367,10 @@ impl Exchanges {
         }
     }
 
-    fn pump_discovery(&self, adapter: &Adapter, searching: &mut DiscoveryState) {
+    fn pump_discovery(&self, transport: MadTransport<'_>, searching: &mut DiscoveryState) {
         while let Some(message) = searching.machine.poll_transmit() {
             for &(link, target) in &searching.targets {
-                self.send(adapter, link, target, &message);
+                self.send(transport, link, target, &message);
             }
         }
         while let Some(event) = searching.machine.poll_event() {
@@ -383,12 +378,12 @@ impl Exchanges {
         }
     }
 
-    fn send(&self, adapter: &Adapter, link: u8, to: Gid, message: &SetupMessage) {
+    fn send(&self, transport: MadTransport<'_>, link: u8, to: Gid, message: &SetupMessage) {
         // Without a route, the peer counts as not responding.
-        let Ok(route) = adapter.route_to(link, to) else { return };
+        let Ok(route) = transport.route_to(link, to) else { return };
         let psn = Psn(self.psn.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff);
         let mut buffer = [0; MAX_LEN];
-        adapter.send_management(route, QUEUE_PAIR, QUEUE_KEY, psn, message.emit(&mut buffer));
+        transport.send(route, QUEUE_PAIR, QUEUE_KEY, psn, message.emit(&mut buffer));
     }
 }
 

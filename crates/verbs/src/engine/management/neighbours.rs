@@ -6,7 +6,7 @@ use std::sync::{Mutex, Weak};
 use ferroce_sys::neighbour::{Neighbour, NeighbourState};
 use ferroce_sys::{NetlinkGroup, NetlinkMonitor, clock};
 
-use super::super::Adapter;
+use super::super::MadTransport;
 use super::connections::CmEventHandler;
 use crate::sync::lock;
 
@@ -45,7 +45,7 @@ impl Neighbours {
     /// Lets a cm_id wait for a neighbour. Returns false if it is already resolved, or the kernel does not report it.
     pub(crate) fn wait(
         &self,
-        adapter: &Adapter,
+        transport: MadTransport<'_>,
         id: Weak<dyn CmEventHandler>,
         neighbour: Neighbour,
         until: u64,
@@ -64,7 +64,7 @@ impl Neighbours {
         if Self::is_missing(&neighbour) {
             waiting.push(Waiting { id, neighbour, until });
             self.set_timer(&waiting);
-            adapter.signals.wake();
+            transport.wake_thread();
             return true;
         }
         self.set_timer(&waiting);
