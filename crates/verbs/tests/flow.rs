@@ -55,6 +55,60 @@ fn a_hundred_connections_share_a_small_buffer_without_loss() {
     assert_no_loss(&context);
 }
 
+/// UD has no ACKs, and uses the same buffer.
+#[test]
+fn datagrams_and_connections_share_a_small_buffer_without_loss() {
+    const DATAGRAMS: u64 = 400;
+    const EACH: u64 = 8;
+    let context = small_buffer();
+    let index = gid_index(&context, false).unwrap();
+    let datagram = ServiceType::UnreliableDatagram;
+    let (sender, receiver) = (side(&context, datagram, LENGTH), side(&context, datagram, LENGTH));
+    for side in [&sender, &receiver] {
+        bring_up(&side.queue_pair, &attributes(&context, index, Qpn(0), 4096));
+    }
+    let vector = AddressVector {
+        port: 1,
+        source_index: index,
+        destination: context.device().gids()[usize::from(index)].gid,
+        ..AddressVector::default()
+    };
+    let address = sender.pd.address_handle(&vector).unwrap();
+    let pairs = pairs(&context, 8, LENGTH);
+    let (mut sent, mut received) = (0, 0);
+    let mut connections: Vec<_> = pairs.iter().map(|pair| (pair, 0, 0)).collect();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while received < DATAGRAMS || connections.iter().any(|&(_, _, done)| done < EACH) {
+        assert!(Instant::now() < deadline, "{sent} datagrams sent, {received} received");
+        for (pair, posted, done) in &mut connections {
+            let (one, other) = pair;
+            while *posted < EACH {
+                let write = Operation::Write { remote: other.region.remote(0), immediate: None };
+                one.post(*posted, write, 0, LENGTH);
+                *posted += 1;
+            }
+            while let Some(entry) = one.completions.poll_one() {
+                assert_eq!(entry.status, Status::Success);
+                *done += 1;
+            }
+        }
+        while sent < DATAGRAMS && sent < received + 64 {
+            receiver.post_receive(sent, 0, 4096 + 40);
+            let (number, key) = (receiver.queue_pair.number(), QKey(0x1234));
+            let data = sender.data(0, 4096);
+            let send = UdSendRequest::new(WorkId(sent), &address, number, key, data);
+            sender.queue_pair.post_datagram(send).unwrap();
+            sent += 1;
+        }
+        while let Some(entry) = receiver.completions.poll_one() {
+            assert_eq!(entry.status, Status::Success);
+            received += 1;
+        }
+        while sender.completions.poll_one().is_some() {}
+    }
+    assert_no_loss(&context);
+}
+
 #[test]
 fn reads_of_many_connections_share_the_own_buffer_without_loss() {
     let context = small_buffer();

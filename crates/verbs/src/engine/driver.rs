@@ -147,9 +147,7 @@ impl Driver {
     }
 
     fn run_timers(&mut self, adapter: &Adapter, now: Instant) {
-        let Self { local_flow, schedule, .. } = self;
-        let resume = |core: &Arc<Core>| schedule.push(Arc::clone(core));
-        local_flow.expire(now, resume, |(route, packet)| adapter.outbox.push(route, packet.into()));
+        self.expire_probes(adapter, now);
         while let Some((time, number)) = self.schedule.pop_timer(now) {
             let Some(core) = adapter.tables.queue_pair(number) else { continue };
             let mut inner = lock(&core.inner);

@@ -35,8 +35,8 @@ const GROWTH_STEPS: usize = 32;
 /// A socket that receives: an address, and the slot of the process there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Receiver {
-    host: IpAddr,
-    slot: u8,
+    pub(super) host: IpAddr,
+    pub(super) slot: u8,
 }
 
 impl Receiver {
@@ -111,6 +111,8 @@ struct Pool {
     full: usize,
     limit: usize,
     used: usize,
+    /// Bytes of UC and UD in flight to the receiver: see [`super::local_flow`].
+    unacknowledged: usize,
     /// QPs that wait for credit, in the order of their turns, and how much each needs.
     waiting: VecDeque<(Arc<Core>, usize)>,
     /// Credit set aside for QPs that were resumed and have not had their turn.
@@ -160,14 +162,33 @@ impl Flow {
         if let Some((_, id)) = before {
             self.pools[id.0].resume(resume);
         }
-        member.receiver = receiver.map(|receiver| {
-            let next = PoolId(self.pools.len());
-            let id = *self.ids.entry(receiver).or_insert(next);
-            if id == next {
-                self.pools.push(Pool::new(self.share, RESUMED));
-            }
-            (receiver, id)
-        });
+        member.receiver = receiver.map(|receiver| (receiver, self.pool_of(receiver)));
+    }
+
+    fn pool_of(&mut self, receiver: Receiver) -> PoolId {
+        let next = PoolId(self.pools.len());
+        let id = *self.ids.entry(receiver).or_insert(next);
+        if id == next {
+            self.pools.push(Pool::new(self.share, RESUMED));
+        }
+        id
+    }
+
+    /// The bytes of RC in flight to a receiver.
+    pub(super) fn in_flight_to(&self, receiver: Receiver) -> usize {
+        self.ids.get(&receiver).map_or(0, |id| self.pools[id.0].used)
+    }
+
+    /// Counts the bytes of UC and UD in flight to a receiver.
+    pub(super) fn set_unacknowledged(
+        &mut self,
+        receiver: Receiver,
+        bytes: usize,
+        resume: &mut impl FnMut(Arc<Core>),
+    ) {
+        let id = self.pool_of(receiver);
+        self.pools[id.0].unacknowledged = bytes;
+        self.pools[id.0].resume(resume);
     }
 
     /// Brings the pools up to date after anything happened to a QP, and resumes QPs that wait for the credit that came
@@ -264,6 +285,7 @@ impl Pool {
             full,
             limit: full,
             used: 0,
+            unacknowledged: 0,
             waiting: VecDeque::new(),
             reserved: 0,
             resumes_as,
@@ -273,11 +295,11 @@ impl Pool {
     }
 
     /// Credit that is neither in flight nor set aside. With nothing in flight it has no bound, because no ACK would
-    /// resume a QP whose READ is larger than the pool.
+    /// resume a QP whose READ is larger than the pool. UC and UD leave RC at least a half, and RC them.
     fn free(&self) -> usize {
-        match self.used + self.reserved {
-            0 => usize::MAX,
-            taken => self.limit.saturating_sub(taken),
+        match (self.used + self.reserved, self.unacknowledged.min(self.limit / 2)) {
+            (0, 0) => usize::MAX,
+            (taken, others) => self.limit.saturating_sub(taken + others),
         }
     }
 
@@ -367,6 +389,21 @@ mod tests {
         let mut pool = Pool::new(2 * PACKET, RESUMED);
         pool.cut();
         assert_eq!((pool.limit, pool.turn_size()), (2 * PACKET, PACKET));
+    }
+
+    #[test]
+    fn bytes_without_acks_count_and_leave_a_half() {
+        let mut pool = Pool::new(8 * PACKET, RESUMED);
+        pool.unacknowledged = 3 * PACKET;
+        assert_eq!(pool.free(), 5 * PACKET);
+        pool.charge(0, PACKET);
+        assert_eq!(pool.free(), 4 * PACKET);
+        pool.unacknowledged = 20 * PACKET;
+        assert_eq!(pool.free(), 3 * PACKET);
+        // Also of the smallest pool: a QP that waits can always have a turn.
+        let mut pool = Pool::new(2 * PACKET, RESUMED);
+        pool.unacknowledged = 20 * PACKET;
+        assert!(pool.free() >= pool.turn_size());
     }
 
     #[test]

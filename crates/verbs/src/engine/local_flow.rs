@@ -1,5 +1,5 @@
 //! Flow control for UC and UD between local processes: caps the bytes in flight at the receiver's socket buffer (ADR
-//! 0010).
+//! 0010). The pools of [`super::flow`] count the same bytes, because RC packets go to the same buffer.
 //!
 //! A socket drops packets that do not fit into its buffer, and the sender is not told. RC has acknowledgements. UC and
 //! UD senders instead send a probe every half window: it follows the packets through the same socket to a QPN reserved
@@ -9,7 +9,7 @@
 //! Remote hosts are never probed: the network may lose packets anyway, and the peer may not be Ferroce.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use ferroce_wire::transport::{Bth, Deth};
 
 use super::adapter::Adapter;
 use super::driver::Driver;
+use super::flow::Receiver;
 use super::link::{Link, Route, receive_share};
 use super::port::Port;
 use super::queue_pair::{Core, Inner};
@@ -46,13 +47,6 @@ const MAX_PROBES: u32 = 20;
 /// After this many abandoned probes in a row the receiver is considered gone, and the window is no longer enforced.
 const MAX_UNANSWERED: u32 = 3;
 
-/// A process of this host: an address and the slot there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LocalProcess {
-    host: IpAddr,
-    slot: u8,
-}
-
 /// A probe and its route.
 pub(crate) type ProbePacket = (Route, [u8; LENGTH]);
 
@@ -61,7 +55,7 @@ pub(crate) type ProbePacket = (Route, [u8; LENGTH]);
 pub(crate) struct LocalFlow {
     window: u64,
     slot: u8,
-    flows: HashMap<LocalProcess, Flow>,
+    flows: HashMap<Receiver, Flow>,
 }
 
 #[derive(Debug)]
@@ -86,7 +80,7 @@ struct Flow {
 /// The wait of a QP for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Throttled {
-    process: LocalProcess,
+    process: Receiver,
     /// The value of `Flow::opened` when it began to wait. If it is higher now, the wait is over.
     opened: u64,
 }
@@ -110,7 +104,7 @@ impl LocalFlow {
     /// Records a sent packet. Returns a probe to send behind it if one is due.
     pub(crate) fn sent(
         &mut self,
-        process: LocalProcess,
+        process: Receiver,
         route: Route,
         length: usize,
         now: Instant,
@@ -120,23 +114,30 @@ impl LocalFlow {
         flow.probe(process, self.window, self.slot, now)
     }
 
-    /// Whether the window of a receiver is used up.
-    fn is_closed(&self, process: LocalProcess) -> bool {
-        self.flows.get(&process).is_some_and(|flow| {
-            flow.unanswered < MAX_UNANSWERED && flow.sent - flow.taken >= self.window
-        })
+    /// The bytes in flight to a receiver; none to one that is considered gone.
+    fn in_flight(&self, process: Receiver) -> u64 {
+        let flow = self.flows.get(&process).filter(|flow| flow.unanswered < MAX_UNANSWERED);
+        flow.map_or(0, |flow| flow.sent - flow.taken)
+    }
+
+    /// Whether the window of a receiver is used up, if RC has `others` bytes in flight to it. RC leaves at least a half: at
+    /// that point a probe is sent, which opens the window again.
+    fn is_closed(&self, process: Receiver, others: u64) -> bool {
+        let window = self.window - others.min(self.window / 2);
+        self.in_flight(process) >= window
     }
 
     /// Whether a QP must wait before it sends to a receiver. If so, it is queued and resumed when the window opens; QPs
     /// that have not `sent` anything in the current window are resumed first.
     pub(crate) fn must_wait(
         &mut self,
-        process: LocalProcess,
+        process: Receiver,
+        others: usize,
         core: &Arc<Core>,
         throttled: &mut Option<Throttled>,
         sent: bool,
     ) -> bool {
-        let closed = self.is_closed(process);
+        let closed = self.is_closed(process, others as u64);
         let Some(flow) = self.flows.get_mut(&process).filter(|_| closed) else { return false };
         let here = Some(Throttled { process, opened: flow.opened });
         if *throttled != here {
@@ -151,7 +152,7 @@ impl LocalFlow {
     /// Handles the acknowledgement of a probe: resumes waiting QPs, and returns the next probe if one is due.
     fn handle_probe_ack(
         &mut self,
-        process: LocalProcess,
+        process: Receiver,
         number: u32,
         now: Instant,
         resume: &mut impl FnMut(&Arc<Core>),
@@ -183,7 +184,7 @@ impl LocalFlow {
             probe.tries += 1;
             // A receiver that is considered gone is probed only once.
             if probe.tries < MAX_PROBES && flow.unanswered < MAX_UNANSWERED {
-                send((flow.route, packet(PROBE, probe.number, process.number(), self.slot)));
+                send((flow.route, packet(PROBE, probe.number, probe_number(process), self.slot)));
                 continue;
             }
             let sent = probe.sent;
@@ -221,7 +222,7 @@ impl Flow {
     /// Returns a probe if half a window is in flight and no probe is.
     fn probe(
         &mut self,
-        process: LocalProcess,
+        process: Receiver,
         window: u64,
         slot: u8,
         now: Instant,
@@ -232,14 +233,13 @@ impl Flow {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         self.probe = Some(Probe { number, sent: self.sent, due: now + PROBE_INTERVAL, tries: 0 });
-        Some((self.route, packet(PROBE, number, process.number(), slot)))
+        Some((self.route, packet(PROBE, number, probe_number(process), slot)))
     }
 }
 
-impl LocalProcess {
-    fn number(self) -> Qpn {
-        Qpn(u32::from(self.slot) << 16 | QPN_IN_SLOT)
-    }
+/// The QPN of a receiver's probes.
+fn probe_number(receiver: Receiver) -> Qpn {
+    Qpn(u32::from(receiver.slot) << 16 | QPN_IN_SLOT)
 }
 
 /// Builds a probe or its acknowledgement.
@@ -274,15 +274,34 @@ pub(crate) fn is_for(number: Qpn) -> bool {
 
 impl Inner {
     /// The local process that the next packet of a QP goes to, if that packet is not acknowledged.
-    pub(super) fn local_receiver_of_next(&self, port: &Port) -> Option<LocalProcess> {
+    pub(super) fn local_receiver_of_next(&self, port: &Port) -> Option<Receiver> {
         let (destination, route) = self.endpoint.next_unacknowledged()?;
         let host = route.or(self.route)?.destination.ip();
-        let process = LocalProcess { host, slot: (destination.0 >> 16) as u8 };
+        let process = Receiver::new(host, destination);
         (destination != Qpn::MULTICAST && port.is_here(host)).then_some(process)
     }
 }
 
 impl Driver {
+    /// Lets the pool of a receiver count what UC and UD have in flight to it.
+    pub(super) fn count_unacknowledged(&mut self, process: Receiver) {
+        let Self { flow, local_flow, schedule, .. } = self;
+        let bytes = local_flow.in_flight(process) as usize;
+        flow.set_unacknowledged(process, bytes, &mut |core| schedule.push(core));
+    }
+
+    /// Repeats probes or gives them up.
+    pub(super) fn expire_probes(&mut self, adapter: &Adapter, now: Instant) {
+        if self.local_flow.next_timer().is_none_or(|due| due > now) {
+            return;
+        }
+        let Self { local_flow, schedule, .. } = self;
+        let resume = |core: &Arc<Core>| schedule.push(Arc::clone(core));
+        local_flow.expire(now, resume, |(route, packet)| adapter.outbox.push(route, packet.into()));
+        let processes: Vec<_> = self.local_flow.flows.keys().copied().collect();
+        processes.into_iter().for_each(|process| self.count_unacknowledged(process));
+    }
+
     /// Handles a probe to this process, or the acknowledgement of one of its own.
     pub(super) fn handle_local_flow(
         &mut self,
@@ -307,24 +326,25 @@ impl Driver {
             let slot = adapter.tables.slot();
             adapter.outbox.push(route, packet(PROBE_ACK, number, sender, slot).into());
         } else if kind == PROBE_ACK {
-            let process = LocalProcess { host: source, slot: (sender.0 >> 16) as u8 };
+            let process = Receiver::new(source, sender);
             let Self { local_flow, schedule, .. } = self;
             let mut resume = |core: &Arc<Core>| schedule.push(Arc::clone(core));
             let next = local_flow.handle_probe_ack(process, number, one.now, &mut resume);
             if let Some((route, packet)) = next {
                 adapter.outbox.push(route, packet.into());
             }
+            self.count_unacknowledged(process);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
 
-    const PROCESS: LocalProcess = LocalProcess { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
+    const PROCESS: Receiver = Receiver { host: IpAddr::V4(Ipv4Addr::LOCALHOST), slot: 2 };
     const ROUTE: Route = Route {
         link: 0,
         sender: 0,
@@ -345,7 +365,7 @@ mod tests {
     /// Sends until the window is full. Returns the number of packets and the numbers of the probes.
     fn fill(local_flow: &mut LocalFlow, now: Instant) -> (usize, Vec<u32>) {
         let (mut packets, mut probes) = (0, Vec::new());
-        while !local_flow.is_closed(PROCESS) && packets < 100 {
+        while !local_flow.is_closed(PROCESS, 0) && packets < 100 {
             packets += 1;
             let probe = local_flow.sent(PROCESS, ROUTE, 1_232, now);
             probes.extend(probe.map(|probe| number(&probe)));
@@ -372,12 +392,27 @@ mod tests {
             local_flow.handle_probe_ack(PROCESS, 7, at(1), &mut |_| ()).is_none(),
             "no such probe"
         );
-        assert!(local_flow.is_closed(PROCESS));
+        assert!(local_flow.is_closed(PROCESS, 0));
         assert!(
             local_flow.handle_probe_ack(PROCESS, 0, at(1), &mut |_| ()).is_none(),
             "less than half a window is in flight"
         );
         assert_eq!(fill(&mut local_flow, at(1)), (3, vec![1]));
+    }
+
+    #[test]
+    fn connections_leave_half_of_the_window() {
+        let mut local_flow = local_flow();
+        for (others, packets) in [(1_999, 5), (2_000, 4), (4_000, 3), (1 << 20, 3)] {
+            local_flow.flows.clear();
+            let mut sent = 0;
+            while !local_flow.is_closed(PROCESS, others) {
+                let probe = local_flow.sent(PROCESS, ROUTE, 1_232, at(0));
+                sent += 1;
+                assert_eq!(probe.is_some(), sent == 3, "the window opens again");
+            }
+            assert_eq!(sent, packets, "{others} bytes of others");
+        }
     }
 
     #[test]
@@ -387,7 +422,7 @@ mod tests {
         for round in 0..MAX_UNANSWERED {
             assert!(!fill(&mut local_flow, at(now)).1.is_empty());
             let mut sent = Vec::new();
-            while local_flow.is_closed(PROCESS) {
+            while local_flow.is_closed(PROCESS, 0) {
                 assert_eq!(local_flow.next_timer(), Some(at(now + 5)));
                 now += 5;
                 local_flow.expire(at(now), |_| (), |probe| sent.push(number(&probe)));
@@ -398,16 +433,16 @@ mod tests {
         assert_eq!(fill(&mut local_flow, at(now)).0, 100);
         let last = local_flow.flows[&PROCESS].probe.unwrap().number;
         let probe = local_flow.handle_probe_ack(PROCESS, last, at(now), &mut |_| ());
-        assert!(probe.is_some() && local_flow.is_closed(PROCESS));
+        assert!(probe.is_some() && local_flow.is_closed(PROCESS, 0));
     }
 
     #[test]
     fn malformed_probes_are_ignored() {
-        let mut bytes = [&packet(PROBE, 1, PROCESS.number(), 1)[..], &[0; 4]].concat();
+        let mut bytes = [&packet(PROBE, 1, probe_number(PROCESS), 1)[..], &[0; 4]].concat();
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_some());
         bytes[15] ^= 1;
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "another queue key");
-        let bytes = [&packet(PROBE, 1, PROCESS.number(), 1)[..24], &[0; 4]].concat();
+        let bytes = [&packet(PROBE, 1, probe_number(PROCESS), 1)[..24], &[0; 4]].concat();
         assert!(parse(&Packet::parse(&bytes).unwrap()).is_none(), "too short");
     }
 }

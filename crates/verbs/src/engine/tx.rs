@@ -20,8 +20,8 @@ use ferroce_wire::number::Qpn;
 use super::adapter::Adapter;
 use super::counters::count_error;
 use super::driver::Driver;
+use super::flow::Receiver;
 use super::link::Route;
-use super::local_flow::LocalProcess;
 use super::queue_pair::{Core, Inner};
 use crate::headers::ICRC;
 use crate::sync::lock;
@@ -137,8 +137,11 @@ impl Driver {
         sent: bool,
     ) -> Sent {
         let process = inner.local_receiver_of_next(&adapter.port);
-        let throttled = &mut inner.throttled;
-        if process.is_some_and(|to| self.local_flow.must_wait(to, core, throttled, sent)) {
+        let must_wait = process.is_some_and(|to| {
+            let others = self.flow.in_flight_to(to);
+            self.local_flow.must_wait(to, others, core, &mut inner.throttled, sent)
+        });
+        if must_wait {
             return Sent::Nothing;
         }
         let mut memory = &*adapter.memory;
@@ -177,13 +180,14 @@ impl Driver {
     fn probe(
         &mut self,
         adapter: &Adapter,
-        process: LocalProcess,
+        process: Receiver,
         route: Route,
         length: usize,
         now: Instant,
         has_room: bool,
     ) -> bool {
         let probe = self.local_flow.sent(process, route, length, now);
+        self.count_unacknowledged(process);
         let Some((route, packet)) = probe else { return true };
         if !has_room {
             // The place behind the batch holds the packet before it.
