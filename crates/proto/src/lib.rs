@@ -23,6 +23,7 @@ pub mod budget;
 pub mod cm;
 pub mod congestion;
 pub mod counters;
+pub mod doorbell;
 pub mod endpoint;
 mod inline_data;
 pub mod memory;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ferroce_proto::counters::Counters;
+use ferroce_proto::doorbell::{Doorbell, Ring};
 use ferroce_proto::endpoint::{Endpoint, Event};
 use ferroce_proto::qp::State;
 use ferroce_proto::receive::ReceiveQueue;
@@ -49,9 +50,8 @@ pub(crate) struct Inner {
     pub(crate) flow: flow::Member,
     /// It waits for the flow control of UC and UD.
     pub(crate) throttled: Option<Throttled>,
-    /// Requests that were posted and left for the next pass, and their bytes: see [`Inner::holds`].
-    pub(crate) held: usize,
-    pub(crate) held_bytes: u64,
+    /// Requests that were posted and left for the next pass.
+    pub(crate) doorbell: Doorbell,
     /// It was destroyed. Queues of the engine may still contain it and must skip it.
     pub(crate) destroyed: bool,
 }
@@ -89,21 +89,10 @@ pub(crate) struct Loss {
     pub(super) responses: bool,
 }
 
-/// How many requests are held back, and how many bytes.
-const MAX_HELD: usize = 32;
-const MAX_HELD_BYTES: u64 = 16 << 10;
-
 impl Inner {
     /// Whether `count` requests of `bytes` bytes that were just posted may leave with later ones, in one system call.
-    ///
-    /// They may while an earlier request is unacknowledged: its ACK sends them, if no poll or further post does so
-    /// before. A request on its own is sent at once.
     pub(crate) fn holds(&mut self, count: usize, bytes: u64) -> bool {
-        self.held += count;
-        self.held_bytes += bytes;
-        self.held <= MAX_HELD
-            && self.held_bytes <= MAX_HELD_BYTES
-            && self.endpoint.has_unacknowledged()
+        self.doorbell.post(count, bytes, self.endpoint.has_unacknowledged()) == Ring::Later
     }
 
     /// Sets the route to the connected peer.

@@ -95,7 +95,7 @@ impl Driver {
         if inner.destroyed {
             return (0, TurnEnd::Done);
         }
-        (inner.held, inner.held_bytes) = (0, 0);
+        inner.doorbell.release();
         let Self { flow, schedule, .. } = self;
         let mut resume = |core| schedule.push(core);
         let mut budget = flow.budget(core, &mut inner.flow, inner.receiver, &mut resume);

@@ -201,8 +201,7 @@ impl QueuePair {
             receiver: None,
             flow: Default::default(),
             throttled: None,
-            held: 0,
-            held_bytes: 0,
+            doorbell: Default::default(),
             destroyed: false,
             heard: None,
         };
