@@ -378,12 +378,15 @@ impl Requester {
         let index = self.queue.partition_point(|queued| queued.end() <= sequence);
         if let Some(queued) = self.queue.get_mut(index) {
             queued.state = RequestState::Failed(Status::LocalProtection);
+            let start = queued.start;
             // This packet and all behind it are not sent.
             if self.newest == sequence.plus(1) {
                 self.newest = sequence;
             }
             (self.next, self.next_index) = (sequence, index);
             self.outstanding.retain(|&end| end <= sequence);
+            // The last packet of the request before it requested an ACK.
+            self.ack_requested = self.ack_requested.min(start);
             self.in_flight = self.count_in_flight(config.mtu);
         }
         self.complete_failed(done)
@@ -416,7 +419,7 @@ impl Requester {
             done.push_back(queued.completion(Status::Flushed));
         }
         self.unacknowledged = self.tail;
-        (self.next, self.newest) = (self.tail, self.tail);
+        (self.next, self.newest, self.ack_requested) = (self.tail, self.tail, self.tail);
         self.next_index = 0;
         self.outstanding.clear();
         (self.timer, self.rnr_wait_until) = (None, None);

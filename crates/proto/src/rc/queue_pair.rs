@@ -381,9 +381,15 @@ impl QueuePair {
         self.requester.count_in_flight(self.config.mtu)
     }
 
-    /// Whether a request packet was sent and not acknowledged.
+    /// Whether a request packet was sent and not acknowledged. Between two packets of a message, or after going back,
+    /// it may be that no ACK is due; then there is a packet to send.
     pub fn has_unacknowledged(&self) -> bool {
         self.requester.has_unacknowledged()
+    }
+
+    /// Whether the peer owes an ACK or a response: a packet that was sent since it last went back requested one.
+    pub fn awaits_ack(&self) -> bool {
+        self.requester.awaits_ack()
     }
 
     /// What [`QueuePair::poll_transmit`] could return now.

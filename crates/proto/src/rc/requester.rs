@@ -132,6 +132,8 @@ pub(super) struct Requester {
     pub(super) went_back_to: Option<Sequence>,
     /// Packets sent since the last ACK request.
     since_ack_request: u32,
+    /// Position after the newest packet that requested an ACK or a response, since it last went back.
+    pub(super) ack_requested: Sequence,
     /// Packets per READ chunk.
     pub(super) chunk_packets: u32,
     pub(super) rate: Controller,
@@ -171,6 +173,7 @@ impl Requester {
             credit_limit: None,
             went_back_to: None,
             since_ack_request: 0,
+            ack_requested: start,
             chunk_packets: chunk_packets.max(1) as u32,
             rate,
             in_flight: InFlight::NONE,
@@ -264,6 +267,7 @@ impl Requester {
         config: &Config,
     ) -> Option<Transmit<'_>> {
         if let Some(sequence) = self.next_probe() {
+            self.ack_requested = self.ack_requested.max(sequence.plus(1));
             return self.packet_in_flight(sequence, config);
         }
         // Until a packet is found.
@@ -300,6 +304,7 @@ impl Requester {
             self.over_budget = sent;
             // The budget became smaller before an ACK was requested: the newest packet is sent again to request it.
             if core::mem::take(&mut self.since_ack_request) > 0 {
+                self.ack_requested = self.next;
                 return self.packet_in_flight(self.next.before(), config);
             }
             return None;
@@ -324,6 +329,7 @@ impl Requester {
             last || edge || wants_response || self.since_ack_request >= ACK_REQUEST_INTERVAL;
         if ack_request {
             self.since_ack_request = 0;
+            self.ack_requested = self.next;
             self.rtt.on_sent(now, answered_by);
         }
         self.next_index += usize::from(last);
@@ -374,6 +380,7 @@ impl Requester {
         self.outstanding.clear();
         self.timer = None;
         self.since_ack_request = 0;
+        self.ack_requested = self.next;
         self.in_flight = InFlight::NONE;
         self.stalled = false;
         self.rate.on_loss(now, loss);
@@ -398,6 +405,11 @@ impl Requester {
     /// Whether a packet was sent and not acknowledged, even if it will be retransmitted.
     pub(super) fn has_unacknowledged(&self) -> bool {
         self.unacknowledged < self.newest
+    }
+
+    /// Whether a packet was sent that requested an ACK or a response, which has not arrived.
+    pub(super) fn awaits_ack(&self) -> bool {
+        self.unacknowledged < self.ack_requested
     }
 
     /// Cost of the packets from `unacknowledged` to `next`, from the queue.

@@ -4,6 +4,7 @@ mod counters;
 mod credits;
 mod drain;
 mod duplicates;
+mod held;
 mod helpers;
 mod large;
 mod local;
