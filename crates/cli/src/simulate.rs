@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use ferroce_sim::rdma::{Congestion, Services, SetUp, Simulation, Summary, Workload};
+use ferroce_sim::rdma::{Congestion, Posting, Services, SetUp, Simulation, Summary, Workload};
 use ferroce_sim::{Capture, HostId, Scenario, Vantage};
 use ferroce_trace::render::units;
 
@@ -59,6 +59,10 @@ pub(crate) struct SimulateArgs {
     /// Congestion control of reliable connections: window, dcqcn or none
     #[arg(long, value_name = "KIND", default_value_t = Congestion::Window)]
     pub(crate) congestion: Congestion,
+
+    /// When requests are posted: at-once, or lists (a few at a time; some are held back and leave with later ones)
+    #[arg(long, value_name = "HOW", default_value_t = Posting::AtOnce)]
+    pub(crate) posting: Posting,
 
     /// Write the packets of the first host to a pcapng file; for one seed only
     #[arg(long, value_name = "FILE", conflicts_with = "seeds", value_hint = ValueHint::FilePath)]
@@ -126,6 +130,7 @@ fn simulation(args: &SimulateArgs, seed: u64) -> Simulation {
         services: args.service,
         set_up: args.set_up,
         congestion: args.congestion,
+        posting: args.posting,
     };
     Simulation { scenario: args.scenario, seed, workload }
 }

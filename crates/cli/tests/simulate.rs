@@ -124,6 +124,8 @@ fn the_replay_command_includes_every_option() {
         "cm",
         "--congestion",
         "dcqcn",
+        "--posting",
+        "lists",
     ];
     let mut arguments = vec!["simulate", "--scenario", "crash", "--seed", "9"];
     arguments.extend(options);
@@ -170,8 +172,12 @@ fn bad_arguments_are_named_in_the_error() {
     let output = ferroce(&["simulate", "--scenario", "stormy"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("stormy"));
-    for (option, value) in [("--service", "rd"), ("--set-up", "magic"), ("--congestion", "prayer")]
-    {
+    for (option, value) in [
+        ("--service", "rd"),
+        ("--set-up", "magic"),
+        ("--congestion", "prayer"),
+        ("--posting", "never"),
+    ] {
         let output = ferroce(&["simulate", option, value]);
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&output.stderr).contains(value));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use ferroce_sim::rdma::{Simulation, Summary};
+use ferroce_sim::rdma::{Posting, Simulation, Summary};
 use serde::Serialize;
 
 use super::{SimulateArgs, Totals, seeds, simulation, summary};
@@ -51,6 +51,9 @@ struct Workload {
     service: String,
     set_up: String,
     congestion: String,
+    /// Only if it is not the default, which it was before the option existed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    posting: Option<String>,
 }
 
 /// Counters of the network.
@@ -84,6 +87,9 @@ impl<'a> Run<'a> {
                 service: load.services.to_string(),
                 set_up: load.set_up.to_string(),
                 congestion: load.congestion.to_string(),
+                posting: Some(load.posting)
+                    .filter(|posting| *posting != Posting::AtOnce)
+                    .map(|posting| posting.to_string()),
             },
             time_ns: u64::try_from(summary.time.as_nanos()).unwrap_or(u64::MAX),
             events: summary.events,

@@ -81,7 +81,7 @@ impl ManyConnections {
             work: Work::Connected((0..messages).map(request).collect()),
         }));
         host.open(Instant::ZERO, endpoint);
-        host.start(endpoint);
+        host.start(Instant::ZERO, endpoint);
     }
 }
 

@@ -51,8 +51,8 @@ use plan::Connection;
 pub use replay::{Replay, ReplayParseError};
 pub use summary::Summary;
 pub use transfer::Transfer;
-use verify::{NetworkFaults, Verifier};
-pub use workload::{Congestion, Service, Services, SetUp, UnknownName, Workload};
+use verify::{NetworkFaults, Stranded, Verifier};
+pub use workload::{Congestion, Posting, Service, Services, SetUp, UnknownName, Workload};
 
 /// The complete description of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,6 +113,10 @@ impl Simulation {
             host
         });
         let ids: Vec<_> = (0..count).map(HostId).collect();
+        let stranded = match self.workload.posting {
+            Posting::AtOnce => None,
+            Posting::Lists => find_stranded(&mut fabric, &connections, &mut violations),
+        };
         finish(&mut fabric, &mut violations);
         if let Some(tamper) = tamper {
             for &id in &ids {
@@ -120,6 +124,9 @@ impl Simulation {
             }
         }
         let mut summary = self.verify(&fabric, &ids, &connections, &mut violations);
+        if let Some(stranded) = stranded {
+            (summary.suspects, summary.suspect_pairs) = identity(&connections[stranded.connection]);
+        }
         if self.workload.set_up != SetUp::Direct {
             for &id in &ids {
                 fabric.with_host(id, |host, now| {
@@ -145,6 +152,12 @@ impl Simulation {
         let mut random = Random::new(self.seed).stream("batches");
         for host in &mut hosts {
             host.batch = Duration::from_micros([0, 0, 5, 20][random.below(4) as usize]);
+        }
+        if self.workload.posting == Posting::Lists {
+            let random = Random::new(self.seed).stream("posting");
+            for (number, host) in hosts.iter_mut().enumerate() {
+                host.posting = Some(random.substream(number as u64));
+            }
         }
         let random = Random::new(self.seed).stream("workload");
         let connect = |number: usize| {
@@ -200,6 +213,22 @@ impl Simulation {
 fn identity(connection: &Connection) -> (Vec<HostId>, Vec<Qpn>) {
     let endpoints = connection.endpoints.iter();
     endpoints.map(|endpoint| (HostId(endpoint.host as u32), layout::qpn(endpoint.index))).unzip()
+}
+
+/// Runs until requests are held back that nothing will send, or no event is left. Such requests are a violation.
+fn find_stranded<T: EventLog>(
+    fabric: &mut Fabric<RdmaHost, T>,
+    connections: &[Connection],
+    violations: &mut Vec<String>,
+) -> Option<Stranded> {
+    let mut stranded = None;
+    // How the run ends is checked when it is finished.
+    let _ = fabric.run_until(|fabric| {
+        stranded = Stranded::find(connections, |host| fabric.host(HostId(host as u32)));
+        stranded.is_some()
+    });
+    violations.extend(stranded.map(|stranded| stranded.describe(fabric.now())));
+    stranded
 }
 
 /// Runs until no event is left.

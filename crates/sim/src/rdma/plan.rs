@@ -79,7 +79,7 @@ pub(super) fn begin(connections: &[Connection], hosts: &mut [RdmaHost]) {
         hosts[id.host].open(Instant::ZERO, id.index);
     }
     for id in direct().flat_map(|one| &one.endpoints) {
-        hosts[id.host].start(id.index);
+        hosts[id.host].start(Instant::ZERO, id.index);
     }
     for host in hosts {
         host.with_management(|management, host| management.begin(Instant::ZERO, host));

@@ -29,8 +29,9 @@ pub struct Replay {
 const COMMAND: [&str; 2] = ["ferroce", "simulate"];
 
 /// Returns the options of the workload with their values.
-fn options(workload: &Workload) -> [(&'static str, String); 7] {
-    let Workload { hosts, connections, requests, largest, services, set_up, congestion } = workload;
+fn options(workload: &Workload) -> [(&'static str, String); 8] {
+    let Workload { hosts, connections, requests, largest, services, .. } = workload;
+    let Workload { set_up, congestion, posting, .. } = workload;
     [
         ("--hosts", hosts.to_string()),
         ("--connections", connections.to_string()),
@@ -39,6 +40,7 @@ fn options(workload: &Workload) -> [(&'static str, String); 7] {
         ("--service", services.to_string()),
         ("--set-up", set_up.to_string()),
         ("--congestion", congestion.to_string()),
+        ("--posting", posting.to_string()),
     ]
 }
 
@@ -71,7 +73,7 @@ pub enum ReplayParseError {
     Seed(String),
     /// A value is not a 32-bit number.
     Number(String),
-    /// The service, set-up method or congestion control is unknown.
+    /// The service, set-up method, congestion control or way to post is unknown.
     Name(UnknownName),
     /// An unknown argument.
     Unexpected(String),
@@ -137,6 +139,7 @@ impl FromStr for Replay {
                 "--congestion" => {
                     workload.congestion = value.parse().map_err(ReplayParseError::Name)?
                 }
+                "--posting" => workload.posting = value.parse().map_err(ReplayParseError::Name)?,
                 _ => {}
             }
         }

@@ -39,6 +39,8 @@ pub struct Summary {
     pub crashed: u64,
     /// Bytes that successful requests moved.
     pub bytes: u64,
+    /// Requests that were held back, to leave with later ones.
+    pub held: u64,
     /// Connections that were established by messages and disconnected in order.
     pub disconnected: u64,
     /// Frames that receivers dropped because of a bad ICRC or header.
@@ -68,6 +70,7 @@ impl Summary {
             unconnected: 0,
             crashed: 0,
             bytes: 0,
+            held: 0,
             disconnected: 0,
             damaged: 0,
             totals: Totals::default(),
@@ -102,6 +105,7 @@ impl Summary {
                 continue;
             }
             self.succeeded += progress.succeeded as u64;
+            self.held += endpoint.poster.as_ref().map_or(0, |poster| poster.held);
             let moved =
                 endpoint.send_completions.iter().filter(|one| one.status == Status::Success);
             self.bytes += moved.map(|one| u64::from(one.length)).sum::<u64>();
@@ -137,7 +141,7 @@ impl Summary {
 }
 
 /// Formats a count with its noun: `1 host`, `2 hosts`.
-fn counted(count: impl Into<u64>, noun: &str) -> String {
+pub(super) fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -166,6 +170,9 @@ impl fmt::Display for Summary {
         ];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             writeln!(f, "                 {count} {what}")?;
+        }
+        if self.held > 0 {
+            writeln!(f, "                 {} held back", counted(self.held, "request"))?;
         }
         if self.disconnected > 0 {
             writeln!(

@@ -1,5 +1,6 @@
 //! Random programs over all scenarios, services and set-up methods.
 
+mod held;
 mod recovery;
 
 use ferroce_proto::work::Status;

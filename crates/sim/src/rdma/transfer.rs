@@ -79,7 +79,7 @@ impl Transfer {
                 work: Work::Connected((0..count).map(request).collect()),
             }));
             host.open(Instant::ZERO, endpoint);
-            host.start(endpoint);
+            host.start(Instant::ZERO, endpoint);
             let id = fabric.add_host(host, &[address(side).into()]).ok()?;
             sender.get_or_insert(id);
         }

@@ -22,6 +22,8 @@ pub struct Workload {
     pub set_up: SetUp,
     /// The congestion control of reliable connections.
     pub congestion: Congestion,
+    /// When programs post their requests.
+    pub posting: Posting,
 }
 
 impl Default for Workload {
@@ -34,6 +36,7 @@ impl Default for Workload {
             services: Services::ALL,
             set_up: SetUp::Direct,
             congestion: Congestion::Window,
+            posting: Posting::AtOnce,
         }
     }
 }
@@ -128,6 +131,16 @@ named! {
         Dcqcn = "dcqcn",
         /// No congestion control.
         None = "none",
+    }
+}
+
+named! {
+    /// When programs post their requests.
+    "a way to post", Posting {
+        /// All requests when the connection is up.
+        AtOnce = "at-once",
+        /// RC, XRC and UC: lists of a few requests over time. What was posted is held back as the engine does it.
+        Lists = "lists",
     }
 }
 

@@ -12,6 +12,7 @@ use ferroce_proto::{rc, uc, ud};
 use ferroce_wire::address::Gid;
 use ferroce_wire::number::{Psn, Qpn};
 
+use super::poster::Poster;
 use super::schedule::Entry;
 
 /// The queue pair.
@@ -99,6 +100,8 @@ pub(in crate::rdma) struct Endpoint {
     pub(in crate::rdma) bind_completions: Vec<Completion>,
     /// A packet has arrived.
     pub(in crate::rdma) packet_received: bool,
+    /// The requests that are posted over time, if they are.
+    pub(in crate::rdma) poster: Option<Box<Poster>>,
     pub(super) entry: Entry,
 }
 
@@ -113,6 +116,7 @@ impl Endpoint {
             receive_completions: Vec::new(),
             bind_completions: Vec::new(),
             packet_received: false,
+            poster: None,
             entry: Entry::default(),
         }
     }
@@ -145,11 +149,51 @@ impl Endpoint {
         }
     }
 
+    /// Returns when the QP's timer expires or the next list is posted.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let post = self.poster.as_ref().and_then(|poster| poster.due());
+        [self.qp_timeout(), post].into_iter().flatten().min()
+    }
+
+    fn qp_timeout(&self) -> Option<Instant> {
         match &self.qp {
             Qp::Reliable(qp) => qp.poll_timeout(),
             _ => None,
         }
+    }
+
+    /// Handles what is due. Returns whether the QP may have a packet to send, and does not hold it back.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let expired = self.qp_timeout().is_some_and(|deadline| deadline <= now);
+        if let (true, Qp::Reliable(qp)) = (expired, &mut self.qp) {
+            qp.handle_timeout(now);
+        }
+        let rings = match &mut self.poster {
+            Some(poster) => poster.post_due(now, &mut self.qp),
+            None => false,
+        };
+        self.collect();
+        expired || rings
+    }
+
+    /// The QP is polled for packets, so nothing is held back.
+    pub(super) fn release(&mut self) {
+        if let Some(poster) = &mut self.poster {
+            poster.release();
+        }
+    }
+
+    /// Returns how many requests are held back although nothing will send them: neither is the QP to be polled, nor is
+    /// an ACK due or a timer armed, so they would wait for another call of the program.
+    pub(in crate::rdma) fn stranded(&self) -> Option<usize> {
+        let held = self.poster.as_ref()?.waiting();
+        // In the error state, they were flushed.
+        if held == 0 || self.entry.is_ready() || self.send_stopped() {
+            return None;
+        }
+        let timed = self.qp_timeout().is_some_and(|deadline| self.entry.is_armed(deadline));
+        let bounded = timed || matches!(&self.qp, Qp::Reliable(qp) if qp.awaits_ack());
+        Some(held).filter(|_| !bounded)
     }
 
     /// Whether the QP is in the error state, and not only its SQ.

@@ -1,6 +1,7 @@
 //! A simulated host with QPs of all services, which takes and returns whole frames.
 
 mod endpoint;
+mod poster;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use ferroce_wire::number::{Psn, Qpn, RKey};
 use ferroce_wire::packet::Packet;
 
 pub(super) use endpoint::{Endpoint, EndpointRq, PendingSetup, Qp, QpConfig, Work};
+use poster::Poster;
 use schedule::Schedule;
 
 use super::frame::{ReceivedPacket, emit};
@@ -24,6 +26,7 @@ use super::layout::{FIRST_QPN, FIRST_SRQN};
 use super::management::{Management, QpControl};
 use super::memory::Regions;
 use crate::host::{Destination, Host};
+use crate::random::Random;
 
 /// An SRQ, with the buffers of its receive requests by their id: offset in `region`, and length.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub(super) struct RdmaHost {
     pub(super) restarted: bool,
     /// How long frames are received before anything is sent, as by a thread that receives in batches.
     pub(super) batch: Duration,
+    /// Requests are posted over time, and when is drawn from it; otherwise all at once.
+    pub(super) posting: Option<Random>,
     /// The end of the current batch.
     batch_ends: Option<Instant>,
     schedule: Schedule,
@@ -84,6 +89,7 @@ impl RdmaHost {
             damaged: 0,
             restarted: false,
             batch: Duration::ZERO,
+            posting: None,
             batch_ends: None,
             schedule: Schedule::default(),
             buffer: vec![0; 8192],
@@ -179,9 +185,14 @@ impl QpControl for RdmaHost {
         }
     }
 
-    fn start(&mut self, index: usize) {
+    fn start(&mut self, now: Instant, index: usize) {
         let Some(endpoint) = self.endpoints.get_mut(index) else { return };
-        let Some(pending) = endpoint.pending.take() else { return };
+        let Some(mut pending) = endpoint.pending.take() else { return };
+        if let (Some(random), Work::Connected(work)) = (&self.posting, &mut pending.work) {
+            let mut random = random.substream(index as u64);
+            let poster = Poster::new(std::mem::take(work), now, &mut random);
+            endpoint.poster.insert(Box::new(poster)).post_due(now, &mut endpoint.qp);
+        }
         // The SQ has capacity for all of the program, and all lengths are valid.
         match (&mut endpoint.qp, pending.work) {
             (Qp::Reliable(qp), Work::Connected(work)) => {
@@ -248,14 +259,10 @@ impl Host for RdmaHost {
             if !Schedule::is_current(&mut endpoint.entry, at) {
                 continue;
             }
-            let deadline = endpoint.poll_timeout();
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                if let Qp::Reliable(qp) = &mut endpoint.qp {
-                    qp.handle_timeout(now);
-                }
-                endpoint.collect();
+            if endpoint.handle_timeout(now) {
                 self.schedule.wake(index, &mut endpoint.entry);
             } else {
+                let deadline = endpoint.poll_timeout();
                 self.schedule.arm(index, &mut endpoint.entry, deadline);
             }
         }
@@ -274,6 +281,7 @@ impl Host for RdmaHost {
         while let Some(index) = self.schedule.next() {
             let endpoint = &mut self.endpoints[index];
             Schedule::clear_ready(&mut endpoint.entry);
+            endpoint.release();
             let Some((to, transmit)) = endpoint.poll_transmit(now, &mut self.memory) else {
                 // Local operations may have completed.
                 endpoint.collect();

@@ -13,6 +13,18 @@ pub(in crate::rdma) struct Entry {
     timer: Option<Instant>,
 }
 
+impl Entry {
+    /// Whether the endpoint will be polled for packets.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether an entry of the heap finds this deadline.
+    pub(super) fn is_armed(&self, deadline: Instant) -> bool {
+        self.timer.is_some_and(|timer| timer <= deadline)
+    }
+}
+
 /// Endpoints that may have a packet to send, in round-robin order, and endpoints with a timer.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {

@@ -221,7 +221,7 @@ impl Exchanges {
                 self.server.respond_connection(now, request, Ok(1 << 24))
             }
             (ServerEvent::Connected { .. }, Some(connection)) => {
-                connections.established(connection, host);
+                connections.established(now, connection, host);
                 Ok(())
             }
             (ServerEvent::Failed { .. }, Some(connection)) => {
@@ -257,7 +257,7 @@ fn step(
         }
         ClientEvent::Accepted(_) => {
             let confirmed = client.confirm(now);
-            connections.established(connection, host);
+            connections.established(now, connection, host);
             confirmed
         }
         ClientEvent::Failed(_) => {

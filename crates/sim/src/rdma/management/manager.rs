@@ -192,12 +192,12 @@ impl Manager {
                 connections.set_peer(connection, reply.remote_qpn, reply.starting_psn, None, host);
                 host.open(now, one.endpoint);
                 if self.manager.ready(id, RtuData::default()).is_ok() {
-                    connections.established(connection, host);
+                    connections.established(now, connection, host);
                 }
             }
             Event::Established(id, _) => {
                 if let Some(connection) = find(id) {
-                    connections.established(connection, host);
+                    connections.established(now, connection, host);
                 }
             }
             Event::DisconnectRequest(id, _) => {

@@ -54,7 +54,7 @@ pub(super) trait QpControl {
     fn open(&mut self, now: Instant, endpoint: usize);
 
     /// Posts the endpoint's work: the connection is up on both sides.
-    fn start(&mut self, endpoint: usize);
+    fn start(&mut self, now: Instant, endpoint: usize);
 
     /// Moves the queue pair to the error state.
     fn close(&mut self, endpoint: usize);
@@ -89,9 +89,9 @@ struct Connections {
 
 impl Connections {
     /// Records that our side is established, and posts its work.
-    fn established(&mut self, connection: usize, host: &mut dyn QpControl) {
+    fn established(&mut self, now: Instant, connection: usize, host: &mut dyn QpControl) {
         self.list[connection].state = ConnectionState::Established;
-        host.start(self.list[connection].spec.endpoint);
+        host.start(now, self.list[connection].spec.endpoint);
     }
 
     /// Records that the connection was closed, or not established.

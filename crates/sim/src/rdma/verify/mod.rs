@@ -6,11 +6,15 @@
 //! - a request that succeeded had exactly its effect, and an atomic was executed exactly once;
 //! - UC delivers whole messages in order, or nothing; UD whole datagrams, twice only if the network duplicated them;
 //! - no memory outside the ranges of requests was changed;
-//! - on a network without faults, everything succeeds.
+//! - on a network without faults, everything succeeds;
+//! - after every event, requests are held back only while an ACK is due or a timer is armed.
 
 mod datagrams;
+mod held;
 mod reliable;
 mod unreliable;
+
+pub(super) use held::Stranded;
 
 use ferroce_proto::work::{Completion, CompletionKind, Status};
 
