@@ -379,8 +379,8 @@ impl Requester {
         if let Some(queued) = self.queue.get_mut(index) {
             queued.state = RequestState::Failed(Status::LocalProtection);
             let start = queued.start;
-            // This packet and all behind it are not sent.
-            if self.newest == sequence.plus(1) {
+            // This packet and all behind it are not sent. If it was sent before, the peer may still acknowledge it.
+            if self.is_new && self.newest == sequence.plus(1) {
                 self.newest = sequence;
             }
             (self.next, self.next_index) = (sequence, index);

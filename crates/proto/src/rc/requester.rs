@@ -109,6 +109,8 @@ pub(super) struct Requester {
     pub(super) next: Sequence,
     /// Position after the newest packet ever sent.
     pub(super) newest: Sequence,
+    /// The packet returned last had never been sent before.
+    pub(super) is_new: bool,
     /// Position after the newest posted request.
     pub(super) tail: Sequence,
     /// Queue index of the request that `next` belongs to.
@@ -159,6 +161,7 @@ impl Requester {
             unacknowledged: start,
             next: start,
             newest: start,
+            is_new: false,
             tail: start,
             next_index: 0,
             outstanding: VecDeque::new(),
@@ -266,6 +269,7 @@ impl Requester {
         budget: &mut Budget,
         config: &Config,
     ) -> Option<Transmit<'_>> {
+        self.is_new = false;
         if let Some(sequence) = self.next_probe() {
             self.ack_requested = self.ack_requested.max(sequence.plus(1));
             return self.packet_in_flight(sequence, config);
@@ -316,6 +320,7 @@ impl Requester {
         let last = end == queued.packets;
         let (psn, answered_by) = (self.next.psn(), self.next.plus(1));
         self.next = queued.start.plus(end);
+        self.is_new = self.next > self.newest;
         self.newest = self.newest.max(self.next);
         if wants_response {
             self.outstanding.push_back(self.next);

@@ -56,6 +56,29 @@ fn a_probe_finds_a_lost_last_packet() {
     assert!((6..=7).contains(&sent), "{sent} packets");
 }
 
+/// The peer has executed both requests. The memory of the second is gone when a probe sends it again: the peer's answer still
+/// completes them, and the connection goes on.
+#[test]
+fn a_probe_that_cannot_be_read_spares_earlier_requests() {
+    let mut pair = trusted(|config| config.retry_count = 2);
+    pair.lost = [2, 3].into();
+    (1..=2).for_each(|id| pair.hosts[0].qp.post_send(write(id, 1024)).unwrap());
+    pair.drain();
+    assert!(pair.step() && pair.step());
+    pair.drain();
+    pair.lost.clear();
+    let host = &mut pair.hosts[0];
+    let now = host.qp.poll_timeout().unwrap();
+    host.qp.handle_timeout(now);
+    let psns = [(); 2].map(|()| host.poll(now).unwrap().bth.psn);
+    assert_eq!(psns[0].add(1), psns[1], "the oldest and the newest");
+    host.qp.handle_denied(psns[1], true);
+    pair.run();
+    pair.hosts[0].qp.post_send(write(3, 1024)).unwrap();
+    pair.run();
+    assert_eq!(statuses(&pair), [1, 2, 3].map(|id| (id, Status::Success)));
+}
+
 #[test]
 fn a_probe_replaces_a_lost_ack() {
     let (pair, micros) = micros(&[write(1, 4 * 1024)], &[4]);
