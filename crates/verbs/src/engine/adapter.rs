@@ -58,6 +58,8 @@ pub(crate) struct Adapter {
     pub(super) last_poller: AtomicU64,
     pub(super) last_call: AtomicU64,
     pub(super) last_empty_pass: AtomicU64,
+    /// When a thread that polls may yield again.
+    pub(super) next_yield: AtomicU64,
     pub(crate) signals: Signals,
     /// Makes the next pass of the device thread panic.
     #[cfg(test)]
@@ -186,6 +188,7 @@ impl Adapter {
             last_poller: AtomicU64::new(0),
             last_call: AtomicU64::new(0),
             last_empty_pass: AtomicU64::new(0),
+            next_yield: AtomicU64::new(0),
             signals: Signals::new()?,
             #[cfg(test)]
             panics: false.into(),

@@ -47,6 +47,14 @@ const PACKETS_PER_POST: usize = 1024;
 /// How long polls find nothing before they give the core to other threads that are ready to run.
 const YIELD_AFTER: Duration = Duration::from_micros(100);
 
+/// How long a thread that polls keeps the core after a yield that let others run, in nanoseconds: about a time slice. Each
+/// yield costs a thread a slice of its share, and one that yields again and again gets no core for seconds, while its peers
+/// run out of retries.
+const YIELD_PAUSE: u64 = 3_000_000;
+
+/// A yield that takes longer than this let others run, in nanoseconds.
+const YIELDED: u64 = 100_000;
+
 /// Polls of two CQs within this time are one: nanoseconds.
 const SAME_POLL: u64 = 1_000;
 
@@ -403,11 +411,13 @@ impl Adapter {
             self.last_empty_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
         }
         // With more pollers than cores, the peer may be waiting for this one.
-        let yields = pass.now.since(pass.busy_at) > YIELD_AFTER;
+        let now = pass.now;
+        let yields = now.since(pass.busy_at) > YIELD_AFTER
+            && now.as_nanos() >= self.next_yield.load(Ordering::Relaxed);
         if !pass.has_backlog() {
             let Some((next, requests)) = pass.release() else {
                 if yields {
-                    std::thread::yield_now();
+                    self.yield_core(now.as_nanos());
                 }
                 return false;
             };
@@ -416,6 +426,15 @@ impl Adapter {
             pass.serve(self, requests);
         }
         pass.leave()
+    }
+
+    /// Gives the core to other threads that are ready to run.
+    fn yield_core(&self, before: u64) {
+        std::thread::yield_now();
+        let after = clock::now();
+        if after.saturating_sub(before) > YIELDED {
+            self.next_yield.store(after + YIELD_PAUSE, Ordering::Relaxed);
+        }
     }
 
     /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another
