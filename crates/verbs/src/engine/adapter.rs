@@ -20,6 +20,7 @@ use super::shards::Handle;
 use super::signals::Signals;
 use super::tables::{Objects, Tables};
 use super::thread;
+use super::yielding::Yielding;
 use crate::device::Device;
 use crate::error::OpenError;
 use crate::event::Events;
@@ -58,8 +59,7 @@ pub(crate) struct Adapter {
     pub(super) last_poller: AtomicU64,
     pub(super) last_call: AtomicU64,
     pub(super) last_empty_pass: AtomicU64,
-    /// When a thread that polls may yield again.
-    pub(super) next_yield: AtomicU64,
+    pub(super) yielding: Yielding,
     pub(crate) signals: Signals,
     /// Makes the next pass of the device thread panic.
     #[cfg(test)]
@@ -188,7 +188,7 @@ impl Adapter {
             last_poller: AtomicU64::new(0),
             last_call: AtomicU64::new(0),
             last_empty_pass: AtomicU64::new(0),
-            next_yield: AtomicU64::new(0),
+            yielding: Yielding::default(),
             signals: Signals::new()?,
             #[cfg(test)]
             panics: false.into(),

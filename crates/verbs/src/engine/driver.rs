@@ -6,7 +6,6 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use ferroce_proto::time::Instant;
 use ferroce_sys::{Guard, Requests, clock};
@@ -43,17 +42,6 @@ const PACKETS_PER_PASS: usize = 256;
 
 /// Packets that a thread that posts sends in one call. It does not receive, so more would only wait for ACKs.
 const PACKETS_PER_POST: usize = 1024;
-
-/// How long polls find nothing before they give the core to other threads that are ready to run.
-const YIELD_AFTER: Duration = Duration::from_micros(100);
-
-/// How long a thread that polls keeps the core after a yield that let others run, in nanoseconds: about a time slice. Each
-/// yield costs a thread a slice of its share, and one that yields again and again gets no core for seconds, while its peers
-/// run out of retries.
-const YIELD_PAUSE: u64 = 3_000_000;
-
-/// A yield that takes longer than this let others run, in nanoseconds.
-const YIELDED: u64 = 100_000;
 
 /// Polls of two CQs within this time are one: nanoseconds.
 const SAME_POLL: u64 = 1_000;
@@ -410,14 +398,14 @@ impl Adapter {
         } else {
             self.last_empty_pass.store(pass.now.as_nanos(), Ordering::Relaxed);
         }
-        // With more pollers than cores, the peer may be waiting for this one.
-        let now = pass.now;
-        let yields = now.since(pass.busy_at) > YIELD_AFTER
-            && now.as_nanos() >= self.next_yield.load(Ordering::Relaxed);
+        let idle = pass.now.since(pass.busy_at).as_nanos() as u64;
+        let yields = self.yielding.polled(pass.now.as_nanos(), idle);
         if !pass.has_backlog() {
             let Some((next, requests)) = pass.release() else {
                 if yields {
-                    self.yield_core(now.as_nanos());
+                    let before = clock::now();
+                    std::thread::yield_now();
+                    self.yielding.resumed(before, clock::now());
                 }
                 return false;
             };
@@ -426,15 +414,6 @@ impl Adapter {
             pass.serve(self, requests);
         }
         pass.leave()
-    }
-
-    /// Gives the core to other threads that are ready to run.
-    fn yield_core(&self, before: u64) {
-        std::thread::yield_now();
-        let after = clock::now();
-        if after.saturating_sub(before) > YIELDED {
-            self.next_yield.store(after + YIELD_PAUSE, Ordering::Relaxed);
-        }
     }
 
     /// Makes passes for the device thread until there is nothing left to do. Returns what there was, or `None` if another

@@ -65,6 +65,7 @@ mod thread;
 mod tx;
 mod unreachable;
 mod wait;
+mod yielding;
 
 pub(crate) use adapter::{Adapter, now};
 pub use counters::Statistics;

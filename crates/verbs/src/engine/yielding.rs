@@ -1,0 +1,120 @@
+//! When a thread that polls in vain gives its core to other threads.
+//!
+//! With more pollers than cores, the peer may be waiting for the core that this thread keeps busy. But Linux takes a time
+//! slice from a thread for each yield. Beside threads that never yield, one that yields again and again gets no core for
+//! seconds, while its peers run out of retries. So a yield decides about the next one: if there were packets after it, the
+//! peer shares the core, and the thread yields at each empty poll; if it took long, the thread keeps the core for a time
+//! slice.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How long polls find nothing before they yield, unless it is known that the peer needs the core: nanoseconds.
+const PATIENCE: u64 = 100_000;
+
+/// A yield that takes longer than this let another thread run, in nanoseconds.
+const YIELDED: u64 = 5_000;
+
+/// A yield that takes longer than this let a thread run that does not yield, or many; nanoseconds.
+const LONG: u64 = 1_000_000;
+
+/// A yield that takes longer than this let many threads run, the peer or not: nanoseconds.
+const CROWDED: u64 = 10_000_000;
+
+/// How long a thread keeps the core after a long yield, in nanoseconds: about a time slice.
+const PAUSE: u64 = 3_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Yielding {
+    /// The time before which no thread yields.
+    next: AtomicU64,
+    /// How long the last yield took if another thread ran, until the next poll; otherwise 0.
+    took: AtomicU64,
+    /// After the last yield there were packets, so the peer ran.
+    beside_peer: AtomicBool,
+}
+
+impl Yielding {
+    /// A poll made a pass. `idle`: how long there has been nothing to do, in nanoseconds; 0 if the pass had work. Returns
+    /// whether the thread should yield.
+    pub(super) fn polled(&self, now: u64, idle: u64) -> bool {
+        let took = self.took.load(Ordering::Relaxed);
+        if took > 0 {
+            self.took.store(0, Ordering::Relaxed);
+            let longest = if idle == 0 { CROWDED } else { LONG };
+            if took > longest {
+                self.next.store(now + PAUSE, Ordering::Relaxed);
+            }
+            self.beside_peer.store(idle == 0, Ordering::Relaxed);
+        }
+        let patience = if self.beside_peer.load(Ordering::Relaxed) { 0 } else { PATIENCE };
+        idle > patience && now >= self.next.load(Ordering::Relaxed)
+    }
+
+    /// The thread yielded, and runs again.
+    pub(super) fn resumed(&self, before: u64, now: u64) {
+        let took = now.saturating_sub(before);
+        if took > YIELDED {
+            self.took.store(took, Ordering::Relaxed);
+        } else {
+            self.beside_peer.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_000_000_000;
+
+    #[test]
+    fn yields_after_a_while() {
+        let yielding = Yielding::default();
+        assert!(!yielding.polled(START, 0));
+        assert!(!yielding.polled(START, PATIENCE));
+        assert!(yielding.polled(START, PATIENCE + 1));
+        // Alone on the core: it goes on as before.
+        yielding.resumed(START, START + 300);
+        assert!(!yielding.polled(START + 1000, 1));
+        assert!(yielding.polled(START + 1000, PATIENCE + 1));
+    }
+
+    #[test]
+    fn yields_at_once_to_a_peer_on_the_same_core() {
+        let yielding = Yielding::default();
+        yielding.resumed(START, START + 50_000);
+        assert!(!yielding.polled(START, 0), "there were packets");
+        assert!(yielding.polled(START, 1));
+        yielding.resumed(START, START + 50_000);
+        assert!(!yielding.polled(START, 1), "the other thread had nothing for this one");
+    }
+
+    #[test]
+    fn notices_that_the_peer_has_moved() {
+        let yielding = Yielding::default();
+        yielding.resumed(START, START + 50_000);
+        assert!(!yielding.polled(START, 0));
+        assert!(yielding.polled(START, 1));
+        yielding.resumed(START, START + 300);
+        assert!(!yielding.polled(START, 1));
+    }
+
+    #[test]
+    fn keeps_the_core_beside_threads_that_do_not_yield() {
+        for (idle, length) in [(PAUSE, LONG + 1), (0, CROWDED + 1)] {
+            let yielding = Yielding::default();
+            yielding.resumed(START, START + length);
+            assert!(!yielding.polled(START, idle));
+            assert!(!yielding.polled(START + PAUSE - 1, 2 * PAUSE));
+            assert!(yielding.polled(START + PAUSE, 2 * PAUSE));
+        }
+    }
+
+    #[test]
+    fn a_slow_peer_gets_the_core() {
+        let yielding = Yielding::default();
+        yielding.resumed(START, START + LONG + 1);
+        assert!(!yielding.polled(START, 0));
+        assert!(yielding.polled(START + 1, 1));
+    }
+}
