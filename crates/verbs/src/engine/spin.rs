@@ -23,8 +23,9 @@ const PENALTY: i32 = 4;
 const CROWDED: i32 = -256;
 const PREEMPTED: u64 = 100_000;
 
-/// More bytes than this from the end of one wait to that of the next are a bulk transfer.
-const SMALL: u64 = 4096;
+/// More bytes than this from the end of one wait to that of the next are a bulk transfer: two packets of the largest size, so
+/// that a block of 4 KiB, which storage programs request one by one, is none.
+const SMALL: u64 = 2 * (4096 + 64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
