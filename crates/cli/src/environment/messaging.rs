@@ -42,6 +42,8 @@ fn wanted(args: &EnvironmentArgs) -> Vec<Variable> {
         Variable::text("UCX_TLS", TRANSPORTS.into()),
         // UCX assumes the MTU of the port for all peers. Our QPs reduce it to the path MTU.
         Variable::text("UCX_IB_PATH_MTU", "4096".into()),
+        // UCX would send 64 KiB in fragments of 8 KiB that both sides copy, each with batches of its own.
+        Variable::text("UCX_RNDV_THRESH", "16k".into()),
     ];
     // Open MPI does not use UCX on devices it does not know, and Debian's configuration excludes it. Shared-memory
     // windows (MPI_Win_allocate_shared) belong to `sm`.
