@@ -17,6 +17,7 @@
 //! # Everything else
 //! - [`Poller`], [`poll`], [`Epoll`], [`Event`] and [`clock`]: waiting.
 //! - [`UdpSocket`]: an ordinary UDP socket.
+//! - [`ring`]: queues in memory that two processes share; [`Hub`] makes and accepts them.
 //! - [`Owned`]: a value that one thread owns at a time, and that no thread waits for.
 //! - [`signal`], [`thread`], [`exit`], [`file_lock`], [`random`], [`environment`], [`memory`]: one system facility each.
 //!
@@ -47,6 +48,7 @@ mod net;
 mod owned;
 pub mod poll;
 pub mod random;
+pub mod ring;
 pub mod signal;
 mod syscall;
 pub mod thread;
@@ -55,6 +57,7 @@ pub use epoll::{Epoll, EpollEvent};
 pub use error::Error;
 pub use event::Event;
 pub use net::batch::{self, Batch};
+pub use net::hub::{Change, Hub, Incoming, Outgoing};
 pub use net::mailbox::Recipient;
 pub use net::netlink_monitor::{NetlinkGroup, NetlinkMonitor};
 pub use net::options::{Features, Options};
@@ -63,7 +66,7 @@ pub use net::receive::{ReceiveBatch, RxDatagram, RxInfo};
 pub use net::slot::{Service, Slot};
 pub use net::socket::Socket;
 pub use net::udp::UdpSocket;
-pub use net::{ROCE_PORT, SOURCE_PORTS, interface, neighbour, route, steering};
+pub use net::{ROCE_PORT, SOURCE_PORTS, forward_header, interface, neighbour, route, steering};
 pub use owned::{Guard, Owned, Requests};
 pub use poll::{Interest, Poller, Readiness};
 

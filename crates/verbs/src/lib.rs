@@ -134,7 +134,7 @@ pub use faults::{BadFaults, Faults};
 pub use future::AsyncCompletionQueue;
 pub use limits::Limits;
 pub use log::{BadLogLevel, log_to_stderr};
-pub use options::{MAX_SHARDS, Options};
+pub use options::{Local, MAX_SHARDS, Options};
 #[doc(hidden)]
 pub use orphans::disconnect_orphans;
 pub use pd::ProtectionDomain;

@@ -42,6 +42,19 @@ pub struct Options {
     /// The number of shards, each with sockets and a thread of its own, so that threads with different CQs can use different
     /// cores; at most [`MAX_SHARDS`]. Queue pairs that share a CQ or a channel are in the same shard. `None` is one.
     pub shards: Option<u8>,
+    /// How packets reach processes of the same user on this host.
+    pub local: Local,
+}
+
+/// How packets reach processes of the same user on the same host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Local {
+    /// Through sockets, as to other hosts.
+    #[default]
+    Sockets,
+    /// Those of connected queue pairs through memory that both processes share, if both choose this.
+    Memory,
 }
 
 /// The maximum of [`Options::shards`].
@@ -56,6 +69,7 @@ impl Default for Options {
             capture: None,
             faults: None,
             shards: None,
+            local: Local::default(),
         }
     }
 }
@@ -68,6 +82,7 @@ impl Options {
     /// | `FERROCE_CAPTURE` | [`capture`](Self::capture) | a path |
     /// | `FERROCE_FAULTS` | [`faults`](Self::faults) | see [`Faults`] |
     /// | `FERROCE_SHARDS` | [`shards`](Self::shards) | 1 to 16 |
+    /// | `FERROCE_LOCAL` | [`local`](Self::local) | `sockets` or `memory` |
     ///
     /// An empty value is the same as none. A set-user-ID program ignores all of them.
     ///
@@ -83,6 +98,7 @@ impl Options {
     ) -> Result<Self, EnvironmentError> {
         const FAULTS: &str = "FERROCE_FAULTS";
         const SHARDS: &str = "FERROCE_SHARDS";
+        const LOCAL: &str = "FERROCE_LOCAL";
         let capture = value("FERROCE_CAPTURE").map(PathBuf::from);
         let faults = value(FAULTS).map(|value| match value.to_str().map(str::parse::<Faults>) {
             Some(Ok(faults)) => Ok(faults),
@@ -93,8 +109,14 @@ impl Options {
             let valid = number.filter(|number| (1..=MAX_SHARDS).contains(number));
             valid.ok_or_else(|| EnvironmentError::new(SHARDS, value, "a number from 1 to 16"))
         });
+        let local = value(LOCAL).map(|value| match value.to_str() {
+            Some("sockets") => Ok(Local::Sockets),
+            Some("memory") => Ok(Local::Memory),
+            _ => Err(EnvironmentError::new(LOCAL, value, "sockets or memory")),
+        });
         let (faults, shards) = (faults.transpose()?, shards.transpose()?);
-        Ok(Self { capture, faults, shards, ..Self::default() })
+        let local = local.transpose()?.unwrap_or_default();
+        Ok(Self { capture, faults, shards, local, ..Self::default() })
     }
 
     /// Sets the socket features and buffer sizes.
@@ -129,6 +151,13 @@ impl Options {
     #[must_use]
     pub fn with_shards(mut self, shards: impl Into<Option<u8>>) -> Self {
         self.shards = shards.into();
+        self
+    }
+
+    /// Sets how packets reach processes of the same user on this host.
+    #[must_use]
+    pub fn with_local(mut self, local: Local) -> Self {
+        self.local = local;
         self
     }
 

@@ -140,6 +140,22 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
+    /// Sets whether the link to the peer loses no packets. Until the next change of state.
+    pub fn set_lossless(&mut self, lossless: bool) {
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            queue_pair.set_lossless(lossless);
+        }
+    }
+
+    /// Nothing reaches the peer any more. RC treats it as a timeout of what is in flight, so repeated reports use up the
+    /// retries; the other services ignore it.
+    pub fn handle_link_down(&mut self, now: Instant) {
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            queue_pair.handle_link_down(now);
+            self.sync_state();
+        }
+    }
+
     /// The payload of the packet with this PSN could not be read: of a send request when `local`, otherwise of a READ
     /// response.
     pub fn handle_denied(&mut self, psn: Psn, local: bool) {

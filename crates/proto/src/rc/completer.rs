@@ -334,7 +334,19 @@ impl Requester {
         done: &mut VecDeque<Completion>,
     ) -> Result<(), Fault> {
         let sequence = self.unacknowledged.near(psn);
-        if self.timer.is_none() || sequence < self.unacknowledged || sequence >= self.newest {
+        if sequence < self.unacknowledged || sequence >= self.newest {
+            return Ok(());
+        }
+        self.handle_link_down(now, done)
+    }
+
+    /// Nothing reaches the peer any more: like an immediate ACK timeout. Ignored when none is set.
+    pub(super) fn handle_link_down(
+        &mut self,
+        now: Instant,
+        done: &mut VecDeque<Completion>,
+    ) -> Result<(), Fault> {
+        if self.timer.is_none() {
             return Ok(());
         }
         self.timer = Some(now);

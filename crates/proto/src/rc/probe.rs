@@ -80,7 +80,7 @@ impl Requester {
     pub(super) fn probe_due(&self) -> Option<Instant> {
         let timer = self.timer?;
         // During an RNR wait, the responder is known to be there.
-        if self.rnr_wait_until.is_some() || self.unacknowledged >= self.next {
+        if self.lossless || self.rnr_wait_until.is_some() || self.unacknowledged >= self.next {
             return None;
         }
         self.probe.due(self.rtt.timeout()).filter(|due| *due < timer)

@@ -283,6 +283,20 @@ impl QueuePair {
         }
     }
 
+    /// Sets whether the link to the peer loses no packets. A late response is no reason to send anything again then, but
+    /// for the ACK timer.
+    pub fn set_lossless(&mut self, lossless: bool) {
+        self.requester.lossless = lossless;
+    }
+
+    /// Nothing reaches the peer any more: what is in flight has timed out.
+    pub fn handle_link_down(&mut self, now: Instant) {
+        let done = &mut self.send_done;
+        if self.fault.is_none() && self.requester.handle_link_down(now, done).is_err() {
+            self.enter_error(Fault::Requester);
+        }
+    }
+
     /// The payload of the packet with this PSN could not be read: of a send request when `local`, otherwise of a READ
     /// response.
     pub fn handle_denied(&mut self, psn: Psn, local: bool) {

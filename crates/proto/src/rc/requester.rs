@@ -120,6 +120,8 @@ pub(super) struct Requester {
     pub(super) timer: Option<Instant>,
     pub(super) rtt: RoundTrip,
     pub(super) probe: Probe,
+    /// The link loses no packets, so there are no probes.
+    pub(super) lossless: bool,
     /// RNR wait: nothing is sent before this time.
     pub(super) rnr_wait_until: Option<Instant>,
     /// Pacing: nothing is sent before this time.
@@ -168,6 +170,7 @@ impl Requester {
             timer: None,
             rtt: RoundTrip::default(),
             probe: Probe::default(),
+            lossless: false,
             rnr_wait_until: None,
             paced_until: None,
             retries_left: config.retry_count,

@@ -15,7 +15,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use libc::c_int;
 use rustix::io::{DupFlags, dup3};
@@ -40,6 +40,14 @@ const MAX_FDS: usize = 1 << 20;
 static REGISTERED: [AtomicU64; MAX_FDS / 64] = [const { AtomicU64::new(0) }; MAX_FDS / 64];
 /// No word from this index on has a bit set.
 static END: AtomicUsize = AtomicUsize::new(0);
+
+/// How many processes there are from the first one that opened a device to this one, each forked from the one before.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// A number that differs in a forked child, from the first [`DeviceFd`] on.
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
 
 /// Held while a descriptor is created and registered, or closed, and during fork, so that no child is created in
 /// between. A mutex of the C library, because the handler that unlocks it is not the one that locked it.
@@ -81,6 +89,7 @@ extern "C" fn replace_all() {
         }
     }
     drop(dead);
+    FORKS.fetch_add(1, Ordering::Relaxed);
     unlock();
 }
 

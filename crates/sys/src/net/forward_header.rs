@@ -1,4 +1,4 @@
-//! The header of a packet that one process forwards to another: the [`RxInfo`] that the first received with it.
+//! The header of a packet that one process passes to another, through a mailbox or a ring: the [`RxInfo`] that the first received with it.
 //!
 //! Processes of different versions may run on one machine, so the header has a version. Packets with an unknown header
 //! are dropped; the transport retransmits them.
@@ -9,13 +9,13 @@ use crate::net::address::scope;
 use crate::net::receive::RxInfo;
 
 /// Length of the header in bytes.
-pub(crate) const LENGTH: usize = 56;
+pub const LENGTH: usize = 56;
 
 /// "Ferroce forwards", version 1.
 const MAGIC: [u8; 4] = *b"Ff\0\x01";
 
 /// Writes the header.
-pub(crate) fn encode(info: &RxInfo) -> [u8; LENGTH] {
+pub fn encode(info: &RxInfo) -> [u8; LENGTH] {
     let mut header = [0; LENGTH];
     header[..4].copy_from_slice(&MAGIC);
     header[4] = info.tos;
@@ -32,7 +32,7 @@ pub(crate) fn encode(info: &RxInfo) -> [u8; LENGTH] {
 }
 
 /// Parses a forwarded packet: `None` if it does not have this header.
-pub(crate) fn decode(bytes: &[u8]) -> Option<RxInfo> {
+pub fn decode(bytes: &[u8]) -> Option<RxInfo> {
     let (header, packet) = bytes.split_first_chunk::<LENGTH>()?;
     let number = |at: usize| array(header, at).map(u32::from_be_bytes);
     if header[..4] != MAGIC {

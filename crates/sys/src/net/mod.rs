@@ -3,8 +3,9 @@
 pub(crate) mod address;
 pub mod batch;
 mod control;
-mod device_fd;
-mod forward_header;
+pub(crate) mod device_fd;
+pub mod forward_header;
+pub(crate) mod hub;
 mod icmp_error;
 pub mod interface;
 pub(crate) mod mailbox;

@@ -172,17 +172,17 @@ impl ProcessName {
     }
 }
 
-fn open() -> io::Result<DeviceFd> {
+pub(super) fn open() -> io::Result<DeviceFd> {
     DeviceFd::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)
 }
 
 /// Whether the peer of a connection is a process of this user.
-fn belongs_to_this_user(fd: BorrowedFd<'_>) -> bool {
+pub(super) fn belongs_to_this_user(fd: BorrowedFd<'_>) -> bool {
     socket_peercred(fd).is_ok_and(|peer| peer.uid.as_raw() == unix_name::user())
 }
 
 /// Accepts all pending connections of a listener.
-fn accept_all(listener: BorrowedFd<'_>) -> Vec<DeviceFd> {
+pub(super) fn accept_all(listener: BorrowedFd<'_>) -> Vec<DeviceFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let accept = || Ok(accept_with(listener, flags)?);
     std::iter::from_fn(|| DeviceFd::open(accept).ok()).take(MAX_WATCHERS).collect()

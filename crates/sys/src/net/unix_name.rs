@@ -25,6 +25,8 @@ pub(crate) enum Role {
     Service { id: u64, slot: u8 },
     /// Other processes connect to it to be notified when the owner of the slot ends.
     Liveness(u8),
+    /// Other processes connect to it to offer a ring to the owner of the slot.
+    Ring(u8),
 }
 
 impl fmt::Display for Role {
@@ -33,6 +35,7 @@ impl fmt::Display for Role {
             Self::Slot { slot, bind_index } => write!(f, "{slot}-{bind_index}"),
             Self::Service { id, slot } => write!(f, "svc/{id:016x}/{slot}"),
             Self::Liveness(slot) => write!(f, "up/{slot}"),
+            Self::Ring(slot) => write!(f, "ring/{slot}"),
         }
     }
 }
@@ -43,6 +46,9 @@ impl Role {
         let number = |text: &str| text.parse().ok();
         if let Some(live) = role.strip_prefix("up/") {
             return Some(Self::Liveness(number(live)?));
+        }
+        if let Some(ring) = role.strip_prefix("ring/") {
+            return Some(Self::Ring(number(ring)?));
         }
         if let Some(service) = role.strip_prefix("svc/") {
             let (id, owner) = service.split_once('/')?;
@@ -71,7 +77,7 @@ pub(crate) fn prefix(address: SocketAddr) -> String {
 }
 
 /// Makes a new name: `ferroce/<address>/<slot>-<bind index>/<random>`, `ferroce/<address>/svc/<service>/<slot>/<random>` or
-/// `ferroce/<address>/up/<slot>/<random>`.
+/// `ferroce/<address>/up/<slot>/<random>`, or `ring` in place of `up`.
 pub(crate) fn new(address: SocketAddr, role: Role) -> String {
     format!("{}{role}/{:016x}", prefix(address), random::number())
 }
@@ -108,15 +114,15 @@ impl Directory {
     pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
         self.0.iter().filter_map(|(role, _)| match role {
             Role::Slot { slot, .. } => Some(*slot),
-            Role::Service { .. } | Role::Liveness(_) => None,
+            _ => None,
         })
     }
 
     /// The services with the slots of their owners.
     pub(crate) fn services(&self) -> impl Iterator<Item = (u64, u8)> {
         self.0.iter().filter_map(|(role, _)| match role {
-            Role::Slot { .. } | Role::Liveness(_) => None,
             Role::Service { id, slot } => Some((*id, *slot)),
+            _ => None,
         })
     }
 
@@ -129,7 +135,16 @@ impl Directory {
 
     /// The liveness socket of a slot's owner.
     pub(crate) fn liveness(&self, slot: u8) -> Option<&Named> {
-        self.0.iter().find(|(role, _)| *role == Role::Liveness(slot)).map(|(_, socket)| socket)
+        self.find(Role::Liveness(slot))
+    }
+
+    /// The socket at which a slot's owner accepts rings.
+    pub(crate) fn ring(&self, slot: u8) -> Option<&Named> {
+        self.find(Role::Ring(slot))
+    }
+
+    fn find(&self, wanted: Role) -> Option<&Named> {
+        self.0.iter().find(|(role, _)| *role == wanted).map(|(_, socket)| socket)
     }
 
     /// Whether the kernel's list of sockets is in the order of the slots, as far as the names show: it is if no process
@@ -138,7 +153,7 @@ impl Directory {
         let count = self.slots().count();
         self.0.iter().all(|(role, _)| match role {
             Role::Slot { slot, bind_index } => slot == bind_index && usize::from(*slot) < count,
-            Role::Service { .. } | Role::Liveness(_) => true,
+            _ => true,
         })
     }
 
@@ -149,7 +164,9 @@ impl Directory {
             Role::Service { id: wanted, .. } => {
                 self.services().filter(|&(id, _)| id == wanted).count()
             }
-            Role::Liveness(_) => self.0.iter().filter(|(held, _)| *held == role).count(),
+            Role::Liveness(_) | Role::Ring(_) => {
+                self.0.iter().filter(|(held, _)| *held == role).count()
+            }
         }
     }
 }
@@ -165,6 +182,7 @@ mod tests {
             Role::Slot { slot: 254, bind_index: 13 },
             Role::Service { id: u64::MAX, slot: 7 },
             Role::Liveness(9),
+            Role::Ring(9),
         ] {
             assert_eq!(Role::parse(&format!("{role}/0123")), Some(role));
         }

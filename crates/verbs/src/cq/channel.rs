@@ -173,6 +173,7 @@ impl Channel {
                 return Ok(Waited::Again);
             }
             let until = deadline.map_or(leading.until, |deadline| deadline.min(leading.until));
+            adapter.rings.sleep();
             let ready = poller.wait(Some(until))?;
             if ready == 0 && Some(until) == deadline {
                 return Ok(Waited::Deadline);

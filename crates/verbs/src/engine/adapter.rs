@@ -15,6 +15,7 @@ use super::link::Route;
 use super::management::Management;
 use super::outbox::Outbox;
 use super::port::Port;
+use super::rings::Rings;
 use super::schedule::Posted;
 use super::shards::Handle;
 use super::signals::Signals;
@@ -51,6 +52,7 @@ pub(crate) struct Adapter {
     pub(super) posted: Posted,
     pub(super) outbox: Outbox,
     pub(super) forwarding: Forwarding,
+    pub(crate) rings: Rings,
     /// Threads that wait for the end of a pass.
     pub(super) waiting: AtomicU32,
     /// Completed passes over all receive sockets.
@@ -170,7 +172,10 @@ impl Adapter {
     ) -> Result<Self, OpenError> {
         let Common { memory, events, counters, tap, objects } = common;
         let slot = port.slot();
+        let addresses = port.links.iter().map(|link| link.address);
+        let rings = Rings::new(options.local, addresses, slot);
         Ok(Self {
+            rings,
             shard,
             process: std::process::id(),
             tables: Tables::new(slot, objects),

@@ -48,6 +48,10 @@ counters! {
     packets_out,
     /// Their bytes, from the BTH to the ICRC.
     bytes_out,
+    /// Packets received through memory that another process shares, of all received.
+    local_packets_in,
+    /// Packets sent through such memory, of all sent.
+    local_packets_out,
     /// Packets that are not valid RoCE packets.
     malformed,
     /// Packets with a wrong ICRC.

@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_proto::budget::InFlight;
 use ferroce_proto::time::Instant;
 use ferroce_sys::{Guard, Requests, clock};
 
@@ -18,6 +19,7 @@ use super::link::receive_share;
 use super::local_flow::LocalFlow;
 use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
+use super::rings::RingState;
 use super::rx::{Links, Rx};
 use super::schedule::Schedule;
 use super::tx::TxBatch;
@@ -57,6 +59,7 @@ pub(crate) struct Driver {
     pub(super) schedule: Schedule,
     pub(super) flow: Flow,
     pub(super) local_flow: LocalFlow,
+    pub(super) rings: RingState,
     deferral: Deferral,
     /// When the last pass had received.
     now: Instant,
@@ -72,6 +75,7 @@ impl Driver {
             schedule: Schedule::default(),
             flow: Flow::new(receive_share(&port.links)),
             local_flow: LocalFlow::new(&port.links, port.slot()),
+            rings: RingState::new(),
             deferral: Deferral::default(),
             now: Instant::ZERO,
             busy_at: Instant::ZERO,
@@ -168,7 +172,11 @@ impl Driver {
     /// Accounts for what happened to a QP, and queues the QPs that wait for the credit it returned.
     pub(super) fn update(&mut self, core: &Arc<Core>, inner: &mut Inner, lost: Loss) {
         let Self { flow, schedule, .. } = self;
-        let in_flight = inner.endpoint.in_flight();
+        // In a ring, nothing takes space in a socket.
+        let in_flight = match inner.ring {
+            None => inner.endpoint.in_flight(),
+            Some(_) => InFlight::NONE,
+        };
         flow.update(&mut inner.flow, in_flight, &mut |core| schedule.push(core));
         if lost.requests || lost.responses {
             tracing::trace!(qpn = core.number.0, ?lost, "packets lost");

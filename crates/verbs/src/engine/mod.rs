@@ -18,6 +18,7 @@
 //! | `schedule` | which QPs have something to send, owe ACKs, or have a timer |
 //! | `flow` | flow control per destination |
 //! | `local_flow` | flow control for UC and UD between local processes |
+//! | `rings` | packets between processes of one user, through shared memory |
 //! | `outbox` | packets that belong to no QP |
 //! | `destroy` | destroying objects between two passes |
 //! | `forwarding` | forwarding packets that belong to another process |
@@ -53,6 +54,7 @@ mod outbox;
 mod port;
 mod port_state;
 mod queue_pair;
+mod rings;
 mod rx;
 mod schedule;
 mod senders;

@@ -17,6 +17,7 @@ use super::counters::count;
 use super::flow::{self, Receiver};
 use super::link::Route;
 use super::local_flow::Throttled;
+use super::rings::RingRoute;
 use crate::cq::{self, WorkCompletion};
 use crate::event::{AsyncEvent, Events, Source};
 use crate::sync::lock;
@@ -40,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) endpoint: Endpoint<Route>,
     /// The route to the connected peer.
     pub(crate) route: Option<Route>,
+    /// Its packets go through shared memory.
+    pub(crate) ring: Option<RingRoute>,
     /// The timer entry in the engine's heap.
     pub(crate) timer: Option<Instant>,
     /// When the peer's last packet arrived.
@@ -92,12 +95,15 @@ pub(crate) struct Loss {
 impl Inner {
     /// Whether `count` requests of `bytes` bytes that were just posted may leave with later ones, in one system call.
     pub(crate) fn holds(&mut self, count: usize, bytes: u64) -> bool {
-        self.doorbell.post(count, bytes, self.endpoint.has_unacknowledged()) == Ring::Later
+        // A ring needs no system call that requests could share.
+        self.ring.is_none()
+            && self.doorbell.post(count, bytes, self.endpoint.has_unacknowledged()) == Ring::Later
     }
 
     /// Sets the route to the connected peer.
-    pub(crate) fn set_route(&mut self, route: Route, peer: Qpn) {
+    pub(crate) fn set_route(&mut self, route: Route, peer: Qpn, ring: Option<RingRoute>) {
         self.route = Some(route);
+        self.ring = ring;
         self.receiver = Some(Receiver::new(route.destination.ip(), peer));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Pace {
 /// The bytes of the destination QPN in a BTH.
 const DESTINATION: std::ops::Range<usize> = 5..8;
 
-fn destination(packet: &[u8]) -> Option<Qpn> {
+pub(super) fn destination(packet: &[u8]) -> Option<Qpn> {
     let [a, b, c] = *packet.get(DESTINATION)?.first_chunk()?;
     Some(Qpn(u32::from_be_bytes([0, a, b, c])))
 }
@@ -78,7 +78,7 @@ pub(super) struct Rx {
     /// The link that received a packet last.
     active: usize,
     histories: Histories,
-    failing: Option<FaultInjector>,
+    pub(super) failing: Option<FaultInjector>,
     /// The last pass found packets in a socket.
     pub(super) received: bool,
     /// A socket may have more packets than were received.
@@ -158,6 +158,10 @@ impl Driver {
             some = true;
             self.dispatch(adapter, link.address);
         }
+        if self.receive_from_rings(adapter) {
+            self.rx.active = usize::MAX;
+            some = true;
+        }
         if let Links::One(_) = links {
             return some;
         }
@@ -191,17 +195,28 @@ impl Driver {
         let now = now();
         // Taken out while the packets in it change the rest of the state.
         let Some(batch) = self.rx.batch.take() else { return };
-        let mut failing = self.rx.failing.take();
-        let mut histories = std::mem::take(&mut self.rx.histories);
         for message in batch.messages() {
-            match &mut failing {
-                None => self.message(adapter, &message, local, now, &mut histories),
-                Some(failing) => failing.pass(&message, |message| {
-                    self.message(adapter, message, local, now, &mut histories);
-                }),
-            }
+            self.datagram(adapter, &message, local, now);
         }
         self.rx.batch = Some(batch);
+    }
+
+    /// Handles the packets of one datagram batch, after faults.
+    pub(super) fn datagram(
+        &mut self,
+        adapter: &Adapter,
+        message: &RxDatagram<'_>,
+        local: SocketAddr,
+        now: Instant,
+    ) {
+        let mut failing = self.rx.failing.take();
+        let mut histories = std::mem::take(&mut self.rx.histories);
+        match &mut failing {
+            None => self.message(adapter, message, local, now, &mut histories),
+            Some(failing) => failing.pass(message, |message| {
+                self.message(adapter, message, local, now, &mut histories);
+            }),
+        }
         (self.rx.failing, self.rx.histories) = (failing, histories);
     }
 
@@ -276,7 +291,13 @@ impl Driver {
     }
 
     /// Publishes the completions of a QP that received packets, and queues what it has to send.
-    fn received(&mut self, adapter: &Adapter, core: &Arc<Core>, inner: &mut Inner, now: Instant) {
+    pub(super) fn received(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        now: Instant,
+    ) {
         let published = core.publish_completions(inner, adapter, now);
         self.rx.completed |= published.some;
         self.update(core, inner, published.lost);
@@ -319,6 +340,11 @@ impl Adapter {
             count(&self.counters.bad_icrc);
             return None;
         };
+        Some((self.admit_form(packet, bytes.len())?, identification))
+    }
+
+    /// Checks a packet's opcode and partition, and counts it.
+    pub(super) fn admit_form<'a>(&self, packet: Packet<'a>, length: usize) -> Option<Packet<'a>> {
         if packet.bth.version != 0 || packet.bth.opcode.info().is_none() {
             count(&self.counters.malformed);
             return None;
@@ -329,12 +355,12 @@ impl Adapter {
             return None;
         }
         self.counters.packets_in.fetch_add(1, Ordering::Relaxed);
-        self.counters.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Some((packet, identification))
+        self.counters.bytes_in.fetch_add(length as u64, Ordering::Relaxed);
+        Some(packet)
     }
 
     /// Captures a packet, with the work request that it responds to.
-    fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
+    pub(super) fn record(&self, received: &ReceivedPacket<'_>, inner: Option<&Inner>) {
         if let Some(tap) = &self.tap {
             let answer = received.packet.bth.opcode.info().is_some_and(|info| !info.request);
             let asked = inner.filter(|_| answer);
@@ -353,7 +379,12 @@ impl Adapter {
         }
     }
 
-    fn deliver(&self, core: &Arc<Core>, inner: &mut Inner, received: &ReceivedPacket<'_>) {
+    pub(super) fn deliver(
+        &self,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        received: &ReceivedPacket<'_>,
+    ) {
         if inner.destroyed {
             return count(&self.counters.no_queue_pair);
         }

@@ -32,18 +32,23 @@ pub(crate) fn run(adapter: &Adapter) {
     let neighbours = neighbours.map(|monitor| poller.watch(monitor, Interest::Read));
     let port = adapter.port.state.watch().filter(|_| adapter.is_first());
     let port = port.map(|monitor| poller.watch(monitor, Interest::Read));
-    let sockets: Vec<_> = adapter
+    let hub = adapter.rings.hub();
+    let rings = hub.map(|hub| poller.watch(hub, Interest::Read));
+    let mut sockets: Vec<_> = adapter
         .port
         .links
         .iter()
         .map(|link| poller.watch(&link.receiver, Interest::Read))
         .collect();
+    // As one more socket, behind those of the links.
+    sockets.extend(hub.map(|hub| poller.watch(&hub.bells(), Interest::Read)));
     let fixed = 1
         + mailboxes.len()
         + services.iter().len()
         + processes.iter().len()
         + neighbours.iter().len()
         + port.iter().len()
+        + rings.iter().len()
         + sockets.len();
     // Behind these come descriptors that change: sockets of multicast groups, send sockets, and the send socket whose
     // buffer is full.
@@ -62,6 +67,9 @@ pub(crate) fn run(adapter: &Adapter) {
     while !signals.is_stopping() {
         if adapter.driver.has_failed() {
             return;
+        }
+        if rings.is_some_and(|index| poller.readiness(index).readable) {
+            adapter.run_hub();
         }
         let forwarded = mailboxes.iter().any(|&index| poller.readiness(index).readable);
         let mut readable = sockets.iter().map(|&index| poller.readiness(index).readable);
@@ -156,11 +164,15 @@ pub(crate) fn run(adapter: &Adapter) {
         while mode == Mode::Watching
             && !polled
             && waited.as_ref().is_ok_and(|&ready| ready == 0)
+            && !adapter.rings.has_packets()
             && spin.wait(clock::now()).is_some_and(|until| until < deadline)
         {
             waited = poller.wait(Some(0));
         }
         if waited.as_ref().is_ok_and(|&ready| ready == 0) {
+            if mode == Mode::Watching {
+                adapter.rings.sleep();
+            }
             waited = poller.wait(Some(deadline).filter(|&deadline| deadline != NEVER));
         }
         if waited.as_ref().is_ok_and(|&ready| ready == 0) {

@@ -28,18 +28,18 @@ use crate::sync::lock;
 use crate::tap::{Direction, Owner, PacketMetadata};
 
 /// The largest packet: 4096 bytes of payload and all headers, rounded up.
-const MAX_PACKET: usize = 4096 + 128;
+pub(super) const MAX_PACKET: usize = 4096 + 128;
 
 /// The hop limit of packets whose route sets none.
-const DEFAULT_HOPS: u8 = 64;
+pub(super) const DEFAULT_HOPS: u8 = 64;
 
 /// The maximum number of packets a QP sends before the next QP gets its turn, of any kind. The flow control gives a QP
 /// fewer requests where others wait.
-const TURN: usize = 128;
+pub(super) const TURN: usize = 128;
 
 /// How a QP's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurnEnd {
+pub(super) enum TurnEnd {
     /// It has nothing more to send now.
     Done,
     /// It may have more to send.
@@ -96,6 +96,14 @@ impl Driver {
             return (0, TurnEnd::Done);
         }
         inner.doorbell.release();
+        if let Some(route) = inner.ring.take() {
+            let turn = self.transmit_to_ring(adapter, core, inner, &route, now);
+            inner.ring = Some(route);
+            let lost = core.publish_completions(inner, adapter, now).lost;
+            self.update(core, inner, lost);
+            self.schedule.set_timer(core, inner);
+            return turn;
+        }
         let Self { flow, schedule, .. } = self;
         let mut resume = |core| schedule.push(core);
         let mut budget = flow.budget(core, &mut inner.flow, inner.receiver, &mut resume);

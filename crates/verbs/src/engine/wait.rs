@@ -42,7 +42,8 @@ impl Adapter {
     /// Makes the calling thread the one that waits for packets. `None` if another does, or there are too many sockets.
     pub(crate) fn lead(&self) -> Option<Leading> {
         let links = &self.port.links;
-        if links.len() > Leading::MAX || self.driver.has_failed() {
+        let bells = self.rings.hub().map(|hub| hub.bells().as_raw_fd());
+        if links.len() + bells.iter().len() > Leading::MAX || self.driver.has_failed() {
             return None;
         }
         let until = self.signals.lead(clock::now())?;
@@ -50,13 +51,22 @@ impl Adapter {
         for (socket, link) in sockets.iter_mut().zip(links) {
             *socket = link.receiver.as_fd().as_raw_fd();
         }
-        Some(Leading { sockets, count: links.len(), shard: self.shard, until })
+        let mut count = links.len();
+        if let Some(bells) = bells {
+            self.rings.sleep();
+            sockets[count] = bells;
+            count += 1;
+        }
+        Some(Leading { sockets, count, shard: self.shard, until })
     }
 
     /// Adds the receive sockets to what a thread waits for.
     pub(crate) fn watch_sockets(&self, poller: &mut Poller) {
         for link in &self.port.links {
             poller.watch(&link.receiver, Interest::Read);
+        }
+        if let Some(hub) = self.rings.hub() {
+            poller.watch(&hub.bells(), Interest::Read);
         }
     }
 

@@ -200,6 +200,7 @@ impl QueuePair {
             timer: None,
             receiver: None,
             flow: Default::default(),
+            ring: None,
             throttled: None,
             doorbell: Default::default(),
             destroyed: false,

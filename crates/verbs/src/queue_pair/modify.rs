@@ -43,7 +43,7 @@ impl QueuePair {
             let mut inner = lock(&core.inner);
             let state = inner.endpoint.modify(change)?;
             if state == State::Reset {
-                (inner.route, inner.receiver) = (None, None);
+                (inner.route, inner.receiver, inner.ring) = (None, None, None);
                 // IBA 10.3.1.1: RESET discards the work requests and completions.
                 core.sends.forget(core.number);
                 core.receive_completions.forget(core.number);
@@ -56,8 +56,12 @@ impl QueuePair {
             if let (Some(route), Some(remote)) = (route, remote) {
                 let traffic_class = route.traffic_class | inner.endpoint.ecn().0;
                 let route = Route { traffic_class, ..route };
-                inner.set_route(adapter.with_sender(route, core.number, remote), remote);
+                let route = adapter.with_sender(route, core.number, remote);
+                let ring = adapter.ring_to(&route, remote);
+                inner.set_route(route, remote, ring);
             }
+            let lossless = inner.ring.is_some() && adapter.options.faults.is_none();
+            inner.endpoint.set_lossless(lossless);
             core.publish_completions(&mut inner, adapter, now);
             state
         };

@@ -5,6 +5,7 @@ mod control_data;
 mod errors;
 mod forks;
 mod frames;
+mod hubs;
 mod icmp_errors;
 mod interfaces;
 mod namespace;

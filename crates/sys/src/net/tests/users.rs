@@ -10,7 +10,11 @@ use crate::net::unix_name::{self, Directory};
 use crate::{Error, Options, ReceiveBatch, Recipient, RxInfo, Service, Socket};
 
 /// Runs `body` as another user, or skips the test.
-fn as_user<T: Send>(user: u32, test: &str, body: impl FnOnce() -> T + Send) -> Option<T> {
+pub(super) fn as_user<T: Send>(
+    user: u32,
+    test: &str,
+    body: impl FnOnce() -> T + Send,
+) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // The C library would change the user of all threads; the system call changes that of one.

@@ -1,0 +1,144 @@
+//! The memory of a ring: a sealed memfd(2), mapped into both processes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::Control;
+use crate::net::device_fd;
+
+/// The seals that a mapping requires: the file can neither shrink, which would turn accesses into signals, nor grow.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The largest ring, in bytes of records.
+const MAX_SIZE: usize = 1 << 26;
+
+/// The file of a ring, to pass to the other process.
+#[derive(Debug)]
+pub struct RingFile {
+    fd: OwnedFd,
+    size: usize,
+}
+
+impl RingFile {
+    /// Creates an empty ring for `size` bytes of records: a power of two, and at least a page.
+    pub fn create(size: usize) -> io::Result<Self> {
+        let size = size.next_power_of_two().max(page()).min(MAX_SIZE);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("ferroce-ring", flags)?;
+        let length = (page() + size) as u64;
+        rustix::fs::ftruncate(&fd, length)?;
+        // Memory that is missing now is an error; later it would be a signal.
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length)?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS)?;
+        Ok(Self { fd, size })
+    }
+
+    /// Checks a file that another process passed.
+    pub fn check(fd: OwnedFd) -> io::Result<Self> {
+        let refused = || io::Error::from(io::ErrorKind::InvalidData);
+        if !rustix::fs::fcntl_get_seals(&fd)?.contains(SEALS) {
+            return Err(refused());
+        }
+        let length = usize::try_from(rustix::fs::fstat(&fd)?.st_size).map_err(|_| refused())?;
+        let size = length.checked_sub(page()).ok_or_else(refused)?;
+        if !size.is_power_of_two() || size < page() || size > MAX_SIZE {
+            return Err(refused());
+        }
+        Ok(Self { fd, size })
+    }
+
+    pub(super) fn map(&self) -> io::Result<RingMemory> {
+        RingMemory::map(self.fd.as_fd(), self.size)
+    }
+}
+
+impl AsFd for RingFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn page() -> usize {
+    crate::memory::page_size()
+}
+
+/// A mapping of a ring. A forked child does not have it.
+#[derive(Debug)]
+pub(super) struct RingMemory {
+    address: NonNull<u8>,
+    size: usize,
+    /// The forks of this process before it was mapped: see [`RingMemory::is_lost`].
+    forks: u32,
+}
+
+// SAFETY: memory that both processes use through atomics and raw copies may be used by any thread.
+unsafe impl Send for RingMemory {}
+// SAFETY: as above.
+unsafe impl Sync for RingMemory {}
+
+impl RingMemory {
+    fn map(fd: BorrowedFd<'_>, size: usize) -> io::Result<Self> {
+        let length = page() + 2 * size;
+        let (none, reserved) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: without a requested address, the kernel places the mapping where nothing is mapped.
+        let address = unsafe { rustix::mm::mmap_anonymous(null_mut(), length, none, reserved) }?;
+        let memory = Self {
+            address: NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
+            size,
+            forks: device_fd::forks(),
+        };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE;
+        let both = (0, page() + size, 0);
+        let again = (page() + size, size, page() as u64);
+        for (start, length, offset) in [both, again] {
+            // SAFETY: inside the address range that was reserved above.
+            unsafe {
+                let address = memory.address.as_ptr().add(start).cast();
+                rustix::mm::mmap(address, length, protection, flags, fd, offset)?;
+            }
+        }
+        // SAFETY: the whole mapping; the advice changes no contents.
+        unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontFork) }?;
+        Ok(memory)
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether this process was forked from the one that has the mapping.
+    pub(super) fn is_lost(&self) -> bool {
+        self.forks != device_fd::forks()
+    }
+
+    /// The positions. `None` in a forked child.
+    pub(super) fn control(&self) -> Option<&Control> {
+        if self.is_lost() {
+            return None;
+        }
+        // SAFETY: the first page is mapped, aligned, and consists of atomics, for which every value is valid.
+        Some(unsafe { self.address.cast::<Control>().as_ref() })
+    }
+
+    /// The address of a position. `size` bytes follow it.
+    pub(super) fn at(&self, position: u64) -> *mut u8 {
+        let offset = page() + (position as usize & (self.size - 1));
+        // SAFETY: the records are mapped twice, so every masked position has a whole ring behind it.
+        unsafe { self.address.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for RingMemory {
+    fn drop(&mut self) {
+        if !self.is_lost() {
+            // SAFETY: the mapping made above, which nothing uses any more.
+            let _ =
+                unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), page() + 2 * self.size) };
+        }
+    }
+}

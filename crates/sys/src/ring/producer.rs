@@ -1,0 +1,88 @@
+//! The end of a ring that writes records.
+
+use std::io;
+
+use super::memory::{RingFile, RingMemory};
+use super::{Broken, HEADER, record_length};
+
+/// The end of a ring that writes.
+#[derive(Debug)]
+pub struct Producer {
+    memory: RingMemory,
+    /// The end of the records written, and of those that the consumer can see.
+    tail: u64,
+    published: u64,
+    /// What the consumer had read when this was last looked up.
+    head: u64,
+}
+
+impl Producer {
+    /// Maps a new ring.
+    pub fn new(file: &RingFile) -> io::Result<Self> {
+        Ok(Self { memory: file.map()?, tail: 0, published: 0, head: 0 })
+    }
+
+    /// Space for a record of `length` bytes; `None` if the ring is too full. The record exists after [`Producer::commit`].
+    pub fn room(&mut self, length: usize) -> Result<Option<&mut [u8]>, Broken> {
+        if !self.has_room(length)? {
+            return Ok(None);
+        }
+        // SAFETY: inside the mapping, which has a whole ring behind each position, and `has_room` has checked the size of
+        // the ring. The consumer does not look at it before it is published. One that does, or that writes there, garbles
+        // its own records: this process never reads what it has written.
+        let room = unsafe {
+            std::slice::from_raw_parts_mut(self.memory.at(self.tail).add(HEADER), length)
+        };
+        Ok(Some(room))
+    }
+
+    /// Whether there is space for a record of `length` bytes.
+    pub fn has_room(&mut self, length: usize) -> Result<bool, Broken> {
+        let size = self.memory.size() as u64;
+        let needed = record_length(length) as u64;
+        if self.tail + needed - self.head <= size {
+            return Ok(true);
+        }
+        self.head = self.memory.control().ok_or(Broken)?.head();
+        // The consumer cannot have read more than was published, nor less than before.
+        match self.published.checked_sub(self.head) {
+            Some(unread) if unread <= size => Ok(self.tail + needed - self.head <= size),
+            _ => Err(Broken),
+        }
+    }
+
+    /// Ends a record with the first `length` bytes of [`Producer::room`]. The consumer sees it after
+    /// [`Producer::publish`].
+    pub fn commit(&mut self, length: usize) {
+        // SAFETY: inside the mapping: the header of the space that `room` returned.
+        unsafe { self.memory.at(self.tail).cast::<u32>().write(length as u32) };
+        self.tail += record_length(length) as u64;
+    }
+
+    /// The bytes of records that were written and not published.
+    pub fn unpublished(&self) -> usize {
+        (self.tail - self.published) as usize
+    }
+
+    /// Shows the consumer the records written so far. Returns whether it has to be woken.
+    #[must_use]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.tail {
+            return false;
+        }
+        self.published = self.tail;
+        self.memory.control().is_some_and(|control| control.publish(self.tail))
+    }
+
+    /// Asks to be woken when the consumer has read something, unless there is space for a record of `length` bytes
+    /// already, which it returns.
+    pub fn wait_for_room(&mut self, length: usize) -> Result<bool, Broken> {
+        self.memory.control().ok_or(Broken)?.wait_for_space();
+        self.has_room(length)
+    }
+
+    /// Whether the consumer has not yet woken this process after [`Producer::wait_for_room`].
+    pub fn awaits_room(&self) -> bool {
+        self.memory.control().is_some_and(super::Control::awaits_space)
+    }
+}

@@ -1,0 +1,131 @@
+use std::os::fd::AsFd;
+
+use super::*;
+
+fn ring(size: usize) -> (Producer, Consumer) {
+    let file = RingFile::create(size).unwrap();
+    let other = RingFile::check(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    (Producer::new(&file).unwrap(), Consumer::new(&other).unwrap())
+}
+
+fn write(producer: &mut Producer, data: &[u8]) -> bool {
+    let Some(room) = producer.room(data.len()).unwrap() else { return false };
+    room.copy_from_slice(data);
+    producer.commit(data.len());
+    let _ = producer.publish();
+    true
+}
+
+fn read(consumer: &Consumer) -> Option<Vec<u8>> {
+    let mut out = vec![0; 8192];
+    let length = consumer.take(&mut out).unwrap()?;
+    let _ = consumer.release();
+    out.truncate(length);
+    Some(out)
+}
+
+#[test]
+fn records_arrive_in_order_across_the_end() {
+    let (mut producer, consumer) = ring(4096);
+    let record = |index: usize| vec![index as u8; index * 7 % 1500];
+    let (mut written, mut taken) = (0, 0);
+    while taken < 2000 {
+        while write(&mut producer, &record(written)) {
+            written += 1;
+        }
+        for _ in 0..1 + taken % 3 {
+            let Some(found) = read(&consumer) else { break };
+            assert_eq!(found, record(taken));
+            taken += 1;
+        }
+    }
+    assert!(written > taken);
+}
+
+#[test]
+fn a_record_is_visible_when_it_is_published() {
+    let (mut producer, consumer) = ring(4096);
+    producer.room(3).unwrap().unwrap().copy_from_slice(b"abc");
+    producer.commit(3);
+    assert!(consumer.is_empty());
+    assert_eq!(producer.unpublished(), ALIGNMENT);
+    assert!(!producer.publish(), "the consumer does not sleep");
+    assert!(!consumer.is_empty());
+    assert_eq!(read(&consumer).unwrap(), b"abc");
+    assert!(consumer.is_empty());
+}
+
+#[test]
+fn each_side_wakes_the_other_once() {
+    let (mut producer, consumer) = ring(4096);
+    assert!(consumer.sleep());
+    let _ = producer.room(1).unwrap().unwrap();
+    producer.commit(1);
+    assert!(producer.publish());
+    assert!(!consumer.sleep(), "there is a record");
+
+    while producer.room(1000).unwrap().is_some() {
+        producer.commit(1000);
+    }
+    let _ = producer.publish();
+    assert_eq!(producer.wait_for_room(1000), Ok(false));
+    assert!(producer.awaits_room());
+    let mut out = [0; 1000];
+    assert_eq!(consumer.take(&mut out), Ok(Some(1)));
+    assert!(consumer.release());
+    assert!(!producer.awaits_room());
+    assert!(!consumer.release(), "nothing new");
+    assert_eq!(consumer.take(&mut out), Ok(Some(1000)));
+    assert!(!consumer.release(), "it was woken already");
+    assert_eq!(producer.has_room(1000), Ok(true));
+}
+
+/// A mapping of the other process, which writes what it likes.
+fn scribbler(file: &RingFile) -> (memory::RingMemory, Consumer) {
+    (file.map().unwrap(), Consumer::new(file).unwrap())
+}
+
+#[test]
+fn impossible_positions_break_the_ring() {
+    let mut out = [0; 256];
+    for tail in [1, 63, 65, 4096 + 64, u64::MAX - 63, u64::MAX] {
+        let (memory, consumer) = scribbler(&RingFile::create(4096).unwrap());
+        let _ = memory.control().unwrap().publish(tail);
+        assert_eq!(consumer.take(&mut out), Err(Broken), "{tail}");
+    }
+    for length in [57, 256 - 7, 257, 4096, u32::MAX] {
+        let (memory, consumer) = scribbler(&RingFile::create(4096).unwrap());
+        // SAFETY: inside the mapping.
+        unsafe { memory.at(0).cast::<u32>().write(length) };
+        let _ = memory.control().unwrap().publish(64);
+        assert_eq!(consumer.take(&mut out), Err(Broken), "{length}");
+    }
+    for head in [64, u64::MAX] {
+        let file = RingFile::create(4096).unwrap();
+        let (memory, mut producer) = (file.map().unwrap(), Producer::new(&file).unwrap());
+        while producer.room(1000).unwrap().is_some() {
+            producer.commit(1000);
+        }
+        let _ = memory.control().unwrap().release(head);
+        assert_eq!(producer.has_room(2000), Err(Broken), "{head}");
+    }
+}
+
+#[test]
+fn files_that_could_shrink_are_refused() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let file = |length: u64, seals: SealFlags| {
+        let fd = memfd_create("test", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, length).unwrap();
+        fcntl_add_seals(&fd, seals).unwrap();
+        RingFile::check(fd)
+    };
+    let (page, all) = (crate::memory::page_size() as u64, SealFlags::SHRINK | SealFlags::GROW);
+    assert!(file(2 * page, all | SealFlags::SEAL).is_ok());
+    assert!(file(2 * page, all).is_err(), "seals could be added");
+    assert!(file(2 * page, SealFlags::GROW | SealFlags::SEAL).is_err());
+    for length in [0, 1, page, page + 1, 4 * page, 1 << 40] {
+        assert!(file(length, all | SealFlags::SEAL).is_err(), "{length}");
+    }
+    assert!(RingFile::check(std::fs::File::open("/dev/null").unwrap().into()).is_err());
+}

@@ -1,0 +1,180 @@
+//! A packet's way out through a ring.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferroce_proto::budget::Budget;
+use ferroce_proto::time::Instant;
+use ferroce_proto::transmit::EncodeError;
+use ferroce_sys::ring::{Broken, Producer};
+use ferroce_wire::icrc::hidden::Identification;
+
+use super::super::adapter::Adapter;
+use super::super::counters::count;
+use super::super::driver::Driver;
+use super::super::queue_pair::{Core, Inner};
+use super::super::tx::{DEFAULT_HOPS, TURN, TurnEnd};
+use super::{INFO, MAX_RECORD, RingRoute, RingTo};
+use crate::headers::ICRC;
+use crate::sync::lock;
+use crate::tap::{Direction, Owner, PacketMetadata};
+
+/// Records are published when they have this many bytes, so that the receiver copies while the sender does.
+const PUBLISH: usize = 16 << 10;
+
+impl Driver {
+    /// Transmits packets of a QP through its ring, up to its turn. Returns how many.
+    pub(in crate::engine) fn transmit_to_ring(
+        &mut self,
+        adapter: &Adapter,
+        core: &Arc<Core>,
+        inner: &mut Inner,
+        route: &RingRoute,
+        now: Instant,
+    ) -> (usize, TurnEnd) {
+        let mut producer = lock(&route.to.ring.producer);
+        let mut packets = 0;
+        while packets < TURN {
+            let end = match write_packet(adapter, core, inner, route, &mut producer, now) {
+                Written::Packet => {
+                    packets += 1;
+                    continue;
+                }
+                Written::Nothing => TurnEnd::Done,
+                Written::Full => {
+                    route.to.show(&mut producer);
+                    wait_for_ring(adapter, core, &route.to, &mut producer)
+                }
+            };
+            route.to.show(&mut producer);
+            return (packets, end);
+        }
+        route.to.show(&mut producer);
+        (packets, TurnEnd::Over)
+    }
+
+    /// Queues the QPs whose rings have space again.
+    pub(super) fn resume_rings(&mut self, adapter: &Adapter) {
+        let mut full = lock(&adapter.rings.full);
+        full.retain(|to| {
+            if !to.ended.load(Ordering::Relaxed) {
+                let mut producer = lock(&to.ring.producer);
+                if producer.awaits_room() || producer.wait_for_room(MAX_RECORD) == Ok(false) {
+                    return true;
+                }
+            }
+            lock(&to.waiting).drain(..).for_each(|core| self.schedule.push(core));
+            false
+        });
+        adapter.rings.is_full.store(!full.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// Queues a QP until its ring has space.
+fn wait_for_ring(
+    adapter: &Adapter,
+    core: &Arc<Core>,
+    to: &Arc<RingTo>,
+    producer: &mut Producer,
+) -> TurnEnd {
+    if producer.wait_for_room(MAX_RECORD) != Ok(false) {
+        return TurnEnd::Over;
+    }
+    lock(&to.waiting).push(Arc::clone(core));
+    let mut full = lock(&adapter.rings.full);
+    if !full.iter().any(|known| Arc::ptr_eq(known, to)) {
+        full.push(Arc::clone(to));
+    }
+    adapter.rings.is_full.store(true, Ordering::Relaxed);
+    TurnEnd::Done
+}
+
+enum Written {
+    Packet,
+    /// The QP has nothing to send.
+    Nothing,
+    /// The ring is full.
+    Full,
+}
+
+impl RingTo {
+    /// Shows the receiver the packets written so far, and wakes it if it sleeps.
+    fn show(&self, producer: &mut Producer) {
+        if producer.publish() {
+            self.ring.wake();
+        }
+    }
+}
+
+fn write_packet(
+    adapter: &Adapter,
+    core: &Core,
+    inner: &mut Inner,
+    route: &RingRoute,
+    producer: &mut Producer,
+    now: Instant,
+) -> Written {
+    let mut ended = route.to.ended.load(Ordering::Relaxed);
+    let mut dropped = [0; 0];
+    let room = match producer.room(MAX_RECORD) {
+        _ if ended => &mut dropped[..],
+        Ok(Some(room)) => room,
+        Ok(None) => return Written::Full,
+        Err(Broken) => {
+            tracing::debug!(qpn = core.number.0, "a peer on this host has written nonsense");
+            route.to.ended.store(true, Ordering::Relaxed);
+            ended = true;
+            &mut dropped[..]
+        }
+    };
+    let mut memory = &*adapter.memory;
+    let mut budget = Budget::UNLIMITED;
+    let outgoing = inner.endpoint.poll_transmit(now, &mut budget, &mut memory);
+    let Some(outgoing) = outgoing else { return Written::Nothing };
+    let bth = outgoing.transmit.bth;
+    if ended {
+        if bth.opcode.info().is_some_and(|info| info.request) {
+            inner.endpoint.handle_link_down(now);
+        }
+        return Written::Packet;
+    }
+    let Some((info, room)) = room.split_first_chunk_mut::<INFO>() else { return Written::Full };
+    *info = route.info;
+    let length = match outgoing.transmit.encode(&memory, room) {
+        Ok(length) => length,
+        Err(EncodeError::Duplicate(_)) => return Written::Packet,
+        Err(error) => {
+            let local = matches!(error, EncodeError::Local(_));
+            inner.endpoint.handle_denied(bth.psn, local);
+            return Written::Packet;
+        }
+    };
+    let whole = length + ICRC;
+    if let (Some(tap), Some(sent)) = (&adapter.tap, inner.route) {
+        let headers = adapter.port.headers(&sent);
+        let icrc = headers.icrc(&room[..length], 0);
+        room[length..whole].copy_from_slice(&icrc);
+        let is_request = bth.opcode.info().is_some_and(|info| info.request);
+        let work = if is_request { inner.endpoint.work_of(&bth) } else { None };
+        let metadata = PacketMetadata {
+            direction: Direction::Out,
+            headers,
+            traffic_class: sent.traffic_class,
+            hop_limit: sent.hop_limit.unwrap_or(DEFAULT_HOPS),
+            identification: Identification::of_segment(0),
+            owner: Owner { queue_pair: core.number, work },
+        };
+        // Before it is sent: otherwise the response could be captured first.
+        tap.record(&metadata, &room[..whole]);
+    } else {
+        room[length..whole].fill(0);
+    }
+    producer.commit(INFO + whole);
+    count(&adapter.counters.packets_out);
+    count(&adapter.counters.local_packets_out);
+    adapter.counters.bytes_out.fetch_add(whole as u64, Ordering::Relaxed);
+    if producer.unpublished() >= PUBLISH {
+        route.to.show(producer);
+    }
+    Written::Packet
+}

@@ -1,0 +1,343 @@
+//! Packets through memory that two processes share.
+//!
+//! A child is this test binary, running the ignored test `child`.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use ferroce::*;
+use ferroce_sys::signal;
+use ferroce_trace::analysis::{self, analyze};
+use support::{Side, attributes, bring_up, connect, gid_index, open, open_alone, pattern, side};
+
+const MEMORY: u64 = 4 << 20;
+
+fn shared() -> Options {
+    Options::default().with_local(Local::Memory)
+}
+
+fn pair(context: &Context, service: ServiceType, mtu: usize) -> (Side, Side) {
+    let (one, other) = (side(context, service, 4 << 20), side(context, service, 4 << 20));
+    connect(&one, &other, gid_index(context, false).unwrap(), mtu);
+    (one, other)
+}
+
+/// Sends, writes and reads messages of many sizes, and compares all bytes.
+fn exchange(one: &Side, other: &Side) {
+    for (id, length) in [0, 1, 63, 64, 4096, 4097, 65_536, 3_000_001].into_iter().enumerate() {
+        let id = id as u64;
+        let bytes = pattern(id, length);
+        one.region.write(0, &bytes).unwrap();
+        other.post_receive(id, 0, length);
+        one.post(id, Operation::SEND, 0, length);
+        other.expect(id);
+        one.expect(id);
+        assert!(other.bytes(0, length) == bytes, "SEND of {length} bytes");
+
+        let bytes = pattern(id + 100, length);
+        one.region.write(0, &bytes).unwrap();
+        let remote = other.region.remote(0);
+        one.post(id, Operation::Write { remote, immediate: None }, 0, length);
+        one.expect(id);
+        assert!(other.bytes(0, length) == bytes, "WRITE of {length} bytes");
+
+        one.region.write(0, &vec![0; length]).unwrap();
+        one.post(id, Operation::Read { remote: other.region.remote(0) }, 0, length);
+        one.expect(id);
+        assert!(one.bytes(0, length) == bytes, "READ of {length} bytes");
+    }
+}
+
+#[test]
+fn messages_go_through_memory() {
+    for mtu in [256, 4096] {
+        let context = open_alone(&shared());
+        let (one, other) = pair(&context, ServiceType::ReliableConnection, mtu);
+        exchange(&one, &other);
+        let add = Operation::FetchAdd { remote: other.region.remote(0), add: 5 };
+        other.region.write(0, &7u64.to_ne_bytes()).unwrap();
+        one.post(1, add, 0, 8);
+        one.expect(1);
+        assert_eq!(one.bytes(0, 8), 7u64.to_ne_bytes());
+        assert_eq!(other.bytes(0, 8), 12u64.to_ne_bytes());
+        let counted = context.statistics();
+        assert!(counted.packets_in > 0);
+        assert_eq!(counted.local_packets_in, counted.packets_in, "{counted:?}");
+        assert_eq!(counted.local_packets_out, counted.packets_out, "{counted:?}");
+        assert_eq!(counted.local_ack_timeout_err, 0, "{counted:?}");
+    }
+}
+
+#[test]
+fn unreliable_messages_go_through_memory_without_loss() {
+    let context = open_alone(&shared());
+    let (one, other) = pair(&context, ServiceType::UnreliableConnection, 4096);
+    let length = 100_000;
+    for id in 0..200 {
+        let bytes = pattern(id, length);
+        one.region.write(0, &bytes).unwrap();
+        other.post_receive(id, 0, length);
+        one.post(id, Operation::SEND, 0, length);
+        one.expect(id);
+        other.expect(id);
+        assert!(other.bytes(0, length) == bytes, "message {id}");
+    }
+    assert_eq!(context.statistics().local_packets_in, context.statistics().packets_in);
+}
+
+#[test]
+fn a_process_without_shared_memory_is_reached_by_sockets() {
+    let contexts = [open_alone(&shared()), open_alone(&Options::default())];
+    let [one, other] =
+        contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, 4 << 20));
+    connect(&one, &other, gid_index(&contexts[0], false).unwrap(), 4096);
+    exchange(&one, &other);
+    for counted in contexts.map(|context| context.statistics()) {
+        assert!(counted.packets_in > 0);
+        assert_eq!((counted.local_packets_in, counted.local_packets_out), (0, 0), "{counted:?}");
+    }
+}
+
+#[test]
+fn faults_are_recovered() {
+    let faults: Faults = "loss=2%,reordering=2%,duplication=2%,seed=3".parse().unwrap();
+    let context = open_alone(&shared().with_faults(faults));
+    let (one, other) = pair(&context, ServiceType::ReliableConnection, 1024);
+    exchange(&one, &other);
+    let counted = context.statistics();
+    assert!(counted.packet_seq_err + counted.implied_nak_seq_err > 0, "{counted:?}");
+    assert_eq!(counted.bad_icrc, 0, "{counted:?}");
+}
+
+#[test]
+fn captures_have_every_packet_with_its_icrc() {
+    let name = format!("ferroce-rings-{}.pcapng", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    // The analyser knows RoCE by its port.
+    let context = open(&shared().with_capture(path.clone()));
+    let (one, other) = pair(&context, ServiceType::ReliableConnection, 4096);
+    exchange(&one, &other);
+    let counted = context.statistics();
+    drop((one, other, context));
+    let file = std::fs::File::open(&path).unwrap();
+    let report = analyze("capture", file, &analysis::Options::default(), &mut |_| {});
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(report.problems, []);
+    assert_eq!(report.anomalies, []);
+    // Each packet once, although this process both sent and received it.
+    assert_eq!((report.icrc.ok, report.icrc.bad), (counted.packets_out, 0));
+    assert_eq!(counted.packets_out, counted.local_packets_out);
+}
+
+#[test]
+fn a_thousand_queue_pairs_share_one_ring() {
+    let context = open_alone(&shared());
+    let end = || side(&context, ServiceType::ReliableConnection, 8192);
+    let pairs: Vec<_> = (0..500).map(|_| (end(), end())).collect();
+    assert_eq!(mappings(), 0);
+    for (one, other) in &pairs {
+        connect(one, other, gid_index(&context, false).unwrap(), 4096);
+    }
+    for (number, (one, other)) in pairs.iter().enumerate() {
+        let bytes = pattern(number as u64, 5000);
+        one.region.write(0, &bytes).unwrap();
+        let remote = other.region.remote(0);
+        one.post(1, Operation::Write { remote, immediate: None }, 0, 5000);
+    }
+    for (number, (one, other)) in pairs.iter().enumerate() {
+        one.expect(1);
+        assert!(other.bytes(0, 5000) == pattern(number as u64, 5000), "pair {number}");
+    }
+    // Two at each end.
+    assert_eq!(mappings(), 4);
+}
+
+/// The mappings of rings in this process.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("ferroce-ring")).count()
+}
+
+/// Another process with a QP, whose memory this one may use.
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// The port of [`open_alone`].
+fn port() -> u16 {
+    20_000 + (std::process::id() % 10_000) as u16
+}
+
+const PORT: &str = "FERROCE_RINGS_TEST_PORT";
+
+impl Process {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--ignored", "--nocapture"])
+            .env(PORT, port().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    /// The numbers in the next line that begins with '@'.
+    fn hear(&mut self) -> Vec<u64> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the child has ended");
+            if let Some((_, numbers)) = line.trim_end().split_once('@') {
+                return numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+            }
+        }
+    }
+
+    /// Connects a new QP to the one of the process. Its memory is as large as that of the QP.
+    fn connect(&mut self, context: &Context) -> (Side, RemoteAddress) {
+        let numbers = self.hear();
+        let end = side(context, ServiceType::ReliableConnection, MEMORY as usize);
+        bring_up(&end.queue_pair, &patient(context, Qpn(numbers[0] as u32)));
+        writeln!(self.input, "{}", end.queue_pair.number().0).unwrap();
+        self.hear();
+        let (address, key) = (VirtualAddress(numbers[1]), RKey(numbers[2] as u32));
+        (end, RemoteAddress { address, key })
+    }
+
+    /// Stops it, and waits until it is stopped.
+    fn stop(&self) {
+        signal::send(self.child.id(), libc::SIGSTOP);
+        let status = format!("/proc/{}/stat", self.child.id());
+        while !std::fs::read_to_string(&status).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Attributes with the longest ACK timeout, hours: only its end tells that a peer is gone.
+fn patient(context: &Context, peer: Qpn) -> QueuePairAttributes {
+    let index = gid_index(context, false).unwrap();
+    QueuePairAttributes { timeout: Some(AckTimeout(31)), ..attributes(context, index, peer, 4096) }
+}
+
+/// Runs in the other process.
+#[test]
+#[ignore = "the other process of tests"]
+fn child() {
+    let Ok(port) = std::env::var(PORT) else { return };
+    let options = shared().with_port(port.parse().unwrap());
+    let context = Context::open(&Device::named("lo").unwrap(), &options).unwrap();
+    let end = side(&context, ServiceType::ReliableConnection, MEMORY as usize);
+    let remote = end.region.remote(0);
+    println!("@{} {} {}", end.queue_pair.number().0, remote.address.0, remote.key.0);
+    let mut input = std::io::stdin().lock().lines();
+    let peer = Qpn(input.next().unwrap().unwrap().parse().unwrap());
+    bring_up(&end.queue_pair, &patient(&context, peer));
+    println!("@1");
+    // Until the other process ends.
+    assert!(input.next().is_none());
+}
+
+#[test]
+fn processes_exchange_messages() {
+    let context = open_alone(&shared());
+    let mut process = Process::start();
+    let (end, remote) = process.connect(&context);
+    for id in 0..20 {
+        let length = 1 + id as usize * 190_000;
+        let bytes = pattern(id, length);
+        end.region.write(0, &bytes).unwrap();
+        end.post(id, Operation::Write { remote, immediate: None }, 0, length);
+        end.expect(id);
+        end.region.write(0, &vec![0; length]).unwrap();
+        end.post(id, Operation::Read { remote }, 0, length);
+        end.expect(id);
+        assert!(end.bytes(0, length) == bytes, "message {id}");
+    }
+    let counted = context.statistics();
+    assert_eq!(counted.local_packets_in, counted.packets_in, "{counted:?}");
+}
+
+#[test]
+fn the_end_of_a_process_is_noticed_at_once() {
+    let context = open_alone(&shared());
+    for round in 0..20 {
+        let mut process = Process::start();
+        let (end, remote) = process.connect(&context);
+        let write = Operation::Write { remote, immediate: None };
+        end.post(1, write, 0, 1 << 20);
+        if round % 2 == 0 {
+            end.expect(1);
+        }
+        drop(process);
+        // Without the end of the process, this would wait for hours.
+        end.post(2, write, 0, 64);
+        let mut done = end.completions.wait().unwrap();
+        if done.id == WorkId(1) {
+            done = end.completions.wait().unwrap();
+        }
+        assert_eq!(done.id, WorkId(2));
+        assert!(matches!(done.status, Status::RetryExceeded | Status::Flushed), "{done:?}");
+    }
+}
+
+#[test]
+fn a_stopped_process_stops_nobody_else() {
+    let context = open_alone(&shared());
+    let mut processes = [Process::start(), Process::start()];
+    let ends = processes.each_mut().map(|process| process.connect(&context));
+    let [(stopped, at), (running, remote)] = &ends;
+    processes[0].stop();
+    let bytes = pattern(1, MEMORY as usize);
+    stopped.region.write(0, &bytes).unwrap();
+    // More than a ring holds.
+    let write = Operation::Write { remote: *at, immediate: None };
+    stopped.post(1, write, 0, bytes.len());
+    for id in 0..50 {
+        let write = Operation::Write { remote: *remote, immediate: None };
+        running.post(id, write, 0, 100_000);
+        running.expect(id);
+    }
+    assert!(stopped.completions.poll_one().is_none());
+    signal::send(processes[0].child.id(), libc::SIGCONT);
+    stopped.expect(1);
+    stopped.region.write(0, &vec![0; bytes.len()]).unwrap();
+    stopped.post(2, Operation::Read { remote: *at }, 0, bytes.len());
+    stopped.expect(2);
+    assert!(stopped.bytes(0, bytes.len()) == bytes);
+}
+
+/// In its own process, as nextest runs it: the child has only the thread that forked.
+#[test]
+fn a_forked_child_does_not_have_the_memory() {
+    let context = open_alone(&shared());
+    let (one, other) = pair(&context, ServiceType::ReliableConnection, 4096);
+    exchange(&one, &other);
+    // SAFETY: the child polls, which takes no lock that another thread could hold for long, and ends with `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed");
+    if child == 0 {
+        let found = mappings() > 0 || one.completions.poll_one().is_some();
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(found)) };
+    }
+    exchange(&one, &other);
+    let mut status = -1;
+    // SAFETY: waits for our own child, with a pointer to a local.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((ended, status), (child, 0), "the child failed");
+}
