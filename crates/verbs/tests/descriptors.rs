@@ -1,4 +1,6 @@
 //! Programs that close descriptors which are not their own.
+//!
+//! In its own binary, because it replaces sockets of its process.
 
 mod support;
 

@@ -1,14 +1,10 @@
 //! Ethernet devices and loopback addresses: which devices are listed, and that they carry 127.0.0.1 and ::1.
 
-#[path = "support/interfaces.rs"]
-mod interfaces;
-mod support;
-
 use std::net::IpAddr;
 
+use crate::interfaces::{self, UNUSED_ADDRESS};
+use crate::support::*;
 use ferroce::*;
-use interfaces::UNUSED_ADDRESS;
-use support::*;
 
 const LENGTH: usize = 100_000;
 

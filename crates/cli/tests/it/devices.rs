@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use ferroce_test_support as _;
 use serde_json::Value;
 
 fn ferroce(arguments: &[&str]) -> Output {

@@ -1,10 +1,9 @@
 //! The set-up exchange over the loopback: two devices of one process, each with a slot, as of two processes.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support;
 use ferroce::setup::{
     self, Agreement, Application, Client, ClientOptions, ConnectionParameters, Growth, Peer, Phase,
     Presence, QpParameters, RegionParameters, RetryPolicy, Search, Server, ServerConfig,

@@ -1,17 +1,15 @@
 //! `ferroce demo`: runs the binary and checks its output and its capture.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::FERROCE;
+use crate::support::scratch::{Scratch, failure, has_ipv6, success, text};
 use ferroce_test_support::skip;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
-use support::FERROCE;
-use support::scratch::{Scratch, failure, has_ipv6, success, text};
 
 /// Checks that every ICRC is right, every operation occurs, and `analyze` finds no problem and no anomaly.
 fn check_capture(path: &Path) {

@@ -44,7 +44,7 @@ fn capture(name: &str) -> String {
 
 /// Writes a temporary file and returns its path.
 fn scratch(name: &str, bytes: &[u8]) -> String {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("decode-{name}"));
     std::fs::write(&path, bytes).unwrap();
     path.into_os_string().into_string().unwrap()
 }

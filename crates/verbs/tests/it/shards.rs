@@ -1,12 +1,12 @@
 //! Devices with several shards, over real sockets.
 
-mod support;
-
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{
+    ACCESS, Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side,
+};
 use ferroce::*;
-use support::{ACCESS, Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
 
 const SHARDS: u8 = 4;
 

@@ -1,15 +1,13 @@
 //! `--capture`: the content of the file after a command succeeded, failed or was interrupted.
 
-mod support;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
+use crate::support::FERROCE;
+use crate::support::scratch::{Scratch, success, text};
+use crate::support::server::Server;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
-use support::FERROCE;
-use support::scratch::{Scratch, success, text};
-use support::server::Server;
 
 const EARLIER: &[u8] = b"the capture of an earlier run";
 

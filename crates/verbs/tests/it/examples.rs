@@ -4,8 +4,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use ferroce_test_support as _;
-
 /// `target/<profile>/examples`: the tests are in `deps` beside it.
 fn path(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();

@@ -1,17 +1,15 @@
 //! Captures of real packets, checked with the analyzer of this project and with tshark.
 
-mod support;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::*;
 use ferroce::*;
 use ferroce_trace::analysis::{self, FileReport, analyze};
 use ferroce_trace::file::{CaptureReader, Direction, LinkType, Packet, PcapngWriter};
 use ferroce_wire::icrc::Icrc;
 use ferroce_wire::ip::InternetChecksum;
-use support::*;
 
 /// A file that is removed on drop.
 struct Scratch(PathBuf);

@@ -2,13 +2,11 @@
 //!
 //! A child is this test binary, running the ignored test `child`.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::support::{Side, attributes, bring_up, open, pattern, side};
 use ferroce::*;
-use support::{Side, attributes, bring_up, open, pattern, side};
 
 const LENGTH: usize = 50_000;
 
@@ -21,7 +19,7 @@ struct Process {
 impl Process {
     fn start() -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--ignored", "--nocapture"])
+            .args(["processes::child", "--exact", "--ignored", "--nocapture"])
             .env("FERROCE_TEST_CHILD", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

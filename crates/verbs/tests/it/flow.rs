@@ -1,11 +1,9 @@
 //! Flow control per destination, requests that are held back, and ACKs that are owed, over real sockets.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
 use ferroce::*;
-use support::{Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
 
 const LENGTH: usize = 65_536;
 

@@ -1,17 +1,15 @@
 //! `ferroce server` and `ferroce client`: runs the binary as two processes.
 
-mod support;
-
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::FERROCE;
+use crate::support::scratch::{Scratch, failure, has_ipv6, success, text};
+use crate::support::server::Server;
 use ferroce_test_support::skip;
 use ferroce_trace::analysis::{Options, analyze};
 use serde_json::Value;
-use support::FERROCE;
-use support::scratch::{Scratch, failure, has_ipv6, success, text};
-use support::server::Server;
 
 fn server(listen: &str) -> Server {
     Server::start(Command::new(FERROCE).args(["server", "--json", "--listen", listen]))

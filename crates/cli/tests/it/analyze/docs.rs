@@ -26,7 +26,7 @@ fn check_block(name: &str, fence: &str, expected: &str) {
     assert!(
         &text[start..end] == expected,
         "the example in docs/{name} is not what the command prints now; \
-         FERROCE_UPDATE_DOCS=1 cargo test -p ferroce-cli --test analyze writes it anew"
+         FERROCE_UPDATE_DOCS=1 cargo test -p ferroce-cli --test it analyze::docs writes it anew"
     );
 }
 

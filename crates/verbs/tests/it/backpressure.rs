@@ -1,9 +1,7 @@
 //! Flow control of UC and UD between local processes: a fast sender does not overflow the receiver's socket buffer.
 
-mod support;
-
+use crate::support::{Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
 use ferroce::*;
-use support::{Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
 
 /// The capacity of a send queue: all requests are posted before the first completion is polled.
 const MESSAGES: u64 = 128;

@@ -1,14 +1,12 @@
 //! Source ports and ECN bits of the packets of queue pairs, as a capture shows them.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
+use crate::support::*;
 use ferroce::*;
 use ferroce_trace::file::CaptureReader;
-use support::*;
 
 /// Maximum number of sockets that an address sends from.
 const MAX_SENDERS: usize = 16;

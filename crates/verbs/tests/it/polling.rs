@@ -1,11 +1,9 @@
 //! A program that polls continuously needs no other thread: polling also runs the timers.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{connect, gid_index, open_alone, side};
 use ferroce::*;
-use support::{connect, gid_index, open_alone, side};
 
 /// Polls a CQ continuously until it has a completion.
 fn poll(queue: &CompletionQueue) -> WorkCompletion {

@@ -8,7 +8,6 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-#[path = "analyze/docs.rs"]
 mod docs;
 
 const CAPTURES: &str = "tests/data/rxe";
@@ -57,7 +56,7 @@ fn captures() -> Vec<String> {
 
 /// Writes a temporary file and returns its path.
 fn scratch(name: &str, content: &[u8]) -> String {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("analyze-{name}"));
     fs::write(&path, content).expect("scratch file");
     path.to_str().expect("UTF-8").to_owned()
 }

@@ -1,15 +1,13 @@
 //! Garbage and forged packets are counted and ignored, and do not disturb connections.
 
-mod support;
-
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use crate::support::{Side, connect, open_alone, pattern, side};
 use ferroce::*;
 use ferroce_wire::icrc::hidden::{Identification, UdpIpv4};
 use ferroce_wire::number::PKey;
 use ferroce_wire::opcode::Opcode;
 use ferroce_wire::transport::{Bth, Reth};
-use support::{Side, connect, open_alone, pattern, side};
 
 /// A WRITE of four bytes to the start of a region, as a UDP payload with a valid ICRC.
 fn forged(

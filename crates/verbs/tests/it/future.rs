@@ -1,10 +1,7 @@
 //! Awaited completions in a single-threaded runtime: the device thread must deliver them.
-#![cfg(feature = "tokio")]
 
-mod support;
-
+use crate::support::{ACCESS, attributes, bring_up, open, pattern};
 use ferroce::*;
-use support::{ACCESS, attributes, bring_up, open, pattern};
 
 #[tokio::test(flavor = "current_thread")]
 async fn completions_can_be_awaited() {

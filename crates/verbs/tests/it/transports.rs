@@ -1,11 +1,9 @@
 //! Every service and operation over real sockets, with and without faults; all data is checked.
 
-mod support;
-
-use ferroce::*;
-use support::{
+use crate::support::{
     ACCESS, Side, attributes, bring_up, connect, gid_index, open, open_alone, pattern, side,
 };
+use ferroce::*;
 
 const MIB: usize = 1 << 20;
 

@@ -3,13 +3,11 @@
 //! Needs root and `ip` of iproute2, and is skipped without them. A host is this test binary, running the ignored test `host`
 //! in its namespace.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::support::{ACCESS, bring_up, pattern};
 use ferroce::*;
-use support::{ACCESS, bring_up, pattern};
 
 /// Two connected namespaces, removed on drop.
 struct Link {
@@ -47,7 +45,7 @@ impl Link {
         let mut child = Command::new("ip")
             .args(["netns", "exec", &self.names[side]])
             .arg(std::env::current_exe().unwrap())
-            .args(["host", "--exact", "--ignored", "--nocapture"])
+            .args(["namespaces::host", "--exact", "--ignored", "--nocapture"])
             .env("FERROCE_TEST_JOB", job)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -140,7 +138,7 @@ fn host() {
             ..AddressVector::default()
         }),
         path_mtu: Some(mtu),
-        ..support::attributes(&context, index as u8, Qpn(peer[0].parse().unwrap()), 256)
+        ..crate::support::attributes(&context, index as u8, Qpn(peer[0].parse().unwrap()), 256)
     };
     bring_up(&queue_pair, &all);
     let mtu = mtu.bytes().unwrap();

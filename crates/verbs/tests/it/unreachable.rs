@@ -1,12 +1,10 @@
 //! Queue pairs whose peer's port is closed.
 
-mod support;
-
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use crate::support::{attributes, bring_up, gid_index, open_alone, side};
 use ferroce::*;
-use support::{attributes, bring_up, gid_index, open_alone, side};
 
 /// Polls for the next completion, for up to a minute on a busy host.
 fn next(queue: &CompletionQueue) -> WorkCompletion {

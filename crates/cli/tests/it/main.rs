@@ -1,0 +1,17 @@
+//! Tests that run the command, in one binary: linking each file of tests on its own takes longer than compiling it.
+
+use ferroce_test_support as _;
+
+mod analyze;
+mod captures;
+mod client_server;
+mod decode;
+mod demo;
+mod devices;
+mod leaks;
+mod memory;
+mod offload;
+mod run;
+mod simulate;
+mod support;
+mod terminal;
