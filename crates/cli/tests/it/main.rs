@@ -1,4 +1,4 @@
-//! Tests that run the command, in one binary: linking each file of tests on its own takes longer than compiling it.
+//! Tests that run the command, in one binary, so that it is linked once.
 
 use ferroce_test_support as _;
 

@@ -1,4 +1,4 @@
-//! Tests over real sockets, in one binary: each binary links the whole library, which takes longer than compiling a test.
+//! Tests over real sockets, in one binary, so that the library is linked once.
 //!
 //! Tests that affect their whole process (forks, signals, foreign descriptors) have their own binaries beside this one.
 
