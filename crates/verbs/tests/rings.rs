@@ -341,3 +341,28 @@ fn a_forked_child_does_not_have_the_memory() {
     let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((ended, status), (child, 0), "the child failed");
 }
+
+/// The device thread goes to sleep while another thread finds the ring full, and the other way round.
+#[test]
+fn a_full_ring_stops_neither_side() {
+    let context = open_alone(&shared());
+    let mut process = Process::start();
+    let (end, remote) = process.connect(&context);
+    for round in 0..40 {
+        // Each more than a ring holds; the thread that posts does not poll until all are posted.
+        for id in 0..8 {
+            end.post(id, Operation::Write { remote, immediate: None }, 0, MEMORY as usize / 2);
+        }
+        for id in 0..8 {
+            let done = if round % 2 == 0 { Some(end.completions.wait().unwrap()) } else { None };
+            let done = done.unwrap_or_else(|| {
+                loop {
+                    if let Some(done) = end.completions.poll_one() {
+                        break done;
+                    }
+                }
+            });
+            assert_eq!((done.id, done.status), (WorkId(id), Status::Success));
+        }
+    }
+}

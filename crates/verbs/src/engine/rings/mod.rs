@@ -129,7 +129,11 @@ impl Rings {
 
     /// Whether a ring that QPs wait for has space again.
     fn has_space(&self) -> bool {
-        let full = lock(&self.full);
+        if !self.is_full.load(Ordering::Relaxed) {
+            return false;
+        }
+        // A copy: the thread that makes a pass takes the two locks in the other order.
+        let full = lock(&self.full).clone();
         full.iter()
             .any(|to| to.ended.load(Ordering::Relaxed) || !lock(&to.ring.producer).awaits_room())
     }

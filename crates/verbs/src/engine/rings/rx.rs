@@ -79,6 +79,7 @@ impl Driver {
                 }
                 adapter.rings.change(|list| list.retain(|one| one.id != ring.id));
             }
+            self.rx.more |= !ring.consumer.is_empty();
         }
         some
     }

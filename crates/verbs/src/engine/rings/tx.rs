@@ -77,15 +77,17 @@ fn wait_for_ring(
     to: &Arc<RingTo>,
     producer: &mut Producer,
 ) -> TurnEnd {
-    if producer.wait_for_room(MAX_RECORD) != Ok(false) {
-        return TurnEnd::Over;
-    }
-    lock(&to.waiting).push(Arc::clone(core));
+    // Before the receiver is asked for a wakeup: a thread that takes the wakeup and then sleeps looks here.
     let mut full = lock(&adapter.rings.full);
     if !full.iter().any(|known| Arc::ptr_eq(known, to)) {
         full.push(Arc::clone(to));
     }
     adapter.rings.is_full.store(true, Ordering::Relaxed);
+    drop(full);
+    if producer.wait_for_room(MAX_RECORD) != Ok(false) {
+        return TurnEnd::Over;
+    }
+    lock(&to.waiting).push(Arc::clone(core));
     TurnEnd::Done
 }
 
