@@ -1,4 +1,4 @@
-//! Fault injection: received packets are lost, duplicated or reordered before the device processes them.
+//! Fault injection: received packets are lost, duplicated, reordered or corrupted before the device processes them.
 //!
 //! Programs can be tested against a bad network on any host and without privilege.
 
@@ -10,7 +10,7 @@ use ferroce_sys::{RxDatagram, RxInfo};
 
 /// Rates of injected faults, in packets per million.
 ///
-/// Written as `loss=1%,duplication=0.5%,reordering=2%,seed=7`; each part is optional.
+/// Written as `loss=1%,duplication=0.5%,reordering=2%,corruption=0.1%,seed=7`; each part is optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Packets that are lost.
@@ -19,13 +19,15 @@ pub struct Faults {
     pub duplication: u32,
     /// Packets that are delivered after up to eight later ones.
     pub reordering: u32,
+    /// Packets of which a bit is inverted. Their ICRC is wrong, so they count as lost, but see `docs/icrc.md` for IPv4.
+    pub corruption: u32,
     /// Seed of the random numbers: the same seed makes the same choices for the same packets.
     pub seed: u64,
 }
 
 impl Faults {
     pub(crate) const SYNTAX: &str =
-        "write, for example, loss=1%,duplication=0.5%,reordering=2%,seed=7";
+        "write, for example, loss=1%,duplication=0.5%,reordering=2%,corruption=0.1%,seed=7";
 }
 
 /// The unit of the rates.
@@ -64,6 +66,7 @@ impl FromStr for Faults {
                 "loss" => faults.loss = rate,
                 "duplication" => faults.duplication = rate,
                 "reordering" => faults.reordering = rate,
+                "corruption" => faults.corruption = rate,
                 _ => return Err(bad()),
             }
         }
@@ -76,10 +79,11 @@ impl fmt::Display for Faults {
         let percent = |rate: u32| f64::from(rate) / MILLION * 100.0;
         write!(
             f,
-            "loss={}%,duplication={}%,reordering={}%,seed={}",
+            "loss={}%,duplication={}%,reordering={}%,corruption={}%,seed={}",
             percent(self.loss),
             percent(self.duplication),
             percent(self.reordering),
+            percent(self.corruption),
             self.seed
         )
     }
@@ -124,6 +128,17 @@ impl FaultInjector {
                 if self.chance(self.faults.loss) {
                     continue;
                 }
+                if self.chance(self.faults.corruption) {
+                    let mut corrupt = packet.to_vec();
+                    let bit = self.next() as usize % (8 * corrupt.len().max(1));
+                    corrupt
+                        .iter_mut()
+                        .skip(bit / 8)
+                        .take(1)
+                        .for_each(|byte| *byte ^= 1 << (bit % 8));
+                    deliver(&RxDatagram { info: &info, data: &corrupt });
+                    continue;
+                }
                 if self.chance(self.faults.reordering) {
                     let behind = 1 + (self.next() % 8) as u32;
                     self.delayed.push_back((behind, info, packet.into()));
@@ -147,8 +162,9 @@ mod tests {
 
     #[test]
     fn faults_are_parsed_and_displayed() {
-        let faults: Faults = "loss=1%,duplication=0.5%,seed=7".parse().unwrap();
+        let faults: Faults = "loss=1%,duplication=0.5%,corruption=2%,seed=7".parse().unwrap();
         assert_eq!((faults.loss, faults.duplication, faults.seed), (10_000, 5_000, 7));
+        assert_eq!((faults.reordering, faults.corruption), (0, 20_000));
         assert_eq!(faults.to_string().parse(), Ok(faults));
         for bad in ["loss", "loss=x", "loss=101%", "weather=1%"] {
             let error = bad.parse::<Faults>().unwrap_err().to_string();

@@ -13,6 +13,7 @@ mod hostile;
 mod interfaces;
 mod loopback;
 mod namespaces;
+mod paths;
 mod polling;
 mod processes;
 mod setup;
