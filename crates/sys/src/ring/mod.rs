@@ -8,9 +8,9 @@
 //! process can thus end its own connection and do no other harm.
 //!
 //! # Layout
-//! One page with the positions ([`Control`]), then the records. Positions count all bytes ever written or read; their
+//! One page with the positions (`Control`), then the records. Positions count all bytes ever written or read; their
 //! lowest bits are the place in the ring. A record begins with its length in four bytes, and takes a multiple of
-//! [`ALIGNMENT`] bytes. The part with the records is mapped twice in a row, so that a record is always in one piece.
+//! 64 bytes. The part with the records is mapped twice in a row, so that a record is always in one piece.
 
 mod consumer;
 mod control;
