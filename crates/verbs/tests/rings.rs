@@ -4,13 +4,15 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::BufRead;
 
 use ferroce::*;
 use ferroce_sys::signal;
 use ferroce_trace::analysis::{self, analyze};
-use support::{Side, attributes, bring_up, connect, gid_index, open, open_alone, pattern, side};
+use support::other::Other;
+use support::{
+    Side, attributes, bring_up, connect, gid_index, open, open_alone, own_port, pattern, side,
+};
 
 const MEMORY: u64 = 4 << 20;
 
@@ -161,70 +163,33 @@ fn mappings() -> usize {
 }
 
 /// Another process with a QP, whose memory this one may use.
-struct Process {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-/// The port of [`open_alone`].
-fn port() -> u16 {
-    20_000 + (std::process::id() % 10_000) as u16
-}
+struct Process(Other);
 
 const PORT: &str = "FERROCE_RINGS_TEST_PORT";
 
 impl Process {
     fn start() -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--ignored", "--nocapture"])
-            .env(PORT, port().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
-    }
-
-    /// The numbers in the next line that begins with '@'.
-    fn hear(&mut self) -> Vec<u64> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the child has ended");
-            if let Some((_, numbers)) = line.trim_end().split_once('@') {
-                return numbers.split(' ').map(|number| number.parse().unwrap()).collect();
-            }
-        }
+        Self(Other::start("child", PORT, &own_port().to_string()))
     }
 
     /// Connects a new QP to the one of the process. Its memory is as large as that of the QP.
     fn connect(&mut self, context: &Context) -> (Side, RemoteAddress) {
-        let numbers = self.hear();
+        let numbers = self.0.hear();
         let end = side(context, ServiceType::ReliableConnection, MEMORY as usize);
         bring_up(&end.queue_pair, &patient(context, Qpn(numbers[0] as u32)));
-        writeln!(self.input, "{}", end.queue_pair.number().0).unwrap();
-        self.hear();
+        self.0.say(end.queue_pair.number().0);
+        self.0.hear();
         let (address, key) = (VirtualAddress(numbers[1]), RKey(numbers[2] as u32));
         (end, RemoteAddress { address, key })
     }
 
     /// Stops it, and waits until it is stopped.
     fn stop(&self) {
-        signal::send(self.child.id(), libc::SIGSTOP);
-        let status = format!("/proc/{}/stat", self.child.id());
+        signal::send(self.0.id(), libc::SIGSTOP);
+        let status = format!("/proc/{}/stat", self.0.id());
         while !std::fs::read_to_string(&status).unwrap().contains(") T ") {
             std::thread::yield_now();
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -313,7 +278,7 @@ fn a_stopped_process_stops_nobody_else() {
         running.expect(id);
     }
     assert!(stopped.completions.poll_one().is_none());
-    signal::send(processes[0].child.id(), libc::SIGCONT);
+    signal::send(processes[0].0.id(), libc::SIGCONT);
     stopped.expect(1);
     stopped.region.write(0, &vec![0; bytes.len()]).unwrap();
     stopped.post(2, Operation::Read { remote: *at }, 0, bytes.len());

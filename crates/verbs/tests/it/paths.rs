@@ -4,13 +4,12 @@
 //!
 //! The peer is this test binary, running the ignored test `peer`.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ferroce::*;
 
-use crate::support::{Side, attributes, bring_up, gid_index, open_alone, pattern, side};
+use crate::support::other::Other;
+use crate::support::{Side, attributes, bring_up, gid_index, open_alone, own_port, pattern, side};
 
 const QUEUE_PAIRS: usize = 8;
 const MEMORY: usize = 1 << 20;
@@ -52,69 +51,30 @@ impl Path {
 }
 
 /// The other process, with as many queue pairs.
-struct Peer {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
+struct Peer(Other);
 
 const PEER: &str = "FERROCE_PATHS_TEST_PEER";
 
 impl Peer {
     fn start(path: Path, faults: &str) -> Self {
         let place = ALL.iter().position(|known| *known == path).unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["paths::peer", "--exact", "--ignored", "--nocapture"])
-            .env(PEER, format!("{} {place} {faults}", port()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
-    }
-
-    fn hear(&mut self) -> Vec<u64> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the peer has ended");
-            if let Some((_, numbers)) = line.trim_end().split_once('@') {
-                return numbers.split(' ').map(|number| number.parse().unwrap()).collect();
-            }
-        }
+        let arguments = format!("{} {place} {faults}", own_port());
+        Self(Other::start("paths::peer", PEER, &arguments))
     }
 
     fn connect(&mut self, context: &Context, killed: bool) -> Vec<(Side, RemoteAddress)> {
         let end = |_| {
-            let numbers = self.hear();
+            let numbers = self.0.hear();
             let end = side(context, ServiceType::ReliableConnection, MEMORY);
             bring_up(&end.queue_pair, &patient(context, Qpn(numbers[0] as u32), killed));
-            writeln!(self.input, "{}", end.queue_pair.number().0).unwrap();
+            self.0.say(end.queue_pair.number().0);
             let (address, key) = (VirtualAddress(numbers[1]), RKey(numbers[2] as u32));
             (end, RemoteAddress { address, key })
         };
         let ends = (0..QUEUE_PAIRS).map(end).collect();
-        self.hear();
+        self.0.hear();
         ends
     }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// The port of [`open_alone`].
-fn port() -> u16 {
-    20_000 + (std::process::id() % 10_000) as u16
 }
 
 /// Attributes with a long ACK timeout: with more threads than cores, a process may not run for a while. If it is to be
@@ -295,7 +255,7 @@ fn notices_a_kill(path: Path) {
             while sent() < until {
                 std::thread::yield_now();
             }
-            peer.kill();
+            peer.0.kill();
             for result in all.join().unwrap() {
                 assert!(
                     matches!(result, Err(Status::RetryExceeded | Status::Flushed)),

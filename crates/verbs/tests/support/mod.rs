@@ -1,6 +1,8 @@
 //! Two ends of a connection over real sockets, for the tests of this crate.
 #![allow(dead_code, unreachable_pub)] // Each test binary uses some of it.
 
+pub mod other;
+
 use ferroce::*;
 use ferroce_test_support as _;
 
@@ -26,8 +28,12 @@ pub fn open(options: &Options) -> Context {
 /// Opens the loopback device at a port that only this process uses. On the common port, processes come and go, and packets
 /// are forwarded between them: UC and UD may lose some then.
 pub fn open_alone(options: &Options) -> Context {
-    let port = 20_000 + (std::process::id() % 10_000) as u16;
-    open(&options.clone().with_port(port))
+    open(&options.clone().with_port(own_port()))
+}
+
+/// The port of [`open_alone`].
+pub fn own_port() -> u16 {
+    20_000 + (std::process::id() % 10_000) as u16
 }
 
 /// Returns the index of a GID of this address family.

@@ -1,9 +1,9 @@
 //! Rings between processes: offers, wakeups, ends, and other users.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::users::as_user;
 use super::{at, wait};
@@ -41,6 +41,15 @@ fn read(ring: &Incoming) -> Option<Vec<u8>> {
     let length = ring.consumer.take(&mut out).unwrap()?;
     out.truncate(length);
     Some(out)
+}
+
+/// A connection to a name, without a ring.
+fn raw_connection(name: &str) -> OwnedFd {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
+    let to = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    socket
 }
 
 #[test]
@@ -113,15 +122,7 @@ fn another_user_gets_no_ring() {
     // A connection to the name, which it may have guessed.
     let directory = Directory::read(address).unwrap();
     let name = directory.ring(5).unwrap().name.clone();
-    let socket = as_user(1001, test, || {
-        let flags = rustix::net::SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .unwrap();
-        let to = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
-        rustix::net::connect(&socket, &to).unwrap();
-        socket
-    });
+    let socket = as_user(1001, test, || raw_connection(&name));
     wait(&own);
     assert!(own.run().is_empty());
     // It was closed.
@@ -136,12 +137,7 @@ fn a_message_without_a_ring_is_refused() {
     assert!(hub.announce(address, 5));
     let name = Directory::read(address).unwrap().ring(5).unwrap().name.clone();
     for message in [&b"Fr\0\x01"[..], b"Fr\0\x02", b"", b"Fr\0\x01more"] {
-        let flags = rustix::net::SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .unwrap();
-        let to = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
-        rustix::net::connect(&socket, &to).unwrap();
+        let socket = raw_connection(&name);
         rustix::net::send(&socket, message, rustix::net::SendFlags::empty()).unwrap();
         wait(&hub);
         assert!(hub.run().is_empty());

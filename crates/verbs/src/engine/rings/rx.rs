@@ -87,6 +87,7 @@ impl Driver {
     /// Receives packets of one ring, in runs for the same QP.
     fn receive_from(&mut self, adapter: &Adapter, ring: &Incoming) -> Result<(), Broken> {
         let now = now();
+        let mut result = Ok(());
         let mut taken = 0;
         let mut next = ring.consumer.take(&mut self.rings.record)?;
         while let Some(mut length) = next {
@@ -109,10 +110,14 @@ impl Driver {
                 if taken % RELEASE == 0 && ring.consumer.release() {
                     ring.wake();
                 }
-                next = match taken < MAX_BURST {
-                    true => ring.consumer.take(&mut self.rings.record)?,
-                    false => None,
-                };
+                next = None;
+                if taken < MAX_BURST {
+                    // What came before nonsense is delivered.
+                    match ring.consumer.take(&mut self.rings.record) {
+                        Ok(found) => next = found,
+                        Err(broken) => result = Err(broken),
+                    }
+                }
                 let Some(more) = next else { break };
                 length = more;
                 if locked.is_none() || destination(&self.rings.record[INFO..]) != Some(number) {
@@ -126,7 +131,7 @@ impl Driver {
         if ring.consumer.release() {
             ring.wake();
         }
-        Ok(())
+        result
     }
 
     fn ring_packet(
