@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use clap::Args;
-use ferroce::{Device, Limits, OpenError, devices, identity};
+use ferroce::{Device, Limits, Local, OpenError, Options, devices, identity};
 use serde::Serialize;
 
 use crate::devices::{Devices, GidRow, gids, guid, is_active, json, path_mtu};
@@ -35,6 +35,8 @@ pub(crate) struct DevinfoArgs {
 struct Info {
     hca_id: String,
     interface: String,
+    /// How packets reach processes of the same user on this host.
+    local_link: &'static str,
     transport: &'static str,
     fw_ver: &'static str,
     node_guid: String,
@@ -77,6 +79,7 @@ impl Info {
         Self {
             hca_id: device.name().to_owned(),
             interface: device.interface().name.clone(),
+            local_link: local_link(),
             transport: "InfiniBand",
             fw_ver: identity::FIRMWARE_VERSION,
             node_guid: guid(device.guid()),
@@ -88,6 +91,14 @@ impl Info {
             limits: limits(&device.limits()),
             ports: [port],
         }
+    }
+}
+
+/// What a program that is started now would use.
+fn local_link() -> &'static str {
+    match Options::from_env().unwrap_or_default().local {
+        Local::Memory => "memory",
+        _ => "sockets",
     }
 }
 
@@ -198,6 +209,7 @@ fn show(info: &Info, verbose: bool, screen: &Screen, output: &mut impl Write) ->
     line(output, paint, 1, "phys_port_cnt", info.phys_port_cnt)?;
     if verbose {
         line(output, paint, 1, "interface", &info.interface)?;
+        line(output, paint, 1, "local_link", info.local_link)?;
         for (name, value) in &info.limits {
             match *name {
                 // The format of ibv_devinfo.

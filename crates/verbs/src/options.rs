@@ -50,11 +50,11 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Local {
-    /// Through sockets, as to other hosts.
-    #[default]
-    Sockets,
     /// Those of connected queue pairs through memory that both processes share, if both choose this.
+    #[default]
     Memory,
+    /// Through sockets, as to other hosts, so that packet sniffers see them.
+    Sockets,
 }
 
 /// The maximum of [`Options::shards`].
@@ -82,7 +82,7 @@ impl Options {
     /// | `FERROCE_CAPTURE` | [`capture`](Self::capture) | a path |
     /// | `FERROCE_FAULTS` | [`faults`](Self::faults) | see [`Faults`] |
     /// | `FERROCE_SHARDS` | [`shards`](Self::shards) | 1 to 16 |
-    /// | `FERROCE_LOCAL` | [`local`](Self::local) | `sockets` or `memory` |
+    /// | `FERROCE_LOCAL` | [`local`](Self::local) | `memory` or `sockets` |
     ///
     /// An empty value is the same as none. A set-user-ID program ignores all of them.
     ///
@@ -112,7 +112,7 @@ impl Options {
         let local = value(LOCAL).map(|value| match value.to_str() {
             Some("sockets") => Ok(Local::Sockets),
             Some("memory") => Ok(Local::Memory),
-            _ => Err(EnvironmentError::new(LOCAL, value, "sockets or memory")),
+            _ => Err(EnvironmentError::new(LOCAL, value, "memory or sockets")),
         });
         let (faults, shards) = (faults.transpose()?, shards.transpose()?);
         let local = local.transpose()?.unwrap_or_default();

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use ferroce::*;
-use support::{Side, connect, gid_index, open, side};
+use support::{Side, connect, gid_index, open, over_sockets, side};
 
 fn port(fd: RawFd) -> Option<u16> {
     // SAFETY: it is used before anything in this process closes it.
@@ -54,7 +54,7 @@ fn expect_calls_return(context: Context, (one, other): (Side, Side)) {
 
 #[test]
 fn a_replaced_receive_socket_is_a_fatal_event() {
-    let options = Options::default();
+    let options = over_sockets();
     let context = open(&options);
     let pair = pair(&context);
     replace(|port| port == options.port);
@@ -69,7 +69,7 @@ fn a_replaced_receive_socket_is_a_fatal_event() {
 
 #[test]
 fn a_replaced_send_socket_is_a_fatal_event() {
-    let options = Options::default();
+    let options = over_sockets();
     let context = open(&options);
     let pair = pair(&context);
     replace(|port| port != options.port && port != 0);

@@ -5,7 +5,7 @@
 mod support;
 
 use ferroce::*;
-use support::{connect, open, pattern, side};
+use support::{connect, open, options, pattern, side};
 
 fn write_and_check(context: &Context, seed: u64) {
     let one = side(context, ServiceType::ReliableConnection, 1 << 20);
@@ -21,14 +21,13 @@ fn write_and_check(context: &Context, seed: u64) {
 
 #[test]
 fn parent_and_child_continue_independently() {
-    let context = open(&Options::default());
+    let context = open(&options());
     write_and_check(&context, 1);
     // SAFETY: the child uses no lock that another thread could hold, opens its own device, and ends with `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     if child == 0 {
-        let good =
-            std::panic::catch_unwind(|| write_and_check(&open(&Options::default()), 2)).is_ok();
+        let good = std::panic::catch_unwind(|| write_and_check(&open(&options()), 2)).is_ok();
         // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(!good)) };
     }

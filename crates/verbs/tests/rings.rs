@@ -5,13 +5,15 @@
 mod support;
 
 use std::io::BufRead;
+use std::time::{Duration, Instant};
 
 use ferroce::*;
 use ferroce_sys::signal;
 use ferroce_trace::analysis::{self, analyze};
 use support::other::Other;
 use support::{
-    Side, attributes, bring_up, connect, gid_index, open, open_alone, own_port, pattern, side,
+    Side, attributes, bring_up, connect, gid_index, open, open_alone, over_sockets, own_port,
+    pattern, side,
 };
 
 const MEMORY: u64 = 4 << 20;
@@ -57,6 +59,7 @@ fn messages_go_through_memory() {
     for mtu in [256, 4096] {
         let context = open_alone(&shared());
         let (one, other) = pair(&context, ServiceType::ReliableConnection, mtu);
+        assert!(one.queue_pair.shares_memory());
         exchange(&one, &other);
         let add = Operation::FetchAdd { remote: other.region.remote(0), add: 5 };
         other.region.write(0, &7u64.to_ne_bytes()).unwrap();
@@ -91,10 +94,11 @@ fn unreliable_messages_go_through_memory_without_loss() {
 
 #[test]
 fn a_process_without_shared_memory_is_reached_by_sockets() {
-    let contexts = [open_alone(&shared()), open_alone(&Options::default())];
+    let contexts = [open_alone(&shared()), open_alone(&over_sockets())];
     let [one, other] =
         contexts.each_ref().map(|context| side(context, ServiceType::ReliableConnection, 4 << 20));
     connect(&one, &other, gid_index(&contexts[0], false).unwrap(), 4096);
+    assert!(!one.queue_pair.shares_memory() && !other.queue_pair.shares_memory());
     exchange(&one, &other);
     for counted in contexts.map(|context| context.statistics()) {
         assert!(counted.packets_in > 0);
@@ -174,9 +178,13 @@ impl Process {
 
     /// Connects a new QP to the one of the process. Its memory is as large as that of the QP.
     fn connect(&mut self, context: &Context) -> (Side, RemoteAddress) {
+        self.connect_with(context, PATIENT)
+    }
+
+    fn connect_with(&mut self, context: &Context, timeout: AckTimeout) -> (Side, RemoteAddress) {
         let numbers = self.0.hear();
         let end = side(context, ServiceType::ReliableConnection, MEMORY as usize);
-        bring_up(&end.queue_pair, &patient(context, Qpn(numbers[0] as u32)));
+        bring_up(&end.queue_pair, &with_timeout(context, Qpn(numbers[0] as u32), timeout));
         self.0.say(end.queue_pair.number().0);
         self.0.hear();
         let (address, key) = (VirtualAddress(numbers[1]), RKey(numbers[2] as u32));
@@ -193,10 +201,12 @@ impl Process {
     }
 }
 
-/// Attributes with the longest ACK timeout, hours: only its end tells that a peer is gone.
-fn patient(context: &Context, peer: Qpn) -> QueuePairAttributes {
+/// The longest ACK timeout, hours: only its end tells that a peer is gone.
+const PATIENT: AckTimeout = AckTimeout(31);
+
+fn with_timeout(context: &Context, peer: Qpn, timeout: AckTimeout) -> QueuePairAttributes {
     let index = gid_index(context, false).unwrap();
-    QueuePairAttributes { timeout: Some(AckTimeout(31)), ..attributes(context, index, peer, 4096) }
+    QueuePairAttributes { timeout: Some(timeout), ..attributes(context, index, peer, 4096) }
 }
 
 /// Runs in the other process.
@@ -211,7 +221,7 @@ fn child() {
     println!("@{} {} {}", end.queue_pair.number().0, remote.address.0, remote.key.0);
     let mut input = std::io::stdin().lock().lines();
     let peer = Qpn(input.next().unwrap().unwrap().parse().unwrap());
-    bring_up(&end.queue_pair, &patient(&context, peer));
+    bring_up(&end.queue_pair, &with_timeout(&context, peer, PATIENT));
     println!("@1");
     // Until the other process ends.
     assert!(input.next().is_none());
@@ -284,6 +294,23 @@ fn a_stopped_process_stops_nobody_else() {
     stopped.post(2, Operation::Read { remote: *at }, 0, bytes.len());
     stopped.expect(2);
     assert!(stopped.bytes(0, bytes.len()) == bytes);
+}
+
+/// What a stopped process has not received is not lost, so no retry is used up.
+#[test]
+fn a_stopped_process_is_waited_for() {
+    let context = open_alone(&shared());
+    let mut process = Process::start();
+    // 1 ms, so the retries would last 8.
+    let (end, remote) = process.connect_with(&context, AckTimeout(8));
+    process.stop();
+    end.region.write(0, &[7; 64]).unwrap();
+    end.post(1, Operation::Write { remote, immediate: None }, 0, 64);
+    let enough = Instant::now() + Duration::from_millis(100);
+    assert!(end.completions.wait_until(enough).unwrap().is_none());
+    signal::send(process.0.id(), libc::SIGCONT);
+    end.expect(1);
+    assert_eq!(context.statistics().local_ack_timeout_err, 0);
 }
 
 /// In its own process, as nextest runs it: the child has only the thread that forked.

@@ -4,8 +4,7 @@
 
 mod support;
 
-use ferroce::*;
-use support::open;
+use support::{open, options};
 
 /// The threads of this process with their names and the signals that they block, as bits.
 fn threads() -> Vec<(String, u64)> {
@@ -29,7 +28,7 @@ fn is_blocked(mask: u64, signal: i32) -> bool {
 fn device_threads_block_signals() {
     let folder = std::env::temp_dir();
     let capture = folder.join(format!("ferroce-signals-{}.pcapng", std::process::id()));
-    let options = Options::default().with_capture(capture.clone());
+    let options = options().with_capture(capture.clone());
     let context = open(&options);
     for name in ["ferroce_lo", "ferroce-capture"] {
         // A thread sets its name when it starts.
@@ -81,7 +80,7 @@ fn waits_for_sigterm(block_first: bool) {
     if block_first {
         block(&mut set);
     }
-    let _context = open(&Options::default());
+    let _context = open(&options());
     block(&mut set);
     // SAFETY: the call takes no pointers.
     assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGTERM) }, 0);

@@ -37,7 +37,10 @@ impl ServerProcess {
             SetUp::Cm => "cm",
             SetUp::Exchange => "exchange",
         };
+        // The demo is about packets, so they are on the wire for sniffers. One side that shares no memory is enough.
+        let local = std::env::var_os("FERROCE_LOCAL").unwrap_or_else(|| "sockets".into());
         let mut child = Command::new(program)
+            .env("FERROCE_LOCAL", local)
             .args(["server", "--json", "--demo", "--set-up", set_up])
             .args(["--listen", &listen.to_string()])
             // A file has one writer.

@@ -97,6 +97,7 @@ mod tests {
             capture: capture.map(Into::into),
             trace: Some("-".into()),
             sockets: true,
+            wire: false,
             no_libraries: false,
         }
     }

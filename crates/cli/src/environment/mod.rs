@@ -53,6 +53,13 @@ pub(crate) struct EnvironmentArgs {
     #[arg(long, conflicts_with = "no_libraries")]
     pub(crate) sockets: bool,
 
+    /// Send all packets through sockets, also between processes on this host
+    ///
+    /// By default, packets between processes of one user on one host go through memory that they share: faster, and
+    /// --capture records them, but packet sniffers such as tcpdump do not see them.
+    #[arg(long)]
+    pub(crate) wire: bool,
+
     /// Only the views of /sys and /dev, without libibverbs and librdmacm
     #[arg(long, hide = true)]
     pub(crate) no_libraries: bool,
@@ -105,6 +112,9 @@ impl Environment {
         let names = args.names.as_ref().map(ToString::to_string);
         variables.extend(names.map(|names| Variable::text("FERROCE_NAME", names)));
         variables.extend(capture.map(|path| Variable::path("FERROCE_CAPTURE", path)));
+        if args.wire {
+            variables.push(Variable::text("FERROCE_LOCAL", "sockets".into()));
+        }
         if let Some(path) = &args.trace {
             variables.push(variables::trace(path)?);
             // Several processes may trace to standard error, so each line contains the process ID.

@@ -147,6 +147,13 @@ impl<R: Copy> Endpoint<R> {
         }
     }
 
+    /// The peer has not received yet what was sent last, and nothing is lost on the way: an ACK cannot be late.
+    pub fn handle_delay(&mut self, now: Instant) {
+        if let Transport::Reliable(queue_pair) = &mut self.transport {
+            queue_pair.handle_delay(now);
+        }
+    }
+
     /// Nothing reaches the peer any more. RC treats it as a timeout of what is in flight, so repeated reports use up the
     /// retries; the other services ignore it.
     pub fn handle_link_down(&mut self, now: Instant) {

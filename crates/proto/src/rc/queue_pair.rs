@@ -289,6 +289,13 @@ impl QueuePair {
         self.requester.lossless = lossless;
     }
 
+    /// The peer has not received yet what was sent last, and nothing is lost on the way: the ACK timer starts again.
+    pub fn handle_delay(&mut self, now: Instant) {
+        if self.requester.timer.is_some() {
+            self.requester.timer = self.config.timeout.map(|timeout| now + timeout);
+        }
+    }
+
     /// Nothing reaches the peer any more: what is in flight has timed out.
     pub fn handle_link_down(&mut self, now: Instant) {
         let done = &mut self.send_done;

@@ -59,6 +59,16 @@ impl Producer {
         self.tail += record_length(length) as u64;
     }
 
+    /// The end of the records written so far.
+    pub fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Whether the consumer has not yet given back all records before this position.
+    pub fn is_unread(&self, position: u64) -> bool {
+        self.memory.control().is_some_and(|control| control.head() < position)
+    }
+
     /// The bytes of records that were written and not published.
     pub fn unpublished(&self) -> usize {
         (self.tail - self.published) as usize

@@ -19,7 +19,7 @@ use super::link::receive_share;
 use super::local_flow::LocalFlow;
 use super::port::Port;
 use super::queue_pair::{Core, Inner, Loss};
-use super::rings::RingState;
+use super::rings::{RingRoute, RingState};
 use super::rx::{Links, Rx};
 use super::schedule::Schedule;
 use super::tx::TxBatch;
@@ -157,6 +157,9 @@ impl Driver {
             }
             inner.timer = None;
             if inner.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                if inner.ring.as_ref().is_some_and(RingRoute::is_unread) {
+                    inner.endpoint.handle_delay(now);
+                }
                 inner.endpoint.handle_timeout(now);
                 let published = core.publish_completions(&mut inner, adapter, now);
                 self.rx.completed |= published.some;

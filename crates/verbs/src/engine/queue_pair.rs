@@ -95,9 +95,7 @@ pub(crate) struct Loss {
 impl Inner {
     /// Whether `count` requests of `bytes` bytes that were just posted may leave with later ones, in one system call.
     pub(crate) fn holds(&mut self, count: usize, bytes: u64) -> bool {
-        // A ring needs no system call that requests could share.
-        self.ring.is_none()
-            && self.doorbell.post(count, bytes, self.endpoint.has_unacknowledged()) == Ring::Later
+        self.doorbell.post(count, bytes, self.endpoint.has_unacknowledged()) == Ring::Later
     }
 
     /// Sets the route to the connected peer.

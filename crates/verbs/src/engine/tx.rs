@@ -96,8 +96,8 @@ impl Driver {
             return (0, TurnEnd::Done);
         }
         inner.doorbell.release();
-        if let Some(route) = inner.ring.take() {
-            let turn = self.transmit_to_ring(adapter, core, inner, &route, now);
+        if let Some(mut route) = inner.ring.take() {
+            let turn = self.transmit_to_ring(adapter, core, inner, &mut route, now);
             inner.ring = Some(route);
             let lost = core.publish_completions(inner, adapter, now).lost;
             self.update(core, inner, lost);

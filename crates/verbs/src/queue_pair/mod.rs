@@ -277,6 +277,12 @@ impl QueuePair {
         lock(&self.shared.core.inner).endpoint.is_draining()
     }
 
+    /// Whether its packets reach the peer through memory that both processes share: see [`Local`](crate::Local). Decided
+    /// when it becomes ready to receive.
+    pub fn shares_memory(&self) -> bool {
+        lock(&self.shared.core.inner).ring.is_some()
+    }
+
     fn adapter(&self) -> &Arc<Adapter> {
         &self.shared.adapter
     }

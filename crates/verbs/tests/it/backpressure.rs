@@ -1,6 +1,8 @@
 //! Flow control of UC and UD between local processes: a fast sender does not overflow the receiver's socket buffer.
 
-use crate::support::{Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
+use crate::support::{
+    Side, attributes, bring_up, connect, gid_index, open_alone, over_sockets, pattern, side,
+};
 use ferroce::*;
 
 /// The capacity of a send queue: all requests are posted before the first completion is polled.
@@ -14,7 +16,7 @@ fn small_buffer() -> Context {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    open_alone(&Options::default().with_sockets(sockets))
+    open_alone(&over_sockets().with_sockets(sockets))
 }
 
 /// Waits for the sends of one side and the receives of the other.

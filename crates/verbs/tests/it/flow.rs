@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side};
+use crate::support::{
+    Side, attributes, bring_up, connect, gid_index, open_alone, over_sockets, pattern, side,
+};
 use ferroce::*;
 
 const LENGTH: usize = 65_536;
@@ -14,7 +16,7 @@ fn small_buffer() -> Context {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    open_alone(&Options::default().with_sockets(sockets))
+    open_alone(&over_sockets().with_sockets(sockets))
 }
 
 fn pairs(context: &Context, count: usize, size: usize) -> Vec<(Side, Side)> {
@@ -132,7 +134,7 @@ fn a_read_chunk_may_be_larger_than_the_buffer() {
         force_buffers: false,
         ..ferroce_sys::Options::default()
     };
-    let options = Options::default().with_sockets(sockets);
+    let options = over_sockets().with_sockets(sockets);
     let context = open_alone(&options.with_congestion(Congestion::Unlimited));
     let (one, other) = pairs(&context, 1, 1 << 20).pop().unwrap();
     other.region.write(0, &pattern(7, 1 << 20)).unwrap();
@@ -191,8 +193,8 @@ fn connections_progress_alike() {
 
 /// Two devices of one process, as two processes have them: driving one does not drive the other.
 fn two_devices() -> (Context, Context) {
-    let one = open_alone(&Options::default());
-    let options = Options::default().with_congestion(Some(Congestion::Window(1 << 20)));
+    let one = open_alone(&over_sockets());
+    let options = over_sockets().with_congestion(Some(Congestion::Window(1 << 20)));
     (one, open_alone(&options))
 }
 

@@ -1,11 +1,11 @@
 //! Awaited completions in a single-threaded runtime: the device thread must deliver them.
 
-use crate::support::{ACCESS, attributes, bring_up, open, pattern};
+use crate::support::{ACCESS, attributes, bring_up, open, options, pattern};
 use ferroce::*;
 
 #[tokio::test(flavor = "current_thread")]
 async fn completions_can_be_awaited() {
-    let context = open(&Options::default());
+    let context = open(&options());
     let pd = context.protection_domain();
     let region = pd.allocate(1 << 20, ACCESS).unwrap();
     let [one, other] = [(); 2].map(|()| context.async_completion_queue(64).unwrap());

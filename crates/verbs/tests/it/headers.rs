@@ -96,7 +96,7 @@ fn ports(packets: &[Packet]) -> BTreeMap<u32, BTreeSet<u16>> {
 #[test]
 fn queue_pairs_spread_over_a_bounded_number_of_source_ports() {
     for ipv6 in [false, true] {
-        let captured = Captured::new(if ipv6 { "v6" } else { "v4" }, Options::default());
+        let captured = Captured::new(if ipv6 { "v6" } else { "v4" }, options());
         let mut pairs = Vec::new();
         for _ in 0..40 {
             let Some(pair) = pair(captured.context(), ServiceType::ReliableConnection, ipv6, 0)
@@ -123,7 +123,7 @@ fn queue_pairs_spread_over_a_bounded_number_of_source_ports() {
 
 #[test]
 fn the_flow_label_decides_the_source_port() {
-    let captured = Captured::new("labels", Options::default());
+    let captured = Captured::new("labels", options());
     let labels = [0x12345, 0x54321, 0x12345];
     let numbers = labels.map(|label| {
         let context = captured.context();
@@ -149,7 +149,7 @@ fn only_packets_with_congestion_control_are_ecn_capable() {
         (ServiceType::UnreliableConnection, Some(dcqcn), 0),
     ] {
         for ipv6 in [false, true] {
-            let options = Options::default().with_congestion(congestion);
+            let options = options().with_congestion(congestion);
             // A new file each time, because an existing one is continued.
             let name = format!("ecn-{service:?}-{ecn}-{ipv6}-{}", congestion.is_some());
             let captured = Captured::new(&name, options);
@@ -167,7 +167,7 @@ fn only_packets_with_congestion_control_are_ecn_capable() {
 
 #[test]
 fn datagrams_are_not_ecn_capable_and_have_the_port_of_their_address() {
-    let captured = Captured::new("datagrams", Options::default());
+    let captured = Captured::new("datagrams", options());
     let context = captured.context();
     let index = gid_index(context, false).unwrap();
     let [one, other] = [0, 1].map(|_| side(context, ServiceType::UnreliableDatagram, 8192));

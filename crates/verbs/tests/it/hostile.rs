@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use crate::support::{Side, connect, open_alone, pattern, side};
+use crate::support::{Side, connect, open_alone, over_sockets, pattern, side};
 use ferroce::*;
 use ferroce_wire::icrc::hidden::{Identification, UdpIpv4};
 use ferroce_wire::number::PKey;
@@ -60,7 +60,7 @@ struct Scene {
 }
 
 fn scene() -> Scene {
-    let context = open_alone(&Options::default());
+    let context = open_alone(&over_sockets());
     let one = side(&context, ServiceType::ReliableConnection, 1 << 16);
     let other = side(&context, ServiceType::ReliableConnection, 1 << 16);
     connect(&one, &other, 0, 1024);

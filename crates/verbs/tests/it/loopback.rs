@@ -9,7 +9,7 @@ use ferroce::*;
 const LENGTH: usize = 100_000;
 
 fn open(name: &str) -> Context {
-    Context::open(&Device::named(name).unwrap(), &Options::default()).unwrap()
+    Context::open(&Device::named(name).unwrap(), &options()).unwrap()
 }
 
 fn gid(ip: &str) -> Gid {

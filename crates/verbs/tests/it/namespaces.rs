@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::support::{ACCESS, bring_up, pattern};
+use crate::support::{ACCESS, bring_up, options, pattern};
 use ferroce::*;
 
 /// Two connected namespaces, removed on drop.
@@ -89,7 +89,7 @@ fn host() {
     let Ok(job) = std::env::var("FERROCE_TEST_JOB") else { return };
     let words: Vec<&str> = job.split_whitespace().collect();
     let [role, family, faults] = words[..] else { panic!("a job has three words") };
-    let mut options = Options::default();
+    let mut options = options();
     match faults {
         "-" => {}
         SMALL_SEND_BUFFER => {

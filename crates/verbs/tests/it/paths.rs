@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use ferroce::*;
 
 use crate::support::other::Other;
-use crate::support::{Side, attributes, bring_up, gid_index, open_alone, own_port, pattern, side};
+use crate::support::{
+    Side, attributes, bring_up, gid_index, open_alone, over_sockets, own_port, pattern, side,
+};
 
 const QUEUE_PAIRS: usize = 8;
 const MEMORY: usize = 1 << 20;
@@ -35,7 +37,7 @@ const ALL: [Path; 5] = [Path::Kept, Path::Credit, Path::Doorbell, Path::Deferred
 
 impl Path {
     fn options(self, faults: &str) -> Options {
-        let mut options = Options::default();
+        let mut options = over_sockets();
         match self {
             Self::Kept => options.sockets.send_buffer = 8 << 10,
             Self::Credit => options.sockets.receive_buffer = 128 << 10,

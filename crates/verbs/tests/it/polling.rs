@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{connect, gid_index, open_alone, side};
+use crate::support::{connect, gid_index, open_alone, options, side};
 use ferroce::*;
 
 /// Polls a CQ continuously until it has a completion.
@@ -20,7 +20,7 @@ fn poll(queue: &CompletionQueue) -> WorkCompletion {
 /// The sender receives an RNR NAK, and retransmits when its timer expires.
 #[test]
 fn timers_expire_while_the_program_polls() {
-    let context = open_alone(&Options::default());
+    let context = open_alone(&options());
     let index = gid_index(&context, false).unwrap();
     let service = ServiceType::ReliableConnection;
     let (one, other) = (side(&context, service, 4096), side(&context, service, 4096));

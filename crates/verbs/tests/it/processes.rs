@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::support::{Side, attributes, bring_up, open, pattern, side};
+use crate::support::{Side, attributes, bring_up, open, options, pattern, side};
 use ferroce::*;
 
 const LENGTH: usize = 50_000;
@@ -69,7 +69,7 @@ fn child() {
     if std::env::var_os("FERROCE_TEST_CHILD").is_none() {
         return;
     }
-    let context = open(&Options::default());
+    let context = open(&options());
     let own = side(&context, ServiceType::ReliableConnection, 2 * LENGTH);
     println!("@{}", own.queue_pair.number().0);
     let mut lines = std::io::stdin().lines().map(Result::unwrap);
@@ -97,7 +97,7 @@ fn child() {
 }
 
 fn crowd(count: usize) {
-    let context = open(&Options::default());
+    let context = open(&options());
     let own = side(&context, ServiceType::ReliableConnection, count * LENGTH);
     let mut processes: Vec<_> = (0..count).map(|_| Process::start()).collect();
     let queue_pairs: Vec<_> = processes
@@ -148,7 +148,7 @@ fn sixty_four_processes_share_an_address() {
 
 #[test]
 fn requests_to_a_killed_process_exceed_their_retries_and_its_slot_is_freed() {
-    let context = open(&Options::default());
+    let context = open(&options());
     let own = side(&context, ServiceType::ReliableConnection, LENGTH);
     let mut process = Process::start();
     let queue_pair = connect_process(&context, &mut process, &own, 0);
@@ -177,7 +177,7 @@ fn closing_a_device_leaks_no_descriptors_and_threads() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = (open_files(), threads());
     for _ in 0..20 {
-        let context = open(&Options::default());
+        let context = open(&options());
         let own = side(&context, ServiceType::ReliableConnection, LENGTH);
         assert_eq!(own.queue_pair.state(), State::Reset);
     }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{
-    ACCESS, Side, attributes, bring_up, connect, gid_index, open_alone, pattern, side,
+    ACCESS, Side, attributes, bring_up, connect, gid_index, open_alone, options, pattern, side,
 };
 use ferroce::*;
 
 const SHARDS: u8 = 4;
 
 fn sharded() -> Context {
-    open_alone(&Options::default().with_shards(SHARDS))
+    open_alone(&options().with_shards(SHARDS))
 }
 
 /// The slot of a QPN, which tells the shard.
@@ -294,7 +294,7 @@ fn objects_are_destroyed_while_other_shards_work() {
 #[test]
 fn a_capture_has_the_packets_of_all_shards_once() {
     let path = std::env::temp_dir().join(format!("ferroce-shards-{}.pcapng", std::process::id()));
-    let context = open_alone(&Options::default().with_shards(2).with_capture(path.clone()));
+    let context = open_alone(&options().with_shards(2).with_capture(path.clone()));
     let pairs = pairs(&context, ServiceType::ReliableConnection, 2, 4096);
     for (one, other) in &pairs {
         assert_eq!(slots([&one.queue_pair, &other.queue_pair]).len(), 2);

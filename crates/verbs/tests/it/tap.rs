@@ -33,7 +33,7 @@ fn port(test: u16) -> u16 {
 }
 
 fn capturing(path: &Path, test: u16) -> Options {
-    Options::default().with_capture(path.to_owned()).with_port(port(test))
+    options().with_capture(path.to_owned()).with_port(port(test))
 }
 
 /// The ICRC and the UDP checksum of a frame.
@@ -182,7 +182,7 @@ fn an_unwritable_capture_is_an_error() {
     let device = Device::named("lo").unwrap();
     let error = Context::open(&device, &capturing(Path::new("/nowhere/at/all"), 5)).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
-    assert!(open(&Options::default().with_port(port(5))).capture_status().is_none());
+    assert!(open(&options().with_port(port(5))).capture_status().is_none());
 }
 
 #[test]

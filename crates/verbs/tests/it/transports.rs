@@ -1,7 +1,8 @@
 //! Every service and operation over real sockets, with and without faults; all data is checked.
 
 use crate::support::{
-    ACCESS, Side, attributes, bring_up, connect, gid_index, open, open_alone, pattern, side,
+    ACCESS, Side, attributes, bring_up, connect, gid_index, open, open_alone, options, pattern,
+    side,
 };
 use ferroce::*;
 
@@ -58,7 +59,7 @@ fn write_read_send(context: &Context, index: u8, mtu: usize, lengths: &[usize]) 
 
 #[test]
 fn rc_transfers_over_both_families_at_every_mtu() {
-    let context = open(&Options::default());
+    let context = open(&options());
     for ipv6 in [false, true] {
         let Some(index) = gid_index(&context, ipv6) else {
             ferroce_test_support::skip("the loopback has no IPv6 address");
@@ -72,7 +73,7 @@ fn rc_transfers_over_both_families_at_every_mtu() {
 
 #[test]
 fn rc_transfers_large_messages() {
-    let context = open(&Options::default());
+    let context = open(&options());
     write_read_send(&context, 0, 4096, &[16 * MIB, 16 * MIB - 1]);
 }
 
@@ -80,7 +81,7 @@ fn rc_transfers_large_messages() {
 #[test]
 fn rc_transfers_two_gibibytes() {
     const MAX_LEN: usize = 1 << 31;
-    let context = open_alone(&Options::default());
+    let context = open_alone(&options());
     let one = side(&context, ServiceType::ReliableConnection, MAX_LEN);
     let other = side(&context, ServiceType::ReliableConnection, MAX_LEN);
     connect(&one, &other, 0, 4096);
@@ -105,7 +106,7 @@ fn rc_recovers_from_loss_duplication_and_reordering() {
     {
         let mut faults: Faults = faults.parse().unwrap();
         faults.seed = number as u64;
-        let context = open(&Options::default().with_faults(faults));
+        let context = open(&options().with_faults(faults));
         write_read_send(&context, 0, 1024, &[0, 1, 1025, 65_537, 300_000]);
     }
 }
@@ -113,13 +114,13 @@ fn rc_recovers_from_loss_duplication_and_reordering() {
 #[test]
 fn rc_works_without_gso_and_gro() {
     let plain = ferroce::SocketOptions { gso: false, gro: false, ..Default::default() };
-    let context = open(&Options::default().with_sockets(plain));
+    let context = open(&options().with_sockets(plain));
     write_read_send(&context, 0, 4096, &lengths(4096));
 }
 
 #[test]
 fn uc_delivers_in_order() {
-    let context = open_alone(&Options::default());
+    let context = open_alone(&options());
     let one = side(&context, ServiceType::UnreliableConnection, MIB);
     let other = side(&context, ServiceType::UnreliableConnection, MIB);
     connect(&one, &other, 0, 1024);
@@ -137,7 +138,7 @@ fn uc_delivers_in_order() {
 
 #[test]
 fn ud_delivers_behind_the_grh() {
-    let context = open_alone(&Options::default());
+    let context = open_alone(&options());
     for ipv6 in [false, true] {
         let Some(index) = gid_index(&context, ipv6) else { continue };
         let one = side(&context, ServiceType::UnreliableDatagram, MIB);
@@ -195,7 +196,7 @@ fn ud_delivers_behind_the_grh() {
 
 #[test]
 fn xrc_delivers_to_the_named_srq() {
-    let context = open(&Options::default());
+    let context = open(&options());
     let one = side(&context, ServiceType::XrcInitiator, MIB);
     let pd = context.protection_domain();
     let region = pd.allocate(MIB, ACCESS).unwrap();
@@ -230,7 +231,7 @@ fn xrc_delivers_to_the_named_srq() {
 
 #[test]
 fn an_srq_raises_an_event_at_its_limit() {
-    let context = open(&Options::default());
+    let context = open(&options());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let pd = context.protection_domain();
     let region = pd.allocate(MIB, ACCESS).unwrap();
@@ -256,7 +257,7 @@ fn an_srq_raises_an_event_at_its_limit() {
 
 #[test]
 fn a_memory_window_grants_and_revokes_access() {
-    let context = open(&Options::default());
+    let context = open(&options());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let other = side(&context, ServiceType::ReliableConnection, MIB);
     connect(&one, &other, 0, 1024);
@@ -344,7 +345,7 @@ fn violations_complete_with_the_specified_status() {
             State::ReadyToSend,
         ),
     ];
-    let context = open(&Options::default());
+    let context = open(&options());
     for (kind, act, status, remote_state) in cases {
         let one = side(&context, ServiceType::ReliableConnection, MIB);
         let other = side(&context, ServiceType::ReliableConnection, MIB);
@@ -362,7 +363,7 @@ fn violations_complete_with_the_specified_status() {
 
 #[test]
 fn requests_to_a_destroyed_queue_pair_exceed_their_retries() {
-    let context = open(&Options::default());
+    let context = open(&options());
     let one = side(&context, ServiceType::ReliableConnection, MIB);
     let other = side(&context, ServiceType::ReliableConnection, MIB);
     connect(&one, &other, 0, 1024);
@@ -378,7 +379,7 @@ fn requests_to_a_destroyed_queue_pair_exceed_their_retries() {
 
 #[test]
 fn resources_can_be_dropped_with_requests_in_flight() {
-    let context = open(&Options::default());
+    let context = open(&options());
     for round in 0..50 {
         let one = side(&context, ServiceType::ReliableConnection, MIB);
         let other = side(&context, ServiceType::ReliableConnection, MIB);

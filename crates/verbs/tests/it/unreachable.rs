@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::support::{attributes, bring_up, gid_index, open_alone, side};
+use crate::support::{attributes, bring_up, gid_index, open_alone, options, side};
 use ferroce::*;
 
 /// Polls for the next completion, for up to a minute on a busy host.
@@ -21,7 +21,7 @@ fn next(queue: &CompletionQueue) -> WorkCompletion {
 /// The retries would take four minutes; the peer's host reports the closed port by ICMP at once.
 #[test]
 fn a_closed_port_exhausts_the_retries_at_once() {
-    let context = open_alone(&Options::default());
+    let context = open_alone(&options());
     let index = gid_index(&context, false).unwrap();
     let side = side(&context, ServiceType::ReliableConnection, 1 << 16);
     let mut attributes = attributes(&context, index, Qpn(0x12_3456), 1024);

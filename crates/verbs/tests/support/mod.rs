@@ -1,4 +1,4 @@
-//! Two ends of a connection over real sockets, for the tests of this crate.
+//! Two ends of a connection, for the tests of this crate.
 #![allow(dead_code, unreachable_pub)] // Each test binary uses some of it.
 
 pub mod other;
@@ -18,6 +18,16 @@ pub struct Side {
     pub region: MemoryRegion,
     pub completions: CompletionQueue,
     pub queue_pair: QueuePair,
+}
+
+/// Options for tests that have to pass over shared memory and over sockets: `FERROCE_LOCAL` chooses.
+pub fn options() -> Options {
+    Options::from_env().unwrap()
+}
+
+/// Options for tests of what happens to packets in sockets.
+pub fn over_sockets() -> Options {
+    Options::default().with_local(Local::Sockets)
 }
 
 /// Opens the loopback device, which every host has.

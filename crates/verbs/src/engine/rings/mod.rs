@@ -68,6 +68,15 @@ pub(crate) struct RingRoute {
     to: Arc<RingTo>,
     /// The metadata of its packets.
     info: [u8; INFO],
+    /// The end of its last packet in the ring.
+    sent: u64,
+}
+
+impl RingRoute {
+    /// Whether the peer has not yet received all packets: it is busy or stopped.
+    pub(super) fn is_unread(&self) -> bool {
+        !self.to.ended.load(Ordering::Relaxed) && lock(&self.to.ring.producer).is_unread(self.sent)
+    }
 }
 
 /// The part that only the thread that makes a pass uses.
@@ -184,7 +193,7 @@ impl Adapter {
             segment: 0,
             truncated: false,
         });
-        Some(RingRoute { to, info })
+        Some(RingRoute { to, info, sent: 0 })
     }
 
     /// Accepts rings, and notes the end of processes. For the device thread.

@@ -25,6 +25,15 @@ const MAX_BURST: usize = 64;
 const RELEASE: usize = 8;
 
 impl RingState {
+    /// Looks up the rings to receive from.
+    fn refresh(&mut self, adapter: &Adapter) {
+        let version = adapter.rings.version.load(Ordering::Acquire);
+        if version != self.version {
+            self.incoming = Arc::clone(&lock(&adapter.rings.incoming));
+            self.version = version;
+        }
+    }
+
     /// The metadata of the record.
     fn info(&mut self) -> Option<RxInfo> {
         let (found, _) = self.record.split_first_chunk::<INFO>()?;
@@ -40,16 +49,13 @@ impl RingState {
 impl Driver {
     /// Receives from all rings. Returns whether there was anything.
     pub(in crate::engine) fn receive_from_rings(&mut self, adapter: &Adapter) -> bool {
-        let version = adapter.rings.version.load(Ordering::Acquire);
-        if version != self.rings.version {
-            self.rings.incoming = Arc::clone(&lock(&adapter.rings.incoming));
-            self.rings.version = version;
-        }
+        self.rings.refresh(adapter);
         if adapter.rings.is_full.load(Ordering::Relaxed) {
             self.resume_rings(adapter);
         }
         let mut some = self.receive_bursts(adapter);
         if adapter.rings.is_ending.load(Ordering::Acquire) {
+            self.rings.refresh(adapter);
             // Others may go on sending, but a ring does not hold more than this.
             let bursts =
                 (0..RING_SIZE / MAX_BURST / 64).take_while(|_| self.receive_bursts(adapter));

@@ -29,28 +29,32 @@ impl Driver {
         adapter: &Adapter,
         core: &Arc<Core>,
         inner: &mut Inner,
-        route: &RingRoute,
+        route: &mut RingRoute,
         now: Instant,
     ) -> (usize, TurnEnd) {
-        let mut producer = lock(&route.to.ring.producer);
+        let to = Arc::clone(&route.to);
+        let mut producer = lock(&to.ring.producer);
         let mut packets = 0;
+        let mut end = TurnEnd::Over;
         while packets < TURN {
-            let end = match write_packet(adapter, core, inner, route, &mut producer, now) {
-                Written::Packet => {
-                    packets += 1;
-                    continue;
+            match write_packet(adapter, core, inner, route, &mut producer, now) {
+                Written::Packet => packets += 1,
+                Written::Nothing => {
+                    end = TurnEnd::Done;
+                    break;
                 }
-                Written::Nothing => TurnEnd::Done,
                 Written::Full => {
-                    route.to.show(&mut producer);
-                    wait_for_ring(adapter, core, &route.to, &mut producer)
+                    to.show(&mut producer);
+                    end = wait_for_ring(adapter, core, &to, &mut producer);
+                    break;
                 }
-            };
-            route.to.show(&mut producer);
-            return (packets, end);
+            }
         }
-        route.to.show(&mut producer);
-        (packets, TurnEnd::Over)
+        to.show(&mut producer);
+        if packets > 0 {
+            route.sent = producer.position();
+        }
+        (packets, end)
     }
 
     /// Queues the QPs whose rings have space again.
