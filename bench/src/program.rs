@@ -26,6 +26,8 @@ pub(crate) struct Program {
     pub(crate) variables: Vec<(&'static str, String)>,
     /// Whether it loses CAP_NET_ADMIN, and with it the right to exceed `net.core.rmem_max`.
     pub(crate) ordinary_user: bool,
+    /// Whether packets between processes on one host may go through shared memory instead of sockets.
+    pub(crate) memory: bool,
 }
 
 /// When a server can serve, and how it ends.
@@ -41,7 +43,13 @@ pub(crate) enum Ready {
 
 impl Program {
     fn new(runner: Runner, line: impl Into<String>) -> Self {
-        Self { runner, line: line.into(), variables: Vec::new(), ordinary_user: false }
+        Self {
+            runner,
+            line: line.into(),
+            variables: Vec::new(),
+            ordinary_user: false,
+            memory: false,
+        }
     }
 
     /// A program as it is.
@@ -76,13 +84,21 @@ impl Program {
         self
     }
 
+    /// All environment variables to set.
+    pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let wire = matches!(self.runner, Runner::Driver | Runner::Command) && !self.memory;
+        let wire = wire.then(|| ("FERROCE_LOCAL", "sockets".to_owned()));
+        self.variables.iter().cloned().chain(wire)
+    }
+
     /// The command line, for readers.
     pub(crate) fn shown(&self) -> String {
         let variables: String =
-            self.variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+            self.environment().map(|(name, value)| format!("{name}={value} ")).collect();
         let runner = match self.runner {
             Runner::Plain => "",
-            Runner::Ferroce => "ferroce run -- ",
+            Runner::Ferroce if self.memory => "ferroce run -- ",
+            Runner::Ferroce => "ferroce run --wire -- ",
             Runner::Driver => "ferroce-bench driver ",
             Runner::Command => "ferroce ",
         };
@@ -121,7 +137,11 @@ impl Program {
         }
         match self.runner {
             Runner::Plain => {}
-            Runner::Ferroce => words.extend([beside("ferroce")?, "run".into(), "--".into()]),
+            Runner::Ferroce => {
+                words.extend([beside("ferroce")?, "run".into()]);
+                words.extend((!self.memory).then(|| "--wire".into()));
+                words.push("--".into());
+            }
             Runner::Driver => words.extend([beside("ferroce-bench")?, "driver".into()]),
             Runner::Command => words.push(beside("ferroce")?),
         }
@@ -177,8 +197,11 @@ mod tests {
 
     #[test]
     fn commands_are_shown_as_a_user_types_them() {
-        let program = Program::on_ferroce("ib_write_bw -q 2").with("FERROCE_FAULTS", "loss=1%");
-        assert_eq!(program.shown(), "FERROCE_FAULTS=loss=1% ferroce run -- ib_write_bw -q 2");
+        let mut program = Program::on_ferroce("ib_write_bw -q 2").with("FERROCE_FAULTS", "loss=1%");
+        let shown = "FERROCE_FAULTS=loss=1% ferroce run --wire -- ib_write_bw -q 2";
+        assert_eq!(program.shown(), shown);
+        program.memory = true;
+        assert_eq!(program.shown(), shown.replace(" --wire", ""));
         let exe = env::current_exe().unwrap();
         let program = Program::plain(format!("peer {}", exe.parent().unwrap().display()));
         assert_eq!(program.shown(), "peer target/release");

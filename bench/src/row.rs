@@ -71,6 +71,13 @@ impl Side {
         self
     }
 
+    /// Lets packets between processes on one host go through shared memory, as users get it.
+    pub(crate) fn through_memory(mut self) -> Self {
+        self.server.iter_mut().for_each(|(server, _)| server.memory = true);
+        self.client.memory = true;
+        self
+    }
+
     /// All programs.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
         self.server.iter().map(|(server, _)| server).chain([&self.client])

@@ -80,7 +80,7 @@ impl Sandbox {
         }
         words.extend(program.words()?);
         let mut command = command(&words);
-        command.envs(program.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(program.environment());
         Process::start(command)
     }
 

@@ -58,7 +58,7 @@ pub(super) struct Cost {
 impl End {
     /// Creates device, memory and QPs with room for `depth` sends each. All pages of the memory are touched.
     pub(super) fn new(setup: &Setup, depth: u32) -> Result<Self, String> {
-        let mut options = Options::default().with_shards(setup.shards);
+        let mut options = Options::from_env().map_err(text)?.with_shards(setup.shards);
         if let Some(bytes) = setup.receive_buffer.filter(|bytes| !is_limit(*bytes)) {
             options.sockets.receive_buffer = bytes;
             options.sockets.force_buffers = false;
@@ -66,7 +66,8 @@ impl End {
         let device = Device::named("lo").map_err(text)?;
         let context = Context::open(&device, &options).map_err(text)?;
         let pd = context.protection_domain();
-        let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+        let remote = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+        let access = AccessFlags::LOCAL_WRITE | remote;
         let region = pd.allocate(setup.footprint, access).map_err(text)?;
         let page = vec![1; 4096];
         for offset in (0..setup.footprint).step_by(page.len()) {

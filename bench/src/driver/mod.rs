@@ -4,6 +4,7 @@
 //! the figures of both as JSON.
 
 mod control;
+mod copy;
 mod end;
 mod many;
 mod tcp;
@@ -23,6 +24,8 @@ pub(crate) enum Driver {
     WriteServer(end::Setup),
     /// RDMA WRITEs over any number of QPs
     WriteClient(write::Client),
+    /// Copies within one process
+    Copy(copy::Copy),
     /// Many pairs of `write-server` and `write-client` at once
     Many(many::Many),
     /// Threads of one process that write to themselves
@@ -38,6 +41,7 @@ pub(crate) fn run(driver: &Driver) -> Result<(), String> {
     match driver {
         Driver::WriteServer(setup) => write::serve(setup),
         Driver::WriteClient(client) => write::run(client),
+        Driver::Copy(copy) => copy::run(copy),
         Driver::Many(many) => many::run(many),
         Driver::Threads(threads) => threads::run(threads),
         Driver::TcpServer(transfer) => tcp::serve(transfer),

@@ -37,6 +37,9 @@ pub(crate) struct Client {
     /// How many bytes to transfer, instead of for how long
     #[arg(long)]
     bytes: Option<u64>,
+    /// READ instead of WRITE
+    #[arg(long)]
+    read: bool,
     /// Wait for completions instead of polling
     #[arg(long)]
     events: bool,
@@ -81,6 +84,7 @@ pub(crate) fn run(client: &Client) -> Result<(), String> {
     if client.bytes.is_some() || client.seconds > 0.0 {
         let mut writer =
             Writer::new(&end, remote, client.size, client.depth as usize, client.events);
+        writer.reads = client.read;
         let amount = match client.bytes {
             Some(bytes) => {
                 // All memory once, so that no page and no window is new.

@@ -43,6 +43,8 @@ pub(super) struct Writer<'a> {
     size: usize,
     depth: usize,
     events: bool,
+    /// Whether it READs instead.
+    pub(super) reads: bool,
     /// Messages posted.
     posted: u64,
     done: Vec<WorkCompletion>,
@@ -56,7 +58,8 @@ impl<'a> Writer<'a> {
         depth: usize,
         events: bool,
     ) -> Self {
-        Self { end, remote, size, depth, events, posted: 0, done: Vec::with_capacity(BATCH) }
+        let done = Vec::with_capacity(BATCH);
+        Self { end, remote, size, depth, events, reads: false, posted: 0, done }
     }
 
     fn post(&mut self, qp: usize) -> Result<(), String> {
@@ -66,8 +69,11 @@ impl<'a> Writer<'a> {
         let address = VirtualAddress(self.remote.address.0 + offset);
         let remote = RemoteAddress { address, ..self.remote };
         let data = Data::SgList(self.end.region.sge(offset, self.size as u32).into());
-        let write = Operation::Write { remote, immediate: None };
-        let request = SendRequest::new(WorkId(qp as u64), write, data);
+        let operation = match self.reads {
+            true => Operation::Read { remote },
+            false => Operation::Write { remote, immediate: None },
+        };
+        let request = SendRequest::new(WorkId(qp as u64), operation, data);
         self.end.qps[qp].post_send(request).map_err(text)
     }
 

@@ -24,6 +24,25 @@ pub(super) fn rows() -> Vec<Row> {
     ]
 }
 
+/// The same with both ends on one host, through shared memory.
+pub(super) fn local_rows() -> Vec<Row> {
+    let poll = ("polling", "", " --nonblocked");
+    let events = ("events", " -e", "");
+    let mut rows = vec![
+        send("local-send-lat", "64 B SEND through shared memory, both ends polling", poll, 0.35),
+        send("local-events", "64 B SEND through shared memory, both ends waiting", events, 1.0),
+        one_sided("local-write-lat", "64 B WRITE through shared memory", "ib_write_lat", 5.0),
+        one_sided("local-read-lat", "64 B READ through shared memory", "ib_read_lat", 5.0),
+    ];
+    for row in &mut rows {
+        let sides = std::mem::take(&mut row.sides);
+        row.sides = sides.into_iter().map(Side::through_memory).collect();
+    }
+    let absolute = Line::new("polling, median, alone", "typical", "µs", "ferroce");
+    rows[0].lines.push(absolute.bar(Bar::AtMost(1.0)));
+    rows
+}
+
 fn send(
     name: &'static str,
     title: &'static str,

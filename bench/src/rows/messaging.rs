@@ -57,6 +57,40 @@ fn ucx() -> Row {
     }
 }
 
+/// UCX through shared memory, against UCX over TCP and UCX's own shared memory.
+pub(super) fn local_ucx() -> Row {
+    let bandwidth = "-t tag_bw -s 1048576 -n 2000 -w 100";
+    let latency = "-t tag_lat -s 64 -n 20000 -w 1000";
+    let (rate, time) = (parse::ucx::bandwidth as Parse, parse::ucx::latency as Parse);
+    let shared = |name: &str, test: &str, parse| {
+        let program = |line: String| Program::plain(line).with("UCX_TLS", "posix,cma,self");
+        let client = program(format!("ucx_perftest -f {test} 127.0.0.1"));
+        Side::new(name, (program("ucx_perftest".into()), UCX), client, parse)
+    };
+    let line = |name: &str, figure, unit, side: &str, peer: &str| {
+        Line::new(name, figure, unit, format!("{side} ferroce")).against(format!("{side} {peer}"))
+    };
+    Row {
+        name: "local-ucx",
+        title: "UCX over Ferroce through shared memory, against UCX over TCP and over UCX's shared memory",
+        sides: vec![
+            ucx_side("bw ferroce", true, bandwidth, rate).through_memory(),
+            ucx_side("bw tcp", false, bandwidth, rate),
+            shared("bw shared", bandwidth, rate),
+            ucx_side("lat ferroce", true, latency, time).through_memory(),
+            ucx_side("lat tcp", false, latency, time),
+            shared("lat shared", latency, time),
+        ],
+        lines: vec![
+            line("tag_bw 1 MiB", "rate", "GB/s", "bw", "tcp").bar(Bar::RatioAtLeast(1.0)),
+            line("tag_lat 64 B", "typical", "µs", "lat", "tcp").bar(Bar::RatioAtMost(1.0)),
+            line("tag_bw 1 MiB, UCX's shared memory", "rate", "GB/s", "bw", "shared"),
+            line("tag_lat 64 B, UCX's shared memory", "typical", "µs", "lat", "shared"),
+        ],
+        note: "",
+    }
+}
+
 fn libfabric() -> Row {
     // On the loopback interface, libfabric ignores RDMA devices.
     let address = "10.9.0.1";

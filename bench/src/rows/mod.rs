@@ -2,6 +2,7 @@
 
 mod bulk;
 mod latency;
+mod local;
 mod loss;
 mod messaging;
 mod per_qp;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<Row> {
         loss::rows(),
         rxe::rows(),
         per_qp::rows(),
+        local::rows(),
     ];
     rows.into_iter().flatten().collect()
 }
@@ -90,8 +92,9 @@ mod tests {
             let only: Vec<_> = only.iter().map(|name| (*name).to_owned()).collect();
             selected(&only).iter().map(|row| row.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&["rate"]), ["rate"]);
-        assert_eq!(names(&["-lat"]), ["send-lat", "write-lat", "read-lat"]);
+        assert_eq!(names(&["rate"]), ["rate", "local-rate"]);
+        let latencies = ["write-lat", "local-write-lat"];
+        assert_eq!(names(&["e-lat"]), latencies);
         assert_eq!(names(&["no such row"]), Vec::<&str>::new());
         assert!(names(&[]).len() > 4);
     }

@@ -64,6 +64,19 @@ fn qps() -> Row {
     }
 }
 
+/// The same through shared memory.
+pub(super) fn local_row() -> Row {
+    let sides = [1, 1000].map(|qps| side(&format!("{qps} QP"), qps, None).through_memory());
+    let line = Line::new("1000 QP", "rate", "GB/s", "1000 QP").against("1 QP");
+    Row {
+        name: "local-qps",
+        title: "64 KiB WRITEs over 1,000 QPs between two processes, through shared memory",
+        sides: sides.into(),
+        lines: vec![line.bar(Bar::RatioAtLeast(0.9))],
+        note: "",
+    }
+}
+
 fn compare(side: &str, reference: &str, qps: usize) -> Vec<Line> {
     let rate = Line::new(side, "rate", "GB/s", side);
     let drops =

@@ -35,9 +35,14 @@ pub(super) fn rows() -> Vec<Row> {
             line("64 B WRITEs", "ferroce rate", "M/s", "rxe rate").bar(Bar::RatioAtLeast(1.0)),
             line("64 B SEND latency, median", "ferroce latency", "µs", "rxe latency")
                 .bar(Bar::RatioAtMost(1.0)),
+            line("64 KiB WRITEs, shared memory", "memory bandwidth", "GB/s", "rxe bandwidth"),
+            line("64 B WRITEs, shared memory", "memory rate", "M/s", "rxe rate"),
+            line("64 B SEND latency, median, shared memory", "memory latency", "µs", "rxe latency"),
         ],
         note: "The machine has two processors and Debian's kernel. Where there is no KVM it is emulated, and slow: only the \
-               ratios mean something. bench/rxe has the programs' command lines.",
+               ratios mean something. Both ends are in it: rdma_rxe turns \
+               their packets around inside the kernel, Ferroce sends them through sockets (`--wire`) and, as users get it, through \
+               shared memory. bench/rxe has the programs' command lines.",
     }]
 }
 
