@@ -191,6 +191,14 @@ impl Process {
         (end, RemoteAddress { address, key })
     }
 
+    /// Makes it write to the start of the memory of this end until it is killed.
+    fn write_to(&mut self, end: &Side) {
+        let remote = end.region.remote(0);
+        self.0.say(remote.key.0);
+        self.0.say((remote.address.0 >> 32) as u32);
+        self.0.say(remote.address.0 as u32);
+    }
+
     /// Stops it, and waits until it is stopped.
     fn stop(&self) {
         signal::send(self.0.id(), libc::SIGSTOP);
@@ -224,7 +232,17 @@ fn child() {
     bring_up(&end.queue_pair, &with_timeout(&context, peer, PATIENT));
     println!("@1");
     // Until the other process ends.
-    assert!(input.next().is_none());
+    let Some(command) = input.next() else { return };
+    // Or: write to its memory, again and again, until this process is killed.
+    let key = RKey(command.unwrap().parse().unwrap());
+    let mut number = || input.next().unwrap().unwrap().parse::<u64>().unwrap();
+    let address = VirtualAddress(number() << 32 | number());
+    end.region.write(0, &pattern(1, MEMORY as usize)).unwrap();
+    let write = Operation::Write { remote: RemoteAddress { address, key }, immediate: None };
+    for id in 0.. {
+        end.post(id, write, 0, 200_000);
+        end.expect(id);
+    }
 }
 
 #[test]
@@ -356,5 +374,86 @@ fn a_full_ring_stops_neither_side() {
             });
             assert_eq!((done.id, done.status), (WorkId(id), Status::Success));
         }
+    }
+}
+
+/// Sockets that a device opens besides the first to send from, and keeps: one for each of its first queue pairs.
+const SENDERS: usize = 15;
+
+/// Kills a process at any point of a transfer, in one direction and in the other.
+fn kill_at_any_point(rounds: u64) {
+    let context = open_alone(&shared());
+    let bytes = pattern(1, 200_000);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut before = 0;
+    for round in 0..rounds {
+        let mut process = Process::start();
+        let (end, remote) = process.connect(&context);
+        end.region.write(0, &bytes).unwrap();
+        if round % 2 == 0 {
+            let write = Operation::Write { remote, immediate: None };
+            let (count, successes) = (16, random(16));
+            (0..count).for_each(|id| end.post(id, write, 0, bytes.len()));
+            for id in 0..successes {
+                end.expect(id);
+            }
+            (0..random(20_000)).for_each(|_| std::hint::spin_loop());
+            process.0.kill();
+            // Without the end of the process, this would wait for hours.
+            for id in successes..count {
+                let done = end.completions.wait().unwrap();
+                assert_eq!(done.id, WorkId(id));
+                let failed = matches!(done.status, Status::RetryExceeded | Status::Flushed);
+                assert!(failed || done.status == Status::Success, "{done:?}");
+            }
+        } else {
+            process.write_to(&end);
+            let at_first = context.statistics().local_packets_in;
+            let enough = at_first + 1 + random(200);
+            while context.statistics().local_packets_in < enough {
+                assert!(end.completions.poll_one().is_none());
+            }
+            process.0.kill();
+            assert!(end.bytes(0, bytes.len()) == bytes, "round {round}");
+        }
+        drop((process, end));
+        if round == 0 {
+            wait_for_no_rings();
+            before = descriptors();
+        }
+    }
+    wait_for_no_rings();
+    assert!(descriptors() <= before + SENDERS, "{} descriptors, at first {before}", descriptors());
+}
+
+/// Waits until the rings of processes that have ended are no longer mapped: the device thread does that.
+fn wait_for_no_rings() {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while mappings() > 0 {
+        assert!(Instant::now() < deadline, "{} mappings are left", mappings());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The open descriptors of this process, without that of the directory itself.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
+}
+
+#[test]
+fn processes_killed_at_any_point_leave_nothing() {
+    kill_at_any_point(20);
+}
+
+mod full {
+    #[test]
+    fn a_thousand_processes_killed_at_any_point_leave_nothing() {
+        super::kill_at_any_point(1000);
     }
 }

@@ -43,12 +43,13 @@ impl Producer {
         if self.tail + needed - self.head <= size {
             return Ok(true);
         }
-        self.head = self.memory.control().ok_or(Broken)?.head();
-        // The consumer cannot have read more than was published, nor less than before.
-        match self.published.checked_sub(self.head) {
-            Some(unread) if unread <= size => Ok(self.tail + needed - self.head <= size),
-            _ => Err(Broken),
+        let head = self.memory.control().ok_or(Broken)?.head();
+        // The consumer cannot have read more than was published, nor have left more than the ring holds.
+        match self.published.checked_sub(head) {
+            Some(unread) if unread <= size => self.head = head,
+            _ => return Err(Broken),
         }
+        Ok(self.tail + needed - self.head <= size)
     }
 
     /// Ends a record with the first `length` bytes of [`Producer::room`]. The consumer sees it after

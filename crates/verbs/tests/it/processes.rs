@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::support::{Side, attributes, bring_up, open, options, pattern, side};
 use ferroce::*;
@@ -180,6 +181,12 @@ fn closing_a_device_leaks_no_descriptors_and_threads() {
         let context = open(&options());
         let own = side(&context, ServiceType::ReliableConnection, LENGTH);
         assert_eq!(own.queue_pair.state(), State::Reset);
+    }
+    // The kernel may still list a thread that was joined.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while threads() > before.1 {
+        assert!(Instant::now() < deadline, "{} threads are left", threads());
+        std::thread::yield_now();
     }
     assert_eq!((open_files(), threads()), before);
 }

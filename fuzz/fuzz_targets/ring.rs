@@ -1,0 +1,59 @@
+//! Rings in shared memory: a process that writes anything anywhere, and at any time, breaks the ring and nothing else.
+//!
+//! The input is a list of steps of 11 bytes: what to do, where, and a value.
+#![no_main]
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use ferroce_sys::ring::{Broken, Consumer, Producer, RingFile};
+use libfuzzer_sys::fuzz_target;
+
+/// The size of the ring; a page with the positions is before it.
+const SIZE: usize = 4096;
+
+/// Positions and lengths that are almost right are more interesting than random ones.
+fn place(offset: u16) -> u64 {
+    match offset % 8 {
+        // The positions, each in a line of its own.
+        0..=3 => u64::from(offset % 4) * 64,
+        // The length of a record.
+        4 | 5 => 4096 + u64::from(offset / 8 % 64) * 64,
+        _ => u64::from(offset) % (2 * SIZE as u64 - 8),
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let file = RingFile::create(SIZE).unwrap();
+    let scribbler = File::from(file.as_fd().try_clone_to_owned().unwrap());
+    let (mut producer, consumer) = (Producer::new(&file).unwrap(), Consumer::new(&file).unwrap());
+    let mut out = [0xa5; 1024];
+    let limit = 600;
+    for step in data.chunks_exact(11) {
+        let offset = u16::from_le_bytes([step[1], step[2]]);
+        let length = usize::from(offset) % limit;
+        match step[0] % 8 {
+            0 | 1 => scribbler.write_all_at(&step[3..], place(offset)).unwrap(),
+            2 | 3 => match consumer.take(&mut out[..limit]) {
+                Ok(Some(length)) => assert!(length <= limit),
+                Ok(None) => {}
+                Err(Broken) => return,
+            },
+            4 => match producer.room(length) {
+                Ok(Some(room)) => {
+                    room.fill(step[3]);
+                    producer.commit(length);
+                    let _ = producer.publish();
+                }
+                Ok(None) => {}
+                Err(Broken) => return,
+            },
+            5 => drop((consumer.release(), consumer.is_empty())),
+            6 => drop(consumer.sleep()),
+            _ => drop((producer.wait_for_room(length), producer.awaits_room())),
+        }
+        // Nothing is written behind the space that the consumer was given.
+        assert!(out[limit..].iter().all(|byte| *byte == 0xa5));
+    }
+});
