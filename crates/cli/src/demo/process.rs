@@ -38,7 +38,8 @@ impl ServerProcess {
             SetUp::Exchange => "exchange",
         };
         // The demo is about packets, so they are on the wire for sniffers. One side that shares no memory is enough.
-        let local = std::env::var_os("FERROCE_LOCAL").unwrap_or_else(|| "sockets".into());
+        let local = std::env::var_os("FERROCE_LOCAL").filter(|value| !value.is_empty());
+        let local = local.unwrap_or_else(|| "sockets".into());
         let mut child = Command::new(program)
             .env("FERROCE_LOCAL", local)
             .args(["server", "--json", "--demo", "--set-up", set_up])

@@ -444,3 +444,19 @@ fn help_has_examples() {
         assert!(!help.contains("--no-libraries"), "{help}");
     }
 }
+
+/// `devinfo` says what a program that is started in its place would use.
+#[test]
+fn wire_forces_sockets() {
+    let directory = directory("wire");
+    let link = |options: &[&str]| {
+        let devinfo = [FERROCE, "devinfo", "--json", "lo"];
+        let arguments = [&["run"], options, &["--"], &devinfo].concat();
+        let mut command = ferroce(&directory, &arguments);
+        let output = command.env_remove("FERROCE_LOCAL").output().unwrap();
+        let info: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        info["devices"][0]["local_link"].clone()
+    };
+    assert_eq!(link(&[]), "memory");
+    assert_eq!(link(&["--wire"]), "sockets");
+}

@@ -119,21 +119,15 @@ pub(super) enum Links {
 impl Driver {
     /// Receives and returns whether anything arrived.
     pub(super) fn receive_all(&mut self, adapter: &Adapter, links: Links) -> bool {
+        let mut some = false;
         self.rx.more = false;
         self.rx.rounds = self.rx.rounds.wrapping_add(1);
-        // First, because looking costs no system call, and what is there spares some.
-        let from_rings = self.receive_from_rings(adapter);
-        if from_rings {
-            self.rx.active = usize::MAX;
-        }
-        let mut some = from_rings;
         for (index, link) in adapter.port.links.iter().enumerate() {
             let pace = self.rx.paces[index];
             let skipped = match links {
                 Links::All => false,
                 Links::Lively => {
-                    let limit = if from_rings { 0 } else { QUIET_AFTER };
-                    let quiet = pace.quiet > limit && index != self.rx.active;
+                    let quiet = pace.quiet > QUIET_AFTER && index != self.rx.active;
                     quiet && self.rx.rounds % QUIET_LINK_INTERVAL != 0
                 }
                 Links::One(only) => index != only,
@@ -163,6 +157,10 @@ impl Driver {
             self.rx.active = index;
             some = true;
             self.dispatch(adapter, link.address);
+        }
+        if self.receive_from_rings(adapter) {
+            self.rx.active = usize::MAX;
+            some = true;
         }
         if let Links::One(_) = links {
             return some;
